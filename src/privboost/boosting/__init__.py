@@ -1,0 +1,1 @@
+"""Recipes: one a file. A recipe sees released values only."""

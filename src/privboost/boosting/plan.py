@@ -1,0 +1,221 @@
+"""What is decided before data are touched: frozen, public, with a hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privboost.domain import ClassTarget
+from privboost.encoding import Encoder
+from privboost.grid import MAX_SCORE, MAX_SIGMA, SCORE_UNITS, UNIT, WEIGHT_UNITS, Contribution
+from privboost.losses import LOSSES, LossTable
+from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.calibration import calibrate
+from privboost.privacy.events import GaussianRelease, Planned
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        check_number("epsilon", self.epsilon, above=0)
+        check_number("delta", self.delta, above=0, below=1)
+
+
+@dataclass(frozen=True)
+class NewtonStep:
+    """How released sums of gradients and Hessians become values: v = −G / max(H + λ, λ).
+
+    Parameters
+    ----------
+    gradient_clip, hessian_clip : float
+        What one row's gradient and Hessian are clipped to.
+    hessian_share : float
+        The share r₁ of the Hessian in a release; the gradient has the rest.
+    reg_lambda : float
+        λ.
+    leaf_clip : float
+        Values are clipped to ± this, before the learning rate.
+    learning_rate : float
+        What values are multiplied by.
+    """
+
+    gradient_clip: float
+    hessian_clip: float
+    hessian_share: float
+    reg_lambda: float
+    leaf_clip: float
+    learning_rate: float
+
+    def __post_init__(self) -> None:
+        for name in ("gradient_clip", "hessian_clip", "reg_lambda", "leaf_clip", "learning_rate"):
+            check_number(name, getattr(self, name), above=0)
+        check_number("hessian_share", self.hessian_share, above=0, below=1)
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """The shares of gradient and Hessian in a release."""
+        return (1 - self.hessian_share, self.hessian_share)
+
+    def values(
+        self, gradient: np.ndarray, hessian: np.ndarray, weight_bound: float | None
+    ) -> np.ndarray:
+        """Turn released sums, in grid units, into values on the score grid (int32)."""
+        unit = 1 / UNIT if weight_bound is None else weight_bound / (UNIT * WEIGHT_UNITS)
+        down = gradient * (self.gradient_clip * unit)
+        bend = np.maximum(hessian * (self.hessian_clip * unit), 0)
+        step = -down / (bend + self.reg_lambda)
+        step = np.clip(step, -self.leaf_clip, self.leaf_clip) * self.learning_rate
+        return np.rint(step * SCORE_UNITS).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned: the loss and how many outputs it has."""
+
+    loss: str
+    n_outputs: int
+
+    @classmethod
+    def of(cls, target: Any) -> Task:
+        """Return the task of a target: a class (one-vs-rest beyond two), or a number."""
+        if isinstance(target, ClassTarget):
+            return cls("logistic", 1 if len(target.classes) == 2 else len(target.classes))
+        return cls("squared", 1)
+
+    def table(self, step: NewtonStep) -> LossTable:
+        """Tabulate the loss for a step's clips."""
+        return LOSSES[self.loss](step.gradient_clip, step.hessian_clip)
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramPlan:
+    """The plan of cyclical histogram boosting.
+
+    Attributes
+    ----------
+    encoder : Encoder
+        The domain and how it is coded.
+    task : Task
+        The loss.
+    step : NewtonStep
+        From sums to values.
+    n_estimators : int
+        Rounds for each output.
+    max_bins : int
+        Bins of a numeric feature.
+    contribution : Contribution
+        What one protected unit may add.
+    weight_bound : float or None
+        The public bound of sample weights, if there are weights.
+    budget : Budget
+        What may be spent.
+    releases : tuple of Planned
+        For each feature the release of its histogram, calibrated.
+    """
+
+    encoder: Encoder
+    task: Task
+    step: NewtonStep
+    n_estimators: int
+    max_bins: int
+    contribution: Contribution
+    weight_bound: float | None
+    budget: Budget
+    releases: tuple[Planned, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all that is in the plan."""
+        form = {
+            "domain": self.encoder.domain.to_dict(),
+            "edges": [None if e is None else e.tolist() for e in self.encoder.edges],
+            "releases": [asdict(planned) for planned in self.releases],
+        }
+        for part in ("task", "step", "contribution", "budget"):
+            form[part] = asdict(getattr(self, part))
+        for number in ("n_estimators", "max_bins", "weight_bound"):
+            form[number] = getattr(self, number)
+        return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
+
+
+def plan_histograms(
+    encoder: Encoder,
+    step: NewtonStep,
+    n_estimators: int,
+    max_bins: int,
+    weight_bound: float | None,
+    budget: Budget,
+    accountant: Accountant,
+) -> HistogramPlan:
+    """Decide everything about a run of cyclical histogram boosting, and calibrate its noise."""
+    check_count("n_estimators", n_estimators, least=1)
+    check_count("max_bins", max_bins, least=2)
+    if n_estimators * step.leaf_clip * step.learning_rate > MAX_SCORE:
+        raise ValueError(
+            "n_estimators * leaf_clip * learning_rate is too large: "
+            f"scores could pass {MAX_SCORE}"
+        )
+    domain = encoder.domain
+    task = Task.of(domain.target)
+    contribution = Contribution(
+        weighted=weight_bound is not None,
+        rows=1 if domain.unit is None else domain.unit.max_rows,
+    )
+    features = len(domain.features)
+    plan = [
+        Planned(
+            GaussianRelease(
+                what=f"gradients and Hessians by bin of feature {name!r}",
+                noise_multiplier=1.0,
+                units=contribution.row_units * contribution.rows,
+                cells=1,
+                rows=contribution.rows,
+                shares=step.shares,
+            ),
+            count=task.n_outputs * len(range(k, n_estimators, features)),
+        )
+        for k, name in enumerate(domain.feature_names)
+    ]
+    made = [planned for planned in plan if planned.count]
+    releases = calibrate(made, budget.epsilon, budget.delta, accountant)
+    if max(planned.event.sigmas.max() for planned in releases) > MAX_SIGMA:
+        raise ValueError("epsilon is too small: the noise would not fit the integer grid")
+    return HistogramPlan(
+        encoder,
+        task,
+        step,
+        n_estimators,
+        max_bins,
+        contribution,
+        weight_bound,
+        budget,
+        releases,
+    )
+
+
+def check_number(
+    name: str, value: Any, above: float = -math.inf, below: float = math.inf
+) -> None:
+    """Raise a clear error unless a parameter is a finite number strictly between two others."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not above < value < below:
+        limits = [f"above {above:g}"] if above > -math.inf else []
+        limits += [f"below {below:g}"] if below < math.inf else []
+        raise ValueError(f"{name} must be a number {' and '.join(limits)}; {value!r} is not")
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Raise a clear error unless a parameter is a whole number of at least `least`."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} is not")

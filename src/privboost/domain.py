@@ -1,0 +1,444 @@
+"""What is public about a table.
+
+A `Domain` states, before any row is read, what everybody may know: the features with their bounds
+or categories, the target, and the unit that is protected. Nothing here is ever read off the data.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from privboost.errors import DomainError
+
+VERSION = 1
+MAX_NUMERIC_BINS = 253
+"""A numeric code is one byte; three codes are kept for what is not a value."""
+MAX_CATEGORIES = 2**16 - 3
+MAX_CLASSES = 254
+MAX_ROWS_PER_UNIT = 2**10
+
+Label = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class NumericFeature:
+    """A number with public bounds.
+
+    Values outside the bounds are clipped to them. The bounds are cut into fine bins: equally on
+    the declared scale, or at the given edges.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    bounds : (float, float)
+        Lower and upper bound, from public knowledge.
+    scale : {"linear", "log"}
+        How fine bins are spaced. "log" means equal steps of log x where the bounds have one sign,
+        and of sign(x)·log(1 + |x|) where they include zero.
+    edges : tuple of float, optional
+        Cut points inside the bounds, instead of a scale.
+    missing : bool
+        Whether missing cells are expected. They have a bin of their own in any case; only a
+        declared one is given an effect by training.
+    reason : str
+        Where the fact comes from; repeated in privacy reports.
+    """
+
+    kind: ClassVar[str] = "numeric"
+    name: str
+    bounds: tuple[float, float]
+    scale: str = "linear"
+    edges: tuple[float, ...] | None = None
+    missing: bool = False
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        place = f"features.{self.name}"
+        object.__setattr__(self, "bounds", _bounds(self.bounds, f"{place}.bounds"))
+        if self.scale not in ("linear", "log"):
+            raise DomainError(f'{place}.scale: {self.scale!r} is not "linear" or "log"')
+        if self.edges is not None:
+            object.__setattr__(self, "edges", _edges(self.edges, self.bounds, f"{place}.edges"))
+            if self.scale != "linear":
+                raise DomainError(f'{place}: give "edges" or "scale", not both')
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, without what is at its default."""
+        form: dict[str, Any] = {"kind": self.kind, "bounds": list(self.bounds)}
+        if self.scale != "linear":
+            form["scale"] = self.scale
+        if self.edges is not None:
+            form["edges"] = list(self.edges)
+        return form | _optional(self)
+
+
+@dataclass(frozen=True)
+class CategoricalFeature:
+    """A feature with a public list of categories.
+
+    A value outside the list goes to an "other" bin. Categories are all text or all numbers.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    categories : tuple
+        The public list.
+    missing : bool
+        Whether missing cells are expected (see `NumericFeature`).
+    reason : str
+        Where the fact comes from.
+    """
+
+    kind: ClassVar[str] = "categorical"
+    name: str
+    categories: tuple[Label, ...]
+    missing: bool = False
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        place = f"features.{self.name}.categories"
+        object.__setattr__(self, "categories", _labels(self.categories, place, MAX_CATEGORIES))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, without what is at its default."""
+        return {"kind": self.kind, "categories": list(self.categories)} | _optional(self)
+
+
+Feature = NumericFeature | CategoricalFeature
+
+
+@dataclass(frozen=True)
+class ClassTarget:
+    """A target with a public list of classes. A row with another label contributes nothing."""
+
+    name: str
+    classes: tuple[Label, ...]
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "classes", _labels(self.classes, "target.classes", MAX_CLASSES, least=2)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"name": self.name, "classes": list(self.classes)} | _optional(self)
+
+
+@dataclass(frozen=True)
+class NumberTarget:
+    """A number to predict, clipped to public bounds. A row without it contributes nothing."""
+
+    name: str
+    bounds: tuple[float, float]
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bounds", _bounds(self.bounds, "target.bounds"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"name": self.name, "bounds": list(self.bounds)} | _optional(self)
+
+
+Target = ClassTarget | NumberTarget
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Who is protected when it is not a row: all rows that share a value of `column`.
+
+    At most `max_rows` rows of a unit are used; rows without a value are not used at all.
+    """
+
+    column: str
+    max_rows: int
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not self.column:
+            raise DomainError("unit.column: the name of a column is needed")
+        rows = self.max_rows
+        if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows:
+            raise DomainError(f"unit.max_rows: {rows!r} is not a whole number of at least 1")
+        if rows > MAX_ROWS_PER_UNIT:
+            raise DomainError(f"unit.max_rows: {rows} is more than {MAX_ROWS_PER_UNIT}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"column": self.column, "max_rows": self.max_rows} | _optional(self)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What is public about a table: features, target and protected unit.
+
+    Parameters
+    ----------
+    features : tuple of NumericFeature or CategoricalFeature
+        In the order in which models use them; a numpy array has its columns in this order.
+    target : ClassTarget or NumberTarget
+        What is predicted.
+    unit : Unit, optional
+        Who is protected. Without it, one row is.
+
+    Examples
+    --------
+    >>> domain = Domain.from_dict({
+    ...     "version": 1,
+    ...     "features": {
+    ...         "age": {"kind": "numeric", "bounds": [17, 90]},
+    ...         "job": {"kind": "categorical", "categories": ["a", "b"], "missing": True},
+    ...     },
+    ...     "target": {"name": "income", "classes": ["<=50K", ">50K"]},
+    ... })
+    >>> domain
+    Domain: 2 features -> income
+      age  numeric      17 … 90
+      job  categorical  2 categories, missing expected
+      target income: classes '<=50K', '>50K'
+      protected unit: one row
+    """
+
+    features: tuple[Feature, ...]
+    target: Target
+    unit: Unit | None = None
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise DomainError("features: at least one feature is needed")
+        names = [feature.name for feature in self.features]
+        for name in names:
+            if names.count(name) > 1:
+                raise DomainError(f"features.{name}: declared twice")
+        if self.target.name in names:
+            raise DomainError(f"target.name: {self.target.name!r} is a feature too")
+        if self.unit is not None and self.unit.column in (*names, self.target.name):
+            raise DomainError(f"unit.column: {self.unit.column!r} is a feature or the target too")
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the features, in order."""
+        return tuple(feature.name for feature in self.features)
+
+    def with_target(self, target: Target) -> Domain:
+        """Return the same domain with another target."""
+        return replace(self, target=target)
+
+    @classmethod
+    def from_dict(cls, form: Mapping[str, Any]) -> Domain:
+        """Build a domain from its JSON form; errors name the place."""
+        form = _mapping(form, "domain", {"version", "features", "target"}, {"unit"})
+        if form["version"] != VERSION:
+            raise DomainError(f"version: {form['version']!r} is not {VERSION}")
+        if not isinstance(form["features"], Mapping):
+            raise DomainError("features: a mapping from column name to feature is needed")
+        features = tuple(_read_feature(name, entry) for name, entry in form["features"].items())
+        unit = form.get("unit")
+        return cls(features, _read_target(form["target"]), None if unit is None else _unit(unit))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form as a dict."""
+        form: dict[str, Any] = {
+            "version": VERSION,
+            "features": {feature.name: feature.to_dict() for feature in self.features},
+            "target": self.target.to_dict(),
+        }
+        if self.unit is not None:
+            form["unit"] = self.unit.to_dict()
+        return form
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> Domain:
+        """Read a domain from a JSON file, or from a string that holds JSON."""
+        if isinstance(source, str) and source.lstrip().startswith("{"):
+            text, name = source, "the domain"
+        else:
+            text, name = Path(source).read_text(encoding="utf-8"), str(source)
+        try:
+            form = json.loads(text, object_pairs_hook=_unique_keys)
+        except json.JSONDecodeError as error:
+            raise DomainError(f"{name} is not JSON: {error}") from None
+        return cls.from_dict(form)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the JSON text, one feature a line, and write it to `path` if one is given."""
+        form = self.to_dict()
+        lines = ",\n".join(
+            f"    {_line(name)}: {_line(entry)}" for name, entry in form["features"].items()
+        )
+        rest = "".join(f',\n  "{key}": {_line(form[key])}' for key in ("target", "unit") if key in form)
+        text = f'{{\n  "version": {VERSION},\n  "features": {{\n{lines}\n  }}{rest}\n}}\n'
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def __repr__(self) -> str:
+        width = max(len(feature.name) for feature in self.features)
+        lines = [f"Domain: {len(self.features)} features -> {self.target.name}"]
+        for feature in self.features:
+            note = ", missing expected" if feature.missing else ""
+            lines.append(f"  {feature.name:<{width}}  {feature.kind:<11}  {_range(feature)}{note}")
+        if isinstance(self.target, ClassTarget):
+            classes = ", ".join(map(repr, self.target.classes))
+            lines.append(f"  target {self.target.name}: classes {classes}")
+        else:
+            lines.append(f"  target {self.target.name}: {_span(self.target.bounds)}")
+        lines.append(f"  protected unit: {describe_unit(self.unit)}")
+        return "\n".join(lines)
+
+
+def describe_unit(unit: Unit | None) -> str:
+    """Say in words who is protected."""
+    if unit is None:
+        return "one row"
+    return f"all rows of one {unit.column} (at most {unit.max_rows} are used)"
+
+
+def _range(feature: Feature) -> str:
+    if isinstance(feature, CategoricalFeature):
+        return f"{len(feature.categories)} categories"
+    how = f", {len(feature.edges)} edges" if feature.edges is not None else ""
+    how = ", log scale" if feature.scale == "log" else how
+    return _span(feature.bounds) + how
+
+
+def _span(bounds: tuple[float, float]) -> str:
+    return f"{bounds[0]:g} … {bounds[1]:g}"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _optional(part: Any) -> dict[str, Any]:
+    form: dict[str, Any] = {}
+    if getattr(part, "missing", False):
+        form["missing"] = True
+    if part.reason:
+        form["reason"] = part.reason
+    return form
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key given twice: JSON would silently keep the last."""
+    form = dict(pairs)
+    if len(form) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise DomainError(f"{twice}: declared twice")
+    return form
+
+
+def _mapping(form: Any, place: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
+    if not isinstance(form, Mapping):
+        raise DomainError(f"{place}: a mapping is needed")
+    for key in sorted(needed - set(form)):
+        raise DomainError(f"{place}: {key!r} is missing")
+    for key in form:
+        if key not in needed | allowed:
+            known = ", ".join(sorted(needed | allowed))
+            raise DomainError(f"{place}: unknown key {key!r} (known: {known})")
+    return form
+
+
+def _read_feature(name: Any, form: Any) -> Feature:
+    place = f"features.{name}"
+    if not isinstance(name, str) or not name:
+        raise DomainError(f"{place}: a feature's name is a text that is not empty")
+    if not isinstance(form, Mapping):
+        raise DomainError(f"{place}: a mapping is needed")
+    kind = form.get("kind")
+    common = {"missing", "reason"}
+    if kind == "numeric":
+        form = _mapping(form, place, {"kind", "bounds"}, {"scale", "edges"} | common)
+    elif kind == "categorical":
+        form = _mapping(form, place, {"kind", "categories"}, common)
+    else:
+        raise DomainError(f'{place}.kind: {kind!r} is not "numeric" or "categorical"')
+    missing = form.get("missing", False)
+    if not isinstance(missing, bool):
+        raise DomainError(f"{place}.missing: true or false is needed")
+    reason = _reason(form, place)
+    if kind == "categorical":
+        return CategoricalFeature(name, form["categories"], missing, reason)
+    scale = form.get("scale", "linear")
+    return NumericFeature(name, form["bounds"], scale, form.get("edges"), missing, reason)
+
+
+def _read_target(form: Any) -> Target:
+    form = _mapping(form, "target", {"name"}, {"classes", "bounds", "reason"})
+    name = form["name"]
+    if not isinstance(name, str) or not name:
+        raise DomainError("target.name: a text that is not empty is needed")
+    if ("classes" in form) == ("bounds" in form):
+        raise DomainError('target: give "classes" (to classify) or "bounds" (a number), one of them')
+    if "classes" in form:
+        return ClassTarget(name, form["classes"], _reason(form, "target"))
+    return NumberTarget(name, form["bounds"], _reason(form, "target"))
+
+
+def _unit(form: Any) -> Unit:
+    form = _mapping(form, "unit", {"column", "max_rows"}, {"reason"})
+    return Unit(form["column"], form["max_rows"], _reason(form, "unit"))
+
+
+def _reason(form: Mapping[str, Any], place: str) -> str:
+    reason = form.get("reason", "")
+    if not isinstance(reason, str):
+        raise DomainError(f"{place}.reason: a text is needed")
+    return reason
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _bounds(bounds: Any, place: str) -> tuple[float, float]:
+    if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+        raise DomainError(f"{place}: a pair of numbers is needed")
+    lower, upper = bounds
+    # Beyond 1e300 the width of the bounds would overflow.
+    if not all(_is_number(b) and math.isfinite(b) and abs(b) <= 1e300 for b in (lower, upper)):
+        raise DomainError(f"{place}: two finite numbers are needed")
+    if not lower < upper:
+        raise DomainError(f"{place}: the lower bound {lower:g} is not below the upper {upper:g}")
+    return (lower, upper)
+
+
+def _edges(edges: Any, bounds: tuple[float, float], place: str) -> tuple[float, ...]:
+    if not isinstance(edges, list | tuple) or not all(_is_number(edge) for edge in edges):
+        raise DomainError(f"{place}: a list of numbers is needed")
+    if len(edges) + 1 > MAX_NUMERIC_BINS:
+        raise DomainError(f"{place}: a code holds {MAX_NUMERIC_BINS} bins, these make {len(edges) + 1}")
+    steps = (bounds[0], *edges, bounds[1])
+    if any(not low < high for low, high in zip(steps, steps[1:], strict=False)):
+        raise DomainError(f"{place}: the edges must increase, strictly inside the bounds")
+    return tuple(edges)
+
+
+def _labels(labels: Any, place: str, most: int, least: int = 1) -> tuple[Label, ...]:
+    if not isinstance(labels, list | tuple):
+        raise DomainError(f"{place}: a list is needed")
+    if len(labels) < least:
+        raise DomainError(f"{place}: at least {least} needed, {len(labels)} given")
+    if len(labels) > most:
+        raise DomainError(f"{place}: a code holds {most}, {len(labels)} given")
+    text = isinstance(labels[0], str)
+    for label in labels:
+        if isinstance(label, str) != text or not isinstance(label, str | int | float):
+            raise DomainError(f"{place}: all must be texts, or all numbers")
+        if isinstance(label, float) and not math.isfinite(label):
+            raise DomainError(f"{place}: a number that is not finite")
+    keys = [label if text else float(label) for label in labels]
+    if len(set(keys)) < len(keys):
+        twice = next(label for label, key in zip(labels, keys, strict=True) if keys.count(key) > 1)
+        raise DomainError(f"{place}: {twice!r} is given twice")
+    return tuple(labels)

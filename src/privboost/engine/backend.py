@@ -1,0 +1,77 @@
+"""Who executes queries: the protocol, and the backend of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+
+from privboost.engine.block import Block
+from privboost.engine.commands import Query, Update
+from privboost.engine.shard import Shard
+
+
+class Backend(Protocol):
+    """Holds the rows of one fit. Only a mechanism of `privacy` may call `sum`."""
+
+    def sum(self, query: Query) -> np.ndarray:
+        """Return the exact int64 sums over all rows."""
+
+    def apply(self, update: Update) -> None:
+        """Tell every shard what has been released."""
+
+    def close(self) -> None:
+        """Let go of the rows."""
+
+
+class OpenBackend(Protocol):
+    """Makes a backend that holds the given rows: what an estimator's `backend` parameter is."""
+
+    def __call__(self, blocks: Sequence[Block]) -> Backend:
+        """Take the rows."""
+
+
+class LocalBackend:
+    """One shard for each thread, on this machine. The answers do not depend on the threads.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        The rows.
+    n_threads : int
+        How many threads work at once.
+    """
+
+    def __init__(self, blocks: Sequence[Block], n_threads: int = 1) -> None:
+        self._shards = [Shard(blocks[k::n_threads]) for k in range(n_threads)]
+        self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
+
+    def sum(self, query: Query) -> np.ndarray:
+        """Return the exact int64 sums over all rows."""
+        if self._pool is None:
+            return self._shards[0].sum(query)
+        answers = self._pool.map(lambda shard: shard.sum(query), self._shards)
+        return add_answers(query, answers)
+
+    def apply(self, update: Update) -> None:
+        """Tell every shard what has been released."""
+        if self._pool is None:
+            self._shards[0].apply(update)
+        else:
+            list(self._pool.map(lambda shard: shard.apply(update), self._shards))
+
+    def close(self) -> None:
+        """Let go of the rows and the threads."""
+        self._shards = []
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+def add_answers(query: Query, answers: Iterable[np.ndarray]) -> np.ndarray:
+    """Add the integer answers of several shards."""
+    total = np.zeros(query.shape, dtype=np.int64)
+    for answer in answers:
+        total += answer
+    return total

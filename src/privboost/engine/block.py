@@ -1,0 +1,69 @@
+"""A few thousand coded rows: the piece of a table that kernels work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from privboost.engine.layout import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Coded rows, feature by feature, with what training needs of each row.
+
+    Attributes
+    ----------
+    narrow, wide : uint8 and uint16 arrays of shape (columns, rows)
+        The codes; `layout` says which feature lies where.
+    label : uint8 array
+        The class, 0 for any number, or `losses.UNKNOWN_LABEL`.
+    weight : uint16 array, optional
+        The sample weight in units of its public bound.
+    start : int32 array, optional
+        The state before boosting (minus the label of a regression); zero where absent.
+    """
+
+    layout: Layout
+    narrow: np.ndarray
+    wide: np.ndarray
+    label: np.ndarray
+    weight: np.ndarray | None = None
+    start: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.narrow.shape[1]
+
+    def column(self, feature: int) -> np.ndarray:
+        """The codes of one feature."""
+        slot = self.layout.slots[feature]
+        if slot < len(self.narrow):
+            return self.narrow[slot]
+        return self.wide[slot - len(self.narrow)]
+
+    def take(self, rows: np.ndarray) -> Block:
+        """Return a new block with the chosen rows (a mask or indices)."""
+        return Block(
+            self.layout,
+            np.ascontiguousarray(self.narrow[:, rows]),
+            np.ascontiguousarray(self.wide[:, rows]),
+            self.label[rows],
+            None if self.weight is None else self.weight[rows],
+            None if self.start is None else self.start[rows],
+        )
+
+
+def join(blocks: Iterable[Block]) -> Block:
+    """Return one block with the rows of several."""
+    parts = list(blocks)
+    first = parts[0]
+    return Block(
+        first.layout,
+        np.concatenate([part.narrow for part in parts], axis=1),
+        np.concatenate([part.wide for part in parts], axis=1),
+        np.concatenate([part.label for part in parts]),
+        None if first.weight is None else np.concatenate([part.weight for part in parts]),
+        None if first.start is None else np.concatenate([part.start for part in parts]),
+    )

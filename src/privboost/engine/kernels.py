@@ -1,0 +1,160 @@
+"""Per-row work: integer table look-ups, compiled by numba.
+
+Kernels see one block. They know no ε and draw nothing; they read integers and add integers, so
+their results do not depend on the order of rows, on threads or on machines. Indices are unsigned
+because signed ones make numba test for negative indices at every access.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+LANES = 4
+"""Copies of a small histogram, used in turn: neighbouring rows then seldom wait for each other."""
+
+_compile = njit(nogil=True, cache=True)
+
+
+@_compile
+def bin_numbers(values, edges, missing, out):
+    """Write the bin of each number: how many edges lie below it. NaN has the code `missing`."""
+    for i in range(np.uint64(values.size)):
+        value = np.float64(values[i])
+        if value != value:
+            out[i] = missing
+            continue
+        low, high = np.uint64(0), np.uint64(edges.size)
+        while low < high:
+            middle = (low + high) >> np.uint64(1)
+            if edges[middle] < value:
+                low = middle + np.uint64(1)
+            else:
+                high = middle
+        out[i] = low
+
+
+@_compile
+def row_statistics(label, line_of_label, state, table, size, shift, weight, out):
+    """Look up each row's pair of statistics, packed as (first << 32) + second, times its weight.
+
+    Parameters
+    ----------
+    table : int64 array of length lines · size
+        Packed pairs; the second of a pair is never negative.
+    """
+    half, top = np.int32(size // 2), np.int32(size - 1)
+    for i in range(np.uint64(state.size)):
+        cell = min(max((state[i] >> shift) + half, np.int32(0)), top)
+        pair = table[np.uint64(line_of_label[label[i]]) * np.uint64(size) + np.uint64(cell)]
+        if weight is None:
+            out[i] = pair
+        else:
+            out[i] = pair * np.int64(weight[i])
+
+
+@_compile
+def sum_pairs_packed(ids, cell_of, pairs, out):
+    """Add up packed pairs by cell, still packed. Only for sums below 2³¹: one block, no weights."""
+    cells = np.uint64(out.shape[0])
+    packed = np.zeros(LANES * out.shape[0], dtype=np.int64)
+    for i in range(np.uint64(pairs.size)):
+        lane = (i & np.uint64(LANES - 1)) * cells
+        packed[lane + np.uint64(cell_of[ids[i]])] += pairs[i]
+    for k in range(np.uint64(packed.size)):
+        cell = k % cells
+        out[cell, 0] += packed[k] >> 32
+        out[cell, 1] += packed[k] & 0xFFFFFFFF
+
+
+@_compile
+def sum_pairs(ids, cell_of, pairs, out):
+    """Add up packed pairs by cell, each statistic in its own int64."""
+    for i in range(np.uint64(pairs.size)):
+        cell = np.uint64(cell_of[ids[i]])
+        out[cell, 0] += pairs[i] >> 32
+        out[cell, 1] += pairs[i] & 0xFFFFFFFF
+
+
+@_compile
+def sum_pairs_by_node(node, ids, cell_of, pairs, rows, out):
+    """Add up packed pairs by (node, cell), over the listed rows."""
+    for k in range(np.uint64(rows.size)):
+        i = rows[k]
+        cell = np.uint64(cell_of[ids[i]])
+        out[node[i], cell, 0] += pairs[i] >> 32
+        out[node[i], cell, 1] += pairs[i] & 0xFFFFFFFF
+
+
+@_compile
+def add_values(ids, value_of, state):
+    """Add to each row's state the value of its id."""
+    for i in range(np.uint64(state.size)):
+        state[i] += value_of[ids[i]]
+
+
+@_compile
+def route_level(narrow, wide, slots, goes_right, node):
+    """Move each row from its node of one level to a child: node ← 2·node + (0 left, 1 right).
+
+    Parameters
+    ----------
+    slots : uint16 array
+        For each node of the level, which column it looks at (narrow ones first).
+    goes_right : uint8 array of shape (nodes, codes)
+        For each node and code, where the row goes.
+    """
+    rows, n_narrow = np.uint64(node.size), np.uint64(narrow.shape[0])
+    stride = np.uint64(goes_right.shape[1])
+    turns, thin, broad = goes_right.reshape(-1), narrow.reshape(-1), wide.reshape(-1)
+    some_wide = False
+    start = np.empty(slots.size, dtype=np.uint64)
+    for k in range(slots.size):
+        start[k] = np.uint64(slots[k]) * rows
+        some_wide |= slots[k] >= n_narrow
+    if not some_wide:
+        for i in range(rows):
+            at = np.uint64(node[i])
+            node[i] = at + at + np.uint64(turns[at * stride + np.uint64(thin[start[at] + i])])
+        return
+    for i in range(rows):
+        at = np.uint64(node[i])
+        if slots[at] < n_narrow:
+            code = np.uint64(thin[start[at] + i])
+        else:
+            code = np.uint64(broad[start[at] - n_narrow * rows + i])
+        node[i] = at + at + np.uint64(turns[at * stride + code])
+
+
+@_compile
+def count_nodes(node, out):
+    """Count rows by node."""
+    for i in range(np.uint64(node.size)):
+        out[node[i]] += 1
+
+
+@_compile
+def rows_of_nodes(node, chosen, out):
+    """List the rows whose node is chosen; return how many there are."""
+    found = np.uint64(0)
+    for i in range(np.uint64(node.size)):
+        if chosen[node[i]]:
+            out[found] = i
+            found += np.uint64(1)
+    return found
+
+
+@_compile
+def pack_codes(code, radix, out):
+    """Append a digit to joint codes: out ← out · radix + code."""
+    for i in range(np.uint64(out.size)):
+        out[i] = np.uint64(out[i]) * np.uint64(radix) + np.uint64(code[i])
+
+
+@_compile
+def hash_column(values, key, out):
+    """Mix one column into each row's keyed 64-bit hash."""
+    for i in range(np.uint64(out.size)):
+        h = (out[i] ^ (np.uint64(values[i]) + key)) * np.uint64(0x9E3779B97F4A7C15)
+        h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+        out[i] = h ^ (h >> np.uint64(32))

@@ -1,0 +1,57 @@
+"""The structure of a complete binary tree, as rows meet it: look at a column, go left or right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+MAX_DEPTH = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A complete tree of depth d: 2^d − 1 nodes, level by level, and 2^d leaves.
+
+    Every kind of split (threshold, categories, where missing values go) is a line of look-ups
+    from a column's code to left or right. A node that does not split sends all rows left.
+
+    Attributes
+    ----------
+    feature : uint16 array of shape (nodes,)
+        The feature each node looks at.
+    goes_right : uint8 array of shape (nodes, codes)
+        1 where a code goes right; as wide as the largest number of codes of the features used.
+    """
+
+    feature: np.ndarray
+    goes_right: np.ndarray
+
+    def __post_init__(self) -> None:
+        nodes = len(self.feature)
+        if nodes & (nodes + 1) or nodes >= 2**MAX_DEPTH or len(self.goes_right) != nodes:
+            raise ValueError(f"a complete tree of depth {MAX_DEPTH} at most is needed")
+
+    @property
+    def depth(self) -> int:
+        """How many splits lie between the root and a leaf."""
+        return (len(self.feature) + 1).bit_length() - 1
+
+    @property
+    def n_leaves(self) -> int:
+        """The number of leaves."""
+        return len(self.feature) + 1
+
+    def level(self, depth: int) -> slice:
+        """Which nodes form a level."""
+        return slice(2**depth - 1, 2 ** (depth + 1) - 1)
+
+    def top(self, depth: int) -> Tree:
+        """Return the first levels of the tree."""
+        nodes = 2**depth - 1
+        return Tree(self.feature[:nodes], self.goes_right[:nodes])
+
+
+def stump() -> Tree:
+    """Return the tree of depth 0: one leaf that holds every row."""
+    return Tree(np.zeros(0, dtype=np.uint16), np.zeros((0, 1), dtype=np.uint8))

@@ -1,0 +1,17 @@
+"""The errors users meet. A message names a parameter, a column or a rule, never a private value."""
+
+
+class DomainError(ValueError):
+    """A domain (what is public about a table) is written wrongly; the message names the place."""
+
+
+class SchemaError(ValueError):
+    """A table does not have the columns, or the kinds of columns, that its domain declares."""
+
+
+class BudgetError(ValueError):
+    """A release would cost more than what was reserved or allowed; nothing was released."""
+
+
+class ModelFileError(ValueError):
+    """A file is not a privboost model, or was written by a version this one cannot read."""

@@ -1,0 +1,255 @@
+"""What all estimators share: from parameters and a table to a model and its privacy report."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from privboost.boosting.plan import Budget, check_number
+from privboost.domain import ClassTarget, Domain, NumberTarget, describe_unit
+from privboost.encoding import Encoder, TrainingRows, encode_training
+from privboost.engine.backend import LocalBackend, OpenBackend
+from privboost.errors import DomainError
+from privboost.grid import BLOCK_ROWS
+from privboost.models.files import save_model
+from privboost.models.model import Model
+from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.keystream import KeyStream
+from privboost.privacy.ledger import Ledger
+from privboost.privacy.mechanisms import Curator
+from privboost.privacy.report import write_report
+from privboost.privacy.units import bound_units
+from privboost.progress import rounds_bar
+
+_HOW_TO_WRITE_A_DOMAIN = """a domain is needed: what is public about the table. For example
+
+    from privboost import Domain
+    domain = Domain.from_dict({
+        "version": 1,
+        "features": {
+            "age": {"kind": "numeric", "bounds": [17, 90]},
+            "job": {"kind": "categorical", "categories": ["a", "b"], "missing": True},
+        },
+        "target": {"name": "income", "classes": ["<=50K", ">50K"]},
+    })
+
+Bounds and categories must be public knowledge, never read off the private rows.
+For a number to predict, the target gives "bounds" instead of "classes"."""
+
+_ACCOUNTANTS = {"auto": GdpAccountant, "gdp": GdpAccountant}
+_MOST_SEED = 2**128
+
+
+class PrivateEstimator(BaseEstimator):
+    """The shared part of `fit`. A recipe provides `_plan` and `_boost`.
+
+    Parameters never change in `fit`; nothing of the rows stays on the estimator afterwards.
+    """
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PrivateEstimator:
+        """Train a private model.
+
+        Parameters
+        ----------
+        X : data frame, array, or path of a Parquet or CSV file
+            The rows. A frame may have more columns than the domain; an array has exactly the
+            domain's features, in order.
+        y : one-dimensional, optional
+            The target; by default the column of `X` that the domain names.
+        sample_weight : one-dimensional or str, optional
+            Weights, or the column of `X` that holds them; `sample_weight_bound` must be given.
+
+        Returns
+        -------
+        self
+
+        Privacy
+        -------
+        Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` says on what. All
+        is reserved before a row is read. A second `fit` on the same rows spends it again.
+        """
+        domain = self._domain()
+        budget = Budget(self.epsilon, self.delta)
+        accountant = self._accountant()
+        stream = self._stream()
+        threads = self._threads()
+        weight_bound = self._weight_bound(sample_weight)
+        encoder = Encoder.of(domain)
+        plan = self._plan(encoder, weight_bound, budget, accountant)
+        ledger = Ledger(budget.epsilon, budget.delta, accountant, self.ledger)
+        ledger.reserve(plan.releases)
+
+        rows = encode_training(
+            encoder, X, y, sample_weight, weight_bound, block_rows=_block_rows(X, threads)
+        )
+        backend = self._open_backend(threads)(_bounded(rows, domain, stream))
+        try:
+            curator = Curator(backend, ledger, stream.child("releases"), plan.contribution)
+            scores = self._boost(curator, plan, rounds_bar(bool(self.verbose)))
+        finally:
+            backend.close()
+
+        seeded = self.random_state is not None
+        report = write_report(
+            ledger,
+            describe_unit(domain.unit),
+            _assumptions(domain, weight_bound, budget),
+            seeded,
+            plan.digest,
+        )
+        self.model_ = Model(encoder, scores, report)
+        self.privacy_ = report
+        self.n_features_in_ = len(domain.features)
+        self.feature_names_in_ = np.array(domain.feature_names, dtype=object)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the class, or the number, of each row. Costs no privacy."""
+        return self._fitted().predict(X)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file that `privboost.load_model` reads."""
+        save_model(self._fitted(), path)
+
+    def _fitted(self) -> Model:
+        check_is_fitted(self, "model_")
+        return self.model_
+
+    def _plan(
+        self,
+        encoder: Encoder,
+        weight_bound: float | None,
+        budget: Budget,
+        accountant: Accountant,
+    ) -> Any:
+        raise NotImplementedError
+
+    def _boost(self, curator: Curator, plan: Any, track: Any) -> Any:
+        raise NotImplementedError
+
+    def _domain(self) -> Domain:
+        domain = self.domain
+        if domain is None:
+            raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
+        if isinstance(domain, str | Path):
+            domain = Domain.from_json(domain)
+        elif isinstance(domain, dict):
+            domain = Domain.from_dict(domain)
+        elif not isinstance(domain, Domain):
+            raise TypeError("domain must be a Domain, its dict form, or the path of its JSON file")
+        self._check_target(domain)
+        return domain
+
+    def _check_target(self, domain: Domain) -> None:
+        """Refuse a domain whose target is of the other kind."""
+
+    def _accountant(self) -> Accountant:
+        if self.accountant not in _ACCOUNTANTS:
+            known = ", ".join(map(repr, _ACCOUNTANTS))
+            raise ValueError(f"accountant must be one of {known}; {self.accountant!r} is not")
+        return _ACCOUNTANTS[self.accountant]()
+
+    def _stream(self) -> KeyStream:
+        seed = self.random_state
+        if seed is None:
+            return KeyStream.secure()
+        if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
+            raise TypeError("random_state must be None (secure noise) or a whole number (a seed)")
+        if not 0 <= seed < _MOST_SEED:
+            raise ValueError("random_state must lie between 0 and 2^128")
+        return KeyStream.seeded(int(seed))
+
+    def _threads(self) -> int:
+        jobs = 1 if self.n_jobs is None else self.n_jobs
+        if not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0:
+            raise ValueError("n_jobs must be a whole number other than 0, or None")
+        cores = os.cpu_count() or 1
+        return int(jobs) if jobs > 0 else max(1, cores + 1 + int(jobs))
+
+    def _weight_bound(self, sample_weight: Any) -> float | None:
+        bound = self.sample_weight_bound
+        if bound is not None:
+            check_number("sample_weight_bound", bound, above=0)
+        if sample_weight is None:
+            return None
+        if bound is None:
+            raise ValueError(
+                "sample_weight needs sample_weight_bound: the largest weight a row may have, "
+                "from public knowledge (larger ones are clipped to it)"
+            )
+        return float(bound)
+
+    def _open_backend(self, threads: int) -> OpenBackend:
+        if self.backend == "local":
+            return partial(LocalBackend, n_threads=threads)
+        if callable(self.backend):
+            return self.backend
+        raise ValueError('backend must be "local" or a callable that takes blocks of rows')
+
+
+class PrivateClassifier(ClassifierMixin, PrivateEstimator):
+    """Adds classes and probabilities."""
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The domain's classes, in order."""
+        return np.array(self._fitted().domain.target.classes)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
+        return self._fitted().predict_proba(X)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return scores (log-odds): one for each row, or one for each class beyond two."""
+        return self._fitted().decision_function(X)
+
+    def _check_target(self, domain: Domain) -> None:
+        if not isinstance(domain.target, ClassTarget):
+            raise DomainError('target: a classifier needs "classes"; this target has bounds')
+
+
+class PrivateRegressor(RegressorMixin, PrivateEstimator):
+    """Predicts a number within public bounds."""
+
+    def _check_target(self, domain: Domain) -> None:
+        if not isinstance(domain.target, NumberTarget):
+            raise DomainError('target: a regressor needs "bounds"; this target has classes')
+
+
+def _block_rows(X: Any, threads: int) -> int:
+    """Choose blocks small enough that every thread has one, where the table's length is known."""
+    rows = len(X) if hasattr(X, "__len__") and not isinstance(X, str) else BLOCK_ROWS * threads
+    return min(BLOCK_ROWS, max(1024, -(-rows // threads)))
+
+
+def _bounded(rows: TrainingRows, domain: Domain, stream: KeyStream) -> list[Any]:
+    if domain.unit is None:
+        return rows.blocks
+    return bound_units(rows.blocks, rows.unit, domain.unit.max_rows, stream.child("units"))
+
+
+def _assumptions(domain: Domain, weight_bound: float | None, budget: Budget) -> tuple[str, ...]:
+    """Say what was taken to be public, and what else the guarantee rests on."""
+    said = [
+        "the domain is public: names, bounds, categories, classes and edges were not read off "
+        "the rows",
+        "all parameters of the estimator were chosen without looking at the rows",
+        f"these rows were used in no other release; another one adds to epsilon {budget.epsilon:g}",
+    ]
+    if domain.unit is not None:
+        said.append(f"the column {domain.unit.column!r} tells protected units apart")
+    if weight_bound is not None:
+        said.append(f"sample weights are clipped to [0, {weight_bound:g}], a public bound")
+    parts = [*domain.features, domain.target, *([domain.unit] if domain.unit else [])]
+    for part in parts:
+        if part.reason:
+            name = getattr(part, "name", None) or part.column
+            said.append(f"public about {name!r}: {part.reason}")
+    return tuple(said)

@@ -1,0 +1,198 @@
+"""The flagship's estimators: cyclical boosting over whole-feature histograms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from privboost.boosting.flagship import boost_histograms
+from privboost.boosting.plan import Budget, HistogramPlan, NewtonStep, plan_histograms
+from privboost.encoding import Encoder
+from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.mechanisms import Curator
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    epsilon, delta : float
+        The privacy budget. Choose delta far below one over the number of protected units.
+    domain : Domain, dict or path
+        What is public about the table.
+    n_estimators : int
+        Rounds (for each class beyond two classes); each releases one feature's histogram.
+    learning_rate : float
+        What each round's values are multiplied by.
+    max_bins : int
+        Bins of a numeric feature.
+    gradient_clip, hessian_clip : float
+        What a row's gradient and Hessian are clipped to; smaller clips mean less noise.
+    hessian_share : float
+        The share of the Hessian in a release, between 0 and 1.
+    reg_lambda : float
+        Added to every sum of Hessians.
+    leaf_clip : float
+        A round's values are clipped to ± this before the learning rate.
+    sample_weight_bound : float, optional
+        The public bound of sample weights; needed if weights are given to `fit`.
+    accountant : {"auto", "gdp"}
+        How releases are composed.
+    random_state : int, optional
+        None is secure noise. A number makes a reproducible run without a privacy guarantee.
+    n_jobs : int, optional
+        Threads; -1 for all cores. The model does not depend on it.
+    backend : "local" or callable
+        Who holds the rows during a fit.
+    ledger : path, optional
+        A file that records the reservation and every charge before the release it pays for.
+    verbose : bool
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    privacy_ : PrivacyReport
+        What was spent, on what, under which assumptions.
+    model_ : Model
+        The released model.
+"""
+
+
+class _HistogramBooster(PrivateEstimator):
+    def _plan(
+        self,
+        encoder: Encoder,
+        weight_bound: float | None,
+        budget: Budget,
+        accountant: Accountant,
+    ) -> HistogramPlan:
+        step = NewtonStep(
+            gradient_clip=self.gradient_clip,
+            hessian_clip=self.hessian_clip,
+            hessian_share=self.hessian_share,
+            reg_lambda=self.reg_lambda,
+            leaf_clip=self.leaf_clip,
+            learning_rate=self.learning_rate,
+        )
+        return plan_histograms(
+            encoder, step, self.n_estimators, self.max_bins, weight_bound, budget, accountant
+        )
+
+    def _boost(self, curator: Curator, plan: HistogramPlan, track: Any) -> Any:
+        return boost_histograms(curator, plan, track)
+
+
+class PrivBoostClassifier(_HistogramBooster, PrivateClassifier):
+    __doc__ = f"""A differentially private boosted classifier.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> from privboost import PrivBoostClassifier
+    >>> from privboost.datasets import load_adult
+    >>> adult = load_adult()
+    >>> clf = PrivBoostClassifier(epsilon=1.0, delta=1e-6, domain=adult.domain)
+    >>> clf = clf.fit(adult.train)
+    >>> clf.predict_proba(adult.test).shape
+    (16281, 2)
+    >>> clf.privacy_.guarantee
+    '(1, 1e-06)-differential privacy'
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        domain: Any = None,
+        *,
+        n_estimators: int = 400,
+        learning_rate: float = 0.1,
+        max_bins: int = 32,
+        gradient_clip: float = 0.3,
+        hessian_clip: float = 0.1,
+        hessian_share: float = 0.04,
+        reg_lambda: float = 10.0,
+        leaf_clip: float = 2.0,
+        sample_weight_bound: float | None = None,
+        accountant: str = "auto",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        backend: Any = "local",
+        ledger: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.max_bins = max_bins
+        self.gradient_clip = gradient_clip
+        self.hessian_clip = hessian_clip
+        self.hessian_share = hessian_share
+        self.reg_lambda = reg_lambda
+        self.leaf_clip = leaf_clip
+        self.sample_weight_bound = sample_weight_bound
+        self.accountant = accountant
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.ledger = ledger
+        self.verbose = verbose
+
+
+class PrivBoostRegressor(_HistogramBooster, PrivateRegressor):
+    __doc__ = f"""A differentially private boosted regressor.
+
+    Clips are in units of half the width of the target's bounds.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privboost import PrivBoostRegressor
+    >>> domain = {{"version": 1,
+    ...           "features": {{"x": {{"kind": "numeric", "bounds": [0, 1]}}}},
+    ...           "target": {{"name": "y", "bounds": [0, 1]}}}}
+    >>> x = np.linspace(0, 1, 10_000)
+    >>> model = PrivBoostRegressor(epsilon=1.0, delta=1e-6, domain=domain).fit(x[:, None], x**2)
+    >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        domain: Any = None,
+        *,
+        n_estimators: int = 100,
+        learning_rate: float = 0.1,
+        max_bins: int = 16,
+        gradient_clip: float = 0.3,
+        hessian_clip: float = 1.0,
+        hessian_share: float = 0.3,
+        reg_lambda: float = 50.0,
+        leaf_clip: float = 2.0,
+        sample_weight_bound: float | None = None,
+        accountant: str = "auto",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        backend: Any = "local",
+        ledger: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.max_bins = max_bins
+        self.gradient_clip = gradient_clip
+        self.hessian_clip = hessian_clip
+        self.hessian_share = hessian_share
+        self.reg_lambda = reg_lambda
+        self.leaf_clip = leaf_clip
+        self.sample_weight_bound = sample_weight_bound
+        self.accountant = accountant
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.ledger = ledger
+        self.verbose = verbose

@@ -1,0 +1,48 @@
+"""The integer grid on which every number that touches a row lives.
+
+One row adds at most `UNIT` (times its weight) to one cell of a sum. Sums are int64, so 2³¹ rows
+leave 2³² units for each, and a row never needs more than `UNIT · WEIGHT_UNITS` = 2²⁴.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNIT = 2**16
+"""The clip of a gradient or a Hessian, and the count of one row, in grid units."""
+
+WEIGHT_UNITS = 2**8
+"""The public bound of a sample weight, in grid units."""
+
+SCORE_UNITS = 2**16
+"""A score (or residual) of 1.0, in units of a row's int32 state."""
+
+MAX_SCORE = 2**14
+"""Scores stay below this, so that int32 states never overflow; plans are checked against it."""
+
+MAX_SIGMA = 2**44
+"""The largest noise scale, in units: a noisy int64 sum is then far from overflow."""
+
+BLOCK_ROWS = 2**14
+"""Rows a kernel sees at once: a whole block's sum of one statistic fits 32 bits (2¹⁴ · 2¹⁶)."""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """How much one protected unit may change a sum: public, decided before data are read.
+
+    Parameters
+    ----------
+    weighted : bool
+        Whether rows carry weights (then a row counts up to `WEIGHT_UNITS` times).
+    rows : int
+        How many rows one unit may have.
+    """
+
+    weighted: bool = False
+    rows: int = 1
+
+    @property
+    def row_units(self) -> int:
+        """The most that one row adds to one cell of a sum."""
+        return UNIT * (WEIGHT_UNITS if self.weighted else 1)

@@ -1,0 +1,97 @@
+"""Losses as integer tables: from a row's fixed-point score to its gradient and Hessian.
+
+A table has one line for each kind of row: a row of another class (or any row of a regression), a
+row of the output's own class, and a row whose label is unknown, which contributes nothing.
+Entries are clipped, then rounded toward zero, so that no entry exceeds `grid.UNIT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from privboost.grid import SCORE_UNITS, UNIT
+
+OTHER_CLASS, OWN_CLASS, UNKNOWN = range(3)
+UNKNOWN_LABEL = 255
+
+_SIZE = 4096
+
+Derivative = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class LossTable:
+    """One loss on the grid.
+
+    Attributes
+    ----------
+    gradient, hessian : int32 arrays of shape (3, size)
+        In units of the clips, `UNIT` units each; see the module's first lines for the three rows.
+    shift : int
+        Scores are shifted right by this many bits to give the column of the table.
+    """
+
+    gradient: np.ndarray
+    hessian: np.ndarray
+    shift: int
+
+    @property
+    def size(self) -> int:
+        """The number of score cells."""
+        return self.gradient.shape[1]
+
+
+def logistic(gradient_clip: float, hessian_clip: float) -> LossTable:
+    """Tabulate the logistic loss: g = p − y, h = p(1 − p), for scores within ±8.
+
+    One-vs-rest classification of K classes uses the same table for every class.
+    """
+    return _tabulate(
+        limit=8,
+        gradients=(expit, lambda score: expit(score) - 1),
+        hessian=lambda score: expit(score) * expit(-score),
+        clips=(gradient_clip, hessian_clip),
+    )
+
+
+def squared(gradient_clip: float, hessian_clip: float) -> LossTable:
+    """Tabulate the squared loss of labels in [−1, 1]: the state is F − y, so g = state and h = 1.
+
+    States beyond ±2 have the gradient of ±2.
+    """
+    return _tabulate(
+        limit=2,
+        gradients=(lambda state: state, lambda state: state),
+        hessian=np.ones_like,
+        clips=(gradient_clip, hessian_clip),
+    )
+
+
+LOSSES: dict[str, Callable[[float, float], LossTable]] = {"logistic": logistic, "squared": squared}
+
+
+def _tabulate(
+    limit: int,
+    gradients: tuple[Derivative, Derivative],
+    hessian: Derivative,
+    clips: tuple[float, float],
+) -> LossTable:
+    """Evaluate a loss at the middle of each score cell and round it onto the grid."""
+    width = 2 * limit * SCORE_UNITS // _SIZE
+    scores = (np.arange(_SIZE) - _SIZE // 2 + 0.5) * width / SCORE_UNITS
+    nothing = np.zeros(_SIZE, dtype=np.int32)
+    bend = _round(hessian(scores), clips[1])
+    return LossTable(
+        gradient=np.stack([_round(g(scores), clips[0]) for g in gradients] + [nothing]),
+        hessian=np.stack([bend, bend, nothing]),
+        shift=width.bit_length() - 1,
+    )
+
+
+def _round(values: np.ndarray, clip: float) -> np.ndarray:
+    """Clip, then round toward zero: the integer sensitivity is exactly `UNIT`."""
+    return np.trunc(np.clip(values / clip, -1, 1) * UNIT).astype(np.int32)

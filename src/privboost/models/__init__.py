@@ -1,0 +1,1 @@
+"""What training leaves behind: immutable arrays of released values, nothing private."""

@@ -1,0 +1,76 @@
+"""A trained model: how rows are coded, what their scores are, and what the scores mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from privboost.domain import ClassTarget, Domain
+from privboost.encoding import Encoder, middle_and_half
+from privboost.grid import SCORE_UNITS
+from privboost.models.additive import AdditiveScores
+from privboost.privacy.report import PrivacyReport
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Predicts from any table with the domain's features. Holds released values only.
+
+    Attributes
+    ----------
+    encoder : Encoder
+        The domain and the edges of its bins.
+    scores : AdditiveScores
+        The released values.
+    privacy : PrivacyReport
+        What training spent.
+    """
+
+    encoder: Encoder
+    scores: AdditiveScores
+    privacy: PrivacyReport
+
+    @property
+    def domain(self) -> Domain:
+        """What is public about the table."""
+        return self.encoder.domain
+
+    def decision_function(self, data: Any, missing: Sequence[str] = ()) -> np.ndarray:
+        """Return scores: of shape (rows,), or (rows, classes) beyond two classes."""
+        parts = [self.scores.scores(block) for block in self.encoder.feature_blocks(data, missing)]
+        empty = np.empty((self.scores.n_outputs, 0), dtype=np.int32)
+        scores = np.concatenate([empty, *parts], axis=1) / SCORE_UNITS
+        return scores[0] if len(scores) == 1 else scores.T
+
+    def predict_proba(self, data: Any, missing: Sequence[str] = ()) -> np.ndarray:
+        """Return class probabilities, in the order of the domain's classes."""
+        self._need_classes()
+        own = expit(self.decision_function(data, missing))
+        if own.ndim == 1:
+            return np.stack([1 - own, own], axis=1)
+        return own / own.sum(axis=1, keepdims=True)
+
+    def predict(self, data: Any, missing: Sequence[str] = ()) -> np.ndarray:
+        """Return the most probable class, or the predicted number within its bounds."""
+        scores = self.decision_function(data, missing)
+        target = self.domain.target
+        if isinstance(target, ClassTarget):
+            best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+            return np.array(target.classes)[best]
+        middle, half = middle_and_half(target)
+        return np.clip(middle + half * scores, *target.bounds)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file (see `load_model`)."""
+        from privboost.models.files import save_model
+
+        save_model(self, path)
+
+    def _need_classes(self) -> None:
+        if not isinstance(self.domain.target, ClassTarget):
+            raise AttributeError("predict_proba needs a target with classes")

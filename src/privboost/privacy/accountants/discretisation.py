@@ -1,0 +1,59 @@
+"""What it costs that noise is a discrete Gaussian and the theory speaks of a continuous one.
+
+Let P_d be a discrete Gaussian of scale σ and P_r a continuous one rounded to integers. For every
+integer k, P_d(k) ≤ e^a P_r(k) with a = 1/(24σ²) + ν, and for |k| ≤ zσ also P_r(k) ≤ e^b P_d(k)
+with b = z²/(24σ²) · e^{z²/8σ²} + ν, where ν = 3 e^{−2π²σ²} covers the two normalisers. Replacing
+one by the other in all coordinates that a unit can touch, first under one table and then under
+its neighbour, turns (ε, δ) into (ε + Σa + Σb, e^{Σa}(δ + e^ε τ)), where τ bounds the chance that
+one of these coordinates exceeds z. `docs/guarantees/gaussian_release.md` has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from privboost.privacy.events import Planned
+
+_TAIL = 1e-9
+"""How small, relative to δ, e^ε τ is made; a larger z costs more ε, a smaller one more δ."""
+
+
+@dataclass(frozen=True)
+class Slack:
+    """The price of the grid for one composition."""
+
+    epsilon: float
+    """Σa + Σb: add it to the continuous ε."""
+    delta: float
+    """The δ for which the continuous ε is to be taken: at most e^{−Σa} δ − e^ε τ."""
+
+
+def discretisation_slack(events: Sequence[Planned], delta: float, epsilon: float) -> Slack:
+    """Compute the slack of Gaussian releases.
+
+    Parameters
+    ----------
+    events : sequence of Planned
+        The releases.
+    delta : float
+        The δ of the final statement.
+    epsilon : float
+        An upper bound of the continuous ε.
+    """
+    scales = [(p.count * p.event.touched, float(p.event.sigmas.min())) for p in events]
+    touched = sum(count for count, _ in scales)
+    # 2Φ(−z) ≤ 2 exp(−z²/2), so this z has e^ε τ ≤ _TAIL · δ.
+    z = math.sqrt(2 * (math.log(2 * touched / (_TAIL * delta)) + epsilon))
+    forward = sum(count * (1 / (24 * s * s) + _normaliser(s)) for count, s in scales)
+    backward = sum(count * (_ratio(z / s) + _normaliser(s)) for count, s in scales)
+    return Slack(forward + backward, delta * (math.exp(-forward) - _TAIL))
+
+
+def _ratio(step: float) -> float:
+    return step**2 / 24 * math.exp(min(step**2 / 8, 700.0))
+
+
+def _normaliser(sigma: float) -> float:
+    return 3 * math.exp(-2 * math.pi**2 * sigma**2)

@@ -1,0 +1,59 @@
+"""One keyed stream of random words: AES-256 in counter mode, with named children.
+
+The key comes from the operating system, or from a seed for reproducible runs without a guarantee.
+A child's key is a keyed hash of its name, so streams of different names are independent; a name
+is given out once, because a stream used twice would repeat its noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+
+class KeyStream:
+    """Random 64-bit words under one key.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes. Use `KeyStream.secure` or `KeyStream.seeded` to make one.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != 32:
+            raise ValueError("a key of 32 bytes is needed")
+        self._key = key
+        self._given: set[str] = set()
+        self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+    @classmethod
+    def secure(cls) -> KeyStream:
+        """Make a stream whose key comes from the operating system's generator."""
+        return cls(secrets.token_bytes(32))
+
+    @classmethod
+    def seeded(cls, seed: int) -> KeyStream:
+        """Make a reproducible stream. Who knows the seed knows the noise: no privacy."""
+        return cls(hashlib.sha256(f"privboost seed {seed}".encode()).digest())
+
+    def child(self, name: str) -> KeyStream:
+        """Derive the stream of a name. A name can be used once."""
+        if name in self._given:
+            raise ValueError(f"the stream {name!r} was given out already")
+        self._given.add(name)
+        return KeyStream(hmac.digest(self._key, name.encode(), "sha256"))
+
+    def words(self, count: int) -> np.ndarray:
+        """Return the next words (uint64); no word is ever returned twice."""
+        return np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8")
+
+    def __repr__(self) -> str:
+        return "KeyStream(…)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a key stream cannot be pickled: its key must not leave the process")

@@ -1,0 +1,106 @@
+"""What may be spent, what is reserved, what was spent: append-only."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from privboost.errors import BudgetError
+from privboost.privacy.accountants.base import Accountant, Profile
+from privboost.privacy.events import Event, Planned
+
+
+class Ledger:
+    """Reserves whole plans before data are touched, and records each event before its release.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    accountant : Accountant
+        Who computes what events cost.
+    path : path, optional
+        A file to which every entry is appended as a line of JSON before it takes effect. A
+        reservation is on the disk before any data are touched, so a process that is killed has
+        spent at most what the file says.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        accountant: Accountant,
+        path: str | Path | None = None,
+    ) -> None:
+        self.epsilon, self.delta, self.accountant = epsilon, delta, accountant
+        self._path = None if path is None else Path(path)
+        self._reserved: list[Planned] = []
+        self._left: Counter[Event] = Counter()
+        self._spent: Counter[Event] = Counter()
+
+    def reserve(self, plan: Sequence[Planned]) -> None:
+        """Set a plan aside; refuse it if the budget does not cover it and what came before."""
+        together = [*self._reserved, *plan]
+        if not self.accountant.supports(together):
+            raise BudgetError(f"the {self.accountant.name} accountant does not cover this plan")
+        cost = self.accountant.compose(together).epsilon(self.delta)
+        if not cost <= self.epsilon:
+            raise BudgetError(
+                f"the plan costs epsilon {cost:.6g} at delta {self.delta:g}; "
+                f"the budget is {self.epsilon:.6g}"
+            )
+        self._write("reserve", {"epsilon": cost, "delta": self.delta, "plan": _rows(plan)})
+        self._reserved = together
+        for planned in plan:
+            self._left[planned.event] += planned.count
+
+    def charge(self, event: Event) -> None:
+        """Record an event that was reserved. Call it before the value is released."""
+        if self._left[event] < 1:
+            raise BudgetError(f"not reserved, or spent already: {event.what}")
+        self._write("charge", event.to_dict())
+        self._left[event] -= 1
+        self._spent[event] += 1
+
+    @property
+    def reserved(self) -> tuple[Planned, ...]:
+        """All that was set aside; what is reported, whether a run came to its end or not."""
+        return tuple(self._reserved)
+
+    @property
+    def spent(self) -> tuple[Planned, ...]:
+        """The events recorded so far."""
+        return tuple(Planned(event, count) for event, count in self._spent.items())
+
+    @property
+    def profile(self) -> Profile:
+        """The privacy curve of all that was reserved."""
+        return self.accountant.compose(self._reserved)
+
+    def to_json(self) -> str:
+        """Return the ledger as JSON."""
+        form = {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "accountant": self.accountant.name,
+            "reserved": _rows(self.reserved),
+            "spent": _rows(self.spent),
+        }
+        return json.dumps(form, indent=1)
+
+    def _write(self, entry: str, content: dict[str, Any]) -> None:
+        if self._path is None:
+            return
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"entry": entry, **content}) + "\n")
+            file.flush()
+            if entry == "reserve":  # a charge is within a reservation, which must not be lost
+                os.fsync(file.fileno())
+
+
+def _rows(plan: Sequence[Planned]) -> list[dict[str, Any]]:
+    return [{"count": planned.count, **planned.event.to_dict()} for planned in plan]

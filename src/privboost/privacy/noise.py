@@ -1,0 +1,231 @@
+"""Exact discrete Gaussian noise.
+
+P(k) is proportional to exp(−k²/2σ²) on the integers: the algorithm of Canonne, Kamath and Steinke
+(discrete Laplace proposals, Gaussian acceptance), with every decision "is U < exp(−x)?" taken in
+float64 only where an error bound proves the answer. Otherwise the whole sample is drawn again,
+from the same random words, in exact arithmetic. So the distribution is exact, the two ways give
+the same samples, and no draw is dropped: a sample that runs out of words is redone from its first
+word once more words are there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+from numba import njit
+
+from privboost.grid import MAX_SIGMA
+from privboost.privacy.keystream import KeyStream
+
+MARGIN = 2.0**-32
+"""How far, relatively, a float64 exp(−x) may be off before a decision is not trusted.
+
+x is at most 750 (else the value is below every 53-bit comparison), and each of the ten roundings
+on the way errs by 2⁻⁵² at most, relative to terms below 10⁶: the true error is below 2⁻³⁵. The
+exponential function of the C library errs by far less than that.
+"""
+
+_EXP_MINUS_1 = 6786177901268885274  # floor(2^64 / e)
+_DONE, _OUT_OF_WORDS, _UNDECIDED = range(3)
+_WORDS_PER_SAMPLE = 8
+
+
+def discrete_gaussian(sigma: np.ndarray, stream: KeyStream, margin: float = MARGIN) -> np.ndarray:
+    """Draw one exact discrete Gaussian for each scale.
+
+    Parameters
+    ----------
+    sigma : float64 array
+        Scales in grid units, each from 1 to 2⁴⁴; read as exact dyadic rationals.
+    stream : KeyStream
+        Where the randomness comes from; it is used up to wherever the draws end.
+    margin : float
+        For tests: a larger margin sends more samples to exact arithmetic.
+
+    Returns
+    -------
+    int64 array
+    """
+    sigma = np.ascontiguousarray(sigma, dtype=np.float64)
+    if sigma.size and not (sigma.min() >= 1 and sigma.max() <= MAX_SIGMA):
+        raise ValueError("noise scales must lie between 1 and 2^44 grid units")
+    out = np.empty(sigma.size, dtype=np.int64)
+    words = stream.words(_WORDS_PER_SAMPLE * sigma.size + 64)
+    further = stream.child("further bits")
+    done, at = 0, 0
+    while done < sigma.size:
+        status, done, at = _draw(sigma, words, margin, out, done, at)
+        if status == _OUT_OF_WORDS:
+            more = stream.words(_WORDS_PER_SAMPLE * (sigma.size - done) + 64)
+            words, at = np.concatenate([words[at:], more]), 0
+        elif status == _UNDECIDED:
+            try:
+                out[done], at = _draw_exactly(sigma[done], words, at, further)
+                done += 1
+            except IndexError:
+                words, at = np.concatenate([words[at:], stream.words(256)]), 0
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _draw(sigma, words, margin, out, done, at):  # type: ignore[no-untyped-def]
+    """Fill `out` from `done` on; stop at the first sample that lacks words or certainty.
+
+    Returns the status, how many samples are complete, and the first word of the next one.
+    """
+    for k in range(done, sigma.size):
+        s = sigma[k]
+        t = np.uint64(math.floor(s)) + np.uint64(1)
+        mask = np.uint64(1)
+        while mask < t:
+            mask <<= np.uint64(1)
+        mask -= np.uint64(1)
+        start = at
+        while True:
+            # Discrete Laplace of scale t: a remainder below t, kept with probability exp(−u/t), …
+            if at + 2 > words.size:
+                return _OUT_OF_WORDS, k, start
+            u = words[at] & mask
+            sign = words[at] >> np.uint64(63)
+            at += 1
+            if u >= t:
+                continue
+            verdict = _decide(words[at], np.float64(u) / np.float64(t), margin)
+            at += 1
+            if verdict < 0:
+                return _UNDECIDED, k, start
+            if verdict == 0:
+                continue
+            # … and a geometric number of whole steps of t.
+            steps = np.int64(0)
+            while True:
+                if at + 1 > words.size:
+                    return _OUT_OF_WORDS, k, start
+                word = words[at]
+                at += 1
+                if word == np.uint64(_EXP_MINUS_1):
+                    return _UNDECIDED, k, start
+                if word > np.uint64(_EXP_MINUS_1):
+                    break
+                steps += 1
+            size = np.int64(u) + np.int64(t) * steps
+            if sign and size == 0:
+                continue
+            # Gaussian acceptance.
+            if at + 1 > words.size:
+                return _OUT_OF_WORDS, k, start
+            away = (np.float64(size) - s * s / np.float64(t)) / s
+            verdict = _decide(words[at], 0.5 * away * away, margin)
+            at += 1
+            if verdict < 0:
+                return _UNDECIDED, k, start
+            if verdict:
+                out[k] = -size if sign else size
+                break
+    return _DONE, sigma.size, at
+
+
+@njit(nogil=True, cache=True)
+def _decide(word, x, margin):  # type: ignore[no-untyped-def]
+    """Is U < exp(−x), U the uniform that begins with this word? 1 yes, 0 no, −1 not certain."""
+    probability = math.exp(-x)
+    low = np.float64(word >> np.uint64(11)) * 2.0**-53
+    if low + 2.0**-53 <= probability * (1 - margin):
+        return 1
+    if low >= probability * (1 + margin) and low > 0.0:
+        return 0
+    return -1
+
+
+def _draw_exactly(
+    sigma: float, words: np.ndarray, at: int, further: KeyStream
+) -> tuple[int, int]:
+    """Draw one sample as `_draw` does, word for word, in exact arithmetic.
+
+    Returns the sample and the position after its last word; raises IndexError when words run out.
+    """
+    variance = Fraction(float(sigma)) ** 2
+    t = math.floor(sigma) + 1
+    mask = (1 << (t - 1).bit_length()) - 1
+    one = Fraction(1)
+    while True:
+        first = int(words[at])
+        u, sign = first & mask, first >> 63
+        at += 1
+        if u >= t:
+            continue
+        accepted = _below_exp(int(words[at]), Fraction(u, t), further)
+        at += 1
+        if not accepted:
+            continue
+        steps = 0
+        while True:
+            word = int(words[at])
+            at += 1
+            if not _below_exp(word, one, further):
+                break
+            steps += 1
+        size = u + t * steps
+        if sign and size == 0:
+            continue
+        away = size - variance / t
+        accepted = _below_exp(int(words[at]), away * away / (2 * variance), further)
+        at += 1
+        if accepted:
+            return (-size if sign else size), at
+
+
+def _below_exp(word: int, x: Fraction, further: KeyStream) -> bool:
+    """Decide U < exp(−x) exactly; U begins with `word` and goes on, if need be, in `further`."""
+    bits, known = 64, word
+    for low, high in _exp_brackets(x):
+        # U lies in [known, known + 1) / 2^bits.
+        while (known + 1) > low * 2**bits and known < high * 2**bits:
+            if high - low > Fraction(1, 2**bits):
+                break  # sharpen the bracket before more bits are taken
+            known, bits = (known << 64) | int(further.words(1)[0]), bits + 64
+        if known + 1 <= low * 2**bits:
+            return True
+        if known >= high * 2**bits:
+            return False
+    raise AssertionError("unreachable: the brackets shrink for ever")
+
+
+def _exp_brackets(x: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
+    """Yield ever narrower brackets low < exp(−x) < high (x > 0); (1, 1) for x = 0.
+
+    exp(−x) = exp(−x/2^k)^(2^k), with x/2^k ≤ 1/2 and the alternating series in integers scaled by
+    2^precision, rounded down for the lower end and up for the upper.
+    """
+    if x == 0:
+        while True:
+            yield Fraction(1), Fraction(1)
+    halvings = max(0, math.ceil(2 * x).bit_length())
+    small = x / 2**halvings
+    precision = 128 + 2 * halvings
+    while True:
+        scale = 1 << precision
+        low, high = _alternating(small, precision)
+        for _ in range(halvings):
+            low = (low * low) // scale
+            high = -((-high * high) // scale)
+        yield Fraction(low, scale), Fraction(high, scale)
+        precision *= 2
+
+
+def _alternating(x: Fraction, precision: int) -> tuple[int, int]:
+    """Bracket exp(−x) for 0 < x ≤ 1/2 by partial sums, as integers over 2^precision."""
+    scale = 1 << precision
+    term, total = Fraction(1), Fraction(1)
+    n = 0
+    while term * scale > 1:
+        n += 1
+        term = term * x / n
+        total += -term if n % 2 else term
+        # Keep the fractions short; the error is counted below.
+        term = Fraction(math.ceil(term * scale * 4), scale * 4)
+    slack = n + 2
+    return math.floor(total * scale) - slack, math.ceil(total * scale) + slack
