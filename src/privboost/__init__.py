@@ -27,7 +27,7 @@ _HOMES = {
     "PrivBoostClassifier": "estimators.privboost",
     "PrivBoostRegressor": "estimators.privboost",
 }
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -166,7 +167,7 @@ class Unit:
         if not isinstance(self.column, str) or not self.column:
             raise DomainError("unit.column: the name of a column is needed")
         rows = self.max_rows
-        if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows:
+        if not isinstance(rows, int) or isinstance(rows, bool) or not rows >= 1:
             raise DomainError(f"unit.max_rows: {rows!r} is not a whole number of at least 1")
         if rows > MAX_ROWS_PER_UNIT:
             raise DomainError(f"unit.max_rows: {rows} is more than {MAX_ROWS_PER_UNIT}")
@@ -274,7 +275,9 @@ class Domain:
         lines = ",\n".join(
             f"    {_line(name)}: {_line(entry)}" for name, entry in form["features"].items()
         )
-        rest = "".join(f',\n  "{key}": {_line(form[key])}' for key in ("target", "unit") if key in form)
+        rest = "".join(
+            f',\n  "{key}": {_line(form[key])}' for key in ("target", "unit") if key in form
+        )
         text = f'{{\n  "version": {VERSION},\n  "features": {{\n{lines}\n  }}{rest}\n}}\n'
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
@@ -379,7 +382,9 @@ def _read_target(form: Any) -> Target:
     if not isinstance(name, str) or not name:
         raise DomainError("target.name: a text that is not empty is needed")
     if ("classes" in form) == ("bounds" in form):
-        raise DomainError('target: give "classes" (to classify) or "bounds" (a number), one of them')
+        raise DomainError(
+            'target: give "classes" (to classify) or "bounds" (a number), one of them'
+        )
     if "classes" in form:
         return ClassTarget(name, form["classes"], _reason(form, "target"))
     return NumberTarget(name, form["bounds"], _reason(form, "target"))
@@ -417,9 +422,11 @@ def _edges(edges: Any, bounds: tuple[float, float], place: str) -> tuple[float, 
     if not isinstance(edges, list | tuple) or not all(_is_number(edge) for edge in edges):
         raise DomainError(f"{place}: a list of numbers is needed")
     if len(edges) + 1 > MAX_NUMERIC_BINS:
-        raise DomainError(f"{place}: a code holds {MAX_NUMERIC_BINS} bins, these make {len(edges) + 1}")
+        raise DomainError(
+            f"{place}: a code holds {MAX_NUMERIC_BINS} bins, these make {len(edges) + 1}"
+        )
     steps = (bounds[0], *edges, bounds[1])
-    if any(not low < high for low, high in zip(steps, steps[1:], strict=False)):
+    if any(not low < high for low, high in pairwise(steps)):
         raise DomainError(f"{place}: the edges must increase, strictly inside the bounds")
     return tuple(edges)
 

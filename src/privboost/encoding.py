@@ -24,7 +24,6 @@ from privboost.domain import (
     Feature,
     Label,
     NumberTarget,
-    NumericFeature,
 )
 from privboost.engine import kernels
 from privboost.engine.block import Block
@@ -32,7 +31,7 @@ from privboost.engine.layout import Layout
 from privboost.errors import SchemaError
 from privboost.grid import BLOCK_ROWS, SCORE_UNITS, WEIGHT_UNITS
 from privboost.losses import UNKNOWN_LABEL
-from privboost.tables import Column, Table, open_table, open_vector, slice_vector
+from privboost.tables import Batch, Column, Table, open_table, open_vector, slice_vector
 
 FINE_BINS = 192
 """Fine bins of a number: the grids of 2, 3, 4, … 32, 64 and 96 bins are exact parts of them."""
@@ -47,11 +46,11 @@ class Encoder:
     domain : Domain
         What is public.
     edges : tuple
-        For each feature its fine edges (float64), or None for categories.
+        For each feature its fine edges (float64); none for categories.
     """
 
     domain: Domain
-    edges: tuple[np.ndarray | None, ...]
+    edges: tuple[np.ndarray, ...]
 
     @classmethod
     def of(cls, domain: Domain) -> Encoder:
@@ -81,16 +80,15 @@ class Encoder:
         spans = [f"{low} < x ≤ {high}" for low, high in zip(lows, highs, strict=True)]
         return [f"x ≤ {highs[0]}", *spans[1:], "missing"]
 
-    def feature_blocks(
-        self, data: Any, missing: Sequence[str] = (), block_rows: int = BLOCK_ROWS
-    ) -> Iterator[Block]:
+    def feature_blocks(self, data: Any) -> Iterator[Block]:
         """Code a table without labels, block by block."""
-        table = open_table(data, self.domain.feature_names, missing)
+        table = open_table(data, self.domain.feature_names)
         _need(table, self.domain.feature_names)
-        for batch in table.batches(self.domain.feature_names, block_rows):
-            yield self._code(batch)
+        for batch in table.batches(self.domain.feature_names, BLOCK_ROWS):
+            yield self.code(batch)
 
-    def _code(self, batch: Any) -> Block:
+    def code(self, batch: Batch) -> Block:
+        """Code one batch of columns."""
         names = self.domain.feature_names
         rows = len(batch[names[0]])
         layout = self.layout
@@ -121,7 +119,6 @@ def encode_training(
     labels: Any = None,
     weights: Any = None,
     weight_bound: float | None = None,
-    missing: Sequence[str] = (),
     block_rows: int = BLOCK_ROWS,
 ) -> TrainingRows:
     """Code a table with its labels and weights.
@@ -138,13 +135,11 @@ def encode_training(
         Sample weights, or the table's column that holds them.
     weight_bound : float, optional
         The public bound of a weight, needed with weights.
-    missing : sequence of str
-        Texts that mean a missing cell in a CSV file.
     block_rows : int
         Rows of a block, at most `grid.BLOCK_ROWS`.
     """
     domain = encoder.domain
-    table = open_table(data, domain.feature_names, missing)
+    table = open_table(data, domain.feature_names)
     apart = {
         name: open_vector(values, name)
         for name, values in (("y", labels), ("sample_weight", weights))
@@ -161,7 +156,7 @@ def encode_training(
 
     blocks, units, done = [], [], 0
     for batch in table.batches(list(dict.fromkeys(wanted)), block_rows):
-        block = encoder._code(batch)
+        block = encoder.code(batch)
         beside = {
             name: slice_vector(vector, done, done + len(block)) for name, vector in apart.items()
         }
@@ -183,10 +178,10 @@ def encode_training(
     return TrainingRows(blocks, _number_units(units) if domain.unit is not None else None)
 
 
-def fine_edges(feature: Feature) -> np.ndarray | None:
-    """Return a number's fine edges on its declared scale; None for categories."""
+def fine_edges(feature: Feature) -> np.ndarray:
+    """Return a number's fine edges on its declared scale; none for categories."""
     if isinstance(feature, CategoricalFeature):
-        return None
+        return np.empty(0)
     if feature.edges is not None:
         return np.array(feature.edges, dtype=np.float64)
     low, high = feature.bounds

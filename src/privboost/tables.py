@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -18,7 +18,8 @@ import pyarrow.parquet
 
 from privboost.errors import SchemaError
 
-Column = pa.Array | np.ndarray
+Column: TypeAlias = Any
+"""A pyarrow array, or a numpy array of numbers or of Python objects."""
 Batch = Mapping[str, Column]
 
 _CSV_BYTES = 2**22
@@ -128,20 +129,20 @@ class CsvTable:
         return pa.csv.open_csv(self._path, read, self._parse, convert)
 
 
-def open_table(data: Any, names: Sequence[str], missing: Sequence[str] = ()) -> Table:
+def open_table(data: Any, names: Sequence[str]) -> Table:
     """Recognise a table.
 
     Parameters
     ----------
-    data : data frame, two-dimensional array, or path of a Parquet or CSV file
+    data : data frame, two-dimensional array, path of a Parquet or CSV file, or an open file
         The table.
     names : sequence of str
         The domain's features, which name the columns of an array.
-    missing : sequence of str
-        Texts that mean a missing cell in a CSV file, besides nothing at all.
     """
+    if isinstance(data, ParquetTable | CsvTable):
+        return data
     if isinstance(data, str | Path):
-        return _open_file(Path(data), missing)
+        return open_file(data)
     frame = nw.from_native(data, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
         raise TypeError("the frame is lazy: collect it first, or pass the path of a file")
@@ -153,7 +154,7 @@ def open_table(data: Any, names: Sequence[str], missing: Sequence[str] = ()) -> 
     return ArrayTable(array, names)
 
 
-def open_vector(data: Any, name: str) -> Sequence[Any]:
+def open_vector(data: Any, name: str) -> Any:
     """Recognise one column (labels, weights) given apart from its table."""
     series = nw.from_native(data, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
@@ -189,7 +190,17 @@ class _Series:
         return self._series[rows]
 
 
-def _open_file(path: Path, missing: Sequence[str]) -> Table:
+def open_file(path: str | Path, missing: Sequence[str] = ()) -> Table:
+    """Open a Parquet or CSV file, to be read batch by batch.
+
+    Parameters
+    ----------
+    path : path
+        The file; its suffix says what it is.
+    missing : sequence of str
+        Texts that mean a missing cell in a CSV file, besides nothing at all.
+    """
+    path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"no such file: {path}")
     kinds = set(path.suffixes)

@@ -139,7 +139,7 @@ class HistogramPlan:
         """SHA-256 of all that is in the plan."""
         form = {
             "domain": self.encoder.domain.to_dict(),
-            "edges": [None if e is None else e.tolist() for e in self.encoder.edges],
+            "edges": [edges.tolist() for edges in self.encoder.edges],
             "releases": [asdict(planned) for planned in self.releases],
         }
         for part in ("task", "step", "contribution", "budget"):
@@ -163,8 +163,7 @@ def plan_histograms(
     check_count("max_bins", max_bins, least=2)
     if n_estimators * step.leaf_clip * step.learning_rate > MAX_SCORE:
         raise ValueError(
-            "n_estimators * leaf_clip * learning_rate is too large: "
-            f"scores could pass {MAX_SCORE}"
+            f"n_estimators * leaf_clip * learning_rate is too large: scores could pass {MAX_SCORE}"
         )
     domain = encoder.domain
     task = Task.of(domain.target)
@@ -204,9 +203,7 @@ def plan_histograms(
     )
 
 
-def check_number(
-    name: str, value: Any, above: float = -math.inf, below: float = math.inf
-) -> None:
+def check_number(name: str, value: Any, above: float = -math.inf, below: float = math.inf) -> None:
     """Raise a clear error unless a parameter is a finite number strictly between two others."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not above < value < below:

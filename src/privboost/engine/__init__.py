@@ -1,1 +1,1 @@
-"""Exact integers, no privacy: rows in blocks, commands about them, and who executes the commands."""
+"""Exact integers, no privacy: rows in blocks, commands about them, and who executes them."""

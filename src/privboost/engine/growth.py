@@ -113,7 +113,8 @@ class Grower:
         for each, sums in zip(bundles, joint, strict=True):
             for feature, marginal in zip(each.features, each.marginals(sums), strict=True):
                 cells = cell_of[feature][: marginal.shape[1]]
-                np.add.at(out, (slice(None), cells), marginal)
+                for code, cell in enumerate(cells):
+                    out[:, cell] += marginal[:, code]
         return out
 
     def _joint_codes(self, each: Bundle) -> list[np.ndarray]:

@@ -80,6 +80,7 @@ class PrivateEstimator(BaseEstimator):
         accountant = self._accountant()
         stream = self._stream()
         threads = self._threads()
+        open_backend = self._open_backend(threads)
         weight_bound = self._weight_bound(sample_weight)
         encoder = Encoder.of(domain)
         plan = self._plan(encoder, weight_bound, budget, accountant)
@@ -89,7 +90,7 @@ class PrivateEstimator(BaseEstimator):
         rows = encode_training(
             encoder, X, y, sample_weight, weight_bound, block_rows=_block_rows(X, threads)
         )
-        backend = self._open_backend(threads)(_bounded(rows, domain, stream))
+        backend = open_backend(_bounded(rows, domain, stream))
         try:
             curator = Curator(backend, ledger, stream.child("releases"), plan.contribution)
             scores = self._boost(curator, plan, rounds_bar(bool(self.verbose)))
@@ -200,7 +201,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     @property
     def classes_(self) -> np.ndarray:
         """The domain's classes, in order."""
-        return np.array(self._fitted().domain.target.classes)
+        target = self._fitted().domain.target
+        assert isinstance(target, ClassTarget)
+        return np.array(target.classes)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities, in the order of `classes_`. Costs no privacy."""
@@ -232,6 +235,7 @@ def _block_rows(X: Any, threads: int) -> int:
 def _bounded(rows: TrainingRows, domain: Domain, stream: KeyStream) -> list[Any]:
     if domain.unit is None:
         return rows.blocks
+    assert rows.unit is not None
     return bound_units(rows.blocks, rows.unit, domain.unit.max_rows, stream.child("units"))
 
 
@@ -247,9 +251,8 @@ def _assumptions(domain: Domain, weight_bound: float | None, budget: Budget) -> 
         said.append(f"the column {domain.unit.column!r} tells protected units apart")
     if weight_bound is not None:
         said.append(f"sample weights are clipped to [0, {weight_bound:g}], a public bound")
-    parts = [*domain.features, domain.target, *([domain.unit] if domain.unit else [])]
-    for part in parts:
-        if part.reason:
-            name = getattr(part, "name", None) or part.column
-            said.append(f"public about {name!r}: {part.reason}")
+    named = {part.name: part.reason for part in (*domain.features, domain.target)}
+    if domain.unit is not None:
+        named[domain.unit.column] = domain.unit.reason
+    said += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
     return tuple(said)

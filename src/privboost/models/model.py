@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,24 +39,24 @@ class Model:
         """What is public about the table."""
         return self.encoder.domain
 
-    def decision_function(self, data: Any, missing: Sequence[str] = ()) -> np.ndarray:
+    def decision_function(self, data: Any) -> np.ndarray:
         """Return scores: of shape (rows,), or (rows, classes) beyond two classes."""
-        parts = [self.scores.scores(block) for block in self.encoder.feature_blocks(data, missing)]
+        parts = [self.scores.scores(block) for block in self.encoder.feature_blocks(data)]
         empty = np.empty((self.scores.n_outputs, 0), dtype=np.int32)
         scores = np.concatenate([empty, *parts], axis=1) / SCORE_UNITS
         return scores[0] if len(scores) == 1 else scores.T
 
-    def predict_proba(self, data: Any, missing: Sequence[str] = ()) -> np.ndarray:
+    def predict_proba(self, data: Any) -> np.ndarray:
         """Return class probabilities, in the order of the domain's classes."""
         self._need_classes()
-        own = expit(self.decision_function(data, missing))
+        own = expit(self.decision_function(data))
         if own.ndim == 1:
             return np.stack([1 - own, own], axis=1)
         return own / own.sum(axis=1, keepdims=True)
 
-    def predict(self, data: Any, missing: Sequence[str] = ()) -> np.ndarray:
+    def predict(self, data: Any) -> np.ndarray:
         """Return the most probable class, or the predicted number within its bounds."""
-        scores = self.decision_function(data, missing)
+        scores = self.decision_function(data)
         target = self.domain.target
         if isinstance(target, ClassTarget):
             best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)

@@ -52,7 +52,5 @@ def calibrate(
     return tuple(planned.scaled(factor) for planned in events)
 
 
-def _cost(
-    events: Sequence[Planned], factor: float, delta: float, accountant: Accountant
-) -> float:
+def _cost(events: Sequence[Planned], factor: float, delta: float, accountant: Accountant) -> float:
     return accountant.compose([planned.scaled(factor) for planned in events]).epsilon(delta)

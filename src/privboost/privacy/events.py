@@ -58,7 +58,8 @@ class GaussianRelease:
     def sigmas(self) -> np.ndarray:
         """The noise scale of each statistic, in grid units."""
         sensitivity = self.units * math.sqrt(self.cells)
-        return self.noise_multiplier * sensitivity / np.sqrt(np.array(self.shares))
+        scales: np.ndarray = self.noise_multiplier * sensitivity / np.sqrt(self.shares)
+        return scales
 
     @property
     def touched(self) -> int:

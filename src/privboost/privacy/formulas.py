@@ -59,7 +59,9 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         raise ValueError("delta is too small for this epsilon: no noise of this kind reaches it")
     while gdp_delta(epsilon, high) <= delta:
         high *= 2
-    root = brentq(lambda mu: _log(gdp_delta(epsilon, mu)) - math.log(delta), low, high, xtol=1e-15)
+    root: float = brentq(
+        lambda mu: _log(gdp_delta(epsilon, mu)) - math.log(delta), low, high, xtol=1e-15
+    )
     while gdp_delta(epsilon, root) > delta:
         root *= 1 - 1e-14
     return root

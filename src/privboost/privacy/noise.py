@@ -140,9 +140,7 @@ def _decide(word, x, margin):  # type: ignore[no-untyped-def]
     return -1
 
 
-def _draw_exactly(
-    sigma: float, words: np.ndarray, at: int, further: KeyStream
-) -> tuple[int, int]:
+def _draw_exactly(sigma: float, words: np.ndarray, at: int, further: KeyStream) -> tuple[int, int]:
     """Draw one sample as `_draw` does, word for word, in exact arithmetic.
 
     Returns the sample and the position after its last word; raises IndexError when words run out.

@@ -64,7 +64,7 @@ class PrivacyReport:
         """The statement in one line."""
         if self.seeded:
             return SEEDED
-        return f"({self.epsilon:.6g}, {self.delta:.6g})-differential privacy"
+        return f"({_up(self.epsilon)}, {_up(self.delta)})-differential privacy"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON."""
@@ -103,7 +103,7 @@ class PrivacyReport:
             f"  accountant  {self.accountant}; discretisation slack {self.slack:.2g} of epsilon",
         ]
         if self.seeded:
-            same = f"({self.epsilon:.6g}, {self.delta:.6g})"
+            same = f"({_up(self.epsilon)}, {_up(self.delta)})"
             lines.append(f"  note        with secure noise the same run would be {same}-DP")
         lines.append("  releases")
         lines += [f"    {release.count} × {release.what}" for release in self.releases]
@@ -113,6 +113,15 @@ class PrivacyReport:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _up(value: float) -> str:
+    """Write a number in six digits, never below its value."""
+    text = f"{value:.6g}"
+    while float(text) < value:
+        value += abs(value) * 1e-6
+        text = f"{value:.6g}"
+    return text
 
 
 def write_report(

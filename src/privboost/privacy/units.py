@@ -55,4 +55,5 @@ def _rank_within_runs(values: np.ndarray) -> np.ndarray:
     """Number the members of each run of equal values from 0."""
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else values
     positions = np.arange(len(values))
-    return positions - np.repeat(starts, np.diff(np.r_[starts, len(values)]))
+    ranks: np.ndarray = positions - np.repeat(starts, np.diff(np.r_[starts, len(values)]))
+    return ranks

@@ -1,0 +1,5 @@
+"""`python -m privboost` is the command line."""
+
+from privboost.cli import main
+
+main()

@@ -1,0 +1,80 @@
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from privboost import load_model
+from tests.tables import CLASSES, NUMBER, make_domain, make_frame
+
+
+def run(*arguments, code=0):
+    command = [sys.executable, "-m", "privboost", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
+def test_train_predict_report(tmp_path, target):
+    domain, data, model = (tmp_path / name for name in ("d.json", "t.csv", "m.privboost"))
+    make_domain(target).to_json(domain)
+    frame = make_frame(150, target=target)
+    frame.to_csv(data, index=False, na_rep="?")
+    done = run(
+        *("train", data, "--domain", domain, "--model", model, "--epsilon", 1, "--delta", 1e-6),
+        *("--missing", "?", "--set", "n_estimators=12", "--set", "learning_rate=0.3"),
+        *("--ledger", tmp_path / "ledger.jsonl", "--jobs", 2),
+    )
+    assert "(1, 1e-06)-differential privacy" in done.stdout
+    assert "12/12" in done.stderr
+    assert (tmp_path / "ledger.jsonl").read_text().count('"charge"') == 12
+
+    run("predict", model, data, "--missing", "?", "--out", tmp_path / "p.csv")
+    with (tmp_path / "p.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    expected = load_model(model).predict(frame)
+    assert [row["prediction"] for row in rows] == [
+        str(value) if target is CLASSES else repr(float(value)) for value in expected
+    ] or [float(row["prediction"]) for row in rows] == expected.tolist()
+    if target is CLASSES:
+        assert 0 < float(rows[0]["probability of high"]) < 1
+    assert run("predict", model, data, "--missing", "?").stdout == (tmp_path / "p.csv").read_text()
+
+    assert "add or remove one protected unit" in run("report", model).stdout
+    assert json.loads(run("report", model, "--format", "json").stdout)["delta"] == 1e-6
+    run("report", model, "--format", "html", "--out", tmp_path / "r.html")
+    assert "Privacy report" in (tmp_path / "r.html").read_text()
+
+
+def test_a_seed_says_so(tmp_path):
+    domain, data, model = (tmp_path / name for name in ("d.json", "t.parquet", "m.privboost"))
+    make_domain().to_json(domain)
+    make_frame(50).to_parquet(data)
+    done = run(
+        *("train", data, "--domain", domain, "--model", model, "--epsilon", 1, "--delta", 1e-6),
+        *("--seed", 1, "--quiet", "--set", "n_estimators=3"),
+    )
+    assert "no privacy guarantee: seeded" in done.stdout
+    assert done.stderr == ""
+
+
+def test_errors_are_one_line(tmp_path):
+    domain = tmp_path / "d.json"
+    make_domain().to_json(domain)
+    data = tmp_path / "t.csv"
+    make_frame(20).drop(columns="age").to_csv(data, index=False)
+    base = ["train", data, "--domain", domain, "--model", tmp_path / "m", "--delta", 1e-6]
+    for arguments, words in (
+        ([*base, "--epsilon", 1], "privboost: the table has no column 'age'"),
+        ([*base, "--epsilon", 0], "privboost: epsilon must be a number above 0"),
+        (["report", data], "is not a privboost model file"),
+        (["predict", tmp_path / "none", data], "No such file"),
+    ):
+        done = run(*arguments, code=1)
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "m").exists()
+    assert "name=value" in run(*base, "--epsilon", 1, "--set", "deep=3", code=2).stderr

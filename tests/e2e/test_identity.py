@@ -1,0 +1,79 @@
+"""One seed gives the same model, byte for byte, however the rows are held."""
+
+from functools import partial
+
+import numpy as np
+import polars as pl
+import pytest
+
+from privboost import PrivBoostClassifier, PrivBoostRegressor
+from privboost.models.files import model_bytes
+from tests.hostile import HostileBackend
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+ROWS = 3000
+
+
+def fit(target, weighted, table=None, unit=None, **how):
+    kind = PrivBoostRegressor if "bounds" in target else PrivBoostClassifier
+    table = make_frame(ROWS, target=target) if table is None else table
+    how = {"n_estimators": 25, "random_state": 7, "sample_weight_bound": 2.0} | how
+    model = kind(1.0, 1e-6, make_domain(target, unit), **how)
+    return model.fit(table, sample_weight="weight" if weighted else None)
+
+
+@pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_threads_partitions_deaths_and_order_change_nothing(target, weighted):
+    expected = model_bytes(fit(target, weighted).model_)
+    assert model_bytes(fit(target, weighted, n_jobs=2).model_) == expected
+    for seed in range(4):
+        hostile = partial(HostileBackend, seed=seed)
+        assert model_bytes(fit(target, weighted, backend=hostile).model_) == expected
+    shuffled = make_frame(ROWS, target=target).sample(frac=1, random_state=1)
+    assert model_bytes(fit(target, weighted, shuffled).model_) == expected
+    assert model_bytes(fit(target, weighted, random_state=8).model_) != expected
+    fewer = make_frame(ROWS, target=target).iloc[1:]
+    assert model_bytes(fit(target, weighted, fewer).model_) != expected
+
+
+def test_units_are_chosen_alike_everywhere():
+    unit = {"column": "person", "max_rows": 50}
+    expected = model_bytes(fit(CLASSES, True, unit=unit).model_)
+    hostile = partial(HostileBackend, seed=3)
+    assert model_bytes(fit(CLASSES, True, unit=unit, backend=hostile).model_) == expected
+    shuffled = make_frame(ROWS).sample(frac=1, random_state=1)
+    assert model_bytes(fit(CLASSES, True, shuffled, unit=unit, n_jobs=2).model_) == expected
+
+
+def test_files_and_frames_give_the_same_model(tmp_path):
+    frame = make_frame(ROWS)
+    expected = model_bytes(fit(CLASSES, True, frame).model_)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet", row_group_size=501)
+    for table in (tmp_path / "t.csv", str(tmp_path / "t.parquet"), pl.DataFrame(frame)):
+        assert model_bytes(fit(CLASSES, True, table).model_) == expected
+
+
+def test_secure_noise_is_the_default_and_never_repeats():
+    one, two = (fit(CLASSES, False, random_state=None) for _ in range(2))
+    assert model_bytes(one.model_) != model_bytes(two.model_)
+    assert not one.privacy_.seeded
+    assert one.privacy_.guarantee == "(1, 1e-06)-differential privacy"
+    assert fit(CLASSES, False).privacy_.guarantee == "no privacy guarantee: seeded"
+
+
+def test_predictions_are_those_of_the_rows_states():
+    """Scores that shards followed during training are the scores the model gives afterwards."""
+    kept = []
+
+    class Keep(HostileBackend):
+        def close(self):
+            for shard in self._shards:
+                for block, state in zip(shard._blocks, shard._state, strict=True):
+                    kept.append((block, state))
+            super().close()
+
+    model = fit(THREE, True, backend=Keep).model_
+    for block, state in kept:
+        np.testing.assert_array_equal(model.scores.scores(block), state)

@@ -1,0 +1,237 @@
+"""Every query against a plain reference, and the same integers however rows are held."""
+
+import numpy as np
+import pytest
+
+from privboost.encoding import Encoder, encode_training
+from privboost.engine.backend import LocalBackend
+from privboost.engine.block import join
+from privboost.engine.bundles import bundle
+from privboost.engine.commands import (
+    STATISTICS,
+    AddFeatureValues,
+    AddTreeValues,
+    FeatureSums,
+    NodeHistograms,
+    Start,
+    TreeSums,
+    from_bytes,
+    to_bytes,
+)
+from privboost.engine.layout import Layout
+from privboost.engine.tree import Tree, stump
+from privboost.grid import SCORE_UNITS, UNIT
+from privboost.losses import UNKNOWN_LABEL, logistic, squared
+from tests.hostile import HostileBackend
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+ROWS = 700
+
+
+def rows_for(target, weighted, rows=ROWS):
+    domain = make_domain(target)
+    frame = make_frame(rows, target=target)
+    weights = "weight" if weighted else None
+    return Encoder.of(domain), encode_training(
+        Encoder.of(domain), frame, weights=weights, weight_bound=2.0, block_rows=128
+    ).blocks
+
+
+def random_tree(layout, depth, seed):
+    rng = np.random.default_rng(seed)
+    feature = rng.integers(0, len(layout.n_codes), 2**depth - 1).astype(np.uint16)
+    turns = rng.integers(0, 2, (len(feature), max(layout.n_codes))).astype(np.uint8)
+    return Tree(feature, turns)
+
+
+def updates(layout, loss, n_outputs):
+    rng = np.random.default_rng(5)
+    tree = random_tree(layout, 3, 1)
+    for output in range(n_outputs):
+        size = SCORE_UNITS
+        values = rng.integers(-size, size, layout.n_codes[0]).astype(np.int32)
+        yield AddFeatureValues(0, values, output)
+        yield AddTreeValues(tree, rng.integers(-size, size, 8).astype(np.int32), output)
+
+
+def queries(layout, n_outputs):
+    for output in range(n_outputs):
+        for statistics in STATISTICS:
+            for feature in (0, 3, 5):
+                codes = layout.n_codes[feature]
+                cell_of = (np.arange(codes) * 7 // codes).astype(np.uint16)
+                yield FeatureSums(feature, cell_of, 7, output, statistics)
+            yield TreeSums(random_tree(layout, 4, 2), output, statistics)
+            yield TreeSums(stump(), output, statistics)
+            features = (0, 2, 3, 4, 5)
+            cell_of, n_cells = [], 0
+            for feature in features:
+                codes = layout.n_codes[feature]
+                cell_of.append((n_cells + np.arange(codes) // 2).astype(np.uint16))
+                n_cells += (codes + 1) // 2
+            deep = random_tree(layout, 4, 3)
+            for depth in range(5):
+                yield NodeHistograms(
+                    deep.top(depth), features, tuple(cell_of), n_cells, output, statistics
+                )
+
+
+def leaves(block, tree):
+    node = np.zeros(len(block), dtype=int)
+    for depth in range(tree.depth):
+        at = node + 2**depth - 1
+        for i in range(len(block)):
+            code = block.column(tree.feature[at[i]])[i]
+            node[i] = 2 * node[i] + tree.goes_right[at[i], code]
+    return node
+
+
+def reference(blocks, loss, n_outputs, told, query):
+    """The same sums, row by row, in Python."""
+    block = join(blocks)
+    state = np.zeros((n_outputs, len(block)), dtype=np.int64)
+    if block.start is not None:
+        state += block.start
+    for update in told:
+        if isinstance(update, AddFeatureValues):
+            state[update.output] += update.value_of[block.column(update.feature)]
+        else:
+            state[update.output] += update.value_of[leaves(block, update.tree)]
+    own = 1 if n_outputs == 1 else query.output
+    out = np.zeros(query.shape, dtype=np.int64)
+    node = leaves(block, query.tree) if not isinstance(query, FeatureSums) else None
+    for i in range(len(block)):
+        label = block.label[i]
+        if label == UNKNOWN_LABEL:
+            continue
+        line = int(label == own)
+        cell = np.clip((state[query.output, i] >> loss.shift) + loss.size // 2, 0, loss.size - 1)
+        table = {
+            "gradient": loss.gradient[line, cell],
+            "hessian": loss.hessian[line, cell],
+            "count": UNIT,
+        }
+        weight = 1 if block.weight is None else int(block.weight[i])
+        pair = np.array([int(table[name]) * weight for name in query.statistics])
+        if isinstance(query, FeatureSums):
+            out[query.cell_of[block.column(query.feature)[i]]] += pair
+        elif isinstance(query, TreeSums):
+            out[node[i]] += pair
+        else:
+            for feature, cell_of in zip(query.features, query.cell_of, strict=True):
+                out[node[i], cell_of[block.column(feature)[i]]] += pair
+    return out
+
+
+CASES = [
+    (CLASSES, logistic(0.3, 0.1), 1, False),
+    (CLASSES, logistic(0.3, 0.1), 1, True),
+    (THREE, logistic(1.0, 0.25), 3, True),
+    (NUMBER, squared(0.3, 1.0), 1, False),
+]
+
+
+@pytest.mark.parametrize(("target", "loss", "n_outputs", "weighted"), CASES)
+def test_answers_equal_the_reference_on_every_backend(target, loss, n_outputs, weighted):
+    encoder, blocks = rows_for(target, weighted)
+    layout = encoder.layout
+    backends = [
+        LocalBackend(blocks, 1),
+        LocalBackend(blocks, 3),
+        HostileBackend(blocks, seed=1, death_rate=0.3),
+        HostileBackend(blocks, seed=2, death_rate=0.0),
+    ]
+    told = []
+    for update in [Start(loss, n_outputs), *updates(layout, loss, n_outputs)]:
+        for backend in backends:
+            backend.apply(update)
+        if not isinstance(update, Start):
+            told.append(update)
+    for query in queries(layout, n_outputs):
+        expected = reference(blocks, loss, n_outputs, told, query)
+        for backend in backends:
+            np.testing.assert_array_equal(backend.sum(query), expected)
+    assert backends[2].deaths > 0
+    for backend in backends:
+        backend.close()
+
+
+def test_sibling_subtraction_is_only_a_cache():
+    """Levels asked in order, out of order, and after an update give the same integers."""
+    encoder, blocks = rows_for(CLASSES, True)
+    loss = logistic(0.3, 0.1)
+    asked = [q for q in queries(encoder.layout, 1) if isinstance(q, NodeHistograms)]
+    in_order, shuffled = LocalBackend(blocks), LocalBackend(blocks)
+    for backend in (in_order, shuffled):
+        backend.apply(Start(loss))
+    answers = {id(q): in_order.sum(q) for q in asked}
+    for k in np.random.default_rng(0).permutation(len(asked)):
+        np.testing.assert_array_equal(shuffled.sum(asked[k]), answers[id(asked[k])])
+    update = next(updates(encoder.layout, loss, 1))
+    fresh = LocalBackend(blocks)
+    fresh.apply(Start(loss))
+    in_order.sum(asked[0])
+    for backend in (in_order, fresh):
+        backend.apply(update)
+    np.testing.assert_array_equal(in_order.sum(asked[1]), fresh.sum(asked[1]))
+    assert not np.array_equal(in_order.sum(asked[1]), answers[id(asked[1])])
+
+
+def test_a_changed_answer_does_not_spoil_the_cache():
+    encoder, blocks = rows_for(CLASSES, False)
+    asked = [q for q in queries(encoder.layout, 1) if isinstance(q, NodeHistograms)]
+    backend, fresh = LocalBackend(blocks), LocalBackend(blocks)
+    for each in (backend, fresh):
+        each.apply(Start(logistic(0.3, 0.1)))
+    backend.sum(asked[0])[:] = 0
+    np.testing.assert_array_equal(backend.sum(asked[1]), fresh.sum(asked[1]))
+
+
+def test_full_blocks_at_the_clip_do_not_overflow():
+    """Every row at the largest gradient in one cell: the packed sums are at their limit."""
+    from privboost.engine.block import Block
+    from privboost.grid import BLOCK_ROWS, WEIGHT_UNITS
+
+    layout = Layout((4,))
+    rows = BLOCK_ROWS
+    for label, sign in ((0, 1), (1, -1)):
+        for weight in (None, np.full(rows, WEIGHT_UNITS, dtype=np.uint16)):
+            block = Block(
+                layout,
+                np.zeros((1, rows), dtype=np.uint8),
+                np.zeros((0, rows), dtype=np.uint16),
+                np.full(rows, label, dtype=np.uint8),
+                weight,
+            )
+            backend = LocalBackend([block, block])
+            backend.apply(Start(logistic(0.01, 0.01)))
+            most = 2 * rows * UNIT * (1 if weight is None else WEIGHT_UNITS)
+            query = FeatureSums(0, np.arange(4, dtype=np.uint16), 4)
+            assert backend.sum(query)[0].tolist() == [sign * most, most]
+
+
+def test_an_empty_table_answers_zeros():
+    encoder, _ = rows_for(CLASSES, False)
+    for backend in (LocalBackend([], 1), LocalBackend([], 2), HostileBackend([])):
+        backend.apply(Start(logistic(0.3, 0.1)))
+        for query in queries(encoder.layout, 1):
+            assert not backend.sum(query).any()
+
+
+def test_messages_survive_the_wire():
+    encoder, _ = rows_for(CLASSES, False)
+    for message in [*queries(encoder.layout, 1), *updates(encoder.layout, None, 1)]:
+        assert to_bytes(from_bytes(to_bytes(message))) == to_bytes(message)
+
+
+def test_small_features_share_a_code():
+    layout = Layout((3, 3, 3, 3, 3, 3, 3, 3, 194, 194, 70000))
+    bundles, single = bundle(layout, tuple(range(11)), n_nodes=32)
+    assert [len(each.features) for each in bundles] == [7, 2]  # 3⁷ and 3 · 194 joint codes
+    assert sorted([f for each in bundles for f in each.features] + single) == list(range(11))
+
+
+def test_a_shard_without_a_start_refuses():
+    encoder, blocks = rows_for(CLASSES, False)
+    with pytest.raises(RuntimeError, match="Start"):
+        LocalBackend(blocks).sum(next(queries(encoder.layout, 1)))

@@ -1,0 +1,124 @@
+"""Measured sensitivity never exceeds the claimed one, and a table that cheats is caught."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privboost.encoding import Encoder, encode_training
+from privboost.engine.backend import LocalBackend
+from privboost.engine.commands import Start
+from privboost.grid import Contribution
+from privboost.losses import LossTable, logistic, squared
+from privboost.privacy.events import GaussianRelease
+from privboost.privacy.keystream import KeyStream
+from privboost.privacy.units import bound_units
+from tests.engine.test_queries import queries, updates
+from tests.hostile import HostileBackend
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+TASKS = {
+    "two classes": (CLASSES, logistic(0.2, 0.05), 1),
+    "three classes": (THREE, logistic(0.5, 0.25), 3),
+    "a number": (NUMBER, squared(0.3, 0.7), 1),
+}
+
+
+def answers(domain, frame, loss, n_outputs, weighted, shuffle):
+    """All queries on a table, its rows in an order and a partition of their own."""
+    encoder = Encoder.of(domain)
+    frame = frame.sample(frac=1, random_state=shuffle)
+    rows = encode_training(
+        encoder,
+        frame,
+        weights="weight" if weighted else None,
+        weight_bound=2.0,
+        block_rows=7,
+    )
+    blocks = rows.blocks
+    if domain.unit is not None:
+        blocks = bound_units(blocks, rows.unit, domain.unit.max_rows, KeyStream.seeded(8))
+    backend = HostileBackend(blocks, shuffle) if shuffle % 2 else LocalBackend(blocks, 2)
+    backend.apply(Start(loss, n_outputs))
+    for update in updates(encoder.layout, loss, n_outputs):
+        backend.apply(update)
+    return [(query, backend.sum(query)) for query in queries(encoder.layout, n_outputs)]
+
+
+def whitened(query, change, contribution):
+    """How far, in units of 1/z, a change moves the release that the curator would make."""
+    event = GaussianRelease(
+        what="a property test",
+        noise_multiplier=1.0,
+        units=contribution.row_units * contribution.rows,
+        cells=query.cells_per_row,
+        rows=contribution.rows,
+        shares=(0.7, 0.3),
+    )
+    return np.sqrt(((change / event.sigmas) ** 2).sum())
+
+
+def check(domain, frame, fewer, loss, n_outputs, weighted, shuffle):
+    contribution = Contribution(weighted, 1 if domain.unit is None else domain.unit.max_rows)
+    with_unit = answers(domain, frame, loss, n_outputs, weighted, shuffle)
+    without = answers(domain, fewer, loss, n_outputs, weighted, shuffle + 1)
+    for (query, more), (_, less) in zip(with_unit, without, strict=True):
+        change = more - less
+        assert np.abs(change).max() <= contribution.row_units * contribution.rows
+        touched = (change != 0).reshape(-1, 2).sum(axis=0)
+        assert (touched <= query.cells_per_row * contribution.rows).all()
+        assert whitened(query, change, contribution) <= 1 + 1e-12
+
+
+@given(
+    task=st.sampled_from(sorted(TASKS)),
+    rows=st.integers(1, 25),
+    seed=st.integers(0, 10_000),
+    weighted=st.booleans(),
+    shuffle=st.integers(0, 1000),
+    data=st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_adding_any_row(task, rows, seed, weighted, shuffle, data):
+    target, loss, n_outputs = TASKS[task]
+    frame = make_frame(rows, seed, target)
+    gone = data.draw(st.integers(0, rows - 1))
+    fewer = frame.drop(index=gone)
+    check(make_domain(target), frame, fewer, loss, n_outputs, weighted, shuffle)
+
+
+@given(
+    task=st.sampled_from(sorted(TASKS)),
+    rows=st.integers(1, 60),
+    seed=st.integers(0, 10_000),
+    weighted=st.booleans(),
+    shuffle=st.integers(0, 1000),
+    max_rows=st.integers(1, 4),
+)
+@settings(max_examples=40, deadline=None)
+def test_adding_any_unit(task, rows, seed, weighted, shuffle, max_rows):
+    target, loss, n_outputs = TASKS[task]
+    frame = make_frame(rows, seed, target)
+    domain = make_domain(target, {"column": "person", "max_rows": max_rows})
+    fewer = frame[frame["person"] != frame["person"].iloc[0]]
+    if frame["person"].iloc[0] is None:
+        fewer = frame[frame["person"].notna()]
+    check(domain, frame, fewer, loss, n_outputs, weighted, shuffle)
+
+
+def test_a_broken_loss_table_is_caught():
+    """The twin rounds away from zero: one unit too much in places."""
+    honest = logistic(0.2, 0.05)
+    broken = LossTable(honest.gradient + np.sign(honest.gradient), honest.hessian, honest.shift)
+    frame = make_frame(25, 3)
+    gone = int(np.flatnonzero(frame["income"] == "low")[0])  # at score 0 its gradient is clipped
+    with pytest.raises(AssertionError):
+        check(make_domain(), frame, frame.drop(index=gone), broken, 1, False, 0)
+
+
+def test_a_forgotten_bound_on_rows_is_caught():
+    """The twin charges for one row where a person has up to four."""
+    frame = make_frame(60, 3)
+    fewer = frame[frame["person"] != frame["person"].mode()[0]]
+    with pytest.raises(AssertionError):
+        check(make_domain(), frame, fewer, TASKS["two classes"][1], 1, False, 0)

@@ -1,0 +1,152 @@
+"""scikit-learn's manners, and what users expect of fit and predict."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from privboost import PrivBoostClassifier, PrivBoostRegressor
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+
+def classifier(target=CLASSES, **how):
+    how = {"epsilon": 1.0, "delta": 1e-6, "n_estimators": 12} | how
+    return PrivBoostClassifier(domain=make_domain(target), **how)
+
+
+def test_fit_changes_no_parameter():
+    model = classifier()
+    before = dict(model.get_params())
+    model.fit(make_frame(200))
+    after = model.get_params()
+    assert before.keys() == after.keys()
+    assert all(before[name] is after[name] for name in before)
+
+
+def test_clone_and_pickle():
+    model = classifier(random_state=3).fit(make_frame(200))
+    again = clone(model).fit(make_frame(200))
+    back = pickle.loads(pickle.dumps(model))
+    frame = make_frame(50, 4)
+    np.testing.assert_array_equal(model.predict_proba(frame), again.predict_proba(frame))
+    np.testing.assert_array_equal(model.predict_proba(frame), back.predict_proba(frame))
+    assert back.privacy_ == model.privacy_
+
+
+def test_pipelines_and_cross_validation():
+    frame = make_frame(400)
+    pipeline = make_pipeline(FunctionTransformer(), classifier())
+    pipeline.fit(frame, frame["income"])
+    assert pipeline.predict(frame).shape == (400,)
+    known = frame[frame["income"].isin(["low", "high"])]
+    scores = cross_val_score(classifier(), known, known["income"], cv=3)
+    assert scores.shape == (3,)
+    assert (scores > 0.5).all()
+
+
+@pytest.mark.parametrize("target", [CLASSES, THREE])
+def test_classes_and_probabilities(target):
+    model = classifier(target, n_estimators=60, epsilon=20.0, random_state=1)
+    model.fit(make_frame(2000, target=target))
+    frame = make_frame(500, 5, target)
+    chances = model.predict_proba(frame)
+    assert model.classes_.tolist() == target["classes"]
+    assert chances.shape == (500, len(target["classes"]))
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.predict(frame), model.classes_[chances.argmax(axis=1)])
+    assert model.decision_function(frame).shape == ((500,) if target is CLASSES else (500, 3))
+    assert (model.predict(frame) == frame["income"]).mean() > 0.5
+
+
+def test_a_regressor_stays_within_the_bounds():
+    frame = make_frame(3000, target=NUMBER)
+    model = PrivBoostRegressor(5.0, 1e-6, make_domain(NUMBER), random_state=1).fit(frame)
+    predicted = model.predict(frame)
+    assert predicted.min() >= 0
+    assert predicted.max() <= 10
+    clean = frame["income"].between(0.01, 9.99) & frame["age"].between(17, 90)
+    truth = frame["income"][clean]
+    mean_error = ((predicted[clean] - truth) ** 2).mean()
+    assert mean_error < 0.8 * truth.var()
+
+
+def test_labels_may_be_a_column_or_apart():
+    frame = make_frame(300)
+    column = classifier(random_state=1).fit(frame)
+    apart = classifier(random_state=1).fit(frame.drop(columns="income"), frame["income"].tolist())
+    np.testing.assert_array_equal(column.predict_proba(frame), apart.predict_proba(frame))
+    weights = classifier(random_state=1, sample_weight_bound=2.0)
+    named = clone(weights).fit(frame, sample_weight="weight")
+    given = clone(weights).fit(frame, sample_weight=frame["weight"].to_numpy())
+    np.testing.assert_array_equal(named.predict_proba(frame), given.predict_proba(frame))
+    assert (named.predict_proba(frame) != column.predict_proba(frame)).any()
+
+
+def test_domains_may_be_dicts_or_paths(tmp_path):
+    domain = make_domain()
+    domain.to_json(tmp_path / "d.json")
+    for form in (domain.to_dict(), tmp_path / "d.json", str(tmp_path / "d.json")):
+        PrivBoostClassifier(1.0, 1e-6, form, n_estimators=2).fit(make_frame(20))
+
+
+def test_before_fit():
+    with pytest.raises(NotFittedError):
+        classifier().predict(make_frame(3))
+    assert not hasattr(classifier(), "classes_")
+
+
+def test_numeric_classes_come_back_as_numbers():
+    domain = make_domain({"name": "income", "classes": [0, 1]})
+    frame = make_frame(200)
+    labels = (frame["income"] == "high").astype(int)
+    model = PrivBoostClassifier(1.0, 1e-6, domain, n_estimators=6).fit(frame, labels)
+    assert model.predict(frame).dtype.kind == "i"
+    assert 0 <= model.score(frame, labels) <= 1
+
+
+def test_the_report_says_what_there_is_to_say():
+    domain = make_domain(unit={"column": "person", "max_rows": 4, "reason": "one id a patient"})
+    model = PrivBoostClassifier(1.0, 1e-6, domain, n_estimators=9, sample_weight_bound=2.0)
+    report = model.fit(make_frame(100), sample_weight="weight").privacy_
+    text = str(report)
+    for words in (
+        "(1, 1e-06)-differential privacy",
+        "add or remove one protected unit",
+        "all rows of one person (at most 4 are used)",
+        "gdp",
+        "2 × gradients and Hessians by bin of feature 'age'",
+        "weights are clipped to [0, 2]",
+        "one id a patient",
+        "the domain is public",
+    ):
+        assert words in text
+    assert sum(release.count for release in report.releases) == 9
+    assert report.epsilon <= 1.0
+    assert 0 < report.slack < 1e-6
+    assert report.from_dict(report.to_dict()) == report
+    assert "<table>" in report.to_html()
+    assert "&#x27;age&#x27;" in report.to_html()
+
+
+def test_progress_counts_rounds(capsys):
+    classifier(verbose=True).fit(make_frame(137))
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "12/12" in shown.err
+    assert "137" not in shown.err
+
+
+def test_a_frame_with_numbers_for_names():
+    form = {
+        "version": 1,
+        "features": {"0": {"kind": "numeric", "bounds": [0, 1]}},
+        "target": {"name": "y", "classes": [0, 1]},
+    }
+    frame = pd.DataFrame(np.random.default_rng(0).random((30, 1)))
+    PrivBoostClassifier(1.0, 1e-6, form, n_estimators=2).fit(frame, np.arange(30) % 2)

@@ -1,0 +1,153 @@
+"""No exact count, sum, key or row in models, pickles, logs, reports, ledgers or errors."""
+
+import io
+import logging
+import pickle
+import re
+import struct
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+
+import numpy as np
+import pytest
+
+from privboost import PrivBoostClassifier, PrivBoostRegressor
+from privboost.engine.backend import LocalBackend
+from privboost.models.files import model_bytes
+from privboost.privacy.keystream import KeyStream
+from tests.tables import CLASSES, NUMBER, make_domain, make_frame
+
+ROWS = 7919
+CELL = 54321.98765
+WORD = "whistleblower"
+
+
+@pytest.fixture(params=[CLASSES, NUMBER], ids=["classes", "number"])
+def traces(request, monkeypatch, tmp_path):
+    """Fit with spies on rows and keys; return every place that could leak, and the secrets."""
+    secrets = {"sums": set(), "keys": []}
+
+    class Spy(LocalBackend):
+        def sum(self, query):
+            answer = super().sum(query)
+            secrets["sums"].update(int(v) for v in answer.reshape(-1) if abs(v) > 2**20)
+            return answer
+
+    plain = KeyStream.__init__
+
+    def spy_on_keys(self, key):
+        secrets["keys"].append(key)
+        plain(self, key)
+
+    monkeypatch.setattr(KeyStream, "__init__", spy_on_keys)
+    target = request.param
+    frame = make_frame(ROWS, target=target)
+    frame.loc[5, "gain"] = CELL
+    frame.loc[6, ["job", "place", "person"]] = WORD
+    kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
+    unit = {"column": "person", "max_rows": 1000}
+    ledger = tmp_path / "ledger.jsonl"
+    model = kind(
+        1.0, 1e-6, make_domain(target, unit), n_estimators=30, backend=Spy, ledger=ledger, verbose=1
+    )
+    out, log = io.StringIO(), io.StringIO()
+    logging.basicConfig(stream=log, level=logging.DEBUG, force=True)
+    with redirect_stdout(out), redirect_stderr(out), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        model.fit(frame)
+    model.save(tmp_path / "model")
+    # The backend given by the test holds no rows itself; it is not part of what is searched.
+    model.set_params(backend="local")
+    report = model.privacy_
+    places = {
+        "model file": (tmp_path / "model").read_bytes(),
+        "pickle": pickle.dumps(model),
+        "ledger": ledger.read_bytes(),
+        "report": (str(report) + report.to_json() + report.to_html()).encode(),
+        "repr": (repr(model) + repr(model.model_)).encode(),
+        "attributes": repr(vars(model)).encode(),
+        "screen": out.getvalue().encode(),
+        "log": log.getvalue().encode(),
+        "warnings": " ".join(str(w.message) for w in warned).encode(),
+    }
+    assert places["screen"]
+    return places, secrets, frame
+
+
+def search(places, *needles):
+    return [
+        (place, needle) for place, text in places.items() for needle in needles if needle in text
+    ]
+
+
+def test_no_key(traces):
+    places, secrets, _ = traces
+    keys = [form for key in secrets["keys"] for form in (key, key.hex().encode())]
+    assert len(keys) > 60
+    assert search(places, *keys) == []
+
+
+def test_no_exact_sum(traces):
+    places, secrets, _ = traces
+    sums = sorted(secrets["sums"])
+    assert len(sums) > 100
+    forms = [f for s in sums for f in (str(s).encode(), struct.pack("<q", s), struct.pack("<d", s))]
+    assert search(places, *forms) == []
+
+
+def test_no_count(traces):
+    places, _, frame = traces
+    counts = {ROWS, *frame["job"].value_counts(), *frame["income"].value_counts().head(2)}
+    counts = {int(count) for count in counts if count > 1000}
+    text = {place: re.sub(rb"[0-9a-f]{64}|\d\.\d+|\.\d+", b"", t) for place, t in places.items()}
+    words = [rb"(?<!\d)%d(?!\d)" % count for count in counts]
+    words += [re.escape(struct.pack("<q", count)) for count in counts]
+    assert [(p, w) for p, t in text.items() for w in words if re.search(w, t)] == []
+
+
+def test_no_row(traces):
+    places, _, _ = traces
+    cell = struct.pack("<d", CELL)
+    assert search(places, cell, str(CELL).encode(), WORD.encode()) == []
+
+
+def test_no_time_host_or_thread_in_a_model():
+    import getpass
+    import socket
+    import time
+
+    year = time.strftime("%Y").encode()
+    data = model_bytes(
+        PrivBoostClassifier(1.0, 1e-6, make_domain(), n_estimators=3, random_state=1)
+        .fit(make_frame(30))
+        .model_
+    )
+    for word in (year, socket.gethostname().encode(), getpass.getuser().encode(), b"n_jobs"):
+        assert len(word) < 3 or word not in data
+
+
+@pytest.mark.parametrize("broken", ["X", "y", "weight", "schema"])
+def test_errors_tell_no_count(broken):
+    frame = make_frame(ROWS)
+    y, weight = frame["income"], frame["weight"]
+    X = frame.drop(columns=["income", "weight"])
+    if broken == "X":
+        X = X.iloc[1:]
+    elif broken == "y":
+        y = y.iloc[1:]
+    elif broken == "weight":
+        weight = weight.iloc[1:]
+    else:
+        X = X.drop(columns="age")
+    model = PrivBoostClassifier(1.0, 1e-6, make_domain(), sample_weight_bound=1.0)
+    with pytest.raises(ValueError, match=r".") as caught:
+        model.fit(X, y, weight)
+    assert not re.search(r"79\d\d", str(caught.value))
+
+
+def test_the_search_finds_what_is_planted():
+    """The twin: a report that quotes an exact sum would be found."""
+    total = int(np.int64(123456789012))
+    places = {"report": b"sum %d" % total, "file": struct.pack("<q", total)}
+    found = search(places, str(total).encode(), struct.pack("<q", total))
+    assert [place for place, _ in found] == ["report", "file"]

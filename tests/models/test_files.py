@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from privboost import ModelFileError, PrivBoostClassifier, PrivBoostRegressor, load_model
+from privboost.models.files import model_bytes
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+
+@pytest.fixture(params=[CLASSES, THREE, NUMBER], ids=["two", "three", "number"])
+def fitted(request):
+    target = request.param
+    kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
+    model = kind(1.0, 1e-6, make_domain(target), n_estimators=12)
+    return model.fit(make_frame(300, target=target))
+
+
+def test_round_trip_is_exact(fitted, tmp_path):
+    path = tmp_path / "m.privboost"
+    fitted.save(path)
+    loaded = load_model(path)
+    assert model_bytes(loaded) == path.read_bytes()
+    assert loaded.privacy == fitted.privacy_
+    assert loaded.domain == fitted.domain
+    frame = make_frame(400, seed=9)
+    np.testing.assert_array_equal(
+        loaded.decision_function(frame), fitted.model_.decision_function(frame)
+    )
+    np.testing.assert_array_equal(loaded.predict(frame), fitted.predict(frame))
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_edges_come_from_the_file(fitted, tmp_path):
+    """A model does not recompute its bins: another machine's logarithm may differ."""
+    path = tmp_path / "m.privboost"
+    fitted.save(path)
+    for own, read in zip(fitted.model_.encoder.edges, load_model(path).encoder.edges, strict=True):
+        np.testing.assert_array_equal(own, read)
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:100], lambda b: b"\x80\x04" + b, lambda b: b""])
+def test_other_files_are_refused(fitted, tmp_path, spoil):
+    path = tmp_path / "bad"
+    path.write_bytes(spoil(model_bytes(fitted.model_)))
+    with pytest.raises(ModelFileError, match="not a privboost model file"):
+        load_model(path)
+
+
+def test_a_later_version_is_refused(fitted, tmp_path):
+    path = tmp_path / "later"
+    path.write_bytes(model_bytes(fitted.model_).replace(b'"version": 1', b'"version": 9', 1))
+    with pytest.raises(ModelFileError, match="version 9"):
+        load_model(path)
+
+
+def test_a_pickle_is_not_executed(tmp_path):
+    import pickle
+
+    class Bomb:
+        def __reduce__(self):
+            return (exec, ("raise SystemExit('executed')",))
+
+    (tmp_path / "bomb").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ModelFileError):
+        load_model(tmp_path / "bomb")
+
+
+def test_values_cannot_be_changed(fitted):
+    with pytest.raises(ValueError, match="read-only"):
+        fitted.model_.scores.values[0][:] = 0

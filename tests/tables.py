@@ -1,0 +1,60 @@
+"""Small tables with everything that can go wrong in a cell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from privboost import Domain
+
+FEATURES = {
+    "age": {"kind": "numeric", "bounds": [17, 90], "missing": True},
+    "gain": {"kind": "numeric", "bounds": [0, 100000], "scale": "log"},
+    "step": {"kind": "numeric", "bounds": [0, 4], "edges": [0.5, 1.5, 2.5, 3.5]},
+    "job": {"kind": "categorical", "categories": ["a", "b", "c"], "missing": True},
+    "flag": {"kind": "categorical", "categories": [0, 1]},
+    "place": {"kind": "categorical", "categories": [f"p{k}" for k in range(300)]},
+}
+CLASSES = {"name": "income", "classes": ["low", "high"]}
+THREE = {"name": "income", "classes": ["low", "mid", "high"]}
+NUMBER = {"name": "income", "bounds": [0, 10]}
+
+
+def make_domain(target=CLASSES, unit=None) -> Domain:
+    form = {"version": 1, "features": FEATURES, "target": target}
+    return Domain.from_dict(form | ({"unit": unit} if unit else {}))
+
+
+def make_frame(rows: int, seed: int = 0, target=CLASSES) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    wild = np.array([np.nan, np.inf, -np.inf, 1e308, -5.0])
+
+    def spoil(values):
+        out = np.asarray(values, dtype=float)
+        bad = rng.random(rows) < 0.1
+        out[bad] = rng.choice(wild, bad.sum())
+        return out
+
+    age = rng.uniform(17, 90, rows)
+    signal = age / 40 + rng.normal(0, 0.3, rows)
+    frame = pd.DataFrame(
+        {
+            "age": spoil(age),
+            "gain": spoil(rng.exponential(500, rows)),
+            "step": spoil(rng.integers(0, 5, rows)),
+            "job": rng.choice(np.array(["a", "b", "c", "zzz", None], dtype=object), rows),
+            "flag": spoil(rng.integers(0, 2, rows)),
+            "place": [f"p{k}" for k in rng.integers(0, 310, rows)],
+            "person": rng.choice(np.array([*"abcdefghij", None], dtype=object), rows),
+            "weight": spoil(rng.uniform(0, 3, rows)),
+        }
+    )
+    if "bounds" in target:
+        frame["income"] = spoil(signal * 3)
+    else:
+        labels = [*target["classes"], "unheard of", None]
+        cuts = np.digitize(signal, np.linspace(1, 2, len(target["classes"]) - 1))
+        odd = rng.random(rows) < 0.05
+        cuts[odd] = rng.integers(0, len(labels), odd.sum())
+        frame["income"] = np.array(labels, dtype=object)[cuts]
+    return frame

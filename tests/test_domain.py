@@ -1,0 +1,103 @@
+import json
+
+import pytest
+
+from privboost import Domain, DomainError
+
+FORM = {
+    "version": 1,
+    "features": {
+        "age": {"kind": "numeric", "bounds": [17, 90]},
+        "gain": {"kind": "numeric", "bounds": [0, 100000], "scale": "log"},
+        "step": {"kind": "numeric", "bounds": [0, 2], "edges": [0.5, 1.5], "reason": "a scale"},
+        "job": {"kind": "categorical", "categories": ["a", "b"], "missing": True},
+    },
+    "target": {"name": "income", "classes": ["<=50K", ">50K"]},
+    "unit": {"column": "patient", "max_rows": 3},
+}
+
+
+def changed(path, value):
+    form = json.loads(json.dumps(FORM))
+    at = form
+    for key in path[:-1]:
+        at = at[key]
+    if value is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return form
+
+
+def test_round_trips(tmp_path):
+    domain = Domain.from_dict(FORM)
+    assert domain.to_dict() == FORM
+    assert Domain.from_json(domain.to_json()) == domain
+    domain.to_json(tmp_path / "d.json")
+    assert Domain.from_json(tmp_path / "d.json") == domain
+    assert json.loads((tmp_path / "d.json").read_text()) == FORM
+
+
+def test_feature_order_is_the_order_given():
+    assert Domain.from_dict(FORM).feature_names == ("age", "gain", "step", "job")
+
+
+def test_repr_is_a_table():
+    text = repr(Domain.from_dict(FORM))
+    assert "gain  numeric      0 … 100000, log scale" in text
+    assert "job   categorical  2 categories, missing expected" in text
+    assert "protected unit: all rows of one patient (at most 3 are used)" in text
+
+
+F = "features"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        (["version"], 2, "version"),
+        (["version"], None, "domain: 'version'"),
+        (["target"], None, "domain: 'target'"),
+        (["extra"], 1, "unknown key 'extra'"),
+        ([F], {}, "features"),
+        ([F, "age", "bounds"], [90, 17], "features.age.bounds"),
+        ([F, "age", "bounds"], [17, 17], "features.age.bounds"),
+        ([F, "age", "bounds"], [17], "features.age.bounds"),
+        ([F, "age", "bounds"], [17, float("inf")], "features.age.bounds"),
+        ([F, "age", "bounds"], ["17", 90], "features.age.bounds"),
+        ([F, "age", "bounds"], None, "features.age: 'bounds'"),
+        ([F, "age", "kind"], "number", "features.age.kind"),
+        ([F, "age", "missing"], "yes", "features.age.missing"),
+        ([F, "age", "catgories"], [], "features.age: unknown key"),
+        ([F, "gain", "scale"], "sqrt", "features.gain.scale"),
+        ([F, "step", "scale"], "log", "features.step"),
+        ([F, "step", "edges"], [1.5, 0.5], "features.step.edges"),
+        ([F, "step", "edges"], [0, 1], "features.step.edges"),
+        ([F, "step", "edges"], [k / 200 for k in range(1, 254)], "features.step.edges: a code"),
+        ([F, "job", "categories"], [], "features.job.categories"),
+        ([F, "job", "categories"], ["a", "a"], "features.job.categories"),
+        ([F, "job", "categories"], ["a", 1], "features.job.categories"),
+        ([F, "job", "categories"], list(range(65534)), "features.job.categories: a code"),
+        (["target"], {"name": "y"}, "target"),
+        (["target"], {"name": "y", "classes": ["a"]}, "target.classes"),
+        (["target"], {"name": "y", "bounds": [2, 1]}, "target.bounds"),
+        (["target"], {"name": "age", "bounds": [1, 2]}, "target.name"),
+        (["unit"], {"column": "patient"}, "unit: 'max_rows'"),
+        (["unit"], {"column": "patient", "max_rows": 0}, "unit.max_rows"),
+        (["unit"], {"column": "patient", "max_rows": True}, "unit.max_rows"),
+        (["unit"], {"column": "age", "max_rows": 2}, "unit.column"),
+    ],
+)
+def test_errors_name_the_place(path, value, place):
+    with pytest.raises(DomainError, match=place.replace(".", r"\.")):
+        Domain.from_dict(changed(path, value))
+
+
+def test_a_key_given_twice_is_refused():
+    with pytest.raises(DomainError, match="a: declared twice"):
+        Domain.from_json('{"version": 1, "features": {"a": {}, "a": {}}}')
+
+
+def test_text_that_is_not_json():
+    with pytest.raises(DomainError, match="not JSON"):
+        Domain.from_json("{")

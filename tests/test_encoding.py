@@ -1,0 +1,242 @@
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privboost import Domain, SchemaError
+from privboost.encoding import (
+    MISSING,
+    OTHER,
+    Encoder,
+    code_labels,
+    code_target,
+    code_weights,
+    encode_training,
+    fine_edges,
+    read_numbers,
+)
+from privboost.engine.block import join
+from privboost.grid import SCORE_UNITS, WEIGHT_UNITS
+from privboost.losses import UNKNOWN_LABEL
+from tests.tables import FEATURES, NUMBER, make_domain, make_frame
+
+
+def codes(encoder, table):
+    block = join(encoder.feature_blocks(table))
+    return np.stack([block.column(k) for k in range(len(encoder.domain.features))])
+
+
+def one_feature(form):
+    return Encoder.of(
+        Domain.from_dict(
+            {"version": 1, "features": {"x": form}, "target": {"name": "y", "classes": [0, 1]}}
+        )
+    )
+
+
+def test_edges_follow_the_scale():
+    features = make_domain().features
+    linear, log = fine_edges(features[0]), fine_edges(features[1])
+    assert len(linear) == len(log) == 191
+    assert np.allclose(np.diff(linear), 73 / 192)
+    assert np.allclose(np.diff(np.log1p(log)), math.log1p(1e5) / 192)
+    assert fine_edges(features[2]).tolist() == [0.5, 1.5, 2.5, 3.5]
+
+
+@pytest.mark.parametrize("bounds", [[1e-6, 1e-2], [-5, -1], [-100, 1000], [0, 1], [-3, 0]])
+def test_log_edges_increase_inside_the_bounds(bounds):
+    encoder = one_feature({"kind": "numeric", "bounds": bounds, "scale": "log"})
+    edges = encoder.edges[0]
+    assert (np.diff(edges) > 0).all()
+    assert bounds[0] < edges[0]
+    assert edges[-1] < bounds[1]
+    assert len(edges) == 191
+
+
+def test_a_threshold_is_an_edge():
+    encoder = one_feature({"kind": "numeric", "bounds": [0, 4], "edges": [1, 2, 3]})
+    x = np.array(
+        [[-math.inf], [0.0], [1.0], [np.nextafter(1, 2)], [3.0], [9], [math.inf], [np.nan]]
+    )
+    assert codes(encoder, x)[0].tolist() == [0, 0, 0, 1, 2, 3, 3, 4]
+    assert encoder.labels_of_codes(0) == ["x ≤ 1", "1 < x ≤ 2", "2 < x ≤ 3", "3 < x ≤ 4", "missing"]
+
+
+def test_categories_other_and_missing():
+    found = code_labels(pa.array(["b", "a", "zz", None, ""]), ["a", "b"], "x")
+    assert found.tolist() == [1, 0, OTHER, MISSING, OTHER]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([1, 0, 7]),
+        np.array([1.0, 0.0, 7.0]),
+        np.array(["1", "0", "7"], dtype=object),
+        np.array([1, 0.0, "7"], dtype=object),
+        pa.array(["1", "0", "7"]),
+        pa.array(["1", "0", "7"]).dictionary_encode(),
+        pa.array([1, 0, 7], pa.uint8()),
+        pa.chunked_array([[1], [0, 7]]),
+    ],
+)
+@pytest.mark.parametrize("labels", [["0", "1"], [0, 1], [0.0, 1.0], [False, True]])
+def test_numbers_and_texts_meet(column, labels):
+    assert code_labels(column, labels, "x").tolist() == [1, 0, OTHER]
+
+
+def test_booleans():
+    for column in (np.array([True, False]), pa.array(["true", "False"])):
+        assert code_labels(column, [False, True], "x").tolist() == [1, 0]
+
+
+def test_every_kind_of_table_gives_the_same_codes(tmp_path):
+    encoder = Encoder.of(make_domain())
+    frame = make_frame(500)
+    names = list(FEATURES)
+    expected = codes(encoder, frame)
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    polars = pl.from_arrow(arrow)
+    arrow_path, csv_path = tmp_path / "t.parquet", tmp_path / "t.csv"
+    pa.parquet.write_table(arrow, arrow_path, row_group_size=77)
+    frame.to_csv(csv_path, index=False)
+    as_category = frame.assign(job=frame["job"].astype("category"))
+    for table in (
+        arrow,
+        polars,
+        polars.with_columns(pl.col("job").cast(pl.Categorical)),
+        as_category,
+        frame.assign(job=frame["job"].astype(object)),
+        frame[names].to_numpy(dtype=object),
+        frame[names].to_numpy(dtype=object).tolist(),
+        frame[names[::-1]],
+        frame.convert_dtypes(),
+        str(arrow_path),
+        csv_path,
+    ):
+        np.testing.assert_array_equal(codes(encoder, table), expected)
+
+
+def test_wide_columns_take_two_bytes():
+    encoder = Encoder.of(make_domain())
+    block = next(encoder.feature_blocks(make_frame(10)))
+    assert block.column(5).dtype == np.uint16
+    assert block.column(0).dtype == np.uint8
+    assert block.wide.shape == (1, 10)
+
+
+class Awkward:
+    def __float__(self):
+        raise RuntimeError("secret")
+
+    def __str__(self):
+        raise RuntimeError("secret")
+
+    def __eq__(self, other):
+        raise RuntimeError("secret")
+
+    __hash__ = None
+
+
+cells = st.one_of(
+    st.none(),
+    st.floats(),
+    st.integers(),
+    st.booleans(),
+    st.text(max_size=5),
+    st.binary(max_size=5),
+    st.sampled_from(["1_000", " 5 ", "1e400", "-nan", "0x10", "١٢", "5", "nan", "inf", "a", "b"]),
+    st.lists(st.integers(), max_size=2),
+    st.just(pd.NA),
+    st.just(pd.NaT),
+    st.builds(Awkward),
+    st.builds(lambda: np.arange(3)),
+)
+
+
+@given(st.lists(cells, min_size=1, max_size=8))
+@settings(max_examples=300, deadline=None)
+def test_no_cell_can_raise_or_change_another(values):
+    """Each cell's code is the same alone and in company."""
+    column = np.fromiter(values, dtype=object, count=len(values))
+    alone = [column[k : k + 1] for k in range(len(column))]
+    for read in (
+        lambda c: code_labels(c, ["a", "b", "5"], "x"),
+        lambda c: code_labels(c, [5, 7], "x"),
+        lambda c: read_numbers(c, "x"),
+        lambda c: code_target(c, make_domain().target)[0],
+    ):
+        together = read(column)
+        apart = np.concatenate([read(cell) for cell in alone])
+        np.testing.assert_array_equal(together, apart)
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=6), st.floats().map(str)), min_size=1))
+@settings(max_examples=300, deadline=None)
+def test_text_is_read_cell_by_cell(texts):
+    """Arrow's reader and the careful one agree on each cell, whatever stands beside it."""
+    clean = [t if t is None else t.encode(errors="ignore").decode() for t in texts]
+    together = read_numbers(pa.array(clean, pa.string()), "x")
+    apart = [read_numbers(pa.array([text], pa.string()), "x")[0] for text in clean]
+    np.testing.assert_array_equal(together, apart)
+
+
+def test_bytes_that_are_no_text_in_a_csv(tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_bytes(b"x,y\n1,0\n\xff\xfe,1\n3,\xff\nonly one cell\n7,1\n")
+    encoder = one_feature({"kind": "numeric", "bounds": [0, 10], "edges": [2, 5]})
+    rows = encode_training(encoder, path)
+    block = join(rows.blocks)
+    assert block.column(0).tolist() == [0, 3, 1, 2]
+    assert block.label.tolist() == [0, 1, UNKNOWN_LABEL, 1]
+
+
+def test_a_csv_with_a_header_only(tmp_path):
+    path = tmp_path / "empty.csv"
+    path.write_text("x,y\n")
+    encoder = one_feature({"kind": "numeric", "bounds": [0, 10]})
+    assert sum(len(block) for block in encode_training(encoder, path).blocks) == 0
+
+
+def test_labels_of_a_regression_are_scaled_and_clipped():
+    target = make_domain(NUMBER).target
+    label, start = code_target(np.array([0, 5, 10, 99, -np.inf, np.nan]), target)
+    assert label.tolist() == [0, 0, 0, 0, 0, UNKNOWN_LABEL]
+    assert start.tolist() == [SCORE_UNITS, 0, -SCORE_UNITS, -SCORE_UNITS, SCORE_UNITS, 0]
+
+
+def test_weights_are_clipped():
+    weight = code_weights(np.array([0, 1, 2, 5, np.inf, -1, np.nan, -np.inf]), 2.0)
+    full = WEIGHT_UNITS
+    assert weight.tolist() == [0, full // 2, full, full, full, 0, 0, 0]
+
+
+def test_only_the_schema_can_raise():
+    encoder = Encoder.of(make_domain())
+    frame = make_frame(5)
+    with pytest.raises(SchemaError, match="no column 'age'"):
+        codes(encoder, frame.drop(columns="age"))
+    with pytest.raises(SchemaError, match="column 'age' holds"):
+        codes(encoder, frame.assign(age=pd.Timestamp("2020-01-01")))
+    with pytest.raises(SchemaError, match="column 'job' holds"):
+        codes(encoder, pl.DataFrame(frame[list(FEATURES)]).with_columns(job=pl.lit([1, 2])))
+    with pytest.raises(SchemaError, match="has 3 features"):
+        codes(encoder, np.zeros((4, 3)))
+    with pytest.raises(SchemaError, match=r"X and y have different numbers of rows$"):
+        encode_training(encoder, frame, [0, 1])
+    with pytest.raises(TypeError, match="lazy"):
+        codes(encoder, pl.DataFrame(frame[list(FEATURES)]).lazy())
+
+
+def test_units_are_numbered_and_missing_ones_marked():
+    encoder = Encoder.of(make_domain(unit={"column": "person", "max_rows": 2}))
+    for person in (["u", "v", None, "u"], [7.0, 8.0, np.nan, 7.0], [7, "v", None, 7]):
+        frame = make_frame(4).assign(person=np.array(person, dtype=object))
+        unit = encode_training(encoder, frame).unit
+        assert unit[0] == unit[3] != unit[1]
+        assert unit[2] == -1
