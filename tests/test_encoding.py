@@ -9,16 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privboost import Domain, SchemaError
+from privboost.cells import MISSING, OTHER, code_labels, read_numbers
 from privboost.encoding import (
-    MISSING,
-    OTHER,
     Encoder,
-    code_labels,
     code_target,
     code_weights,
     encode_training,
     fine_edges,
-    read_numbers,
 )
 from privboost.engine.block import join
 from privboost.grid import SCORE_UNITS, WEIGHT_UNITS

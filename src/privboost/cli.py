@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -134,15 +135,16 @@ def main() -> None:
 
 
 def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
-    """Read name=value pairs, each as a number of the parameter's own kind."""
+    """Read name=value pairs, a value as JSON or else as text."""
+    own = {"epsilon", "delta", "domain", "random_state", "n_jobs", "backend", "ledger", "verbose"}
+    names = sorted(set(known) - own)
     parameters = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
-        if not equals or name not in known:
-            raise typer.BadParameter(f"{setting!r}: name=value with one of {', '.join(known)}")
-        kind = type(known[name]) if isinstance(known[name], int | float | str) else float
+        if not equals or name not in names:
+            raise typer.BadParameter(f"{setting!r}: name=value with one of {', '.join(names)}")
         try:
-            parameters[name] = kind(text)
-        except ValueError:
-            raise typer.BadParameter(f"{setting!r}: {kind.__name__} expected") from None
+            parameters[name] = json.loads(text)
+        except json.JSONDecodeError:
+            parameters[name] = text
     return parameters

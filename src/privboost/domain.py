@@ -7,23 +7,26 @@ or categories, the target, and the unit that is protected. Nothing here is ever 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
+from privboost.domain_checks import (
+    MAX_CATEGORIES,
+    MAX_CLASSES,
+    MAX_ROWS_PER_UNIT,
+    Label,
+    check_bounds,
+    check_edges,
+    check_labels,
+    check_mapping,
+    read_reason,
+    unique_keys,
+)
 from privboost.errors import DomainError
 
 VERSION = 1
-MAX_NUMERIC_BINS = 253
-"""A numeric code is one byte; three codes are kept for what is not a value."""
-MAX_CATEGORIES = 2**16 - 3
-MAX_CLASSES = 254
-MAX_ROWS_PER_UNIT = 2**10
-
-Label = str | int | float | bool
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,13 @@ class NumericFeature:
 
     def __post_init__(self) -> None:
         place = f"features.{self.name}"
-        object.__setattr__(self, "bounds", _bounds(self.bounds, f"{place}.bounds"))
+        object.__setattr__(self, "bounds", check_bounds(self.bounds, f"{place}.bounds"))
         if self.scale not in ("linear", "log"):
             raise DomainError(f'{place}.scale: {self.scale!r} is not "linear" or "log"')
         if self.edges is not None:
-            object.__setattr__(self, "edges", _edges(self.edges, self.bounds, f"{place}.edges"))
+            object.__setattr__(
+                self, "edges", check_edges(self.edges, self.bounds, f"{place}.edges")
+            )
             if self.scale != "linear":
                 raise DomainError(f'{place}: give "edges" or "scale", not both')
 
@@ -105,7 +110,7 @@ class CategoricalFeature:
 
     def __post_init__(self) -> None:
         place = f"features.{self.name}.categories"
-        object.__setattr__(self, "categories", _labels(self.categories, place, MAX_CATEGORIES))
+        object.__setattr__(self, "categories", check_labels(self.categories, place, MAX_CATEGORIES))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, without what is at its default."""
@@ -125,7 +130,7 @@ class ClassTarget:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "classes", _labels(self.classes, "target.classes", MAX_CLASSES, least=2)
+            self, "classes", check_labels(self.classes, "target.classes", MAX_CLASSES, least=2)
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,7 +147,7 @@ class NumberTarget:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bounds", _bounds(self.bounds, "target.bounds"))
+        object.__setattr__(self, "bounds", check_bounds(self.bounds, "target.bounds"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -236,7 +241,7 @@ class Domain:
     @classmethod
     def from_dict(cls, form: Mapping[str, Any]) -> Domain:
         """Build a domain from its JSON form; errors name the place."""
-        form = _mapping(form, "domain", {"version", "features", "target"}, {"unit"})
+        form = check_mapping(form, "domain", {"version", "features", "target"}, {"unit"})
         if form["version"] != VERSION:
             raise DomainError(f"version: {form['version']!r} is not {VERSION}")
         if not isinstance(form["features"], Mapping):
@@ -264,7 +269,7 @@ class Domain:
         else:
             text, name = Path(source).read_text(encoding="utf-8"), str(source)
         try:
-            form = json.loads(text, object_pairs_hook=_unique_keys)
+            form = json.loads(text, object_pairs_hook=unique_keys)
         except json.JSONDecodeError as error:
             raise DomainError(f"{name} is not JSON: {error}") from None
         return cls.from_dict(form)
@@ -330,28 +335,6 @@ def _optional(part: Any) -> dict[str, Any]:
     return form
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key given twice: JSON would silently keep the last."""
-    form = dict(pairs)
-    if len(form) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise DomainError(f"{twice}: declared twice")
-    return form
-
-
-def _mapping(form: Any, place: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
-    if not isinstance(form, Mapping):
-        raise DomainError(f"{place}: a mapping is needed")
-    for key in sorted(needed - set(form)):
-        raise DomainError(f"{place}: {key!r} is missing")
-    for key in form:
-        if key not in needed | allowed:
-            known = ", ".join(sorted(needed | allowed))
-            raise DomainError(f"{place}: unknown key {key!r} (known: {known})")
-    return form
-
-
 def _read_feature(name: Any, form: Any) -> Feature:
     place = f"features.{name}"
     if not isinstance(name, str) or not name:
@@ -361,15 +344,15 @@ def _read_feature(name: Any, form: Any) -> Feature:
     kind = form.get("kind")
     common = {"missing", "reason"}
     if kind == "numeric":
-        form = _mapping(form, place, {"kind", "bounds"}, {"scale", "edges"} | common)
+        form = check_mapping(form, place, {"kind", "bounds"}, {"scale", "edges"} | common)
     elif kind == "categorical":
-        form = _mapping(form, place, {"kind", "categories"}, common)
+        form = check_mapping(form, place, {"kind", "categories"}, common)
     else:
         raise DomainError(f'{place}.kind: {kind!r} is not "numeric" or "categorical"')
     missing = form.get("missing", False)
     if not isinstance(missing, bool):
         raise DomainError(f"{place}.missing: true or false is needed")
-    reason = _reason(form, place)
+    reason = read_reason(form, place)
     if kind == "categorical":
         return CategoricalFeature(name, form["categories"], missing, reason)
     scale = form.get("scale", "linear")
@@ -377,7 +360,7 @@ def _read_feature(name: Any, form: Any) -> Feature:
 
 
 def _read_target(form: Any) -> Target:
-    form = _mapping(form, "target", {"name"}, {"classes", "bounds", "reason"})
+    form = check_mapping(form, "target", {"name"}, {"classes", "bounds", "reason"})
     name = form["name"]
     if not isinstance(name, str) or not name:
         raise DomainError("target.name: a text that is not empty is needed")
@@ -386,66 +369,10 @@ def _read_target(form: Any) -> Target:
             'target: give "classes" (to classify) or "bounds" (a number), one of them'
         )
     if "classes" in form:
-        return ClassTarget(name, form["classes"], _reason(form, "target"))
-    return NumberTarget(name, form["bounds"], _reason(form, "target"))
+        return ClassTarget(name, form["classes"], read_reason(form, "target"))
+    return NumberTarget(name, form["bounds"], read_reason(form, "target"))
 
 
 def _unit(form: Any) -> Unit:
-    form = _mapping(form, "unit", {"column", "max_rows"}, {"reason"})
-    return Unit(form["column"], form["max_rows"], _reason(form, "unit"))
-
-
-def _reason(form: Mapping[str, Any], place: str) -> str:
-    reason = form.get("reason", "")
-    if not isinstance(reason, str):
-        raise DomainError(f"{place}.reason: a text is needed")
-    return reason
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _bounds(bounds: Any, place: str) -> tuple[float, float]:
-    if not isinstance(bounds, list | tuple) or len(bounds) != 2:
-        raise DomainError(f"{place}: a pair of numbers is needed")
-    lower, upper = bounds
-    # Beyond 1e300 the width of the bounds would overflow.
-    if not all(_is_number(b) and math.isfinite(b) and abs(b) <= 1e300 for b in (lower, upper)):
-        raise DomainError(f"{place}: two finite numbers are needed")
-    if not lower < upper:
-        raise DomainError(f"{place}: the lower bound {lower:g} is not below the upper {upper:g}")
-    return (lower, upper)
-
-
-def _edges(edges: Any, bounds: tuple[float, float], place: str) -> tuple[float, ...]:
-    if not isinstance(edges, list | tuple) or not all(_is_number(edge) for edge in edges):
-        raise DomainError(f"{place}: a list of numbers is needed")
-    if len(edges) + 1 > MAX_NUMERIC_BINS:
-        raise DomainError(
-            f"{place}: a code holds {MAX_NUMERIC_BINS} bins, these make {len(edges) + 1}"
-        )
-    steps = (bounds[0], *edges, bounds[1])
-    if any(not low < high for low, high in pairwise(steps)):
-        raise DomainError(f"{place}: the edges must increase, strictly inside the bounds")
-    return tuple(edges)
-
-
-def _labels(labels: Any, place: str, most: int, least: int = 1) -> tuple[Label, ...]:
-    if not isinstance(labels, list | tuple):
-        raise DomainError(f"{place}: a list is needed")
-    if len(labels) < least:
-        raise DomainError(f"{place}: at least {least} needed, {len(labels)} given")
-    if len(labels) > most:
-        raise DomainError(f"{place}: a code holds {most}, {len(labels)} given")
-    text = isinstance(labels[0], str)
-    for label in labels:
-        if isinstance(label, str) != text or not isinstance(label, str | int | float):
-            raise DomainError(f"{place}: all must be texts, or all numbers")
-        if isinstance(label, float) and not math.isfinite(label):
-            raise DomainError(f"{place}: a number that is not finite")
-    keys = [label if text else float(label) for label in labels]
-    if len(set(keys)) < len(keys):
-        twice = next(label for label, key in zip(labels, keys, strict=True) if keys.count(key) > 1)
-        raise DomainError(f"{place}: {twice!r} is given twice")
-    return tuple(labels)
+    form = check_mapping(form, "unit", {"column", "max_rows"}, {"reason"})
+    return Unit(form["column"], form["max_rows"], read_reason(form, "unit"))

@@ -1,0 +1,101 @@
+"""What a domain may say: checks whose errors name the place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from privboost.errors import DomainError
+
+MAX_NUMERIC_BINS = 253
+"""A numeric code is one byte; three codes are kept for what is not a value."""
+MAX_CATEGORIES = 2**16 - 3
+MAX_CLASSES = 254
+MAX_ROWS_PER_UNIT = 2**10
+
+Label = str | int | float | bool
+
+
+def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
+    """Check that a part of the form has all the keys it needs and no others."""
+    if not isinstance(form, Mapping):
+        raise DomainError(f"{place}: a mapping is needed")
+    for key in sorted(needed - set(form)):
+        raise DomainError(f"{place}: {key!r} is missing")
+    for key in form:
+        if key not in needed | allowed:
+            known = ", ".join(sorted(needed | allowed))
+            raise DomainError(f"{place}: unknown key {key!r} (known: {known})")
+    return form
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key given twice: JSON would silently keep the last."""
+    form = dict(pairs)
+    if len(form) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise DomainError(f"{twice}: declared twice")
+    return form
+
+
+def read_reason(form: Mapping[str, Any], place: str) -> str:
+    """Return the optional reason of a part of the form."""
+    reason = form.get("reason", "")
+    if not isinstance(reason, str):
+        raise DomainError(f"{place}.reason: a text is needed")
+    return reason
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_bounds(bounds: Any, place: str) -> tuple[float, float]:
+    """Check a pair of bounds."""
+    if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+        raise DomainError(f"{place}: a pair of numbers is needed")
+    lower, upper = bounds
+    # Beyond 1e300 the width of the bounds would overflow.
+    if not all(_is_number(b) and math.isfinite(b) and abs(b) <= 1e300 for b in (lower, upper)):
+        raise DomainError(f"{place}: two finite numbers are needed")
+    if not lower < upper:
+        raise DomainError(f"{place}: the lower bound {lower:g} is not below the upper {upper:g}")
+    return (lower, upper)
+
+
+def check_edges(edges: Any, bounds: tuple[float, float], place: str) -> tuple[float, ...]:
+    """Check cut points: they increase strictly inside the bounds and fit a code."""
+    if not isinstance(edges, list | tuple) or not all(_is_number(edge) for edge in edges):
+        raise DomainError(f"{place}: a list of numbers is needed")
+    if len(edges) + 1 > MAX_NUMERIC_BINS:
+        raise DomainError(
+            f"{place}: a code holds {MAX_NUMERIC_BINS} bins, these make {len(edges) + 1}"
+        )
+    steps = (bounds[0], *edges, bounds[1])
+    if any(not low < high for low, high in pairwise(steps)):
+        raise DomainError(f"{place}: the edges must increase, strictly inside the bounds")
+    return tuple(edges)
+
+
+def check_labels(labels: Any, place: str, most: int, least: int = 1) -> tuple[Label, ...]:
+    """Check a list of categories or classes: of one kind, each once, not too many for a code."""
+    if not isinstance(labels, list | tuple):
+        raise DomainError(f"{place}: a list is needed")
+    if len(labels) < least:
+        raise DomainError(f"{place}: at least {least} needed, {len(labels)} given")
+    if len(labels) > most:
+        raise DomainError(f"{place}: a code holds {most}, {len(labels)} given")
+    text = isinstance(labels[0], str)
+    for label in labels:
+        if isinstance(label, str) != text or not isinstance(label, str | int | float):
+            raise DomainError(f"{place}: all must be texts, or all numbers")
+        if isinstance(label, float) and not math.isfinite(label):
+            raise DomainError(f"{place}: a number that is not finite")
+    keys = [label if text else float(label) for label in labels]
+    if len(set(keys)) < len(keys):
+        twice = next(label for label, key in zip(labels, keys, strict=True) if keys.count(key) > 1)
+        raise DomainError(f"{place}: {twice!r} is given twice")
+    return tuple(labels)
