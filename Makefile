@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint bench-adult bench-speed clean
+.PHONY: demo test test-slow lint bench-adult bench-speed bench-scale clean
 
 demo: $(VENV)/.demo
 	$(BIN)/privboost demo
@@ -20,10 +20,13 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 bench-adult: $(VENV)/.bench
-	$(BIN)/python -m bench.adult
+	$(BIN)/python -m bench.accuracy adult --runs 20
 
 bench-speed: $(VENV)/.bench
 	$(BIN)/python -m bench.speed
+
+bench-scale: $(VENV)/.bench
+	$(BIN)/python -m bench.scale
 
 clean:
 	rm -rf $(VENV)

@@ -123,11 +123,13 @@ def _as_text(cell: Any) -> bytes | None:
 
 
 def _as_number(cell: Any) -> float | None:
-    word = cell.decode(errors="replace") if isinstance(cell, bytes) else cell
+    word: Any = cell.decode(errors="replace") if isinstance(cell, bytes) else cell
     if isinstance(word, str) and word.lower() in ("true", "false"):
         return float(word.lower() == "true")
     try:
         return float(word)
+    except OverflowError:  # a whole number beyond all floats
+        return math.inf if word > 0 else -math.inf
     except Exception:  # whatever a cell may be, it must not raise
         return None
 

@@ -63,6 +63,8 @@ def check_bounds(bounds: Any, place: str) -> tuple[float, float]:
         raise DomainError(f"{place}: two finite numbers are needed")
     if not lower < upper:
         raise DomainError(f"{place}: the lower bound {lower:g} is not below the upper {upper:g}")
+    if upper - lower < 1e-300:
+        raise DomainError(f"{place}: the bounds are too close")
     return (lower, upper)
 
 

@@ -216,7 +216,7 @@ def code_target(column: Column, target: Any) -> tuple[np.ndarray, np.ndarray | N
 def code_weights(column: Column, bound: float) -> np.ndarray:
     """Return weights in units of their bound: clipped, rounded down; NaN is 0."""
     values = np.asarray(read_numbers(column, "sample_weight"), dtype=np.float64)
-    share = np.clip(np.nan_to_num(values, nan=0.0, posinf=bound) / bound, 0, 1)
+    share = np.clip(np.nan_to_num(values, nan=0.0), 0, bound) / bound
     return np.trunc(share * WEIGHT_UNITS).astype(np.uint16)
 
 

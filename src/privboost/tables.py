@@ -83,7 +83,8 @@ class ParquetTable:
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
-        with pa.parquet.ParquetFile(self._path) as file:
+        # Without pre-buffering: it keeps the bytes of the whole file in memory.
+        with pa.parquet.ParquetFile(self._path, pre_buffer=False) as file:
             for batch in file.iter_batches(batch_size=rows, columns=list(names)):
                 yield dict(zip(batch.schema.names, batch.columns, strict=True))
 

@@ -78,7 +78,7 @@ def check(domain, frame, fewer, loss, n_outputs, weighted, shuffle):
     shuffle=st.integers(0, 1000),
     data=st.data(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_adding_any_row(task, rows, seed, weighted, shuffle, data):
     target, loss, n_outputs = TASKS[task]
     frame = make_frame(rows, seed, target)
@@ -95,7 +95,7 @@ def test_adding_any_row(task, rows, seed, weighted, shuffle, data):
     shuffle=st.integers(0, 1000),
     max_rows=st.integers(1, 4),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_adding_any_unit(task, rows, seed, weighted, shuffle, max_rows):
     target, loss, n_outputs = TASKS[task]
     frame = make_frame(rows, seed, target)

@@ -76,3 +76,12 @@ def test_a_stream_used_twice_would_show():
     fresh = discrete_gaussian(np.full(100, 9.0), KeyStream.seeded(2))
     assert (again[0] == again[1]).all()
     assert (again[0] != fresh).mean() > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sigma", [1.0, 3.3, 57.0])
+def test_fits_closely_over_ten_million_draws(sigma):
+    samples = draw(sigma, seed=15, count=10_000_000)
+    assert probability_of_fit(samples, sigma) > REJECT
+    assert probability_of_fit(samples, sigma * 1.003) < REJECT
+    assert probability_of_fit(samples, sigma / 1.003) < REJECT

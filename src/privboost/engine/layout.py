@@ -33,4 +33,5 @@ class Layout:
     def slots(self) -> tuple[int, ...]:
         """The position of each feature among narrow columns followed by wide ones."""
         order = sorted(range(len(self.n_codes)), key=lambda feature: self.wide[feature])
-        return tuple(order.index(feature) for feature in range(len(order)))
+        slot_of = {feature: slot for slot, feature in enumerate(order)}
+        return tuple(slot_of[feature] for feature in range(len(order)))

@@ -16,7 +16,7 @@ from privboost.models.additive import AdditiveScores
 from privboost.privacy.report import PrivacyReport
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """Predicts from any table with the domain's features. Holds released values only.
 
@@ -33,6 +33,12 @@ class Model:
     encoder: Encoder
     scores: AdditiveScores
     privacy: PrivacyReport
+
+    def __repr__(self) -> str:
+        features, target = len(self.domain.features), self.domain.target.name
+        return (
+            f"Model({self.scores.kind}, {features} features -> {target}; {self.privacy.guarantee})"
+        )
 
     @property
     def domain(self) -> Domain:

@@ -53,7 +53,9 @@ class Ledger:
                 f"the plan costs epsilon {cost:.6g} at delta {self.delta:g}; "
                 f"the budget is {self.epsilon:.6g}"
             )
-        self._write("reserve", {"epsilon": cost, "delta": self.delta, "plan": _rows(plan)})
+        if self._path is not None:
+            content = {"epsilon": cost, "delta": self.delta, "plan": _rows(plan)}
+            _append(self._path, {"entry": "reserve", **content}, durable=True)
         self._reserved = together
         for planned in plan:
             self._left[planned.event] += planned.count
@@ -62,7 +64,9 @@ class Ledger:
         """Record an event that was reserved. Call it before the value is released."""
         if self._left[event] < 1:
             raise BudgetError(f"not reserved, or spent already: {event.what}")
-        self._write("charge", event.to_dict())
+        if self._path is not None:
+            # Not forced to the disk: a charge is within a reservation, which is there.
+            _append(self._path, {"entry": "charge", **event.to_dict()}, durable=False)
         self._left[event] -= 1
         self._spent[event] += 1
 
@@ -92,14 +96,13 @@ class Ledger:
         }
         return json.dumps(form, indent=1)
 
-    def _write(self, entry: str, content: dict[str, Any]) -> None:
-        if self._path is None:
-            return
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"entry": entry, **content}) + "\n")
-            file.flush()
-            if entry == "reserve":  # a charge is within a reservation, which must not be lost
-                os.fsync(file.fileno())
+
+def _append(path: Path, entry: dict[str, Any], durable: bool) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
 
 
 def _rows(plan: Sequence[Planned]) -> list[dict[str, Any]]:

@@ -1,0 +1,38 @@
+"""Where data sets are found, and what is public about each.
+
+A folder of Parquet files named by `$PRIVBOOST_DATA`, else `../shared/data` beside the project,
+else what the package ships (Adult). `domains/` holds one domain for each, with the reason for
+every bound.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from privboost import Domain
+from privboost.datasets import load_adult
+
+_HERE = Path(__file__).parent
+_BESIDE = _HERE.parent.parent / "shared" / "data"
+
+
+def load(name: str) -> tuple[pd.DataFrame, Domain]:
+    """Return a data set, all its rows in their original order, and its domain."""
+    domain = Domain.from_json(_HERE / "domains" / f"{name}.json")
+    for folder in (os.environ.get("PRIVBOOST_DATA"), _BESIDE):
+        path = Path(folder) / f"{name}.parquet" if folder else None
+        if path is not None and path.exists():
+            return pd.read_parquet(path), domain
+    if name == "adult":
+        adult = load_adult()
+        return pa.concat_tables([adult.train, adult.test]).to_pandas(), domain
+    raise FileNotFoundError(f"{name}.parquet: set PRIVBOOST_DATA to a folder that holds it")
+
+
+def names() -> list[str]:
+    """Return the names of the data sets that have a domain."""
+    return sorted(path.stem for path in (_HERE / "domains").glob("*.json"))
