@@ -29,7 +29,7 @@ def measure(frame: pd.DataFrame, domain: Domain, epsilon: float, seed: int) -> f
         return root_mean_squared_error(truth, model.predict(rest))
     model = PrivBoostClassifier(epsilon, DELTA, domain, random_state=seed).fit(rows)
     if len(domain.target.classes) == 2:
-        return roc_auc_score(truth == domain.target.classes[1], model.decision_function(rest))
+        return roc_auc_score(truth == model.classes_[1], model.decision_function(rest))
     return accuracy_score(truth, model.predict(rest))
 
 

@@ -61,7 +61,13 @@ def test_a_threshold_is_an_edge():
         [[-math.inf], [0.0], [1.0], [np.nextafter(1, 2)], [3.0], [9], [math.inf], [np.nan]]
     )
     assert codes(encoder, x)[0].tolist() == [0, 0, 0, 1, 2, 3, 3, 4]
-    assert encoder.labels_of_codes(0) == ["x ≤ 1", "1 < x ≤ 2", "2 < x ≤ 3", "3 < x ≤ 4", "missing"]
+    assert list(encoder.spans(0, np.array([5, 6, 6, 7, 0]))) == [
+        ("x ≤ 1", 5),
+        ("1 < x ≤ 3", 6),
+        ("3 < x", 7),
+        ("missing", 0),
+    ]
+    assert list(encoder.spans(0, np.zeros(5, dtype=int))) == [("any", 0), ("missing", 0)]
 
 
 def test_categories_other_and_missing():

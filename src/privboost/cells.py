@@ -1,13 +1,16 @@
-"""From the cells of one column to numbers, labels and names, whatever the cells hold.
+"""From the cells of one column to numbers, labels and unit names, whatever the cells hold.
 
-Each cell is read by itself: none can raise, and none can change how another is read. Only a
-column of the wrong kind raises, which is a matter of the schema.
+Each cell is read by itself: none can raise, and none changes how another is read. A column of
+typed values and a column of Python objects read the same value alike. Only a column of the wrong
+kind raises, which is a matter of the schema.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,12 +24,15 @@ from privboost.tables import Column
 MISSING = -2
 OTHER = -1
 
+_NUMBERS = (bool, int, float, Decimal, np.bool_, np.integer, np.floating)
+
 
 def read_numbers(column: Column, name: str) -> np.ndarray:
     """Return a column as float64; what is missing or no number is NaN."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind in "fiub":
-            return np.ascontiguousarray(column, dtype=np.float64)
+            with np.errstate(all="ignore"):  # a long double may overflow, in silence
+                return np.ascontiguousarray(column, dtype=np.float64)
         if column.dtype.kind == "O":
             return _parse(column)
         raise SchemaError(f"column {name!r} holds {column.dtype}, but the domain says numbers")
@@ -53,11 +59,13 @@ def code_labels(column: Column, labels: Sequence[Label], name: str) -> np.ndarra
     if isinstance(column, np.ndarray):
         if column.dtype.kind not in "fiub":
             raise SchemaError(f"column {name!r} holds {column.dtype}, but the domain says labels")
-        column = pa.array(np.ascontiguousarray(column))
+        column = pa.array(_native(column))
     column = _arrow(column)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (_is_text(kind) or _is_scalar(kind)):
         raise SchemaError(f"column {name!r} holds {kind}, but the domain says labels")
+    if pa.types.is_integer(kind) and places.only_words:
+        raise SchemaError(f"column {name!r} holds {kind}, but the domain's labels are words")
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     words = column.dictionary.cast(_bytes_like(kind)) if _is_text(kind) else column.dictionary
@@ -66,19 +74,32 @@ def code_labels(column: Column, labels: Sequence[Label], name: str) -> np.ndarra
 
 
 def read_unit_names(column: Column, name: str) -> pa.Array:
-    """Return the units of a batch as bytes, null where there is none."""
+    """Return the name of each cell's unit as bytes, null where there is none.
+
+    Cells name one unit if they are the same text, numbers of the same value, or the same instant.
+    A cell of another kind names a unit by its text; one that has none names no unit. In a column
+    of objects, a zero byte keeps numbers apart from texts.
+    """
     if isinstance(column, np.ndarray):
         if column.dtype.kind == "O":
-            names = [None if _is_missing(cell) else _unit_name(cell) for cell in column]
-            return pa.array(names, pa.large_binary())
-        column = pa.array(np.ascontiguousarray(column))
+            return pa.array(map(_unit_name, column), pa.large_binary())
+        column = pa.array(_native(column))
     column = _arrow(column)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if pa.types.is_nested(column.type):
-        raise SchemaError(f"column {name!r} holds {column.type}, which cannot name a unit")
-    if pa.types.is_floating(column.type):
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        column, kind = column.storage, column.storage.type
+    if pa.types.is_nested(kind):
+        raise SchemaError(f"column {name!r} holds {kind}, which cannot name a unit")
+    if pa.types.is_floating(kind):
+        column = pc.add(column.cast(pa.float64()), 0.0)  # −0 is 0
         column = pc.if_else(pc.is_nan(column), None, column)
+    if pa.types.is_temporal(kind):
+        width = pa.int32() if kind.bit_width == 32 else pa.int64()
+        column = column.cast(width)
+    if pa.types.is_fixed_size_binary(kind):
+        return column.cast(pa.large_binary())
     if not _is_text(column.type):
         column = column.cast(pa.string())
     return column.cast(_bytes_like(column.type)).cast(pa.large_binary())
@@ -91,10 +112,8 @@ class _Places:
         self._text = isinstance(labels[0], str)
         self._place: dict[Any, int] = {}
         for place, label in enumerate(labels):
-            if isinstance(label, str):
-                self._place[label.encode()] = place
-            else:
-                self._place[float(label)] = place
+            self._place[label.encode() if isinstance(label, str) else float(label)] = place
+        self.only_words = self._text and all(_as_number(label) is None for label in labels)
 
     def find(self, cell: Any) -> int:
         """Return a cell's place, `OTHER` or `MISSING`."""
@@ -105,31 +124,67 @@ class _Places:
 
 
 def _is_missing(cell: Any) -> bool:
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType", "MaskedConstant"):
         return True
-    return isinstance(cell, float | np.floating) and math.isnan(cell)
+    return isinstance(cell, float | np.floating) and bool(np.isnan(cell))
 
 
 def _as_text(cell: Any) -> bytes | None:
+    """Write a text or a number; a whole number the same way whatever its type."""
     if isinstance(cell, bytes):
         return cell
+    if isinstance(cell, str):  # not str(cell): a kind of text may write itself otherwise
+        return str.encode(cell, "utf-8", "surrogatepass")
     if isinstance(cell, bool | np.bool_):
         return str(bool(cell)).encode()
-    if isinstance(cell, float | np.floating) and math.isfinite(cell) and cell == int(cell):
-        cell = int(cell)  # a whole number that pandas keeps as float beside missing cells
-    if isinstance(cell, str | int | float | np.number):
-        return str(cell).encode(errors="surrogatepass")
-    return None
+    if not isinstance(cell, _NUMBERS):
+        return None
+    number = _as_number(cell)
+    if number is not None and math.isfinite(number) and number == int(number):
+        whole = int(cell)
+        return str(whole).encode() if abs(whole) < 10**300 else None
+    return repr(number).encode()
 
 
 def _as_number(cell: Any) -> float | None:
-    word: Any = cell.decode(errors="replace") if isinstance(cell, bytes) else cell
-    if isinstance(word, str) and word.lower() in ("true", "false"):
-        return float(word.lower() == "true")
+    if isinstance(cell, bytes):
+        cell = cell.decode(errors="replace")
+    if isinstance(cell, str):
+        word = str.lower(cell)
+        if word in ("true", "false"):
+            return float(word == "true")
+        try:
+            return float(word)
+        except ValueError:
+            return None
+    if not isinstance(cell, _NUMBERS):
+        return None
     try:
-        return float(word)
+        return float(cell)
     except OverflowError:  # a whole number beyond all floats
-        return math.inf if word > 0 else -math.inf
+        return math.inf if cell > 0 else -math.inf
+    except ValueError:  # a signalling NaN
+        return None
+
+
+def _unit_name(cell: Any) -> bytes | None:
+    if _is_missing(cell):
+        return None
+    if isinstance(cell, str | bytes):
+        return _as_text(cell)
+    if isinstance(cell, _NUMBERS):
+        number = _as_number(cell)
+        if number is None or math.isnan(number):
+            return None
+        if isinstance(cell, int) or (math.isfinite(number) and number == int(number)):
+            return f"\0number {int(cell):x}".encode()
+        return f"\0number {number!r}".encode()
+    if isinstance(cell, datetime) and cell.tzinfo is not None:
+        cell = cell.astimezone(UTC)
+    if isinstance(cell, date):
+        return b"\0time " + cell.isoformat().encode()
+    try:
+        return b"\0other " + str(cell).encode("utf-8", "surrogatepass")
     except Exception:  # whatever a cell may be, it must not raise
         return None
 
@@ -138,6 +193,14 @@ def _parse(cells: Any) -> np.ndarray:
     """Read cells of any kind as numbers; what is no number is NaN."""
     numbers = (_as_number(cell) for cell in cells)
     return np.fromiter((math.nan if x is None else x for x in numbers), np.float64, len(cells))
+
+
+def _native(column: np.ndarray) -> np.ndarray:
+    """Return an array of a type that arrow knows."""
+    if column.dtype.kind != "f":
+        return np.ascontiguousarray(column.astype(column.dtype.newbyteorder("="), copy=False))
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(column, dtype=np.float64)
 
 
 def _arrow(column: Column) -> pa.Array:
@@ -174,7 +237,3 @@ def _bytes_like(kind: pa.DataType) -> pa.DataType:
     """Texts are compared as bytes: they need not be valid UTF-8."""
     large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     return pa.large_binary() if large else pa.binary()
-
-
-def _unit_name(cell: Any) -> bytes:
-    return cell if isinstance(cell, bytes) else str(cell).encode(errors="surrogatepass")

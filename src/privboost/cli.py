@@ -6,7 +6,7 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -44,6 +44,9 @@ def train(
         typer.Option("--set", help="Another parameter, as name=value; repeatable."),
     ] = None,
     weights: Annotated[str | None, typer.Option(help="The column of sample weights.")] = None,
+    weight_bound: Annotated[
+        float | None, typer.Option(help="The largest weight a row may have; public knowledge.")
+    ] = None,
     missing: Missing = None,
     jobs: Annotated[int, typer.Option(help="Threads; -1 for all cores.")] = 1,
     ledger: Annotated[
@@ -52,7 +55,7 @@ def train(
     seed: Annotated[
         int | None, typer.Option(help="For tests and demonstrations: NO privacy guarantee.")
     ] = None,
-    quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")] = False,
 ) -> None:
     """Train a model on a private table. Spends the budget."""
     from privboost.domain import ClassTarget, Domain
@@ -64,10 +67,14 @@ def train(
     estimator = kind(
         epsilon, delta, public, random_state=seed, n_jobs=jobs, ledger=ledger, verbose=not quiet
     )
+    estimator.set_params(sample_weight_bound=weight_bound)
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
-    if not model.parent.is_dir():
-        raise FileNotFoundError(f"no such folder: {model.parent}")
-    estimator.fit(open_file(data, missing or []), sample_weight=weights)
+    table = open_file(data, missing or [])
+    _check_writable(model)  # before the budget is spent
+    try:
+        estimator.fit(table, sample_weight=weights)
+    except KeyboardInterrupt:
+        _fail("interrupted; the budget that was reserved counts as spent", 130)
     estimator.save(model)
     typer.echo(f"{model}: {estimator.privacy_.guarantee}")
 
@@ -76,25 +83,31 @@ def train(
 def predict(
     model: ModelFile,
     data: DataFile,
-    out: Annotated[Path | None, typer.Option(help="A CSV file; else standard output.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A .csv or .parquet file; else standard output, as CSV.")
+    ] = None,
     missing: Missing = None,
 ) -> None:
     """Predict the rows of a table: the prediction and, for classes, their probabilities."""
     import pyarrow as pa
     import pyarrow.csv
+    import pyarrow.parquet
 
     from privboost.domain import ClassTarget
     from privboost.models.files import load_model
     from privboost.tables import open_file
 
     trained = load_model(model)
-    table = open_file(data, missing or [])
+    table = open_file(data, missing or [], every_line=True)
     columns: dict[str, Any] = {"prediction": trained.predict(table)}
     if isinstance(trained.domain.target, ClassTarget):
         chances = trained.predict_proba(table).T
-        for label, chance in zip(trained.domain.target.classes, chances, strict=True):
+        for label, chance in zip(trained.classes, chances, strict=True):
             columns[f"probability of {label}"] = chance
-    pa.csv.write_csv(pa.table(columns), sys.stdout.buffer if out is None else out)
+    if out is not None and out.suffix.lower() == ".parquet":
+        pa.parquet.write_table(pa.table(columns), out)
+    else:
+        pa.csv.write_csv(pa.table(columns), sys.stdout.buffer if out is None else out)
 
 
 @app.command()
@@ -123,20 +136,47 @@ def demo() -> None:
     run_demo()
 
 
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from privboost import __version__
+
+        typer.echo(f"privboost {__version__}")
+        raise typer.Exit
+
+
 def main() -> None:
     """Run the command line; say errors in a line, without a trace."""
-    from privboost.errors import BudgetError, DomainError, ModelFileError, SchemaError
-
     try:
         app()
-    except (BudgetError, DomainError, ModelFileError, SchemaError, OSError, ValueError) as error:
-        typer.echo(f"privboost: {error}", err=True)
-        raise SystemExit(1) from None
+    except OSError as error:
+        named = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        _fail(named, 1)
+    except (ValueError, TypeError) as error:
+        _fail(str(error), 1)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.echo(f"privboost: {message}", err=True)
+    raise SystemExit(code)
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name the model's file")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"no such folder: {path.parent}")
+    part = path.with_name(path.name + ".part")
+    part.touch()
+    part.unlink()
 
 
 def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
     """Read name=value pairs, a value as JSON or else as text."""
     own = {"epsilon", "delta", "domain", "random_state", "n_jobs", "backend", "ledger", "verbose"}
+    own.add("sample_weight_bound")
     names = sorted(set(known) - own)
     parameters = {}
     for setting in settings:

@@ -122,7 +122,10 @@ Feature = NumericFeature | CategoricalFeature
 
 @dataclass(frozen=True)
 class ClassTarget:
-    """A target with a public list of classes. A row with another label contributes nothing."""
+    """A target with a public list of classes, in any order.
+
+    A row with another label contributes nothing.
+    """
 
     name: str
     classes: tuple[Label, ...]
@@ -132,6 +135,11 @@ class ClassTarget:
         object.__setattr__(
             self, "classes", check_labels(self.classes, "target.classes", MAX_CLASSES, least=2)
         )
+
+    @property
+    def ordered(self) -> tuple[Label, ...]:
+        """The classes in the order that models use, which is scikit-learn's: sorted."""
+        return tuple(sorted(self.classes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -267,7 +275,11 @@ class Domain:
         if isinstance(source, str) and source.lstrip().startswith("{"):
             text, name = source, "the domain"
         else:
-            text, name = Path(source).read_text(encoding="utf-8"), str(source)
+            name = str(source)
+            try:
+                text = Path(source).read_text(encoding="utf-8-sig")
+            except UnicodeDecodeError:
+                raise DomainError(f"{name} is not UTF-8 text") from None
         try:
             form = json.loads(text, object_pairs_hook=unique_keys)
         except json.JSONDecodeError as error:

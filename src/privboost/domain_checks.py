@@ -21,13 +21,14 @@ Label = str | int | float | bool
 def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
     """Check that a part of the form has all the keys it needs and no others."""
     if not isinstance(form, Mapping):
-        raise DomainError(f"{place}: a mapping is needed")
-    for key in sorted(needed - set(form)):
-        raise DomainError(f"{place}: {key!r} is missing")
+        keys = ", ".join(sorted(needed))
+        raise DomainError(f"{place}: a mapping is needed, with {keys}")
+    known = ", ".join(sorted(needed | allowed))
     for key in form:
         if key not in needed | allowed:
-            known = ", ".join(sorted(needed | allowed))
             raise DomainError(f"{place}: unknown key {key!r} (known: {known})")
+    for key in sorted(needed - set(form)):
+        raise DomainError(f"{place}: {key!r} is missing")
     return form
 
 
@@ -49,12 +50,22 @@ def read_reason(form: Mapping[str, Any], place: str) -> str:
     return reason
 
 
+def _plain(values: Any) -> Any:
+    """Turn numpy's arrays and numbers into Python's."""
+    if hasattr(values, "tolist"):
+        return values.tolist()
+    if isinstance(values, list | tuple):
+        return [value.item() if hasattr(value, "item") else value for value in values]
+    return values
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_bounds(bounds: Any, place: str) -> tuple[float, float]:
     """Check a pair of bounds."""
+    bounds = _plain(bounds)
     if not isinstance(bounds, list | tuple) or len(bounds) != 2:
         raise DomainError(f"{place}: a pair of numbers is needed")
     lower, upper = bounds
@@ -70,6 +81,7 @@ def check_bounds(bounds: Any, place: str) -> tuple[float, float]:
 
 def check_edges(edges: Any, bounds: tuple[float, float], place: str) -> tuple[float, ...]:
     """Check cut points: they increase strictly inside the bounds and fit a code."""
+    edges = _plain(edges)
     if not isinstance(edges, list | tuple) or not all(_is_number(edge) for edge in edges):
         raise DomainError(f"{place}: a list of numbers is needed")
     if len(edges) + 1 > MAX_NUMERIC_BINS:
@@ -84,6 +96,7 @@ def check_edges(edges: Any, bounds: tuple[float, float], place: str) -> tuple[fl
 
 def check_labels(labels: Any, place: str, most: int, least: int = 1) -> tuple[Label, ...]:
     """Check a list of categories or classes: of one kind, each once, not too many for a code."""
+    labels = _plain(labels)
     if not isinstance(labels, list | tuple):
         raise DomainError(f"{place}: a list is needed")
     if len(labels) < least:

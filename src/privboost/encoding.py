@@ -31,7 +31,16 @@ from privboost.engine.layout import Layout
 from privboost.errors import SchemaError
 from privboost.grid import BLOCK_ROWS, SCORE_UNITS, WEIGHT_UNITS
 from privboost.losses import UNKNOWN_LABEL
-from privboost.tables import Batch, Column, Table, open_table, open_vector, slice_vector
+from privboost.tables import (
+    ArrayTable,
+    Batch,
+    Column,
+    CsvTable,
+    Table,
+    open_table,
+    open_vector,
+    slice_vector,
+)
 
 FINE_BINS = 192
 """Fine bins of a number: the grids of 2, 3, 4, … 32, 64 and 96 bins are exact parts of them."""
@@ -69,20 +78,26 @@ class Encoder:
             )
         )
 
-    def labels_of_codes(self, feature: int) -> list[str]:
-        """Say in words what each code of a feature means."""
+    def spans(self, feature: int, values: np.ndarray) -> Iterator[tuple[str, Any]]:
+        """Yield in words each category, or span of a number, with its value; then missing.
+
+        Neighbouring bins of a number that have the same value are one span.
+        """
         declared, edges = self.domain.features[feature], self.edges[feature]
         if isinstance(declared, CategoricalFeature):
-            return [*map(str, declared.categories), "other", "missing"]
-        ends = [f"{edge:.6g}" for edge in edges]
-        lows = [f"{declared.bounds[0]:.6g}", *ends]
-        highs = [*ends, f"{declared.bounds[1]:.6g}"]
-        spans = [f"{low} < x ≤ {high}" for low, high in zip(lows, highs, strict=True)]
-        return [f"x ≤ {highs[0]}", *spans[1:], "missing"]
+            yield from zip([*map(str, declared.categories), "other"], values[:-1], strict=True)
+        else:
+            changes = np.flatnonzero(np.diff(values[:-1]))
+            ends = [*changes, len(edges)]
+            for start, end in zip([0, *(changes + 1)], ends, strict=True):
+                low = "" if start == 0 else f"{edges[start - 1]:.6g} < "
+                high = "" if end == len(edges) else f" ≤ {edges[end]:.6g}"
+                yield (f"{low}x{high}" if low or high else "any"), values[start]
+        yield "missing", values[-1]
 
     def feature_blocks(self, data: Any) -> Iterator[Block]:
         """Code a table without labels, block by block."""
-        table = open_table(data, self.domain.feature_names)
+        table = open_table(data, self.domain.feature_names, every_line=True)
         _need(table, self.domain.feature_names)
         for batch in table.batches(self.domain.feature_names, BLOCK_ROWS):
             yield self.code(batch)
@@ -129,8 +144,8 @@ def encode_training(
         How features are coded.
     data : table
         See `tables.open_table`.
-    labels : one-dimensional, optional
-        The target; by default the table's column of that name.
+    labels : one-dimensional or str, optional
+        The target, or the table's column that holds it; by default the one that the domain names.
     weights : one-dimensional or str, optional
         Sample weights, or the table's column that holds them.
     weight_bound : float, optional
@@ -140,18 +155,20 @@ def encode_training(
     """
     domain = encoder.domain
     table = open_table(data, domain.feature_names)
-    apart = {
-        name: open_vector(values, name)
-        for name, values in (("y", labels), ("sample_weight", weights))
-        if values is not None and not isinstance(values, str)
-    }
-    wanted = list(domain.feature_names)
-    if "y" not in apart:
-        wanted.append(domain.target.name)
-    if isinstance(weights, str):
-        wanted.append(weights)
+    apart, named = {}, {}
+    for name, values in (
+        ("y", domain.target.name if labels is None else labels),
+        ("sample_weight", weights),
+    ):
+        if isinstance(values, str):
+            named[name] = values
+        elif values is not None:
+            if isinstance(table, CsvTable):  # its malformed lines are left out
+                raise SchemaError(f"{name} of a CSV file must be one of its columns")
+            apart[name] = open_vector(values, name)
     if domain.unit is not None:
-        wanted.append(domain.unit.column)
+        named["unit"] = domain.unit.column
+    wanted = [*domain.feature_names, *named.values()]
     _need(table, wanted)
 
     blocks, units, done = [], [], 0
@@ -163,15 +180,14 @@ def encode_training(
         done += len(block)
         if any(len(part) != len(block) for part in beside.values()):
             break  # told below, without saying how many rows there are
-        target = beside["y"] if "y" in beside else batch[domain.target.name]
-        label, start = code_target(target, domain.target)
+        beside |= {name: batch[column] for name, column in named.items()}
+        label, start = code_target(beside["y"], domain.target)
         weight = None
         if weights is not None:
-            column = batch[weights] if isinstance(weights, str) else beside["sample_weight"]
-            weight = code_weights(column, weight_bound or 1.0)
+            weight = code_weights(beside["sample_weight"], weight_bound or 1.0)
         blocks.append(Block(block.layout, block.narrow, block.wide, label, weight, start))
         if domain.unit is not None:
-            units.append(read_unit_names(batch[domain.unit.column], domain.unit.column))
+            units.append(read_unit_names(beside["unit"], domain.unit.column))
     for name, vector in apart.items():
         if len(vector) != done:
             raise SchemaError(f"X and {name} have different numbers of rows")
@@ -202,7 +218,7 @@ def fine_edges(feature: Feature) -> np.ndarray:
 def code_target(column: Column, target: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the labels, and for a number the states before boosting (minus the scaled label)."""
     if isinstance(target, ClassTarget):
-        found = code_labels(column, target.classes, target.name)
+        found = code_labels(column, target.ordered, target.name)
         return np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None
     values = np.asarray(read_numbers(column, target.name), dtype=np.float64)
     unknown = np.isnan(values)
@@ -235,6 +251,14 @@ def _number_units(parts: list[pa.Array]) -> np.ndarray:
 
 
 def _need(table: Table, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in table.columns:
-            raise SchemaError(f"the table has no column {name!r}, which the domain declares")
+    """Refuse a table without these columns; names of columns are public."""
+    absent = [name for name in names if name not in table.columns]
+    if not absent:
+        return
+    listed = ", ".join(map(repr, absent[:10])) + (" …" if len(absent) > 10 else "")
+    if isinstance(table, ArrayTable):
+        raise SchemaError(
+            f"an array has features only: pass a data frame with {listed}, or y apart"
+        )
+    has = ", ".join(map(repr, table.columns[:20])) + (" …" if len(table.columns) > 20 else "")
+    raise SchemaError(f"the table has no column {listed}; it has {has or 'no columns'}")

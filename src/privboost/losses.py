@@ -71,6 +71,17 @@ def squared(gradient_clip: float, hessian_clip: float) -> LossTable:
     )
 
 
+def within_units(table: LossTable) -> bool:
+    """Whether no entry of a table exceeds one unit, as every sensitivity assumes."""
+    return (
+        int(np.abs(table.gradient).max()) <= UNIT
+        and int(table.hessian.min()) >= 0
+        and int(table.hessian.max()) <= UNIT
+        and not table.gradient[UNKNOWN].any()
+        and not table.hessian[UNKNOWN].any()
+    )
+
+
 LOSSES: dict[str, Callable[[float, float], LossTable]] = {"logistic": logistic, "squared": squared}
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from privboost.privacy.report import PrivacyReport
+from privboost.privacy.report import PrivacyReport, round_up
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem;
@@ -26,8 +24,8 @@ code { overflow-wrap: anywhere; }
 def privacy_page(report: PrivacyReport) -> str:
     """Return a privacy report as an HTML page that stands alone."""
     facts = {
-        "epsilon": f"{report.epsilon:.6g}",
-        "delta": f"{report.delta:.6g}",
+        "epsilon": round_up(report.epsilon),
+        "delta": round_up(report.delta),
         "neighbours": report.relation,
         "protected unit": report.unit,
         "accountant": report.accountant,
@@ -37,10 +35,12 @@ def privacy_page(report: PrivacyReport) -> str:
     kind = "statement none" if report.seeded else "statement"
     rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in facts.items())
     releases = "".join(
-        f'<tr><td class="number">{release.count}</td><td>{escape(release.what)}</td></tr>'
+        f'<tr><td class="number">{release.count}</td><td>{escape(release.what)}</td>'
+        f"<td>{escape(release.mechanism)}</td></tr>"
         for release in report.releases
     )
     assumptions = "".join(f"<li>{escape(text)}</li>" for text in report.assumptions)
+    parameters = ", ".join(f"{name} = {value}" for name, value in report.parameters.items())
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Privacy report</title>
 <style>{_STYLE}</style></head><body>
@@ -48,9 +48,11 @@ def privacy_page(report: PrivacyReport) -> str:
 <p class="{kind}">{escape(report.guarantee)}</p>
 <table>{rows}</table>
 <h2>What was released</h2>
-<table><tr><th>times</th><th>release</th></tr>{releases}</table>
+<table><tr><th>times</th><th>release</th><th>with</th></tr>{releases}</table>
 <h2>What was assumed</h2>
 <ul>{assumptions}</ul>
+<h2>How it was made</h2>
+<p>{escape(report.software)}; {escape(parameters)}</p>
 <p>Plan: <code>sha256 {escape(report.plan)}</code></p>
 </body></html>
 """

@@ -1,12 +1,15 @@
 """Any table as batches of columns: data frames, arrays, and files that are read in a stream.
 
-Only a table's schema can raise here. What a cell holds cannot: unreadable cells become missing
-where they are coded, and errors of file readers, which quote cells, are replaced by our own.
+Only a table's schema can raise here. What a cell holds cannot, and no cell changes how another is
+read: a column's type is what its table declares, and a column without a type of its own (Python
+objects, lists) stays a column of objects whose cells are read one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import codecs
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -22,7 +25,8 @@ Column: TypeAlias = Any
 """A pyarrow array, or a numpy array of numbers or of Python objects."""
 Batch = Mapping[str, Column]
 
-_CSV_BYTES = 2**22
+_CSV_BYTES = 2**24
+"""The longest record of a text file, and how much of it is read at once."""
 
 
 class Table(Protocol):
@@ -31,7 +35,10 @@ class Table(Protocol):
     columns: tuple[str, ...]
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time."""
+        """Yield the named columns, at most `rows` rows at a time; a batch even if there are none.
+
+        The first batch shows the columns' kinds, whether or not it has rows.
+        """
 
 
 class FrameTable:
@@ -39,14 +46,12 @@ class FrameTable:
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
-        self.columns = tuple(map(str, frame.columns))
-        if len(set(self.columns)) < len(self.columns):
-            raise SchemaError("two columns have the same name")
+        self.columns = _unique([str(name) for name in frame.columns])
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
         positions = {name: self._frame.columns[self.columns.index(name)] for name in names}
-        for start in range(0, len(self._frame), rows):
+        for start in range(0, max(len(self._frame), 1), rows):
             part = self._frame[start : start + rows]
             yield {name: _column(part.get_column(own)) for name, own in positions.items()}
 
@@ -56,7 +61,9 @@ class ArrayTable:
 
     def __init__(self, array: np.ndarray, names: Sequence[str]) -> None:
         if array.ndim != 2:
-            raise SchemaError(f"a two-dimensional array is needed, not one of {array.ndim}")
+            raise SchemaError(
+                "a table is needed: a data frame, a two-dimensional array, or the path of a file"
+            )
         if array.shape[1] != len(names):
             raise SchemaError(
                 f"the array has {array.shape[1]} features (columns), "
@@ -68,7 +75,7 @@ class ArrayTable:
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
         places = {name: self.columns.index(name) for name in names}
-        for start in range(0, len(self._array), rows):
+        for start in range(0, max(len(self._array), 1), rows):
             part = self._array[start : start + rows]
             yield {name: _plain(part[:, place]) for name, place in places.items()}
 
@@ -78,11 +85,16 @@ class ParquetTable:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with pa.parquet.ParquetFile(path) as file:
-            self.columns = tuple(file.schema_arrow.names)
+        try:
+            with pa.parquet.ParquetFile(path) as file:
+                self._schema = file.schema_arrow
+        except pa.ArrowInvalid:
+            raise SchemaError(f"{path.name} is not a Parquet file") from None
+        self.columns = _unique(self._schema.names)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
+        yield {name: pa.array([], self._schema.field(name).type) for name in names}
         # Without pre-buffering: it keeps the bytes of the whole file in memory.
         with pa.parquet.ParquetFile(self._path, pre_buffer=False) as file:
             for batch in file.iter_batches(batch_size=rows, columns=list(names)):
@@ -92,45 +104,103 @@ class ParquetTable:
 class CsvTable:
     """A text file with a header. Every cell is text until the domain reads it; empty is missing.
 
-    A line with the wrong number of cells is left out. The file must be well formed: a quotation
-    mark that is never closed runs into the lines after it.
+    A line with the wrong number of cells is left out (`every_line=False`, for training) or
+    refused (`every_line=True`, for predictions, which must match their lines). Bytes that are no
+    UTF-8 are read as a replacement character. The file must be well formed: a quotation mark that
+    is never closed runs into the lines after it, and a record has 16 MiB at most.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    missing : sequence of str
+        Texts that mean a missing cell, besides nothing at all.
+    every_line : bool
+        Whether a line with the wrong number of cells is refused.
     """
 
-    def __init__(self, path: Path, missing: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, missing: Sequence[str] = (), every_line: bool = False) -> None:
         self._path = path
         self._missing = ["", *missing]
-        self._parse = pa.csv.ParseOptions(
-            delimiter="\t" if ".tsv" in path.suffixes else ",",
-            invalid_row_handler=lambda row: "skip",
-        )
-        try:
-            self.columns = tuple(self._open([]).schema.names)
-        except pa.ArrowInvalid:
-            raise SchemaError("the text file has no header line") from None
+        self.every_line = every_line
+        self.columns = _unique(self._header())
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
-        try:
-            for batch in self._open(names):
-                for start in range(0, batch.num_rows, rows):
-                    part = batch.slice(start, rows)
-                    yield dict(zip(part.schema.names, part.columns, strict=True))
-        except pa.ArrowInvalid:
-            raise SchemaError("the text file is not well formed") from None
-
-    def _open(self, names: Sequence[str]) -> Any:
         convert = pa.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             include_columns=list(names),
             null_values=self._missing,
             strings_can_be_null=True,
-            check_utf8=False,
         )
-        read = pa.csv.ReadOptions(block_size=_CSV_BYTES)
-        return pa.csv.open_csv(self._path, read, self._parse, convert)
+        readable = True
+        try:
+            with self._bytes() as file:
+                for batch in pa.csv.open_csv(file, self._read(), self._parse(), convert):
+                    for start in range(0, max(batch.num_rows, 1), rows):
+                        part = batch.slice(start, rows)
+                        yield dict(zip(part.schema.names, part.columns, strict=True))
+        except pa.ArrowInvalid:
+            readable = False
+        if not readable:  # outside the handler: the reader's own error quotes the record
+            raise SchemaError(
+                f"{self._path.name} is not well formed"
+                + (", or a line has the wrong number of cells" if self.every_line else "")
+            )
+
+    def _header(self) -> list[str]:
+        with self._bytes() as file:
+            head = file.read(_CSV_BYTES).split(b"\n", 1)[0]
+        if not head.strip():
+            raise SchemaError(f"{self._path.name} has no header line")
+        names = pa.csv.read_csv(io.BytesIO(head + b"\n"), self._read(), self._parse())
+        return list(names.schema.names)
+
+    def _bytes(self) -> Any:
+        file = pa.input_stream(str(self._path), compression="detect")
+        return pa.PythonFile(_Utf8(file), mode="r")
+
+    def _parse(self) -> Any:
+        return pa.csv.ParseOptions(
+            delimiter="\t" if ".tsv" in _suffixes(self._path) else ",",
+            newlines_in_values=True,  # else one quoted line break would spoil its neighbours
+            invalid_row_handler=lambda row: "error" if self.every_line else "skip",
+        )
+
+    def _read(self) -> Any:
+        return pa.csv.ReadOptions(block_size=_CSV_BYTES, use_threads=False)
 
 
-def open_table(data: Any, names: Sequence[str]) -> Table:
+class _Utf8(io.RawIOBase):
+    """A stream of bytes in which whatever is no UTF-8 has been replaced."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
+        self._ready = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        while size < 0 or len(self._ready) < size:
+            raw = self._file.read(2**20)
+            self._ready += self._decoder.decode(raw, final=not raw).encode()
+            if not raw:
+                break
+        size = len(self._ready) if size < 0 else size
+        answer, self._ready = self._ready[:size], self._ready[size:]
+        return answer
+
+    def readable(self) -> bool:
+        """Say that bytes can be read."""
+        return True
+
+    def close(self) -> None:
+        """Close the file underneath."""
+        self._file.close()
+        super().close()
+
+
+def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Table:
     """Recognise a table.
 
     Parameters
@@ -139,30 +209,57 @@ def open_table(data: Any, names: Sequence[str]) -> Table:
         The table.
     names : sequence of str
         The domain's features, which name the columns of an array.
+    every_line : bool
+        Whether a text file's malformed lines are refused (see `CsvTable`).
     """
     if isinstance(data, ParquetTable | CsvTable):
         return data
     if isinstance(data, str | Path):
-        return open_file(data)
-    frame = nw.from_native(data, pass_through=True)
-    if isinstance(frame, nw.LazyFrame):
-        raise TypeError("the frame is lazy: collect it first, or pass the path of a file")
-    if isinstance(frame, nw.DataFrame):
-        return FrameTable(frame)
+        return open_file(data, every_line=every_line)
+    try:
+        frame = nw.from_native(data, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            raise TypeError("the frame is lazy: collect it first, or pass the path of a file")
+        if isinstance(frame, nw.DataFrame):
+            return FrameTable(frame)
+    except nw.exceptions.DuplicateError:
+        raise SchemaError("two columns have the same name") from None
     if hasattr(data, "toarray"):
         raise TypeError("sparse matrices are not supported: pass a dense array or a data frame")
-    array = data if isinstance(data, np.ndarray) else _array(data)
-    return ArrayTable(array, names)
+    return ArrayTable(_array(data), names)
+
+
+def open_file(
+    path: str | Path, missing: Sequence[str] = (), every_line: bool = False
+) -> ParquetTable | CsvTable:
+    """Open a Parquet or CSV file, to be read batch by batch.
+
+    Parameters
+    ----------
+    path : path
+        The file; its suffix says what it is.
+    missing : sequence of str
+        Texts that mean a missing cell in a CSV file, besides nothing at all.
+    every_line : bool
+        Whether a text file's malformed lines are refused (see `CsvTable`).
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    kinds = _suffixes(path)
+    if kinds & {".parquet", ".pq"}:
+        return ParquetTable(path)
+    if kinds & {".csv", ".tsv"}:
+        return CsvTable(path, missing, every_line)
+    raise SchemaError(f"{path.name}: a .parquet, .csv or .tsv file is needed")
 
 
 def open_vector(data: Any, name: str) -> Any:
     """Recognise one column (labels, weights) given apart from its table."""
     series = nw.from_native(data, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series):
-        return _Series(series)
-    if isinstance(data, pa.Array | pa.ChunkedArray):
-        return data
-    array = data if isinstance(data, np.ndarray) else _array(data)
+    if isinstance(series, nw.Series) or isinstance(data, pa.Array | pa.ChunkedArray):
+        return series
+    array = np.asarray(data) if hasattr(data, "__array__") else _objects(list(data))
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -178,58 +275,43 @@ def slice_vector(vector: Any, start: int, stop: int) -> Column:
     return part if isinstance(part, pa.Array | pa.ChunkedArray) else _plain(part)
 
 
-class _Series:
-    """A narwhals series that counts and slices by position."""
-
-    def __init__(self, series: Any) -> None:
-        self._series = series
-
-    def __len__(self) -> int:
-        return len(self._series)
-
-    def __getitem__(self, rows: slice) -> Any:
-        return self._series[rows]
+def _suffixes(path: Path) -> set[str]:
+    return {suffix.lower() for suffix in path.suffixes}
 
 
-def open_file(path: str | Path, missing: Sequence[str] = ()) -> Table:
-    """Open a Parquet or CSV file, to be read batch by batch.
-
-    Parameters
-    ----------
-    path : path
-        The file; its suffix says what it is.
-    missing : sequence of str
-        Texts that mean a missing cell in a CSV file, besides nothing at all.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"no such file: {path}")
-    kinds = set(path.suffixes)
-    if kinds & {".parquet", ".pq"}:
-        return ParquetTable(path)
-    if kinds & {".csv", ".tsv"}:
-        return CsvTable(path, missing)
-    raise SchemaError(f"{path.name}: a .parquet, .csv or .tsv file is needed")
+def _unique(names: Sequence[str]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise SchemaError("two columns have the same name")
+    return tuple(names)
 
 
 def _array(data: Any) -> np.ndarray:
-    """Make an array of Python values; values of several kinds stay as they are."""
-    if isinstance(data, Iterable) and not isinstance(data, Sequence | np.ndarray):
-        data = np.asarray(data) if hasattr(data, "__array__") else list(data)
-    try:
-        array = np.asarray(data)
-    except ValueError:
-        raise SchemaError("rows of a nested list must have the same length") from None
-    if array.dtype.kind in "US":  # numpy turns numbers beside a text into texts
-        array = np.asarray(data, dtype=object)
-    return array
+    """Return an array as it is, and nested lists as objects: numpy would find a common type."""
+    if hasattr(data, "__array__"):
+        return np.asarray(data)
+    rows = list(data) if isinstance(data, Sequence) and not isinstance(data, bytes) else []
+    if not rows or not all(isinstance(row, list | tuple | np.ndarray) for row in rows):
+        return np.empty(0, dtype=object)
+    if len({len(row) for row in rows}) > 1:
+        raise SchemaError("rows of a nested list must have the same length")
+    cells = _objects([cell for row in rows for cell in row])
+    return cells.reshape(len(rows), len(rows[0]))
 
 
 def _column(series: Any) -> Column:
     """Return a series as an arrow array, or as Python objects where it has no type of its own."""
-    if series.dtype == nw.Object:
+    if _untyped(series.to_native()):
         return _objects(series.to_list())
     return _arrow_or_objects(series.to_arrow, series.to_list)
+
+
+def _untyped(native: Any) -> bool:
+    """Whether a series holds objects, or categories that are: its type was read off its values."""
+    kind = getattr(native, "dtype", None)
+    values = getattr(getattr(kind, "categories", None), "dtype", kind)
+    if kind is not values and not isinstance(values, np.dtype):
+        return str(values) != "str"
+    return isinstance(values, np.dtype) and values.kind == "O"
 
 
 def _plain(array: np.ndarray) -> Column:

@@ -3,6 +3,7 @@ import json
 import subprocess
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 
 from privboost import load_model
@@ -42,10 +43,16 @@ def test_train_predict_report(tmp_path, target):
         assert 0 < float(rows[0]["probability of high"]) < 1
     assert run("predict", model, data, "--missing", "?").stdout == (tmp_path / "p.csv").read_text()
 
+    run("predict", model, data, "--missing", "?", "--out", tmp_path / "p.parquet")
+    assert pq.read_table(tmp_path / "p.parquet").num_rows == len(rows)
     assert "add or remove one protected unit" in run("report", model).stdout
     assert json.loads(run("report", model, "--format", "json").stdout)["delta"] == 1e-6
     run("report", model, "--format", "html", "--out", tmp_path / "r.html")
     assert "Privacy report" in (tmp_path / "r.html").read_text()
+
+
+def test_version():
+    assert run("--version").stdout.startswith("privboost 0.")
 
 
 def test_a_seed_says_so(tmp_path):
@@ -68,13 +75,22 @@ def test_errors_are_one_line(tmp_path):
     base = ["train", data, "--domain", domain, "--model", tmp_path / "m", "--delta", 1e-6]
     for arguments, words in (
         ([*base, "--epsilon", 1], "privboost: the table has no column 'age'"),
-        ([*base, "--epsilon", 0], "privboost: epsilon must be a number above 0"),
+        ([*base, "--epsilon", 0], "privboost: epsilon must be a finite number above 0"),
         (["report", data], "is not a privboost model file"),
         (["predict", tmp_path / "none", data], "No such file"),
+        (
+            [*base, "--epsilon", 1, "--weights", "w", "--weight-bound", 2],
+            "no column 'age', 'w'; it has 'gain'",
+        ),
     ):
         done = run(*arguments, code=1)
         assert words in done.stderr
         assert "Traceback" not in done.stderr
         assert done.stderr.count("\n") == 1
     assert not (tmp_path / "m").exists()
+    (tmp_path / "folder").mkdir()
+    ledger = tmp_path / "ledger.jsonl"
+    base[5] = tmp_path / "folder"
+    assert "is a folder" in run(*base, "--epsilon", 1, "--ledger", ledger, code=1).stderr
+    assert not ledger.exists()
     assert "name=value" in run(*base, "--epsilon", 1, "--set", "deep=3", code=2).stderr

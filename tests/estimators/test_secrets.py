@@ -93,8 +93,13 @@ def test_no_exact_sum(traces):
     places, secrets, _ = traces
     sums = sorted(secrets["sums"])
     assert len(sums) > 100
-    forms = [f for s in sums for f in (str(s).encode(), struct.pack("<q", s), struct.pack("<d", s))]
-    assert search(places, *forms) == []
+    assert (
+        search(places, *(f for s in sums for f in (struct.pack("<q", s), struct.pack("<d", s))))
+        == []
+    )
+    written = {place: set(re.findall(rb"\d+", text)) for place, text in places.items()}
+    texts = {str(abs(s)).encode() for s in sums}
+    assert {place: found & texts for place, found in written.items() if found & texts} == {}
 
 
 def test_no_count(traces):

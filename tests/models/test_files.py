@@ -64,6 +64,30 @@ def test_a_pickle_is_not_executed(tmp_path):
         load_model(tmp_path / "bomb")
 
 
+def test_effects_add_up_to_the_score(fitted):
+    """What a person reads is what the model computes."""
+    effects = fitted.model_.effects().to_pandas()
+    row = {"age": 30.0, "gain": 0.0, "step": 2.0, "job": "b", "flag": 1, "place": "p7"}
+    frame = make_frame(1).assign(**row)
+
+    def holds(feature, words):
+        if feature in ("job", "flag", "place"):
+            return words == str(row[feature])
+        return words == "any" or (
+            "x" in words and eval(words.replace("≤", "<="), {"x": row[feature]})
+        )
+
+    hit = [holds(f, v) for f, v in zip(effects["feature"], effects["values"], strict=True)]
+    own = effects[hit]
+    scores = fitted.model_.decision_function(frame)[0]
+    if "class" in effects:
+        total = own.groupby("class")["effect"].sum()
+        np.testing.assert_allclose([total[name] for name in fitted.classes_], scores)
+    else:
+        unit = 5 if fitted.domain.target.name and hasattr(fitted.domain.target, "bounds") else 1
+        np.testing.assert_allclose(own["effect"].sum(), scores * unit)
+
+
 def test_values_cannot_be_changed(fitted):
     with pytest.raises(ValueError, match="read-only"):
         fitted.model_.scores.values[0][:] = 0

@@ -1,4 +1,5 @@
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -60,8 +61,6 @@ def test_the_constant_of_the_geometric_steps():
 
 @pytest.mark.parametrize("x", ["1/3", "1", "7/2", "1/1000003", "40", "700", "123456789/1000000007"])
 def test_brackets_hold_the_exponential_and_shrink(x):
-    from fractions import Fraction
-
     mpmath = pytest.importorskip("mpmath")
     x = Fraction(x)
     brackets = noise._exp_brackets(x)
@@ -76,12 +75,23 @@ def test_brackets_hold_the_exponential_and_shrink(x):
             width = high - low
 
 
+def below_exp_of_minus_1(word, stream):
+    words = np.array([word], dtype=np.uint64)
+    return noise._below_exp(words, 0, Fraction(1), noise._FurtherBits(stream))
+
+
 def test_close_calls_take_further_bits():
     """A uniform that agrees with exp(−1) in all its first 64 bits is decided by later ones."""
-    from fractions import Fraction
-
     word = noise._EXP_MINUS_1
-    answers = {noise._below_exp(word, Fraction(1), KeyStream.seeded(seed)) for seed in range(40)}
+    answers = {below_exp_of_minus_1(word, KeyStream.seeded(seed)) for seed in range(40)}
     assert answers == {True, False}
-    assert noise._below_exp(word - 1, Fraction(1), KeyStream.seeded(0))
-    assert not noise._below_exp(word + 1, Fraction(1), KeyStream.seeded(0))
+    assert below_exp_of_minus_1(word - 1, KeyStream.seeded(0))
+    assert not below_exp_of_minus_1(word + 1, KeyStream.seeded(0))
+
+
+def test_further_bits_belong_to_their_place():
+    """A sample that is redone because words ran out meets the same bits again."""
+    further = noise._FurtherBits(KeyStream.seeded(3))
+    first = [further.word(5, 0), further.word(7, 0), further.word(5, 1)]
+    assert len(set(first)) == 3
+    assert [further.after(3).word(2, 0), further.word(4, 0), further.word(2, 1)] == first

@@ -28,8 +28,8 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        check_number("epsilon", self.epsilon, above=0)
-        check_number("delta", self.delta, above=0, below=1)
+        object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon, above=0))
+        object.__setattr__(self, "delta", check_number("delta", self.delta, above=0, below=1))
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,9 @@ class NewtonStep:
 
     def __post_init__(self) -> None:
         for name in ("gradient_clip", "hessian_clip", "reg_lambda", "leaf_clip", "learning_rate"):
-            check_number(name, getattr(self, name), above=0)
-        check_number("hessian_share", self.hessian_share, above=0, below=1)
+            object.__setattr__(self, name, check_number(name, getattr(self, name), above=0))
+        share = check_number("hessian_share", self.hessian_share, above=0, below=1)
+        object.__setattr__(self, "hessian_share", share)
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -134,6 +135,12 @@ class HistogramPlan:
     budget: Budget
     releases: tuple[Planned, ...]
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was chosen, for reports."""
+        chosen = {"loss": self.task.loss, "n_estimators": self.n_estimators}
+        return chosen | {"max_bins": self.max_bins, **asdict(self.step)}
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all that is in the plan."""
@@ -159,11 +166,12 @@ def plan_histograms(
     accountant: Accountant,
 ) -> HistogramPlan:
     """Decide everything about a run of cyclical histogram boosting, and calibrate its noise."""
-    check_count("n_estimators", n_estimators, least=1)
-    check_count("max_bins", max_bins, least=2)
+    n_estimators = check_count("n_estimators", n_estimators, least=1)
+    max_bins = check_count("max_bins", max_bins, least=2)
     if n_estimators * step.leaf_clip * step.learning_rate > MAX_SCORE:
         raise ValueError(
-            f"n_estimators * leaf_clip * learning_rate is too large: scores could pass {MAX_SCORE}"
+            "n_estimators * leaf_clip * learning_rate is too large: a row's score (the sum of its "
+            f"rounds' values) could pass {MAX_SCORE}; lower one of them"
         )
     domain = encoder.domain
     task = Task.of(domain.target)
@@ -203,16 +211,18 @@ def plan_histograms(
     )
 
 
-def check_number(name: str, value: Any, above: float = -math.inf, below: float = math.inf) -> None:
-    """Raise a clear error unless a parameter is a finite number strictly between two others."""
+def check_number(name: str, value: Any, above: float = -math.inf, below: float = math.inf) -> float:
+    """Return a parameter as a float, or raise unless it is a number strictly between two others."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not above < value < below:
         limits = [f"above {above:g}"] if above > -math.inf else []
         limits += [f"below {below:g}"] if below < math.inf else []
-        raise ValueError(f"{name} must be a number {' and '.join(limits)}; {value!r} is not")
+        raise ValueError(f"{name} must be a finite number {' and '.join(limits)}; {value!r} is not")
+    return float(value)
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    """Raise a clear error unless a parameter is a whole number of at least `least`."""
+def check_count(name: str, value: Any, least: int) -> int:
+    """Return a parameter as an int, or raise unless it is a whole number of at least `least`."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} is not")
+    return int(value)

@@ -54,6 +54,7 @@ class Grower:
     def answer(self, query: NodeHistograms, pairs_of_block: PairsOfBlock) -> np.ndarray:
         """Return the exact histograms."""
         parent = self._parent(query)
+        self._last = None  # its rows move on; should anything fail, nothing stale remains
         nodes = self._route(query.tree, parent)
         chosen = np.ones(query.tree.n_leaves, dtype=np.bool_)
         if parent is not None:

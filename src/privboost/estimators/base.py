@@ -61,8 +61,8 @@ class PrivateEstimator(BaseEstimator):
         X : data frame, array, or path of a Parquet or CSV file
             The rows. A frame may have more columns than the domain; an array has exactly the
             domain's features, in order.
-        y : one-dimensional, optional
-            The target; by default the column of `X` that the domain names.
+        y : one-dimensional or str, optional
+            The target, or the column of `X` that holds it; by default the one the domain names.
         sample_weight : one-dimensional or str, optional
             Weights, or the column of `X` that holds them; `sample_weight_bound` must be given.
 
@@ -75,8 +75,8 @@ class PrivateEstimator(BaseEstimator):
         Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` says on what. All
         is reserved before a row is read. A second `fit` on the same rows spends it again.
         """
-        domain = self._domain()
         budget = Budget(self.epsilon, self.delta)
+        domain = self._domain()
         accountant = self._accountant()
         stream = self._stream()
         threads = self._threads()
@@ -84,7 +84,8 @@ class PrivateEstimator(BaseEstimator):
         weight_bound = self._weight_bound(sample_weight)
         encoder = Encoder.of(domain)
         plan = self._plan(encoder, weight_bound, budget, accountant)
-        ledger = Ledger(budget.epsilon, budget.delta, accountant, self.ledger)
+        digest = plan.digest
+        ledger = Ledger(budget.epsilon, budget.delta, accountant, self._ledger_path())
         ledger.reserve(plan.releases)
 
         rows = encode_training(
@@ -103,7 +104,8 @@ class PrivateEstimator(BaseEstimator):
             describe_unit(domain.unit),
             _assumptions(domain, weight_bound, budget),
             seeded,
-            plan.digest,
+            plan.parameters,
+            digest,
         )
         self.model_ = Model(encoder, scores, report)
         self.privacy_ = report
@@ -152,7 +154,7 @@ class PrivateEstimator(BaseEstimator):
         """Refuse a domain whose target is of the other kind."""
 
     def _accountant(self) -> Accountant:
-        if self.accountant not in _ACCOUNTANTS:
+        if not isinstance(self.accountant, str) or self.accountant not in _ACCOUNTANTS:
             known = ", ".join(map(repr, _ACCOUNTANTS))
             raise ValueError(f"accountant must be one of {known}; {self.accountant!r} is not")
         return _ACCOUNTANTS[self.accountant]()
@@ -177,7 +179,7 @@ class PrivateEstimator(BaseEstimator):
     def _weight_bound(self, sample_weight: Any) -> float | None:
         bound = self.sample_weight_bound
         if bound is not None:
-            check_number("sample_weight_bound", bound, above=0)
+            bound = check_number("sample_weight_bound", bound, above=0)
         if sample_weight is None:
             return None
         if bound is None:
@@ -185,7 +187,12 @@ class PrivateEstimator(BaseEstimator):
                 "sample_weight needs sample_weight_bound: the largest weight a row may have, "
                 "from public knowledge (larger ones are clipped to it)"
             )
-        return float(bound)
+        return bound
+
+    def _ledger_path(self) -> Path | None:
+        if self.ledger is not None and not isinstance(self.ledger, str | Path):
+            raise TypeError("ledger must be the path of a file, or None")
+        return None if self.ledger is None else Path(self.ledger)
 
     def _open_backend(self, threads: int) -> OpenBackend:
         if self.backend == "local":
@@ -200,10 +207,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     @property
     def classes_(self) -> np.ndarray:
-        """The domain's classes, in order."""
-        target = self._fitted().domain.target
-        assert isinstance(target, ClassTarget)
-        return np.array(target.classes)
+        """The domain's classes, sorted."""
+        return self._fitted().classes
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities, in the order of `classes_`. Costs no privacy."""

@@ -25,7 +25,8 @@ _PARAMETERS = """
     learning_rate : float
         What each round's values are multiplied by.
     max_bins : int, optional
-        Bins of a numeric feature. Default 32 for classes, 8 for a number.
+        Bins of a numeric feature, at most its 192 fine ones. Default 32 for classes, 8 for a
+        number.
     gradient_clip : float
         What a row's gradient is clipped to; a smaller clip means less noise.
     hessian_clip : float, optional
@@ -60,7 +61,9 @@ _PARAMETERS = """
 """
 
 
-class _HistogramBooster(PrivateEstimator):
+class HistogramBooster(PrivateEstimator):
+    """What the classifier and the regressor share: parameters, plan and recipe."""
+
     _defaults: ClassVar[dict[str, float]]
     """What a parameter left at None means for the task."""
 
@@ -131,7 +134,7 @@ class _HistogramBooster(PrivateEstimator):
         return self._defaults[name] if value is None else value
 
 
-class PrivBoostClassifier(_HistogramBooster, PrivateClassifier):  # noqa: D101
+class PrivBoostClassifier(HistogramBooster, PrivateClassifier):  # noqa: D101
     __doc__ = f"""A differentially private boosted classifier.
 {_PARAMETERS}
     Examples
@@ -155,7 +158,7 @@ class PrivBoostClassifier(_HistogramBooster, PrivateClassifier):  # noqa: D101
     }
 
 
-class PrivBoostRegressor(_HistogramBooster, PrivateRegressor):  # noqa: D101
+class PrivBoostRegressor(HistogramBooster, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A differentially private boosted regressor.
 
     Clips are in units of half the width of the target's bounds.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from scipy.special import expit
 
 from privboost.domain import ClassTarget, Domain
@@ -45,6 +46,13 @@ class Model:
         """What is public about the table."""
         return self.encoder.domain
 
+    @property
+    def classes(self) -> np.ndarray:
+        """The classes in the order that models use: sorted."""
+        if not isinstance(self.domain.target, ClassTarget):
+            raise AttributeError("classes: the target is a number")
+        return np.array(self.domain.target.ordered)
+
     def decision_function(self, data: Any) -> np.ndarray:
         """Return scores: of shape (rows,), or (rows, classes) beyond two classes."""
         parts = [self.scores.scores(block) for block in self.encoder.feature_blocks(data)]
@@ -53,8 +61,9 @@ class Model:
         return scores[0] if len(scores) == 1 else scores.T
 
     def predict_proba(self, data: Any) -> np.ndarray:
-        """Return class probabilities, in the order of the domain's classes."""
-        self._need_classes()
+        """Return class probabilities, in the order of `classes`."""
+        if not isinstance(self.domain.target, ClassTarget):
+            raise AttributeError("predict_proba: the target is a number")
         own = expit(self.decision_function(data))
         if own.ndim == 1:
             return np.stack([1 - own, own], axis=1)
@@ -66,16 +75,40 @@ class Model:
         target = self.domain.target
         if isinstance(target, ClassTarget):
             best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-            return np.array(target.classes)[best]
+            return self.classes[best]
         middle, half = middle_and_half(target)
         return np.clip(middle + half * scores, *target.bounds)
+
+    def effects(self) -> pa.Table:
+        """Return what was learned: for each feature and span of values, its effect on the score.
+
+        Neighbouring codes with the same effect are joined. For classes the score is the log-odds
+        (of the second class, or of each class beyond two); for a number, an effect is in units of
+        the target.
+
+        Returns
+        -------
+        pyarrow.Table
+            With columns feature, values and effect, and class beyond two classes.
+        """
+        rows: dict[str, list[Any]] = {"feature": [], "values": [], "effect": []}
+        target = self.domain.target
+        unit = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
+        several = self.scores.n_outputs > 1
+        if several:
+            rows["class"] = []
+        for k, feature in enumerate(self.domain.features):
+            for output, values in enumerate(self.scores.values[k]):
+                for words, value in self.encoder.spans(k, values):
+                    rows["feature"].append(feature.name)
+                    rows["values"].append(words)
+                    rows["effect"].append(value * unit / SCORE_UNITS)
+                    if several:
+                        rows["class"].append(self.classes[output])
+        return pa.table(rows)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file (see `load_model`)."""
         from privboost.models.files import save_model
 
         save_model(self, path)
-
-    def _need_classes(self) -> None:
-        if not isinstance(self.domain.target, ClassTarget):
-            raise AttributeError("predict_proba needs a target with classes")

@@ -46,7 +46,7 @@ class GaussianRelease:
             raise ValueError("noise_multiplier must be a finite number above 0")
         if not all(share > 0 for share in self.shares):
             raise ValueError("every share must be above 0")
-        if not math.isclose(sum(self.shares), 1.0, abs_tol=1e-12):
+        if not math.isclose(sum(self.shares), 1.0, rel_tol=0, abs_tol=1e-12):
             raise ValueError("shares must add up to 1")
 
     @property
@@ -70,17 +70,18 @@ class GaussianRelease:
         """Return the same release with more (or less) noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
-    def describe(self) -> str:
-        """Say the release in words."""
+    @property
+    def mechanism(self) -> str:
+        """How the release is made, in words."""
         shares = " : ".join(f"{share:g}" for share in self.shares)
         return (
-            f"{self.what}: sums with discrete Gaussian noise, noise multiplier "
-            f"{self.noise_multiplier:.6g} (shares {shares}), {self.mu:.4g}-Gaussian-DP"
+            f"discrete Gaussian noise, {self.noise_multiplier:.6g} times the sensitivity "
+            f"(statistics share the sensitivity {shares})"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON."""
-        return {"mechanism": "discrete Gaussian", **asdict(self), "shares": list(self.shares)}
+        return {"kind": "gaussian", **asdict(self), "shares": list(self.shares)}
 
 
 Event = GaussianRelease

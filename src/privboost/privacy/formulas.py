@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from functools import partial
 
+import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
+
+from privboost.privacy.game import compose_ranges
 
 
 def gdp_delta(epsilon: float, mu: float) -> float:
@@ -18,6 +23,8 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     """
     _finite("epsilon", epsilon)
     _positive("mu", mu)
+    if mu < _SMALL_MU:
+        return _small_gdp_delta(epsilon, mu)
     first = float(log_ndtr(-epsilon / mu + mu / 2))
     second = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
     # In logarithms: e^ε Φ(…) may be a huge number times a tiny one.
@@ -34,13 +41,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     """
     _positive("mu", mu)
     _probability("delta", delta)
-    if gdp_delta(0.0, mu) <= delta:
-        return 0.0
-    high = max(1.0, mu)
-    while gdp_delta(high, mu) > delta:
-        high *= 2
-    root = brentq(lambda e: _log(gdp_delta(e, mu)) - math.log(delta), 0.0, high, xtol=1e-13)
-    return _not_below(root, lambda e: gdp_delta(e, mu) <= delta)
+    return smallest_epsilon(lambda e: gdp_delta(e, mu), delta)
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
@@ -67,11 +68,312 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     return root
 
 
+def subsampled_gaussian_rdp(
+    alpha: int, sampling_rate: float, noise_multiplier: float, share: float = 1.0
+) -> float:
+    """Return the Rényi divergence of order α of a Poisson-subsampled Gaussian release.
+
+    Parameters
+    ----------
+    alpha : int
+        The order, at least 2 (any real above 1 where `sampling_rate` is 1).
+    sampling_rate : float
+        γ, the chance of a row to be used.
+    noise_multiplier : float
+        z, the noise over the sensitivity.
+    share : float
+        The part of the squared sensitivity that a row uses: for one row of a leaf-balanced
+        release, s = r₁h²/h*² + r₂g²/g*².
+
+    Examples
+    --------
+    >>> round(subsampled_gaussian_rdp(10, 0.01, 1.0), 8)
+    0.03827042
+    """
+    _rate(sampling_rate)
+    _positive("noise_multiplier", noise_multiplier)
+    if not 0 <= share <= 1:
+        raise ValueError("share must lie between 0 and 1")
+    t = share / (2 * noise_multiplier**2)
+    if sampling_rate == 1:
+        _above_one(alpha)
+        return alpha * t
+    if alpha != int(alpha) or alpha < 2:
+        raise ValueError("alpha must be a whole number of at least 2 for a subsampled release")
+    if alpha > MOST_ORDER:
+        raise ValueError(f"alpha must be at most {MOST_ORDER}")
+    # In logarithms: the terms pass every float64 from orders of a few hundred on.
+    order = np.arange(int(alpha) + 1, dtype=np.float64)
+    logs = gammaln(alpha + 1) - gammaln(order + 1) - gammaln(alpha - order + 1)
+    logs += (alpha - order) * math.log1p(-sampling_rate) + order * math.log(sampling_rate)
+    # The terms without e^{l(l−1)t} add up to 1, so only what exceeds them counts: no cancellation.
+    grow = order * (order - 1) * t
+    excess = logsumexp(logs[2:] + _log_expm1(grow[2:])) if t > 0 else -math.inf
+    return float(np.logaddexp(0.0, excess)) / (alpha - 1)
+
+
+def rdp_to_epsilon(alpha: float, rho: float, delta: float) -> float:
+    """Return ε at δ of a mechanism with Rényi divergence ρ of order α.
+
+    Examples
+    --------
+    >>> round(rdp_to_epsilon(241, 0.04705, 5e-8), 9)
+    0.090085514
+    """
+    _above_one(alpha)
+    if not rho >= 0:
+        raise ValueError("rho must be a number, at least 0")
+    _probability("delta", delta)
+    bound = rho + math.log1p(-1 / alpha) - (math.log(delta) + math.log(alpha)) / (alpha - 1)
+    return max(bound, 0.0)
+
+
+def laplace_rdp(alpha: float, epsilon: float) -> float:
+    """Return the Rényi divergence of order α of a Laplace release that is ε-DP.
+
+    Examples
+    --------
+    >>> round(laplace_rdp(2, 1.0), 8)
+    0.61912363
+    """
+    _positive("epsilon", epsilon)
+    if alpha == 1:
+        return epsilon + math.expm1(-epsilon)
+    _above_one(alpha)
+    if math.isinf(alpha):
+        return epsilon
+    up = math.log(alpha / (2 * alpha - 1)) + (alpha - 1) * epsilon
+    down = math.log((alpha - 1) / (2 * alpha - 1)) - alpha * epsilon
+    # Near zero the two terms cancel; αε²/2 is an upper bound that is tight there.
+    return min(float(np.logaddexp(up, down)) / (alpha - 1), alpha * epsilon**2 / 2, epsilon)
+
+
+def bounded_range_rdp(alpha: float, epsilon: float) -> float:
+    """Return the Rényi divergence of order α of an ε-bounded-range mechanism.
+
+    Examples
+    --------
+    >>> round(bounded_range_rdp(10, 1.0), 10)
+    0.6898335732
+    """
+    _positive("epsilon", epsilon)
+    hoeffding = alpha * epsilon**2 / 8
+    if alpha == 1:
+        ratio = epsilon / math.expm1(epsilon)
+        return min(ratio - 1 - math.log(ratio), hoeffding)
+    _above_one(alpha)
+    if math.isinf(alpha):
+        return epsilon
+    if alpha * epsilon < 1e-4:  # the closed form cancels; this bound exceeds it by 10⁻⁹ of it
+        return hoeffding
+    total = (alpha - 1) * math.log(alpha - 1) - alpha * math.log(alpha)
+    total += alpha * _log_one_minus_exp(alpha * epsilon) - _log_one_minus_exp(epsilon)
+    total -= (alpha - 1) * (-epsilon + _log_one_minus_exp((alpha - 1) * epsilon))
+    return min(total / (alpha - 1), hoeffding, epsilon)
+
+
+def bounded_range_delta(epsilon: float, range_epsilon: float) -> float:
+    """Return δ(ε) of one mechanism of bounded range.
+
+    Examples
+    --------
+    >>> round(bounded_range_delta(0.5, 1.0), 10)
+    0.0774046863
+    """
+    _finite("epsilon", epsilon)
+    _positive("range_epsilon", range_epsilon)
+    if epsilon >= range_epsilon:
+        return 0.0
+    if epsilon <= -range_epsilon:
+        return -math.expm1(epsilon)
+    return math.expm1((epsilon - range_epsilon) / 2) ** 2 / -math.expm1(-range_epsilon)
+
+
+def game_delta(epsilon: float, range_epsilons: Sequence[float], mu: float = 0.0) -> float:
+    """Return δ(ε) of bounded-range mechanisms, adaptively composed, with μ-GDP releases among them.
+
+    Examples
+    --------
+    >>> game_delta(0.72, [0.05] * 60) < 1e-5 < game_delta(0.68, [0.05] * 60)
+    True
+    """
+    _finite("epsilon", epsilon)
+    curve = compose_ranges(range_epsilons, _reach(epsilon, mu))
+    return curve.delta_with_gaussian(epsilon, mu) if mu > 0 else curve.delta(epsilon)
+
+
+def game_epsilon(delta: float, range_epsilons: Sequence[float], mu: float = 0.0) -> float:
+    """Return ε at δ of the same composition as `game_delta`.
+
+    Examples
+    --------
+    >>> abs(game_epsilon(1e-5, [0.05] * 60) - 0.701) < 0.0025
+    True
+    """
+    _probability("delta", delta)
+    spread = math.sqrt(sum(r * r for r in range_epsilons) / 4 + mu * mu)
+    guess = gdp_epsilon(max(spread, 1e-9), delta)
+    reach = _reach(1.5 * guess + max(range_epsilons, default=0.0), mu)
+    curve = compose_ranges(range_epsilons, reach)
+    return smallest_epsilon(
+        lambda e: curve.delta_with_gaussian(e, mu) if mu > 0 else curve.delta(e), delta
+    )
+
+
+def pld_epsilon(noise_multiplier: float, sampling_rate: float, rounds: int, delta: float) -> float:
+    """Return ε at δ of Poisson-subsampled Gaussian releases by their privacy loss distribution.
+
+    Examples
+    --------
+    >>> 1.8232 < pld_epsilon(1.0, 0.01, 1000, 1e-5) < 1.8332
+    True
+    """
+    from privboost.privacy.accountants.pld import gaussian_pld
+
+    _positive("noise_multiplier", noise_multiplier)
+    _rate(sampling_rate)
+    _probability("delta", delta)
+    return gaussian_pld(noise_multiplier, sampling_rate, rounds).epsilon(delta)
+
+
+def calibrate_gaussian(
+    epsilon: float,
+    delta: float,
+    rounds: int,
+    sampling_rate: float = 1.0,
+    accountant: str = "auto",
+) -> float:
+    """Return the noise multiplier z with which equal Gaussian releases cost (ε, δ).
+
+    The scale of a leaf release, σ_leaf, is √2 · z.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    rounds : int
+        How many releases.
+    sampling_rate : float
+        The chance of a row to be used in a round.
+    accountant : {"auto", "gdp", "rdp", "pld"}
+        "auto" is exact for full batches ("gdp") and uses "pld" for samples.
+
+    Examples
+    --------
+    >>> round(2**0.5 * calibrate_gaussian(1.0, 1e-5, 100), 6)
+    52.759099
+    """
+    from privboost.privacy.accountants.rdp import gaussian_rdp_epsilon
+
+    _positive("epsilon", epsilon)
+    _probability("delta", delta)
+    _rate(sampling_rate)
+    if rounds < 1 or rounds != int(rounds):
+        raise ValueError("rounds must be a whole number of at least 1")
+    if accountant == "auto":
+        accountant = "gdp" if sampling_rate == 1 else "pld"
+    full = math.sqrt(rounds) / gdp_mu(epsilon, delta)
+    if accountant == "gdp":
+        if sampling_rate != 1:
+            raise ValueError("the gdp accountant covers full batches only: use rdp or pld")
+        return full
+    if accountant == "rdp":
+        cost = partial(gaussian_rdp_epsilon, sampling_rate, rounds, delta)
+    elif accountant == "pld":
+        cost = partial(_pld_cost, sampling_rate, rounds, delta)
+    else:
+        raise ValueError(f"accountant must be auto, gdp, rdp or pld; {accountant!r} is not")
+    return _smallest_multiplier(cost, epsilon, max(0.5 * sampling_rate * full, 0.3), 2 * full)
+
+
+def smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
+    """Return the smallest ε ≥ 0 at which a falling curve is at most δ, rounded up."""
+    if delta_of(0.0) <= delta:
+        return 0.0
+    high = 1.0
+    while delta_of(high) > delta:
+        high *= 2
+        if high > 1e6:
+            return math.inf
+    root = brentq(lambda e: _log(delta_of(e)) - math.log(delta), 0.0, high, xtol=1e-12)
+    return _not_below(root, lambda e: delta_of(e) <= delta)
+
+
+_SMALL_MU = 0.25
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+def _small_gdp_delta(epsilon: float, mu: float) -> float:
+    """δ(ε) without the difference of two close numbers.
+
+    With a = −ε/μ + μ/2 and R = Φ/φ it is φ(a)·(R(a) − R(a − μ)), and R′(x) = 1 + x·R(x) is
+    integrated over the short interval.
+    """
+    a = -epsilon / mu + mu / 2
+    x = a - mu / 2 + mu / 2 * _NODES
+    mills = math.sqrt(math.pi / 2) * erfcx(-x / math.sqrt(2))
+    # Far out 1 + x·R(x) cancels; there it is the series 1/x² − 3/x⁴ + 15/x⁶ − …
+    far = np.minimum(x, -30.0) ** -2.0
+    series = far * (1 - far * (3 - far * (15 - far * (105 - 945 * far))))
+    rise = np.where(x < -30, series, 1 + x * mills)
+    log_density = -a * a / 2 - math.log(2 * math.pi) / 2
+    # R grows like e^{x²/2} on the right, where φ falls: join them in logarithms.
+    return float(np.exp(log_density + np.log(rise * _WEIGHTS * (mu / 2))).sum())
+
+
+MOST_ORDER = 2**20
+"""The largest Rényi order that is tried."""
+
+
+def _pld_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
+    return pld_epsilon(noise_multiplier, sampling_rate, rounds, delta)
+
+
+def _smallest_multiplier(
+    cost: Callable[[float], float], epsilon: float, low: float, high: float
+) -> float:
+    """Return the smallest z with cost(z) ≤ ε, to a relative 10⁻⁸ above."""
+    while cost(high) > epsilon:
+        high *= 2
+    while cost(low) <= epsilon:
+        low /= 2
+    root: float = brentq(lambda z: min(cost(z), 1e300) - epsilon, low, high, rtol=1e-10)
+    while cost(root) > epsilon:
+        root *= 1 + 1e-9
+    return root
+
+
+def _reach(epsilon: float, mu: float) -> float:
+    """How far a curve must be known so that its Gaussian mean at ε is."""
+    return abs(epsilon) + mu * mu / 2 + 12 * mu + 0.5
+
+
+def _log_one_minus_exp(x: float) -> float:
+    """ln(1 − e^{−x}) for x > 0."""
+    return math.log(-math.expm1(-x)) if x < 0.7 else math.log1p(-math.exp(-x))
+
+
+def _log_expm1(x: np.ndarray) -> np.ndarray:
+    """ln(e^x − 1) for x > 0, without overflow."""
+    result: np.ndarray = x + np.log(-np.expm1(-x))
+    return result
+
+
+def _above_one(alpha: float) -> None:
+    if not alpha > 1:
+        raise ValueError("alpha must be above 1")
+
+
+def _rate(value: float) -> None:
+    if not 0 < value <= 1:
+        raise ValueError("sampling_rate must lie above 0, and be at most 1")
+
+
 def _log(value: float) -> float:
     return math.log(value) if value > 0 else -1e4
 
 
-def _not_below(root: float, good) -> float:  # type: ignore[no-untyped-def]
+def _not_below(root: float, good: Callable[[float], bool]) -> float:
     """Step up from a root found numerically until the promise holds: ε is never optimistic."""
     step = 1e-14 * max(1.0, root)
     while not good(root):

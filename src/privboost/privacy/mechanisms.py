@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.engine.backend import Backend
-from privboost.engine.commands import Query, Update
+from privboost.engine.commands import STATISTICS, Query, Start, Update
 from privboost.grid import Contribution
+from privboost.losses import within_units
 from privboost.privacy.events import GaussianRelease
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
@@ -68,6 +69,10 @@ class Curator:
 
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""
+        if isinstance(update, Start) and not within_units(update.loss):
+            raise ValueError(
+                "a loss table exceeds the grid's unit: sensitivity would be understated"
+            )
         self._backend.apply(update)
 
     def _check(self, query: Query, event: GaussianRelease) -> None:
@@ -78,6 +83,7 @@ class Curator:
             and event.rows >= bound.rows
             and event.cells >= query.cells_per_row
             and len(event.shares) == query.shape[-1]
+            and query.statistics in STATISTICS
         )
         if not honest:
             raise ValueError(f"the event understates what the query reveals: {event.what}")

@@ -54,19 +54,20 @@ def discrete_gaussian(sigma: np.ndarray, stream: KeyStream, margin: float = MARG
         raise ValueError("noise scales must lie between 1 and 2^44 grid units")
     out = np.empty(sigma.size, dtype=np.int64)
     words = stream.words(_WORDS_PER_SAMPLE * sigma.size + 64)
-    further = stream.child("further bits")
-    done, at = 0, 0
+    further = _FurtherBits(stream.child("further bits"))
+    done, at, passed = 0, 0, 0
     while done < sigma.size:
         status, done, at = _draw(sigma, words, margin, out, done, at)
         if status == _OUT_OF_WORDS:
             more = stream.words(_WORDS_PER_SAMPLE * (sigma.size - done) + 64)
-            words, at = np.concatenate([words[at:], more]), 0
+            words, at, passed = np.concatenate([words[at:], more]), 0, passed + at
         elif status == _UNDECIDED:
             try:
-                out[done], at = _draw_exactly(sigma[done], words, at, further)
+                out[done], at = _draw_exactly(sigma[done], words, at, further.after(passed))
                 done += 1
             except IndexError:
-                words, at = np.concatenate([words[at:], stream.words(256)]), 0
+                more = stream.words(256)
+                words, at, passed = np.concatenate([words[at:], more]), 0, passed + at
     return out
 
 
@@ -140,7 +141,33 @@ def _decide(word, x, margin):  # type: ignore[no-untyped-def]
     return -1
 
 
-def _draw_exactly(sigma: float, words: np.ndarray, at: int, further: KeyStream) -> tuple[int, int]:
+class _FurtherBits:
+    """What follows a word in its uniform, for comparisons that 64 bits do not decide.
+
+    The bits belong to the word's place in the stream: a sample that is redone finds them again.
+    """
+
+    def __init__(self, stream: KeyStream) -> None:
+        self._stream = stream
+        self._bits: dict[int, list[int]] = {}
+        self._passed = 0
+
+    def after(self, passed: int) -> _FurtherBits:
+        """Count places from here on."""
+        self._passed = passed
+        return self
+
+    def word(self, place: int, index: int) -> int:
+        """Return the index-th word that follows the one at a place."""
+        bits = self._bits.setdefault(self._passed + place, [])
+        while len(bits) <= index:
+            bits.append(int(self._stream.words(1)[0]))
+        return bits[index]
+
+
+def _draw_exactly(
+    sigma: float, words: np.ndarray, at: int, further: _FurtherBits
+) -> tuple[int, int]:
     """Draw one sample as `_draw` does, word for word, in exact arithmetic.
 
     Returns the sample and the position after its last word; raises IndexError when words run out.
@@ -155,36 +182,36 @@ def _draw_exactly(sigma: float, words: np.ndarray, at: int, further: KeyStream) 
         at += 1
         if u >= t:
             continue
-        accepted = _below_exp(int(words[at]), Fraction(u, t), further)
+        accepted = _below_exp(words, at, Fraction(u, t), further)
         at += 1
         if not accepted:
             continue
         steps = 0
         while True:
-            word = int(words[at])
+            more = _below_exp(words, at, one, further)
             at += 1
-            if not _below_exp(word, one, further):
+            if not more:
                 break
             steps += 1
         size = u + t * steps
         if sign and size == 0:
             continue
         away = size - variance / t
-        accepted = _below_exp(int(words[at]), away * away / (2 * variance), further)
+        accepted = _below_exp(words, at, away * away / (2 * variance), further)
         at += 1
         if accepted:
             return (-size if sign else size), at
 
 
-def _below_exp(word: int, x: Fraction, further: KeyStream) -> bool:
-    """Decide U < exp(−x) exactly; U begins with `word` and goes on, if need be, in `further`."""
-    bits, known = 64, word
+def _below_exp(words: np.ndarray, at: int, x: Fraction, further: _FurtherBits) -> bool:
+    """Decide U < exp(−x) exactly; U begins with a word and goes on, if need be, in `further`."""
+    bits, known = 64, int(words[at])
     for low, high in _exp_brackets(x):
         # U lies in [known, known + 1) / 2^bits.
         while (known + 1) > low * 2**bits and known < high * 2**bits:
             if high - low > Fraction(1, 2**bits):
                 break  # sharpen the bracket before more bits are taken
-            known, bits = (known << 64) | int(further.words(1)[0]), bits + 64
+            known, bits = (known << 64) | further.word(at, bits // 64 - 1), bits + 64
         if known + 1 <= low * 2**bits:
             return True
         if known >= high * 2**bits:

@@ -6,19 +6,24 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from privboost import __version__
 from privboost.privacy.ledger import Ledger
 
 RELATION = "add or remove one protected unit"
 SEEDED = "no privacy guarantee: seeded"
 
 
+_LISTED = 20
+"""How many releases and reasons the text form lists; the other forms have all."""
+
+
 @dataclass(frozen=True)
 class Release:
-    """A kind of release, in words, and how often it was made."""
+    """A kind of release, how it was made, and how often."""
 
     what: str
     count: int
-    mu: float
+    mechanism: str
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,12 @@ class PrivacyReport:
         What was taken to be public, and what else the guarantee rests on.
     seeded : bool
         Whether the noise came from a seed; then there is no guarantee.
+    parameters : dict
+        The parameters of the plan.
     plan : str
         SHA-256 of the public plan.
+    software : str
+        The package and its version.
     """
 
     epsilon: float
@@ -57,14 +66,16 @@ class PrivacyReport:
     releases: tuple[Release, ...]
     assumptions: tuple[str, ...]
     seeded: bool
+    parameters: dict[str, Any]
     plan: str
+    software: str
 
     @property
     def guarantee(self) -> str:
         """The statement in one line."""
         if self.seeded:
             return SEEDED
-        return f"({_up(self.epsilon)}, {_up(self.delta)})-differential privacy"
+        return f"({round_up(self.epsilon)}, {round_up(self.delta)})-differential privacy"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON."""
@@ -103,19 +114,22 @@ class PrivacyReport:
             f"  accountant  {self.accountant}; discretisation slack {self.slack:.2g} of epsilon",
         ]
         if self.seeded:
-            same = f"({_up(self.epsilon)}, {_up(self.delta)})"
+            same = f"({round_up(self.epsilon)}, {round_up(self.delta)})"
             lines.append(f"  note        with secure noise the same run would be {same}-DP")
-        lines.append("  releases")
-        lines += [f"    {release.count} × {release.what}" for release in self.releases]
+        for mechanism in dict.fromkeys(release.mechanism for release in self.releases):
+            lines.append(f"  released with {mechanism}")
+            made = [r for r in self.releases if r.mechanism == mechanism]
+            lines += _few([f"    {release.count} × {release.what}" for release in made])
         lines.append("  assumed")
-        lines += [f"    {assumption}" for assumption in self.assumptions]
-        lines.append(f"  plan        sha256 {self.plan}")
+        lines += _few([f"    {assumption}" for assumption in self.assumptions])
+        lines.append("  parameters  " + ", ".join(f"{k}={v}" for k, v in self.parameters.items()))
+        lines.append(f"  made by     {self.software}, plan sha256 {self.plan}")
         return "\n".join(lines)
 
     __repr__ = __str__
 
 
-def _up(value: float) -> str:
+def round_up(value: float) -> str:
     """Write a number in six digits, never below its value."""
     text = f"{value:.6g}"
     while float(text) < value:
@@ -124,8 +138,19 @@ def _up(value: float) -> str:
     return text
 
 
+def _few(lines: list[str]) -> list[str]:
+    if len(lines) <= _LISTED:
+        return lines
+    return [*lines[:_LISTED], f"    … and {len(lines) - _LISTED} more, in to_json() and to_html()"]
+
+
 def write_report(
-    ledger: Ledger, unit: str, assumptions: tuple[str, ...], seeded: bool, plan: str
+    ledger: Ledger,
+    unit: str,
+    assumptions: tuple[str, ...],
+    seeded: bool,
+    parameters: dict[str, Any],
+    plan: str,
 ) -> PrivacyReport:
     """State what a ledger's reservations guarantee."""
     profile = ledger.profile
@@ -137,10 +162,12 @@ def write_report(
         accountant=ledger.accountant.name,
         slack=profile.slack(ledger.delta),
         releases=tuple(
-            Release(planned.event.describe(), planned.count, planned.event.mu)
+            Release(planned.event.what, planned.count, planned.event.mechanism)
             for planned in ledger.reserved
         ),
         assumptions=assumptions,
         seeded=seeded,
+        parameters=parameters,
         plan=plan,
+        software=f"privboost {__version__}",
     )

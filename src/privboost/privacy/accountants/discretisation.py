@@ -18,6 +18,8 @@ from privboost.privacy.events import Planned
 
 _TAIL = 1e-9
 """How small, relative to δ, e^ε τ is made; a larger z costs more ε, a smaller one more δ."""
+_ROUNDING = 1e-9
+"""The part of δ, relatively, kept for float64 rounding in the formulas."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,13 @@ def discretisation_slack(events: Sequence[Planned], delta: float, epsilon: float
     """
     scales = [(p.count * p.event.touched, float(p.event.sigmas.min())) for p in events]
     touched = sum(count for count, _ in scales)
-    # 2Φ(−z) ≤ 2 exp(−z²/2), so this z has e^ε τ ≤ _TAIL · δ.
-    z = math.sqrt(2 * (math.log(2 * touched / (_TAIL * delta)) + epsilon))
+    # A rounded Gaussian beyond zσ was beyond zσ − ½ before: τ ≤ touched · 2Φ(−(z − 1/2σ)). As
+    # 2Φ(−x) ≤ 2 exp(−x²/2), this z has e^ε τ ≤ _TAIL · δ.
+    chance = math.log(2 * touched) - math.log(_TAIL) - math.log(delta) + epsilon
+    z = math.sqrt(2 * chance) + 1 / (2 * min(s for _, s in scales))
     forward = sum(count * (1 / (24 * s * s) + _normaliser(s)) for count, s in scales)
     backward = sum(count * (_ratio(z / s) + _normaliser(s)) for count, s in scales)
-    return Slack(forward + backward, delta * (math.exp(-forward) - _TAIL))
+    return Slack(forward + backward, delta * (math.exp(-forward) - _TAIL - _ROUNDING))
 
 
 def _ratio(step: float) -> float:
