@@ -29,6 +29,9 @@ def privacy_page(report: PrivacyReport) -> str:
         "neighbours": report.relation,
         "protected unit": report.unit,
         "accountant": report.accountant,
+        "epsilon by each accountant": ", ".join(
+            f"{name} {round_up(epsilon)}" for name, epsilon in report.alternatives.items()
+        ),
         "discretisation slack (part of epsilon)": f"{report.slack:.2g}",
         "noise": "from a seed" if report.seeded else "from the operating system's generator",
     }

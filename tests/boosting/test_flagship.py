@@ -9,7 +9,6 @@ from privboost.encoding import Encoder, encode_training
 from privboost.engine.backend import LocalBackend
 from privboost.engine.block import join
 from privboost.grid import SCORE_UNITS, UNIT, WEIGHT_UNITS
-from privboost.privacy.accountants.gdp import GdpAccountant
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 STEP = NewtonStep(0.8, 0.25, 0.1, 1.0, 2.0, 0.3)
@@ -31,7 +30,7 @@ class Tell:
 
 def plan_for(domain, weight_bound=None, rounds=18, step=STEP):
     return plan_histograms(
-        Encoder.of(domain), step, rounds, 16, weight_bound, Budget(1.0, 1e-6), GdpAccountant()
+        Encoder.of(domain), step, rounds, 16, weight_bound, Budget(1.0, 1e-6), "auto"
     )
 
 
@@ -117,7 +116,7 @@ def test_grids_are_even_parts_of_the_fine_bins():
 def test_the_noise_of_a_plan_is_leaf_balanced():
     """σ_g = g-clip · z/√(1−r₁) and σ_h = h-clip · z/√r₁, on the grid and per unit of weight."""
     plain = plan_for(make_domain()).releases[0].event
-    z = plain.noise_multiplier
+    z = plain.noise
     np.testing.assert_allclose(plain.sigmas, UNIT * z / np.sqrt([0.9, 0.1]))
     heavy = plan_for(make_domain(unit={"column": "person", "max_rows": 3}), 2.0).releases[0].event
     np.testing.assert_allclose(heavy.sigmas / plain.sigmas, 3 * WEIGHT_UNITS, rtol=1e-5)

@@ -49,7 +49,7 @@ def whitened(query, change, contribution):
     """How far, in units of 1/z, a change moves the release that the curator would make."""
     event = GaussianRelease(
         what="a property test",
-        noise_multiplier=1.0,
+        noise=1.0,
         units=contribution.row_units * contribution.rows,
         cells=query.cells_per_row,
         rows=contribution.rows,

@@ -52,7 +52,7 @@ def boost_histograms(curator: Curator, plan: HistogramPlan, track: Track = iter)
     for round_ in track(range(plan.n_estimators)):
         feature = round_ % n_features
         cell_of, n_cells = cells[feature].cell_of, cells[feature].n_cells
-        event = plan.releases[feature].event
+        event = plan.release(feature)
         for output in outputs:
             sums = curator.gaussian(FeatureSums(feature, cell_of, n_cells, output), event)
             hessians[feature][output] += sums[:, 1]

@@ -16,6 +16,7 @@ from privboost.encoding import Encoder
 from privboost.grid import MAX_SCORE, MAX_SIGMA, SCORE_UNITS, UNIT, WEIGHT_UNITS, Contribution
 from privboost.losses import LOSSES, LossTable
 from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import calibrate
 from privboost.privacy.events import GaussianRelease, Planned
 
@@ -123,6 +124,8 @@ class HistogramPlan:
         What may be spent.
     releases : tuple of Planned
         For each feature the release of its histogram, calibrated.
+    accountant : Accountant
+        Who computed their cost.
     """
 
     encoder: Encoder
@@ -134,6 +137,13 @@ class HistogramPlan:
     weight_bound: float | None
     budget: Budget
     releases: tuple[Planned, ...]
+    accountant: Accountant
+
+    def release(self, feature: int) -> GaussianRelease:
+        """Return the release of a feature's histogram."""
+        event = self.releases[feature].event
+        assert isinstance(event, GaussianRelease)
+        return event
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -163,7 +173,7 @@ def plan_histograms(
     max_bins: int,
     weight_bound: float | None,
     budget: Budget,
-    accountant: Accountant,
+    accountant: str,
 ) -> HistogramPlan:
     """Decide everything about a run of cyclical histogram boosting, and calibrate its noise."""
     n_estimators = check_count("n_estimators", n_estimators, least=1)
@@ -180,11 +190,11 @@ def plan_histograms(
         rows=1 if domain.unit is None else domain.unit.max_rows,
     )
     features = len(domain.features)
-    plan = [
+    wanted = [
         Planned(
             GaussianRelease(
                 what=f"gradients and Hessians by bin of feature {name!r}",
-                noise_multiplier=1.0,
+                noise=1.0,
                 units=contribution.row_units * contribution.rows,
                 cells=1,
                 rows=contribution.rows,
@@ -194,11 +204,9 @@ def plan_histograms(
         )
         for k, name in enumerate(domain.feature_names)
     ]
-    made = [planned for planned in plan if planned.count]
-    releases = calibrate(made, budget.epsilon, budget.delta, accountant)
-    if max(planned.event.sigmas.max() for planned in releases) > MAX_SIGMA:
-        raise ValueError("epsilon is too small: the noise would not fit the integer grid")
-    return HistogramPlan(
+    made = [planned for planned in wanted if planned.count]
+    chosen = choose_accountant(accountant, made, budget.delta)
+    plan = HistogramPlan(
         encoder,
         task,
         step,
@@ -207,8 +215,12 @@ def plan_histograms(
         contribution,
         weight_bound,
         budget,
-        releases,
+        calibrate(made, budget.epsilon, budget.delta, chosen),
+        chosen,
     )
+    if max(plan.release(k).sigmas.max() for k in range(len(made))) > MAX_SIGMA:
+        raise ValueError("epsilon is too small: the noise would not fit the integer grid")
+    return plan
 
 
 def check_number(name: str, value: Any, above: float = -math.inf, below: float = math.inf) -> float:

@@ -19,8 +19,6 @@ from privboost.errors import DomainError
 from privboost.grid import BLOCK_ROWS
 from privboost.models.files import save_model
 from privboost.models.model import Model
-from privboost.privacy.accountants.base import Accountant
-from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
@@ -43,7 +41,6 @@ _HOW_TO_WRITE_A_DOMAIN = """a domain is needed: what is public about the table. 
 Bounds and categories must be public knowledge, never read off the private rows.
 For a number to predict, the target gives "bounds" instead of "classes"."""
 
-_ACCOUNTANTS = {"auto": GdpAccountant, "gdp": GdpAccountant}
 _MOST_SEED = 2**128
 
 
@@ -77,15 +74,14 @@ class PrivateEstimator(BaseEstimator):
         """
         budget = Budget(self.epsilon, self.delta)
         domain = self._domain()
-        accountant = self._accountant()
         stream = self._stream()
         threads = self._threads()
         open_backend = self._open_backend(threads)
         weight_bound = self._weight_bound(sample_weight)
         encoder = Encoder.of(domain)
-        plan = self._plan(encoder, weight_bound, budget, accountant)
+        plan = self._plan(encoder, weight_bound, budget)
         digest = plan.digest
-        ledger = Ledger(budget.epsilon, budget.delta, accountant, self._ledger_path())
+        ledger = Ledger(budget.epsilon, budget.delta, plan.accountant, self._ledger_path())
         ledger.reserve(plan.releases)
 
         rows = encode_training(
@@ -125,13 +121,7 @@ class PrivateEstimator(BaseEstimator):
         check_is_fitted(self, "model_")
         return self.model_
 
-    def _plan(
-        self,
-        encoder: Encoder,
-        weight_bound: float | None,
-        budget: Budget,
-        accountant: Accountant,
-    ) -> Any:
+    def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> Any:
         raise NotImplementedError
 
     def _boost(self, curator: Curator, plan: Any, track: Any) -> Any:
@@ -152,12 +142,6 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_target(self, domain: Domain) -> None:
         """Refuse a domain whose target is of the other kind."""
-
-    def _accountant(self) -> Accountant:
-        if not isinstance(self.accountant, str) or self.accountant not in _ACCOUNTANTS:
-            known = ", ".join(map(repr, _ACCOUNTANTS))
-            raise ValueError(f"accountant must be one of {known}; {self.accountant!r} is not")
-        return _ACCOUNTANTS[self.accountant]()
 
     def _stream(self) -> KeyStream:
         seed = self.random_state

@@ -9,7 +9,6 @@ from privboost.boosting.plan import Budget, HistogramPlan, NewtonStep, plan_hist
 from privboost.encoding import Encoder
 from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
 from privboost.models.additive import AdditiveScores
-from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.mechanisms import Curator
 
 _PARAMETERS = """
@@ -39,8 +38,8 @@ _PARAMETERS = """
         A round's values are clipped to ± this before the learning rate.
     sample_weight_bound : float, optional
         The public bound of sample weights; needed if weights are given to `fit`.
-    accountant : {"auto", "gdp"}
-        How releases are composed.
+    accountant : {"auto", "gdp", "pld", "rdp"}
+        How releases are composed; "auto" is the tightest, which is exact here ("gdp").
     random_state : int, optional
         None is secure noise. A number makes a reproducible run without a privacy guarantee.
     n_jobs : int, optional
@@ -113,7 +112,6 @@ class HistogramBooster(PrivateEstimator):
         encoder: Encoder,
         weight_bound: float | None,
         budget: Budget,
-        accountant: Accountant,
     ) -> HistogramPlan:
         step = NewtonStep(
             gradient_clip=self.gradient_clip,
@@ -124,7 +122,7 @@ class HistogramBooster(PrivateEstimator):
             learning_rate=self.learning_rate,
         )
         rounds, bins = self._or_default("n_estimators"), self._or_default("max_bins")
-        return plan_histograms(encoder, step, rounds, bins, weight_bound, budget, accountant)
+        return plan_histograms(encoder, step, rounds, bins, weight_bound, budget, self.accountant)
 
     def _boost(self, curator: Curator, plan: HistogramPlan, track: Any) -> AdditiveScores:
         return boost_histograms(curator, plan, track)

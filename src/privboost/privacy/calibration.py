@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from scipy.optimize import brentq
 
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.events import Planned
+from privboost.privacy.formulas import gdp_mu
 
 _CLOSE = 1e-7
-"""How much of ε may be left unspent, relatively, so that rounding never overspends."""
+"""What a quick accountant leaves of ε, relatively, so that rounding never overspends."""
+_NEAR = 2e-3
+"""The same for a slow accountant, of which few answers are asked."""
+_QUICK = ("gdp", "pure")
+_VERSION = 1
+
+_Cost = Callable[[float], float]
 
 
 def calibrate(
@@ -22,22 +33,70 @@ def calibrate(
     Parameters
     ----------
     events : sequence of Planned
-        The plan; its noise multipliers matter only relative to each other.
+        The plan; its amounts of noise matter only relative to each other. See `by_shares`.
     epsilon, delta : float
         The budget.
     accountant : Accountant
-        Who computes the cost.
+        Who computes the cost. The factors of slow ones are kept on disk, by the plan's hash; what
+        a file says is checked like any other plan when it is reserved.
 
     Returns
     -------
     tuple of Planned
-        The same plan with calibrated noise.
+        The same plan with calibrated noise: it spends at most ε, and at least 99 % of it.
     """
+    if not events:
+        raise ValueError("a plan without releases has nothing to calibrate")
+
+    def cost(factor: float) -> float:
+        scaled = [planned.scaled(factor) for planned in events]
+        return accountant.compose(scaled).epsilon(delta)
+
+    if accountant.name in _QUICK:
+        factor = _solve(cost, epsilon)
+    else:
+        cached = _cache_file(events, epsilon, delta, accountant)
+        found = _read_factor(cached)
+        if found is None or not 0.99 * epsilon <= cost(found) <= epsilon:
+            found = _approach(cost, epsilon, _first_guess(events, epsilon, delta))
+            _write_factor(cached, found)
+        factor = found
+    return tuple(planned.scaled(factor) for planned in events)
+
+
+def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
+    """Set the relative noise of a plan so that each part has its share of the whole μ².
+
+    A Gaussian release counts 1/z² of μ², a selection ε₀²/4, a Laplace release 2ε²; a part's count
+    of releases divide its share evenly.
+
+    Parameters
+    ----------
+    parts : sequence of (Planned, share)
+        Shares are not negative and not all zero; a part of share 0 is left out.
+    """
+    shares = [share for _, share in parts]
+    if any(not (math.isfinite(s) and s >= 0) for s in shares) or not sum(shares) > 0:
+        raise ValueError("shares must be numbers of at least 0, not all of them 0")
+    planned = []
+    for part, share in parts:
+        if share > 0 and part.count > 0:
+            weight = share / sum(shares) / part.count
+            noise = math.sqrt(_MU_SQUARED[part.event.kind] / weight)
+            planned.append(part.scaled(noise / part.event.noise))
+    return tuple(planned)
+
+
+_MU_SQUARED = {"gaussian": 1.0, "threshold": 1.0, "selection": 0.25, "laplace": 2.0}
+"""What a release of unit noise counts of μ²."""
+
+
+def _solve(cost: _Cost, epsilon: float) -> float:
+    """Find the factor exactly, with an accountant that answers at once."""
     target = epsilon * (1 - _CLOSE)
 
     def excess(log_factor: float) -> float:
-        cost = _cost(events, math.exp(log_factor), delta, accountant)
-        return min(cost, 1e300) - target
+        return min(cost(math.exp(log_factor)), 1e300) - target
 
     low, high = -1.0, 1.0
     while excess(high) > 0:
@@ -47,10 +106,63 @@ def calibrate(
     while excess(low) < 0:
         low, high = low - 2, low
     factor = math.exp(brentq(excess, low, high, xtol=1e-12, rtol=1e-12))
-    while _cost(events, factor, delta, accountant) > epsilon:
+    while cost(factor) > epsilon:
         factor *= 1 + 1e-9
-    return tuple(planned.scaled(factor) for planned in events)
+    return factor
 
 
-def _cost(events: Sequence[Planned], factor: float, delta: float, accountant: Accountant) -> float:
-    return accountant.compose([planned.scaled(factor) for planned in events]).epsilon(delta)
+def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
+    """Come near from a guess: ε is nearly proportional to a power of the factor."""
+    target = epsilon * (1 - _NEAR / 2)
+    spent = cost(factor)
+    power = 1.0
+    for _ in range(30):
+        if (1 - _NEAR) * epsilon <= spent <= epsilon:
+            return factor
+        if not math.isfinite(spent):
+            factor *= 2
+            spent = cost(factor)
+            continue
+        step = min(max((spent / target) ** (1 / power), 0.2), 5.0)
+        before, factor = spent, factor * step
+        spent = cost(factor)
+        if math.isfinite(spent) and spent != before and step != 1:
+            power = min(max(math.log(before / spent) / math.log(step), 0.3), 3.0)
+    raise ValueError("no amount of noise reaches this epsilon and delta")
+
+
+def _first_guess(events: Sequence[Planned], epsilon: float, delta: float) -> float:
+    """The factor that a Gaussian of the same μ² would need."""
+    total = 0.0
+    for planned in events:
+        rate = getattr(planned.event, "sampling_rate", 1.0)
+        mu = rate / planned.event.noise
+        total += planned.count * _MU_SQUARED[planned.event.kind] * mu * mu
+    return math.sqrt(total) / gdp_mu(epsilon, delta)
+
+
+def _cache_file(
+    events: Sequence[Planned], epsilon: float, delta: float, accountant: Accountant
+) -> Path:
+    plan = [{"count": p.count, **p.event.to_dict(), "what": ""} for p in events]
+    text = json.dumps([_VERSION, accountant.name, epsilon, delta, plan], sort_keys=True)
+    home = os.environ.get("PRIVBOOST_CACHE") or Path.home() / ".cache" / "privboost"
+    return Path(home) / f"calibration-{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+def _read_factor(path: Path) -> float | None:
+    try:
+        factor = json.loads(path.read_text())["factor"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return factor if isinstance(factor, float) and 0 < factor < math.inf else None
+
+
+def _write_factor(path: Path, factor: float) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps({"factor": factor}))
+        part.replace(path)
+    except OSError:  # a cache that cannot be written is no loss
+        return

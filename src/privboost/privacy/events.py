@@ -1,16 +1,98 @@
-"""Frozen descriptions of releases: what was done, for accountants to interpret."""
+"""Frozen descriptions of releases: what was done, for accountants to interpret.
+
+An event answers the questions that theories ask: what is it in Gaussian DP, in pure DP, as a
+bounded range, in Rényi divergence, as a privacy loss? None means that a theory does not cover it.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from privboost.privacy.formulas import (
+    bounded_range_rdp,
+    laplace_rdp,
+    subsampled_gaussian_rdp,
+)
+
+ADD_REMOVE = "add or remove one protected unit"
+REPLACE_ONE = "replace one protected unit"
+
 
 @dataclass(frozen=True)
-class GaussianRelease:
+class Event:
+    """What every release says of itself.
+
+    Attributes
+    ----------
+    what : str
+        What is released, in words.
+    noise : float
+        How much randomness there is, relative to what one unit can change; calibration multiplies
+        it. Its meaning is the mechanism's.
+    """
+
+    kind: ClassVar[str]
+    relation: ClassVar[str] = ADD_REMOVE
+    what: str
+    noise: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.noise) and self.noise > 0):
+            raise ValueError("noise must be a finite number above 0")
+
+    @property
+    def mu(self) -> float | None:
+        """The Gaussian-DP parameter."""
+        return None
+
+    @property
+    def pure(self) -> float | None:
+        """The ε of pure DP."""
+        return None
+
+    @property
+    def range_epsilon(self) -> float | None:
+        """The ε₀ of a bounded range."""
+        return None
+
+    def rdp(self, alpha: int) -> float | None:
+        """The Rényi divergence of a whole order."""
+        return None
+
+    def pld(self, grid: float) -> Any:
+        """The privacy loss distribution of dp-accounting, on a grid."""
+        return None
+
+    @property
+    def has_pld(self) -> bool:
+        """Whether `pld` gives a distribution."""
+        return False
+
+    @property
+    def extra_delta(self) -> float:
+        """A chance of failure that no theory of noise covers; it is added to δ."""
+        return 0.0
+
+    @property
+    def mechanism(self) -> str:
+        """How the release is made, in words."""
+        raise NotImplementedError
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same release with more (or less) noise."""
+        return replace(self, noise=self.noise * factor)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class GaussianRelease(Event):
     """A vector of integer sums with discrete Gaussian noise, leaf-balanced between statistics.
 
     Each statistic of the vector has a share of the release; its noise has the scale
@@ -19,10 +101,8 @@ class GaussianRelease:
 
     Attributes
     ----------
-    what : str
-        What is released, in words.
-    noise_multiplier : float
-        z: the noise's standard deviation over the L2 sensitivity.
+    noise : float
+        z, the noise multiplier: the noise's standard deviation over the L2 sensitivity.
     units : int
         The most by which one protected unit changes one cell, in grid units, if all its rows lie
         there.
@@ -32,33 +112,53 @@ class GaussianRelease:
         The number of rows of one protected unit.
     shares : tuple of float
         The share of each statistic; they add up to 1.
+    sampling_rate : float
+        The chance of a row to take part (Poisson sampling).
     """
 
-    what: str
-    noise_multiplier: float
+    kind: ClassVar[str] = "gaussian"
     units: int
     cells: int
     rows: int
     shares: tuple[float, ...]
+    sampling_rate: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
-            raise ValueError("noise_multiplier must be a finite number above 0")
+        super().__post_init__()
         if not all(share > 0 for share in self.shares):
             raise ValueError("every share must be above 0")
         if not math.isclose(sum(self.shares), 1.0, rel_tol=0, abs_tol=1e-12):
             raise ValueError("shares must add up to 1")
+        if not 0 < self.sampling_rate <= 1:
+            raise ValueError("sampling_rate must lie above 0, and be at most 1")
 
     @property
-    def mu(self) -> float:
-        """The Gaussian-DP parameter of the release."""
-        return 1 / self.noise_multiplier
+    def mu(self) -> float | None:
+        """The Gaussian-DP parameter; samples have none that composes exactly."""
+        return 1 / self.noise if self.sampling_rate == 1 else None
+
+    def rdp(self, alpha: int) -> float | None:
+        """The Rényi divergence; it holds for discrete noise as it is."""
+        return subsampled_gaussian_rdp(alpha, self.sampling_rate, self.noise)
+
+    def pld(self, grid: float) -> Any:
+        """The privacy loss distribution."""
+        from dp_accounting.pld import privacy_loss_distribution
+
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            self.noise, sampling_prob=self.sampling_rate, value_discretization_interval=grid
+        )
+
+    @property
+    def has_pld(self) -> bool:
+        """Whether `pld` gives a distribution."""
+        return True
 
     @property
     def sigmas(self) -> np.ndarray:
         """The noise scale of each statistic, in grid units."""
         sensitivity = self.units * math.sqrt(self.cells)
-        scales: np.ndarray = self.noise_multiplier * sensitivity / np.sqrt(self.shares)
+        scales: np.ndarray = self.noise * sensitivity / np.sqrt(self.shares)
         return scales
 
     @property
@@ -66,25 +166,148 @@ class GaussianRelease:
         """The number of coordinates that one protected unit can change."""
         return self.rows * self.cells * len(self.shares)
 
-    def scaled(self, factor: float) -> GaussianRelease:
-        """Return the same release with more (or less) noise."""
-        return replace(self, noise_multiplier=self.noise_multiplier * factor)
-
     @property
     def mechanism(self) -> str:
         """How the release is made, in words."""
         shares = " : ".join(f"{share:g}" for share in self.shares)
-        return (
-            f"discrete Gaussian noise, {self.noise_multiplier:.6g} times the sensitivity "
-            f"(statistics share the sensitivity {shares})"
+        among = f" (statistics share the sensitivity {shares})" if len(self.shares) > 1 else ""
+        return f"discrete Gaussian noise, {self.noise:.6g} times the sensitivity{among}" + _sampled(
+            self.sampling_rate
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON."""
-        return {"kind": "gaussian", **asdict(self), "shares": list(self.shares)}
+        return super().to_dict() | {"shares": list(self.shares)}
 
 
-Event = GaussianRelease
+@dataclass(frozen=True)
+class ThresholdRelease(GaussianRelease):
+    """Counts of values that occur, with Gaussian noise, of which those above a threshold are told.
+
+    A value that only one unit has is told with a chance of at most `delta_of_threshold`.
+    """
+
+    kind: ClassVar[str] = "threshold"
+    delta_of_threshold: float = 0.0
+
+    @property
+    def extra_delta(self) -> float:
+        """The chance that a value of one unit alone passes the threshold."""
+        return self.delta_of_threshold
+
+    @property
+    def mechanism(self) -> str:
+        """How the release is made, in words."""
+        return f"{super().mechanism}, told above a threshold (delta {self.delta_of_threshold:g})"
+
+
+@dataclass(frozen=True)
+class LaplaceRelease(Event):
+    """A vector of integer sums with discrete Laplace noise.
+
+    Each statistic c has the scale noise · units · cells / share_c, so that one protected unit
+    moves the vector by at most 1/noise in the weighted L1 norm: the release is (1/noise)-DP.
+    """
+
+    kind: ClassVar[str] = "laplace"
+    units: int
+    cells: int
+    rows: int
+    shares: tuple[float, ...]
+    sampling_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not all(share > 0 for share in self.shares):
+            raise ValueError("every share must be above 0")
+        if not math.isclose(sum(self.shares), 1.0, rel_tol=0, abs_tol=1e-12):
+            raise ValueError("shares must add up to 1")
+        if not 0 < self.sampling_rate <= 1:
+            raise ValueError("sampling_rate must lie above 0, and be at most 1")
+
+    @property
+    def pure(self) -> float | None:
+        """The ε of pure DP, amplified by sampling."""
+        return amplified(1 / self.noise, self.sampling_rate)
+
+    def rdp(self, alpha: int) -> float | None:
+        """The Rényi divergence; of a sample, that of any ε-DP mechanism."""
+        if self.sampling_rate == 1:
+            return laplace_rdp(alpha, 1 / self.noise)
+        epsilon = amplified(1 / self.noise, self.sampling_rate)
+        return min(epsilon, alpha * epsilon**2 / 2)
+
+    def pld(self, grid: float) -> Any:
+        """The privacy loss distribution."""
+        from dp_accounting.pld import privacy_loss_distribution
+
+        return privacy_loss_distribution.from_laplace_mechanism(
+            self.noise, sampling_prob=self.sampling_rate, value_discretization_interval=grid
+        )
+
+    @property
+    def has_pld(self) -> bool:
+        """Whether `pld` gives a distribution."""
+        return True
+
+    @property
+    def scales(self) -> np.ndarray:
+        """The noise scale of each statistic, in grid units."""
+        scales: np.ndarray = self.noise * self.units * self.cells / np.array(self.shares)
+        return scales
+
+    @property
+    def touched(self) -> int:
+        """The number of coordinates that one protected unit can change."""
+        return self.rows * self.cells * len(self.shares)
+
+    @property
+    def mechanism(self) -> str:
+        """How the release is made, in words."""
+        return f"discrete Laplace noise, {1 / self.noise:.6g}-DP" + _sampled(self.sampling_rate)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON."""
+        return super().to_dict() | {"shares": list(self.shares)}
+
+
+@dataclass(frozen=True)
+class Selection(Event):
+    """A candidate chosen by the exponential mechanism: P ∝ exp(ε₀ · score / range).
+
+    Attributes
+    ----------
+    noise : float
+        1/ε₀: one unit changes the scores by a range of at most the utility's proved range, so the
+        choice is ε₀-bounded-range.
+    sampling_rate : float
+        The chance of a row to take part.
+    """
+
+    kind: ClassVar[str] = "selection"
+    sampling_rate: float = 1.0
+
+    @property
+    def range_epsilon(self) -> float | None:
+        """ε₀; a sample has no bounded range."""
+        return 1 / self.noise if self.sampling_rate == 1 else None
+
+    @property
+    def pure(self) -> float | None:
+        """The ε of pure DP."""
+        return amplified(1 / self.noise, self.sampling_rate)
+
+    def rdp(self, alpha: int) -> float | None:
+        """The Rényi divergence of a bounded range; of a sample, that of any ε-DP mechanism."""
+        if self.sampling_rate == 1:
+            return bounded_range_rdp(alpha, 1 / self.noise)
+        epsilon = amplified(1 / self.noise, self.sampling_rate)
+        return min(epsilon, alpha * epsilon**2 / 2)
+
+    @property
+    def mechanism(self) -> str:
+        """How the release is made, in words."""
+        return f"the exponential mechanism, {1 / self.noise:.6g}-DP" + _sampled(self.sampling_rate)
 
 
 @dataclass(frozen=True)
@@ -97,3 +320,12 @@ class Planned:
     def scaled(self, factor: float) -> Planned:
         """Return the same with more (or less) noise."""
         return replace(self, event=self.event.scaled(factor))
+
+
+def amplified(epsilon: float, sampling_rate: float) -> float:
+    """Return the ε of an ε-DP mechanism on a Poisson sample: ln(1 + γ(e^ε − 1))."""
+    return math.log1p(sampling_rate * math.expm1(epsilon)) if sampling_rate < 1 else epsilon
+
+
+def _sampled(rate: float) -> str:
+    return f", each row used with chance {rate:g}" if rate < 1 else ""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
-from privboost.privacy.game import compose_ranges
+from privboost.privacy.range_game import compose_ranges
 
 
 def gdp_delta(epsilon: float, mu: float) -> float:
@@ -198,7 +199,7 @@ def game_delta(epsilon: float, range_epsilons: Sequence[float], mu: float = 0.0)
     True
     """
     _finite("epsilon", epsilon)
-    curve = compose_ranges(range_epsilons, _reach(epsilon, mu))
+    curve = compose_ranges(range_epsilons, game_reach(epsilon, mu))
     return curve.delta_with_gaussian(epsilon, mu) if mu > 0 else curve.delta(epsilon)
 
 
@@ -213,7 +214,7 @@ def game_epsilon(delta: float, range_epsilons: Sequence[float], mu: float = 0.0)
     _probability("delta", delta)
     spread = math.sqrt(sum(r * r for r in range_epsilons) / 4 + mu * mu)
     guess = gdp_epsilon(max(spread, 1e-9), delta)
-    reach = _reach(1.5 * guess + max(range_epsilons, default=0.0), mu)
+    reach = game_reach(1.5 * guess + max(range_epsilons, default=0.0), mu)
     curve = compose_ranges(range_epsilons, reach)
     return smallest_epsilon(
         lambda e: curve.delta_with_gaussian(e, mu) if mu > 0 else curve.delta(e), delta
@@ -228,12 +229,13 @@ def pld_epsilon(noise_multiplier: float, sampling_rate: float, rounds: int, delt
     >>> 1.8232 < pld_epsilon(1.0, 0.01, 1000, 1e-5) < 1.8332
     True
     """
-    from privboost.privacy.accountants.pld import gaussian_pld
+    from privboost.privacy.accountants.pld import PldProfile
 
     _positive("noise_multiplier", noise_multiplier)
     _rate(sampling_rate)
     _probability("delta", delta)
-    return gaussian_pld(noise_multiplier, sampling_rate, rounds).epsilon(delta)
+    events = _equal_gaussians(noise_multiplier, sampling_rate, rounds)
+    return PldProfile(events).ideal_epsilon(delta)
 
 
 def calibrate_gaussian(
@@ -263,8 +265,6 @@ def calibrate_gaussian(
     >>> round(2**0.5 * calibrate_gaussian(1.0, 1e-5, 100), 6)
     52.759099
     """
-    from privboost.privacy.accountants.rdp import gaussian_rdp_epsilon
-
     _positive("epsilon", epsilon)
     _probability("delta", delta)
     _rate(sampling_rate)
@@ -278,7 +278,7 @@ def calibrate_gaussian(
             raise ValueError("the gdp accountant covers full batches only: use rdp or pld")
         return full
     if accountant == "rdp":
-        cost = partial(gaussian_rdp_epsilon, sampling_rate, rounds, delta)
+        cost = partial(_rdp_cost, sampling_rate, rounds, delta)
     elif accountant == "pld":
         cost = partial(_pld_cost, sampling_rate, rounds, delta)
     else:
@@ -325,6 +325,58 @@ MOST_ORDER = 2**20
 """The largest Rényi order that is tried."""
 
 
+def best_order(rho: Callable[[int], float], delta: float) -> float:
+    """Return the smallest ε over whole orders.
+
+    It falls and then rises with the order, so the best one is found by narrowing.
+    """
+
+    def epsilon(alpha: int) -> float:
+        return rdp_to_epsilon(alpha, rho(alpha), delta)
+
+    low, high = 2, 4
+    while high < MOST_ORDER and epsilon(high) < epsilon(high // 2):
+        low, high = high // 2, high * 2
+    high = min(high, MOST_ORDER)
+    while high - low > 2:
+        left, right = low + (high - low) // 3, high - (high - low) // 3
+        if epsilon(left) <= epsilon(right):
+            high = right
+        else:
+            low = left
+    return min(epsilon(alpha) for alpha in range(low, high + 1))
+
+
+def smallest_true(holds: Callable[[float], bool], low: float, high: float, close: float) -> float:
+    """Return the smallest x, from above, at which a condition that turns true once is true."""
+    while high - low > close:
+        middle = (low + high) / 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def replace_one(epsilon: float, delta: float) -> tuple[float, float]:
+    """Convert an add/remove guarantee into one for replacing a unit: (2ε, (1 + e^ε)δ)."""
+    return 2 * epsilon, (1 + math.exp(epsilon)) * delta
+
+
+def _rdp_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
+    return best_order(
+        lambda alpha: rounds * subsampled_gaussian_rdp(alpha, sampling_rate, noise_multiplier),
+        delta,
+    )
+
+
+def _equal_gaussians(noise_multiplier: float, sampling_rate: float, rounds: int) -> Any:
+    from privboost.privacy.events import GaussianRelease, Planned
+
+    one = GaussianRelease("sums", noise_multiplier, 1, 1, 1, (1.0,), sampling_rate)
+    return (Planned(one, rounds),)
+
+
 def _pld_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
     return pld_epsilon(noise_multiplier, sampling_rate, rounds, delta)
 
@@ -343,7 +395,7 @@ def _smallest_multiplier(
     return root
 
 
-def _reach(epsilon: float, mu: float) -> float:
+def game_reach(epsilon: float, mu: float) -> float:
     """How far a curve must be known so that its Gaussian mean at ε is."""
     return abs(epsilon) + mu * mu / 2 + 12 * mu + 0.5
 

@@ -45,8 +45,6 @@ class Ledger:
     def reserve(self, plan: Sequence[Planned]) -> None:
         """Set a plan aside; refuse it if the budget does not cover it and what came before."""
         together = [*self._reserved, *plan]
-        if not self.accountant.supports(together):
-            raise BudgetError(f"the {self.accountant.name} accountant does not cover this plan")
         cost = self.accountant.compose(together).epsilon(self.delta)
         if not cost <= self.epsilon:
             raise BudgetError(

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from privboost import __version__
+from privboost.privacy.accountants.choice import compare_accountants
+from privboost.privacy.events import ADD_REMOVE
 from privboost.privacy.ledger import Ledger
 
-RELATION = "add or remove one protected unit"
 SEEDED = "no privacy guarantee: seeded"
 
 
@@ -41,6 +42,8 @@ class PrivacyReport:
         Who is protected.
     accountant : str
         The theory that composed the releases.
+    alternatives : dict
+        The ε that every accountant which covers the releases would state at this δ.
     slack : float
         The part of epsilon that pays for noise on an integer grid.
     releases : tuple of Release
@@ -62,6 +65,7 @@ class PrivacyReport:
     relation: str
     unit: str
     accountant: str
+    alternatives: dict[str, float]
     slack: float
     releases: tuple[Release, ...]
     assumptions: tuple[str, ...]
@@ -113,6 +117,11 @@ class PrivacyReport:
             f"  unit        {self.unit}",
             f"  accountant  {self.accountant}; discretisation slack {self.slack:.2g} of epsilon",
         ]
+        others = [
+            f"{n} {round_up(e)}" for n, e in self.alternatives.items() if n != self.accountant
+        ]
+        if others:
+            lines.append(f"  otherwise   epsilon by {', '.join(others)}")
         if self.seeded:
             same = f"({round_up(self.epsilon)}, {round_up(self.delta)})"
             lines.append(f"  note        with secure noise the same run would be {same}-DP")
@@ -157,9 +166,10 @@ def write_report(
     return PrivacyReport(
         epsilon=profile.epsilon(ledger.delta),
         delta=ledger.delta,
-        relation=RELATION,
+        relation=ledger.reserved[0].event.relation if ledger.reserved else ADD_REMOVE,
         unit=unit,
         accountant=ledger.accountant.name,
+        alternatives=compare_accountants(ledger.reserved, ledger.delta),
         slack=profile.slack(ledger.delta),
         releases=tuple(
             Release(planned.event.what, planned.count, planned.event.mechanism)

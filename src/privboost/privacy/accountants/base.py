@@ -1,33 +1,118 @@
-"""The interface of accountants."""
+"""The interface of accountants, and what those share whose theory has continuous noise."""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
+from privboost.privacy.accountants.discretisation import Slack, discretisation_slack
 from privboost.privacy.events import Planned
 
 
-class Profile(Protocol):
-    """What a composition of events costs, as a curve."""
+@dataclass(frozen=True)
+class Profile(ABC):
+    """What a composition of events costs, as a curve.
 
+    Parameters
+    ----------
+    events : tuple of Planned
+        The composition.
+    """
+
+    events: tuple[Planned, ...]
+
+    @abstractmethod
     def epsilon(self, delta: float) -> float:
-        """Return an ε for which (ε, δ)-DP is proved."""
+        """Return an ε for which (ε, δ)-DP is proved; infinity where none is."""
 
+    @abstractmethod
     def delta(self, epsilon: float) -> float:
         """Return a δ for which (ε, δ)-DP is proved."""
 
     def slack(self, delta: float) -> float:
         """Return the part of `epsilon(delta)` that pays for noise on an integer grid."""
+        return 0.0
+
+    @property
+    def extra_delta(self) -> float:
+        """What is added to δ beside all noise."""
+        return sum(p.count * p.event.extra_delta for p in self.events)
 
 
-class Accountant(Protocol):
-    """Turns events into a privacy curve."""
+class GridProfile(Profile):
+    """A curve of continuous noise, to which the slack of the integer grid is added."""
+
+    @abstractmethod
+    def ideal_epsilon(self, delta: float) -> float:
+        """Return ε at δ for continuous noise."""
+
+    @abstractmethod
+    def ideal_delta(self, epsilon: float) -> float:
+        """Return δ at ε for continuous noise."""
+
+    def bound_epsilon(self, delta: float) -> float:
+        """Return an upper bound of `ideal_epsilon` that is quick to have."""
+        return self.ideal_epsilon(delta)
+
+    def epsilon(self, delta: float) -> float:
+        """Return an ε for which (ε, δ)-DP is proved."""
+        if not self.events:
+            return 0.0
+        slack = self._slack(delta)
+        return math.inf if slack is None else self.ideal_epsilon(slack.delta) + slack.epsilon
+
+    def delta(self, epsilon: float) -> float:
+        """Return a δ for which (ε, δ)-DP is proved, 10⁻¹⁵ at least."""
+        if not self.events:
+            return 0.0
+        least = 1e-15
+        slack = discretisation_slack(self.events, least, epsilon)
+        ideal = max(self.ideal_delta(epsilon - slack.epsilon), 0.0)
+        return min(1.0, max(ideal / (slack.delta / least), least) + self.extra_delta)
+
+    def slack(self, delta: float) -> float:
+        """Return the part of `epsilon(delta)` that pays for noise on an integer grid."""
+        slack = self._slack(delta) if self.events else None
+        return 0.0 if slack is None else slack.epsilon
+
+    def _slack(self, delta: float) -> Slack | None:
+        left = delta - self.extra_delta
+        if left <= 0:
+            return None
+        slack = discretisation_slack(self.events, left, self.bound_epsilon(left / 2))
+        return slack if slack.delta >= left / 2 else None
+
+
+class Accountant(ABC):
+    """Turns events into a privacy curve, by one theory."""
 
     name: str
 
+    @abstractmethod
+    def covers(self, planned: Planned) -> bool:
+        """Say whether this theory covers an event."""
+
+    @abstractmethod
+    def profile(self, events: tuple[Planned, ...]) -> Profile:
+        """Return the curve of events that are covered."""
+
     def supports(self, events: Sequence[Planned]) -> bool:
-        """Say whether this theory covers all of these events."""
+        """Say whether this theory covers all of these events together."""
+        relations = {p.event.relation for p in events}
+        return len(relations) <= 1 and all(map(self.covers, events))
 
     def compose(self, events: Sequence[Planned]) -> Profile:
         """Compose the events, adaptively chosen within the plan."""
+        if len({p.event.relation for p in events}) > 1:
+            raise ValueError(
+                "events of different neighbouring relations do not compose: convert one guarantee "
+                "with formulas.replace_one first"
+            )
+        for planned in events:
+            if not self.covers(planned):
+                raise ValueError(
+                    f"the {self.name} accountant does not cover {planned.event.mechanism!r}"
+                )
+        return self.profile(tuple(planned for planned in events if planned.count))

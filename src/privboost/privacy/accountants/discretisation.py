@@ -1,11 +1,12 @@
-"""What it costs that noise is a discrete Gaussian and the theory speaks of a continuous one.
+"""What it costs that noise is discrete and the theory speaks of continuous noise.
 
 Let P_d be a discrete Gaussian of scale σ and P_r a continuous one rounded to integers. For every
 integer k, P_d(k) ≤ e^a P_r(k) with a = 1/(24σ²) + ν, and for |k| ≤ zσ also P_r(k) ≤ e^b P_d(k)
-with b = z²/(24σ²) · e^{z²/8σ²} + ν, where ν = 3 e^{−2π²σ²} covers the two normalisers. Replacing
-one by the other in all coordinates that a unit can touch, first under one table and then under
-its neighbour, turns (ε, δ) into (ε + Σa + Σb, e^{Σa}(δ + e^ε τ)), where τ bounds the chance that
-one of these coordinates exceeds z. `docs/guarantees/gaussian_release.md` has the proof.
+with b = z²/(24σ²) · e^{z²/8σ²} + ν, where ν = 3 e^{−2π²σ²} covers the two normalisers. For
+Laplace noise of scale s the same holds for all k with a = 1/(2s) and b = 1/(8s²). Replacing one by
+the other in all coordinates that a unit can touch, first under one table and then under its
+neighbour, turns (ε, δ) into (ε + Σa + Σb, e^{Σa}(δ + e^ε τ)), where τ bounds the chance that one
+of the Gaussian coordinates exceeds z. `docs/guarantees/gaussian_release.md` has the proof.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from privboost.privacy.events import Planned
+from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned
 
 _TAIL = 1e-9
 """How small, relative to δ, e^ε τ is made; a larger z costs more ε, a smaller one more δ."""
@@ -33,7 +34,7 @@ class Slack:
 
 
 def discretisation_slack(events: Sequence[Planned], delta: float, epsilon: float) -> Slack:
-    """Compute the slack of Gaussian releases.
+    """Compute the slack of noisy sums; a selection has none.
 
     Parameters
     ----------
@@ -44,14 +45,25 @@ def discretisation_slack(events: Sequence[Planned], delta: float, epsilon: float
     epsilon : float
         An upper bound of the continuous ε.
     """
-    scales = [(p.count * p.event.touched, float(p.event.sigmas.min())) for p in events]
-    touched = sum(count for count, _ in scales)
-    # A rounded Gaussian beyond zσ was beyond zσ − ½ before: τ ≤ touched · 2Φ(−(z − 1/2σ)). As
-    # 2Φ(−x) ≤ 2 exp(−x²/2), this z has e^ε τ ≤ _TAIL · δ.
-    chance = math.log(2 * touched) - math.log(_TAIL) - math.log(delta) + epsilon
-    z = math.sqrt(2 * chance) + 1 / (2 * min(s for _, s in scales))
-    forward = sum(count * (1 / (24 * s * s) + _normaliser(s)) for count, s in scales)
-    backward = sum(count * (_ratio(z / s) + _normaliser(s)) for count, s in scales)
+    forward = backward = 0.0
+    gaussian = [
+        (planned.count * planned.event.touched, float(planned.event.sigmas.min()))
+        for planned in events
+        if isinstance(planned.event, GaussianRelease)
+    ]
+    if gaussian:
+        touched = sum(count for count, _ in gaussian)
+        # A rounded Gaussian beyond zσ was beyond zσ − ½ before: τ ≤ touched · 2Φ(−(z − 1/2σ)). As
+        # 2Φ(−x) ≤ 2 exp(−x²/2), this z has e^ε τ ≤ _TAIL · δ.
+        chance = math.log(2 * touched) - math.log(_TAIL) - math.log(delta) + epsilon
+        z = math.sqrt(2 * chance) + 1 / (2 * min(s for _, s in gaussian))
+        forward += sum(count * (1 / (24 * s * s) + _normaliser(s)) for count, s in gaussian)
+        backward += sum(count * (_ratio(z / s) + _normaliser(s)) for count, s in gaussian)
+    for planned in events:
+        if isinstance(planned.event, LaplaceRelease):
+            count, s = planned.count * planned.event.touched, float(planned.event.scales.min())
+            forward += count / (2 * s)
+            backward += count / (8 * s * s)
     return Slack(forward + backward, delta * (math.exp(-forward) - _TAIL - _ROUNDING))
 
 

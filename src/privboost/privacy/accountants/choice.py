@@ -1,0 +1,62 @@
+"""Which accountant: the tightest that covers the events, and the others beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.accountants.game import GameAccountant
+from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.accountants.pld import PldAccountant
+from privboost.privacy.accountants.pure import PureAccountant
+from privboost.privacy.accountants.rdp import RdpAccountant
+from privboost.privacy.events import Planned
+
+ACCOUNTANTS: dict[str, type[Accountant]] = {
+    kind.name: kind
+    for kind in (GdpAccountant, GameAccountant, PldAccountant, RdpAccountant, PureAccountant)
+}
+"""From the tightest to the loosest, where several cover the same events."""
+
+
+def choose_accountant(name: str, events: Sequence[Planned], delta: float) -> Accountant:
+    """Return an accountant by name; "auto" is the tightest that covers the events.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, the accountant does not cover the events, or δ = 0 is asked of
+        events that are not pure.
+    """
+    if name not in ("auto", *ACCOUNTANTS):
+        known = ", ".join(map(repr, ["auto", *ACCOUNTANTS]))
+        raise ValueError(f"accountant must be one of {known}; {name!r} is not")
+    names = ["pure"] if delta == 0 else list(ACCOUNTANTS)
+    if delta == 0 and not ACCOUNTANTS["pure"]().supports(events):
+        raise ValueError("delta = 0 (pure DP) is impossible with Gaussian noise or thresholds")
+    if name != "auto":
+        if delta == 0 and name != "pure":
+            raise ValueError(f"the {name} accountant needs delta above 0")
+        names = [name]
+    for each in names:
+        accountant = ACCOUNTANTS[each]()
+        if accountant.supports(events):
+            return accountant
+    raise ValueError(f"the {name} accountant does not cover this plan")
+
+
+def compare_accountants(events: Sequence[Planned], delta: float) -> dict[str, float]:
+    """Return ε at δ by every accountant that covers the events and can resolve δ.
+
+    Where gdp is exact, pld would only approximate it and is left out.
+    """
+    found: dict[str, float] = {}
+    for name, kind in ACCOUNTANTS.items():
+        if name == "pld" and "gdp" in found:
+            continue
+        if kind().supports(events) and (delta > 0 or name == "pure"):
+            try:
+                found[name] = kind().compose(events).epsilon(delta)
+            except ValueError:  # δ is below what this one can resolve
+                continue
+    return found

@@ -1,0 +1,97 @@
+"""The game: exact adaptive composition of selections, with noisy sums outermost."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from privboost.privacy.accountants.base import Accountant, GridProfile
+from privboost.privacy.accountants.pld import compose_losses
+from privboost.privacy.accountants.rdp import RdpProfile
+from privboost.privacy.events import Planned
+from privboost.privacy.formulas import game_reach, smallest_epsilon
+from privboost.privacy.range_game import GameCurve, compose_ranges
+
+_CELLS = 1000
+
+
+class GameProfile(GridProfile):
+    """The curve of selections (by the recursion) and of everything else (by its loss)."""
+
+    def bound_epsilon(self, delta: float) -> float:
+        """Return the Rényi bound."""
+        return RdpProfile(self.events).epsilon(delta)
+
+    def ideal_epsilon(self, delta: float) -> float:
+        """Return ε at δ for continuous noise; never above the Rényi bound."""
+        bound = self.bound_epsilon(delta)
+        if bound == 0:
+            return 0.0
+        curve = self._curve(bound)
+        found = smallest_epsilon(lambda e: self._delta(curve, e, bound), delta)
+        return min(found, bound)
+
+    def ideal_delta(self, epsilon: float) -> float:
+        """Return δ at ε for continuous noise."""
+        return self._delta(self._curve(epsilon), epsilon, max(epsilon, 1e-3))
+
+    @cached_property
+    def _ranges(self) -> list[float]:
+        ranged = [p for p in self.events if p.event.range_epsilon is not None]
+        return [p.event.range_epsilon or 0.0 for p in ranged for _ in range(p.count)]
+
+    @cached_property
+    def _others(self) -> tuple[Planned, ...]:
+        return tuple(p for p in self.events if p.event.range_epsilon is None)
+
+    def _curve(self, epsilon: float) -> GameCurve:
+        spread = math.sqrt(sum((p.event.rdp(2) or 0.0) * p.count for p in self._others))
+        return compose_ranges(self._ranges, game_reach(epsilon, spread))
+
+    def _delta(self, curve: GameCurve, epsilon: float, near: float) -> float:
+        if not self._others:
+            return curve.delta(epsilon)
+        if all(p.event.mu is not None for p in self._others):
+            mu = math.sqrt(sum(p.count * (p.event.mu or 0.0) ** 2 for p in self._others))
+            return curve.delta_with_gaussian(epsilon, mu)
+        return max(curve.delta_with_losses(epsilon, *losses) for losses in self._losses(near))
+
+    def _losses(self, near: float) -> list[tuple[np.ndarray, np.ndarray, float]]:
+        """The loss of what is not a selection, in both directions: values, chances, infinity."""
+        grid = min(1e-3, near / _CELLS)
+        if grid not in self._built:
+            composed = compose_losses(self._others, grid)
+            self._built[grid] = [
+                (
+                    (np.arange(len(pmf._probs)) + pmf._lower_loss) * pmf._discretization,
+                    np.asarray(pmf._probs),
+                    float(pmf._infinity_mass),
+                )
+                for pmf in (composed._pmf_remove.to_dense_pmf(), composed._pmf_add.to_dense_pmf())
+            ]
+        return self._built[grid]
+
+    @cached_property
+    def _built(self) -> dict[float, list[tuple[np.ndarray, np.ndarray, float]]]:
+        return {}
+
+
+class GameAccountant(Accountant):
+    """Bounded ranges exactly; everything else outermost, which bounds every order of events."""
+
+    name = "game"
+
+    def covers(self, planned: Planned) -> bool:
+        """Say whether an event is a selection, or a noisy sum."""
+        event = planned.event
+        return event.range_epsilon is not None or event.mu is not None or event.has_pld
+
+    def supports(self, events: tuple[Planned, ...]) -> bool:  # type: ignore[override]
+        """Say whether there is a selection, and nothing that is not covered."""
+        return super().supports(events) and any(p.event.range_epsilon for p in events)
+
+    def profile(self, events: tuple[Planned, ...]) -> GameProfile:
+        """Return the curve."""
+        return GameProfile(events)
