@@ -6,7 +6,7 @@ import pytest
 
 from privboost.privacy import noise
 from privboost.privacy.keystream import KeyStream
-from privboost.privacy.noise import discrete_gaussian
+from privboost.privacy.noise import discrete_gaussian, discrete_laplace
 
 SCALES = [1.0, 1.5, 2.0, 7.3, 1000.5, 2.0**16 + 0.25, 2.0**31, 2.0**44]
 
@@ -19,6 +19,20 @@ def test_exact_arithmetic_gives_the_same_samples(sigma, margin):
     fast = discrete_gaussian(scales, KeyStream.seeded(5))
     slow = discrete_gaussian(scales, KeyStream.seeded(5), margin=margin)
     np.testing.assert_array_equal(fast, slow)
+
+
+@pytest.mark.parametrize("scale", [1, 2, 7, 1000, 2**16, 2**44])
+def test_exact_laplace_gives_the_same_samples(scale):
+    scales = np.full(300, scale)
+    fast = discrete_laplace(scales, KeyStream.seeded(5))
+    slow = discrete_laplace(scales, KeyStream.seeded(5), margin=math.inf)
+    np.testing.assert_array_equal(fast, slow)
+
+
+def test_laplace_scales_are_whole_numbers_on_the_grid():
+    for bad in (np.array([1.5]), np.array([0]), np.array([2**45])):
+        with pytest.raises(ValueError, match="scales"):
+            discrete_laplace(bad, KeyStream.seeded(1))
 
 
 def test_no_draw_is_dropped_when_words_run_out(monkeypatch):
@@ -63,7 +77,7 @@ def test_the_constant_of_the_geometric_steps():
 def test_brackets_hold_the_exponential_and_shrink(x):
     mpmath = pytest.importorskip("mpmath")
     x = Fraction(x)
-    brackets = noise._exp_brackets(x)
+    brackets = noise.exp_brackets(x)
     with mpmath.workdps(600):
         truth = mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator)
         width = 1
@@ -77,7 +91,7 @@ def test_brackets_hold_the_exponential_and_shrink(x):
 
 def below_exp_of_minus_1(word, stream):
     words = np.array([word], dtype=np.uint64)
-    return noise._below_exp(words, 0, Fraction(1), noise._FurtherBits(stream))
+    return noise.below_exp(words, 0, Fraction(1), noise.FurtherBits(stream))
 
 
 def test_close_calls_take_further_bits():
@@ -91,7 +105,8 @@ def test_close_calls_take_further_bits():
 
 def test_further_bits_belong_to_their_place():
     """A sample that is redone because words ran out meets the same bits again."""
-    further = noise._FurtherBits(KeyStream.seeded(3))
+    further = noise.FurtherBits(KeyStream.seeded(3))
     first = [further.word(5, 0), further.word(7, 0), further.word(5, 1)]
     assert len(set(first)) == 3
-    assert [further.after(3).word(2, 0), further.word(4, 0), further.word(2, 1)] == first
+    further.after(3)
+    assert [further.word(2, 0), further.word(4, 0), further.word(2, 1)] == first

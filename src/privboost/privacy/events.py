@@ -7,7 +7,7 @@ bounded range, in Rényi divergence, as a privacy loss? None means that a theory
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -33,12 +33,14 @@ class Event:
     noise : float
         How much randomness there is, relative to what one unit can change; calibration multiplies
         it. Its meaning is the mechanism's.
+    relation : str
+        Which tables are neighbours: `ADD_REMOVE` or `REPLACE_ONE`.
     """
 
     kind: ClassVar[str]
-    relation: ClassVar[str] = ADD_REMOVE
     what: str
     noise: float
+    relation: str = field(default=ADD_REMOVE, kw_only=True)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.noise) and self.noise > 0):

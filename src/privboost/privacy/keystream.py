@@ -29,6 +29,7 @@ class KeyStream:
             raise ValueError("a key of 32 bytes is needed")
         self._key = key
         self._given: set[str] = set()
+        self._sequential: bool | None = None
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
     @classmethod
@@ -50,7 +51,23 @@ class KeyStream:
 
     def words(self, count: int) -> np.ndarray:
         """Return the next words (uint64); no word is ever returned twice."""
+        if self._sequential is False:
+            raise ValueError("this stream was read by position already")
+        self._sequential = True
         return np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8")
+
+    def words_at(self, positions: np.ndarray) -> np.ndarray:
+        """Return the words at any positions (uint64), in any order and as often as asked.
+
+        A stream is read in sequence or by position, not both: they would share words.
+        """
+        if self._sequential:
+            raise ValueError("this stream was read in sequence already")
+        self._sequential = False
+        blocks = np.zeros((len(positions), 2), dtype="<u8")
+        blocks[:, 0] = positions
+        cipher = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()
+        return np.frombuffer(cipher.update(blocks.tobytes()), dtype="<u8")[::2]
 
     def __repr__(self) -> str:
         return "KeyStream(…)"

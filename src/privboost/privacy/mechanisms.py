@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
 import numpy as np
+from scipy.special import ndtri
 
 from privboost.engine.backend import Backend
 from privboost.engine.commands import STATISTICS, Query, Start, Update
-from privboost.grid import Contribution
+from privboost.grid import UNIT, Contribution
 from privboost.losses import within_units
-from privboost.privacy.events import GaussianRelease
+from privboost.privacy.events import (
+    Event,
+    GaussianRelease,
+    LaplaceRelease,
+    Selection,
+    ThresholdRelease,
+)
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
-from privboost.privacy.noise import discrete_gaussian
+from privboost.privacy.noise import discrete_gaussian, discrete_laplace
+from privboost.privacy.selection import choose
+from privboost.privacy.utilities import Utility
 
 
 class Curator:
@@ -59,13 +72,66 @@ class Curator:
         moves each statistic by at most `event.units` in each of the cells it touches.
         """
         self._check(query, event)
-        self._ledger.charge(event)
-        stream = self._stream.child(f"release {self._releases}")
-        self._releases += 1
+        stream = self._charge(event)
         sigma = np.broadcast_to(event.sigmas, query.shape)
         noise = discrete_gaussian(sigma.reshape(-1), stream)
         released: np.ndarray = self._backend.sum(query) + noise.reshape(query.shape)
         return released
+
+    def laplace(self, query: Query, event: LaplaceRelease) -> np.ndarray:
+        """Release the sums of a query with discrete Laplace noise.
+
+        Parameters
+        ----------
+        query : Query
+            What to add up.
+        event : LaplaceRelease
+            The noise, as it was reserved; its scales are rounded up to whole units.
+
+        Returns
+        -------
+        int64 array
+            The noisy sums, in grid units.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first: pure DP.
+        """
+        self._check(query, event)
+        stream = self._charge(event)
+        scale = np.broadcast_to(np.ceil(event.scales).astype(np.int64), query.shape)
+        noise = discrete_laplace(scale.reshape(-1), stream)
+        released: np.ndarray = self._backend.sum(query) + noise.reshape(query.shape)
+        return released
+
+    def select(self, query: Query, utility: Utility, event: Selection) -> int:
+        """Choose a candidate by the exponential mechanism on exact sums.
+
+        Parameters
+        ----------
+        query : Query
+            The sums that the utility scores; nobody else sees them.
+        utility : Utility
+            From sums to integer scores, with a proved range.
+        event : Selection
+            ε₀ = 1/noise, as it was reserved.
+
+        Returns
+        -------
+        int
+            The chosen candidate.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first: the choice is ε₀-bounded-range.
+        """
+        stream = self._charge(event)
+        scores = utility.scores(self._backend.sum(query), self._contribution)
+        # ε₀ rounded down to a multiple of 2⁻⁴⁰ of the range, so that exponents are short fractions.
+        steps = math.floor(2**40 / event.noise)
+        width = utility.range(self._contribution) * 2**40
+        best = max(scores)
+        return choose([Fraction((best - score) * steps, width) for score in scores], stream)
 
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""
@@ -75,7 +141,13 @@ class Curator:
             )
         self._backend.apply(update)
 
-    def _check(self, query: Query, event: GaussianRelease) -> None:
+    def _charge(self, event: Event) -> KeyStream:
+        """Record an event, and return the randomness of its release."""
+        self._ledger.charge(event)
+        self._releases += 1
+        return self._stream.child(f"release {self._releases}")
+
+    def _check(self, query: Query, event: GaussianRelease | LaplaceRelease) -> None:
         """Refuse an event that promises less than what the query can reveal of a unit."""
         bound = self._contribution
         honest = (
@@ -87,3 +159,38 @@ class Curator:
         )
         if not honest:
             raise ValueError(f"the event understates what the query reveals: {event.what}")
+
+
+def noisy_threshold(
+    counts: Mapping[bytes, int], event: ThresholdRelease, ledger: Ledger, stream: KeyStream
+) -> list[bytes]:
+    """Release the values whose noisy counts exceed a threshold, in no order that tells anything.
+
+    Parameters
+    ----------
+    counts : mapping from value to int
+        How many rows have each value that occurs.
+    event : ThresholdRelease
+        The noise and the chance δ_t, as they were reserved. `event.cells` is the number of
+        values that one unit can have.
+    ledger : Ledger
+        Where the event is recorded first.
+    stream : KeyStream
+        The randomness. A value's noise is keyed by the value itself, so that it does not depend
+        on which other values occur.
+
+    Privacy
+    -------
+    Spends `event`. Noisy counts of values that both tables have are Gaussian releases. A value
+    that only one unit has is told with a chance of at most δ_t over all that unit's values: the
+    threshold is units + σ · Φ⁻¹(1 − δ_t/cells).
+    """
+    ledger.charge(event)
+    sigma = float(event.sigmas[0])
+    threshold = event.units + sigma * float(ndtri(1 - event.delta_of_threshold / event.cells))
+    kept = []
+    for value, count in counts.items():
+        noise = discrete_gaussian(np.array([sigma]), stream.child(value.hex()))
+        if count * UNIT + int(noise[0]) > threshold:
+            kept.append(value)
+    return sorted(kept)

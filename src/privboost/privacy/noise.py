@@ -1,11 +1,11 @@
-"""Exact discrete Gaussian noise.
+"""Exact discrete Gaussian and Laplace noise.
 
-P(k) is proportional to exp(−k²/2σ²) on the integers: the algorithm of Canonne, Kamath and Steinke
-(discrete Laplace proposals, Gaussian acceptance), with every decision "is U < exp(−x)?" taken in
-float64 only where an error bound proves the answer. Otherwise the whole sample is drawn again,
-from the same random words, in exact arithmetic. So the distribution is exact, the two ways give
-the same samples, and no draw is dropped: a sample that runs out of words is redone from its first
-word once more words are there.
+P(k) is proportional to exp(−k²/2σ²), or to exp(−|k|/t), on the integers: the algorithm of Canonne,
+Kamath and Steinke (a discrete Laplace, and Gaussian acceptance on top of it), with every decision
+"is U < exp(−x)?" taken in float64 only where an error bound proves the answer. Otherwise the
+whole sample is drawn again, from the same random words, in exact arithmetic. So the distribution
+is exact, the two ways give the same samples, and no draw is dropped: a sample that runs out of
+words is redone from its first word once more words are there.
 """
 
 from __future__ import annotations
@@ -52,18 +52,45 @@ def discrete_gaussian(sigma: np.ndarray, stream: KeyStream, margin: float = MARG
     sigma = np.ascontiguousarray(sigma, dtype=np.float64)
     if sigma.size and not (sigma.min() >= 1 and sigma.max() <= MAX_SIGMA):
         raise ValueError("noise scales must lie between 1 and 2^44 grid units")
-    out = np.empty(sigma.size, dtype=np.int64)
-    words = stream.words(_WORDS_PER_SAMPLE * sigma.size + 64)
-    further = _FurtherBits(stream.child("further bits"))
+    return _draw_all(sigma, True, stream, margin)
+
+
+def discrete_laplace(scale: np.ndarray, stream: KeyStream, margin: float = MARGIN) -> np.ndarray:
+    """Draw one exact discrete Laplace for each scale.
+
+    Parameters
+    ----------
+    scale : int64 array
+        Scales t in grid units, whole numbers from 1 to 2⁴⁴.
+    stream, margin
+        As for `discrete_gaussian`.
+
+    Returns
+    -------
+    int64 array
+    """
+    scale = np.asarray(scale)
+    if scale.dtype.kind not in "iu":
+        raise ValueError("scales of discrete Laplace noise are whole numbers")
+    if scale.size and not (scale.min() >= 1 and scale.max() <= MAX_SIGMA):
+        raise ValueError("noise scales must lie between 1 and 2^44 grid units")
+    return _draw_all(np.ascontiguousarray(scale, dtype=np.float64), False, stream, margin)
+
+
+def _draw_all(scale: np.ndarray, gaussian: bool, stream: KeyStream, margin: float) -> np.ndarray:
+    out = np.empty(scale.size, dtype=np.int64)
+    words = stream.words(_WORDS_PER_SAMPLE * scale.size + 64)
+    further = FurtherBits(stream.child("further bits"))
     done, at, passed = 0, 0, 0
-    while done < sigma.size:
-        status, done, at = _draw(sigma, words, margin, out, done, at)
+    while done < scale.size:
+        status, done, at = _draw(scale, gaussian, words, margin, out, done, at)
         if status == _OUT_OF_WORDS:
-            more = stream.words(_WORDS_PER_SAMPLE * (sigma.size - done) + 64)
+            more = stream.words(_WORDS_PER_SAMPLE * (scale.size - done) + 64)
             words, at, passed = np.concatenate([words[at:], more]), 0, passed + at
         elif status == _UNDECIDED:
             try:
-                out[done], at = _draw_exactly(sigma[done], words, at, further.after(passed))
+                further.after(passed)
+                out[done], at = _draw_exactly(scale[done], gaussian, words, at, further)
                 done += 1
             except IndexError:
                 more = stream.words(256)
@@ -72,14 +99,14 @@ def discrete_gaussian(sigma: np.ndarray, stream: KeyStream, margin: float = MARG
 
 
 @njit(nogil=True, cache=True)
-def _draw(sigma, words, margin, out, done, at):  # type: ignore[no-untyped-def]
+def _draw(scale, gaussian, words, margin, out, done, at):  # type: ignore[no-untyped-def]
     """Fill `out` from `done` on; stop at the first sample that lacks words or certainty.
 
     Returns the status, how many samples are complete, and the first word of the next one.
     """
-    for k in range(done, sigma.size):
-        s = sigma[k]
-        t = np.uint64(math.floor(s)) + np.uint64(1)
+    for k in range(done, scale.size):
+        s = scale[k]
+        t = np.uint64(math.floor(s)) + np.uint64(1 if gaussian else 0)
         mask = np.uint64(1)
         while mask < t:
             mask <<= np.uint64(1)
@@ -115,6 +142,9 @@ def _draw(sigma, words, margin, out, done, at):  # type: ignore[no-untyped-def]
             size = np.int64(u) + np.int64(t) * steps
             if sign and size == 0:
                 continue
+            if not gaussian:
+                out[k] = -size if sign else size
+                break
             # Gaussian acceptance.
             if at + 1 > words.size:
                 return _OUT_OF_WORDS, k, start
@@ -126,7 +156,7 @@ def _draw(sigma, words, margin, out, done, at):  # type: ignore[no-untyped-def]
             if verdict:
                 out[k] = -size if sign else size
                 break
-    return _DONE, sigma.size, at
+    return _DONE, scale.size, at
 
 
 @njit(nogil=True, cache=True)
@@ -141,7 +171,7 @@ def _decide(word, x, margin):  # type: ignore[no-untyped-def]
     return -1
 
 
-class _FurtherBits:
+class FurtherBits:
     """What follows a word in its uniform, for comparisons that 64 bits do not decide.
 
     The bits belong to the word's place in the stream: a sample that is redone finds them again.
@@ -152,10 +182,9 @@ class _FurtherBits:
         self._bits: dict[int, list[int]] = {}
         self._passed = 0
 
-    def after(self, passed: int) -> _FurtherBits:
+    def after(self, passed: int) -> None:
         """Count places from here on."""
         self._passed = passed
-        return self
 
     def word(self, place: int, index: int) -> int:
         """Return the index-th word that follows the one at a place."""
@@ -166,14 +195,14 @@ class _FurtherBits:
 
 
 def _draw_exactly(
-    sigma: float, words: np.ndarray, at: int, further: _FurtherBits
+    scale: float, gaussian: bool, words: np.ndarray, at: int, further: FurtherBits
 ) -> tuple[int, int]:
     """Draw one sample as `_draw` does, word for word, in exact arithmetic.
 
     Returns the sample and the position after its last word; raises IndexError when words run out.
     """
-    variance = Fraction(float(sigma)) ** 2
-    t = math.floor(sigma) + 1
+    variance = Fraction(float(scale)) ** 2
+    t = math.floor(scale) + (1 if gaussian else 0)
     mask = (1 << (t - 1).bit_length()) - 1
     one = Fraction(1)
     while True:
@@ -182,13 +211,13 @@ def _draw_exactly(
         at += 1
         if u >= t:
             continue
-        accepted = _below_exp(words, at, Fraction(u, t), further)
+        accepted = below_exp(words, at, Fraction(u, t), further)
         at += 1
         if not accepted:
             continue
         steps = 0
         while True:
-            more = _below_exp(words, at, one, further)
+            more = below_exp(words, at, one, further)
             at += 1
             if not more:
                 break
@@ -196,17 +225,19 @@ def _draw_exactly(
         size = u + t * steps
         if sign and size == 0:
             continue
+        if not gaussian:
+            return (-size if sign else size), at
         away = size - variance / t
-        accepted = _below_exp(words, at, away * away / (2 * variance), further)
+        accepted = below_exp(words, at, away * away / (2 * variance), further)
         at += 1
         if accepted:
             return (-size if sign else size), at
 
 
-def _below_exp(words: np.ndarray, at: int, x: Fraction, further: _FurtherBits) -> bool:
+def below_exp(words: np.ndarray, at: int, x: Fraction, further: FurtherBits) -> bool:
     """Decide U < exp(−x) exactly; U begins with a word and goes on, if need be, in `further`."""
     bits, known = 64, int(words[at])
-    for low, high in _exp_brackets(x):
+    for low, high in exp_brackets(x):
         # U lies in [known, known + 1) / 2^bits.
         while (known + 1) > low * 2**bits and known < high * 2**bits:
             if high - low > Fraction(1, 2**bits):
@@ -219,7 +250,7 @@ def _below_exp(words: np.ndarray, at: int, x: Fraction, further: _FurtherBits) -
     raise AssertionError("unreachable: the brackets shrink for ever")
 
 
-def _exp_brackets(x: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
+def exp_brackets(x: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
     """Yield ever narrower brackets low < exp(−x) < high (x > 0); (1, 1) for x = 0.
 
     exp(−x) = exp(−x/2^k)^(2^k), with x/2^k ≤ 1/2 and the alternating series in integers scaled by

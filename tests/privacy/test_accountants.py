@@ -1,0 +1,193 @@
+import math
+
+import pytest
+
+from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
+from privboost.privacy.accountants.game import GameAccountant
+from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.accountants.pld import PldAccountant
+from privboost.privacy.accountants.pure import PureAccountant
+from privboost.privacy.accountants.rdp import RdpAccountant
+from privboost.privacy.calibration import by_shares, calibrate
+from privboost.privacy.events import Planned, ThresholdRelease
+from privboost.privacy.formulas import bounded_range_delta, gdp_epsilon
+from tests.privacy.accountant_suite import AccountantSuite, gaussian, laplace, selection
+
+
+class TestGdp(AccountantSuite):
+    accountant, event, other = GdpAccountant(), gaussian(10.0), laplace(0.1)
+
+    def test_samples_are_not_covered(self):
+        assert not self.accountant.supports([Planned(gaussian(10.0, rate=0.1), 1)])
+
+
+class TestPure(AccountantSuite):
+    accountant, event, other = PureAccountant(), laplace(0.1), gaussian(10.0)
+
+    def test_epsilon_adds_up_at_delta_zero(self):
+        events = [Planned(laplace(0.1), 3), Planned(selection(0.25), 2)]
+        assert self.accountant.compose(events).epsilon(0.0) == pytest.approx(0.8, rel=1e-12)
+
+    def test_sampling_amplifies(self):
+        """Twenty trees of Sarus at γ = 0.1: what a tree may spend for a total of 1."""
+        events = [Planned(laplace(0.4139033814, rate=0.1), 20)]
+        assert self.accountant.compose(events).epsilon(0.0) == pytest.approx(1.0, rel=1e-9)
+
+    def test_the_curve_is_that_of_a_lying_coin(self):
+        curve = self.accountant.compose([Planned(laplace(1.0), 1)])
+        assert curve.delta(0.0) == pytest.approx(math.tanh(0.5), rel=1e-9)
+        assert curve.delta(1.0) == pytest.approx(0.0, abs=1e-14)
+
+
+class TestRdp(AccountantSuite):
+    accountant, event = RdpAccountant(), gaussian(10.0, rate=0.2)
+
+    def test_orders_beyond_two_thousand(self):
+        """ε = 0.02 at δ = 5e-8 needs them."""
+        events = [Planned(gaussian(21.45 / math.sqrt(2), rate=0.005), 200)]
+        assert self.accountant.compose(events).epsilon(5e-8) == pytest.approx(0.02, rel=2e-3)
+
+
+class TestPld(AccountantSuite):
+    accountant, event, other = PldAccountant(), gaussian(10.0, rate=0.2), selection(0.1)
+
+    def test_agrees_with_gdp_on_full_batches(self):
+        events = [Planned(gaussian(20.0), 50)]
+        exact = GdpAccountant().compose(events).epsilon(1e-6)
+        assert exact <= self.accountant.compose(events).epsilon(1e-6) <= exact * 1.002
+
+    def test_laplace_and_gaussian_together(self):
+        """A reference value, computed apart from this project."""
+        events = [Planned(laplace(0.3), 1), Planned(gaussian(1 / 0.3), 1)]
+        profile = self.accountant.compose(events)
+        assert profile.ideal_delta(1.0) == pytest.approx(0.0007331566627, rel=2e-4)
+
+    def test_tiny_deltas_are_refused(self):
+        with pytest.raises(ValueError, match="below what pld can resolve"):
+            self.curve(10).epsilon(1e-20)
+
+
+class TestGame(AccountantSuite):
+    accountant, event = GameAccountant(), selection(0.1)
+
+    def test_one_selection_is_its_own_profile(self):
+        curve = self.accountant.compose([Planned(selection(1.0), 1)])
+        assert curve.ideal_delta(0.5) == pytest.approx(bounded_range_delta(0.5, 1.0), rel=1e-6)
+
+    def test_tighter_than_renyi_and_pure(self):
+        events = [Planned(selection(0.05), 60)]
+        found = compare_accountants(events, 1e-5)
+        assert found["game"] < found["rdp"] < found["pure"]
+        assert found["game"] == pytest.approx(0.701, abs=0.0025)
+
+    def test_with_gaussians_among_them(self):
+        """The mix costs more than each part and less than both added."""
+        choices, sums = Planned(selection(0.05), 30), Planned(gaussian(20.0), 40)
+        both = self.accountant.compose([choices, sums]).epsilon(1e-5)
+        alone = [
+            self.accountant.compose([choices]).epsilon(1e-5),
+            GdpAccountant().compose([sums]).epsilon(1e-5),
+        ]
+        assert max(alone) < both < sum(alone)
+
+    def test_losses_by_distribution_and_in_closed_form_agree(self):
+        choices, sums = Planned(selection(0.05), 30), Planned(gaussian(20.0), 40)
+        closed = self.accountant.compose([choices, sums]).epsilon(1e-5)
+        whisper = Planned(laplace(1e-4), 1)  # forces the distribution
+        mixed = self.accountant.compose([choices, sums, whisper]).epsilon(1e-5)
+        assert closed < mixed < closed * 1.01
+
+    def test_ranges_may_differ(self):
+        events = [Planned(selection(0.1), 5), Planned(selection(0.033), 20)]
+        cost = self.accountant.compose(events).epsilon(1e-5)
+        loosest = self.accountant.compose([Planned(selection(0.1), 25)]).epsilon(1e-5)
+        assert self.accountant.compose(events[:1]).epsilon(1e-5) < cost < loosest
+
+
+def test_auto_takes_the_tightest_that_covers():
+    for events, name in (
+        ([Planned(gaussian(5.0), 3)], "gdp"),
+        ([Planned(gaussian(5.0, rate=0.1), 3)], "pld"),
+        ([Planned(gaussian(5.0), 3), Planned(laplace(0.1), 1)], "pld"),
+        ([Planned(gaussian(5.0), 3), Planned(selection(0.1), 1)], "game"),
+    ):
+        assert choose_accountant("auto", events, 1e-5).name == name
+        found = compare_accountants(events, 1e-5)
+        assert min(found, key=found.get) == name
+    assert choose_accountant("auto", [Planned(laplace(0.1), 3)], 0.0).name == "pure"
+
+
+def test_a_threshold_adds_its_delta():
+    plain = gaussian(10.0)
+    counted = ThresholdRelease("values", 10.0, 2**16, 1, 1, (0.5, 0.5), delta_of_threshold=4e-6)
+    with_it = GdpAccountant().compose([Planned(counted, 2)])
+    assert with_it.epsilon(1e-5) == pytest.approx(
+        GdpAccountant().compose([Planned(plain, 2)]).epsilon(2e-6), rel=1e-6
+    )
+    assert with_it.epsilon(8e-6) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("name", "events", "delta", "words"),
+    [
+        ("magic", [Planned(gaussian(5.0), 1)], 1e-5, "accountant must be one of"),
+        ("gdp", [Planned(laplace(1.0), 1)], 1e-5, "does not cover"),
+        ("auto", [Planned(gaussian(5.0), 1)], 0.0, "pure DP"),
+        ("gdp", [Planned(laplace(5.0), 1)], 0.0, "needs delta above 0"),
+        ("pure", [Planned(gaussian(5.0), 1)], 1e-5, "does not cover"),
+    ],
+)
+def test_bad_choices(name, events, delta, words):
+    with pytest.raises(ValueError, match=words):
+        choose_accountant(name, events, delta)
+
+
+PLANS = {
+    "gdp": [Planned(gaussian(1.0), 1000)],
+    "rdp": [Planned(gaussian(1.0, rate=0.1), 1000)],
+    "pld": [Planned(gaussian(1.0, rate=0.1), 1000)],
+    "pure": [Planned(laplace(1.0), 20), Planned(selection(1.0), 20)],
+    "game": [Planned(gaussian(1.0), 50), Planned(selection(1.0), 150)],
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_calibration_spends_all_and_no_more(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRIVBOOST_CACHE", str(tmp_path))
+    accountant = choose_accountant(name, PLANS[name], 1e-6)
+    made = calibrate(PLANS[name], 1.0, 1e-6, accountant)
+    assert 0.99 <= accountant.compose(made).epsilon(1e-6) <= 1.0
+    again = calibrate(PLANS[name], 1.0, 1e-6, accountant)
+    assert [p.event.noise for p in again] == [p.event.noise for p in made]
+    assert bool(list(tmp_path.iterdir())) == (name not in ("gdp", "pure"))
+
+
+def test_a_spoiled_cache_is_not_believed(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRIVBOOST_CACHE", str(tmp_path))
+    accountant = choose_accountant("rdp", PLANS["rdp"], 1e-6)
+    made = calibrate(PLANS["rdp"], 1.0, 1e-6, accountant)
+    for text in ('{"factor": 1e-3}', "nonsense", '{"factor": "x"}'):
+        next(tmp_path.iterdir()).write_text(text)
+        again = calibrate(PLANS["rdp"], 1.0, 1e-6, accountant)
+        assert again[0].event.noise == pytest.approx(made[0].event.noise, rel=0.01)
+
+
+def test_shares_are_of_mu_squared():
+    parts = [(Planned(gaussian(7.0), 10), 3.0), (Planned(selection(0.5), 5), 1.0)]
+    sums, choice = by_shares(parts)
+    weights = [10 / sums.event.noise**2, 5 / choice.event.noise**2 / 4]
+    assert weights[0] / weights[1] == pytest.approx(3.0)
+    assert len(by_shares([*parts, (Planned(laplace(1.0), 1), 0.0)])) == 2
+    for bad in (-1.0, math.nan, 0.0):
+        with pytest.raises(ValueError, match="shares"):
+            by_shares([(Planned(gaussian(1.0), 1), bad)])
+
+
+def test_conversion_to_replace_one():
+    from privboost.privacy.formulas import replace_one
+
+    epsilon, delta = replace_one(1.0, 1e-6)
+    assert epsilon == 2.0
+    assert delta == pytest.approx((1 + math.e) * 1e-6)
+    # Gaussian noise: replacing doubles the sensitivity, which costs less than the conversion.
+    assert gdp_epsilon(2 * 0.2367043807, 3.7182818e-6) < 2.0
