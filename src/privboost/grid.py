@@ -23,6 +23,12 @@ MAX_SCORE = 2**14
 MAX_SIGMA = 2**44
 """The largest noise scale, in units: a noisy int64 sum is then far from overflow."""
 
+BUDGET_UNITS = 2**40
+"""A row's privacy budget for life, in units of charges."""
+
+WEIGHT_CLASSES = 16
+"""Charges are tabulated for this many steps of a weight, rounded up."""
+
 BLOCK_ROWS = 2**14
 """Rows a kernel sees at once: a whole block's sum of one statistic fits 32 bits (2¹⁴ · 2¹⁶)."""
 

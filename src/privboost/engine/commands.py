@@ -140,8 +140,29 @@ class AddTreeValues:
     output: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class OpenBudgets:
+    """Give each row a budget for life of `grid.BUDGET_UNITS`; from now on charges decide."""
+
+
+@dataclass(frozen=True, eq=False)
+class Charge:
+    """Charge every row that can afford it for the releases that follow; the others sit out.
+
+    Attributes
+    ----------
+    table : int64 array of shape (weight classes + 1, 3, size)
+        The charge of each weight class, kind of row and state of the current loss.
+    output : int
+        Which state of a row is meant.
+    """
+
+    table: np.ndarray
+    output: int = 0
+
+
 Query = FeatureSums | TreeSums | NodeHistograms
-Update = Start | AddFeatureValues | AddTreeValues
+Update = Start | AddFeatureValues | AddTreeValues | OpenBudgets | Charge
 _KINDS = {
     kind.__name__: kind
     for kind in (
@@ -151,6 +172,8 @@ _KINDS = {
         Start,
         AddFeatureValues,
         AddTreeValues,
+        OpenBudgets,
+        Charge,
         Tree,
         LossTable,
     )

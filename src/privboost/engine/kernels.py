@@ -35,7 +35,7 @@ def bin_numbers(values, edges, missing, out):
 
 
 @_compile
-def row_statistics(label, line_of_label, state, table, size, shift, weight, out):
+def row_statistics(label, line_of_label, state, table, size, shift, weight, active, out):
     """Look up each row's pair of statistics, packed as (first << 32) + second, times its weight.
 
     Parameters
@@ -47,10 +47,27 @@ def row_statistics(label, line_of_label, state, table, size, shift, weight, out)
     for i in range(np.uint64(state.size)):
         cell = min(max((state[i] >> shift) + half, np.int32(0)), top)
         pair = table[np.uint64(line_of_label[label[i]]) * np.uint64(size) + np.uint64(cell)]
-        if weight is None:
-            out[i] = pair
-        else:
-            out[i] = pair * np.int64(weight[i])
+        if weight is not None:
+            pair *= np.int64(weight[i])
+        if active is not None:
+            pair *= np.int64(active[i])
+        out[i] = pair
+
+
+@_compile
+def charge_rows(label, line_of_label, state, table, shift, weight, classes, left, active):
+    """Charge each row that can afford it, and mark who could."""
+    size = table.shape[2]
+    half, top = np.int32(size // 2), np.int32(size - 1)
+    for i in range(np.uint64(state.size)):
+        cell = min(max((state[i] >> shift) + half, np.int32(0)), top)
+        step = table.shape[0] - 1
+        if weight is not None:
+            step = (np.int64(weight[i]) * step + classes - 1) // classes
+        charge = table[step, line_of_label[label[i]], cell]
+        active[i] = charge <= left[i]
+        if active[i]:
+            left[i] -= charge
 
 
 @_compile

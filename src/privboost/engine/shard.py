@@ -11,15 +11,17 @@ from privboost.engine.block import Block
 from privboost.engine.commands import (
     AddFeatureValues,
     AddTreeValues,
+    Charge,
     FeatureSums,
     NodeHistograms,
+    OpenBudgets,
     Query,
     Start,
     TreeSums,
     Update,
 )
 from privboost.engine.growth import Grower, route
-from privboost.grid import BLOCK_ROWS, UNIT
+from privboost.grid import BLOCK_ROWS, BUDGET_UNITS, UNIT, WEIGHT_UNITS
 from privboost.losses import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
 
 _MOST_PACKED_CELLS = 1024
@@ -41,6 +43,8 @@ class Shard:
         self._loss: LossTable | None = None
         self._n_outputs = 0
         self._tables: dict[tuple[str, str], np.ndarray] = {}
+        self._left: list[np.ndarray] | None = None
+        self._active: list[np.ndarray] | None = None
         self._grower = Grower(self._blocks)
         self._pairs = np.empty(BLOCK_ROWS, dtype=np.int64)
 
@@ -49,7 +53,15 @@ class Shard:
         self._grower.forget()
         if isinstance(update, Start):
             self._start(update)
-            return
+        elif isinstance(update, OpenBudgets):
+            self._left = [np.full(len(b), BUDGET_UNITS, dtype=np.int64) for b in self._blocks]
+            self._active = [np.ones(len(block), dtype=np.uint8) for block in self._blocks]
+        elif isinstance(update, Charge):
+            self._charge(update)
+        else:
+            self._add(update)
+
+    def _add(self, update: AddFeatureValues | AddTreeValues) -> None:
         for block, state in zip(self._blocks, self._state, strict=True):
             if isinstance(update, AddFeatureValues):
                 ids = block.column(update.feature)
@@ -99,9 +111,27 @@ class Shard:
             loss.size,
             np.int32(loss.shift),
             block.weight,
+            None if self._active is None else self._active[k],
             pairs,
         )
         return pairs
+
+    def _charge(self, update: Charge) -> None:
+        if self._loss is None or self._left is None or self._active is None:
+            raise RuntimeError("a shard needs a Start and OpenBudgets before it can charge")
+        lines = _line_of_label(update.output, self._n_outputs)
+        for k, block in enumerate(self._blocks):
+            kernels.charge_rows(
+                block.label,
+                lines,
+                self._state[k][update.output],
+                update.table,
+                np.int32(self._loss.shift),
+                block.weight,
+                WEIGHT_UNITS,
+                self._left[k],
+                self._active[k],
+            )
 
     @staticmethod
     def _leaves(block: Block, message: TreeSums | AddTreeValues) -> np.ndarray:

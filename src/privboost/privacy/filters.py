@@ -1,0 +1,81 @@
+"""Individual accounting: what each row's own contribution costs, and when it has given enough.
+
+A release is charged to a row by the row's own share of the sensitivity,
+s = share_g·(g/g*)² + share_h·(h/h*)², instead of the worst case 1. A row takes part in a round
+only if its charges so far and the one about to be made stay within its budget; then the whole run
+satisfies the budget for every row, however many rounds there are. Every active row is charged in
+each round, whether or not it was sampled. Charges are tables on the row's state like gradients,
+rounded up; shards evaluate them, and who is active never leaves a shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privboost.engine.commands import Charge
+from privboost.grid import BUDGET_UNITS, UNIT, WEIGHT_CLASSES
+from privboost.losses import LossTable
+from privboost.privacy.events import GaussianRelease
+from privboost.privacy.formulas import subsampled_gaussian_rdp
+
+_LEVELS = 1024
+"""Steps to which a share is rounded up before its Rényi divergence is computed."""
+
+
+@dataclass(frozen=True)
+class GaussianFilter:
+    """A budget of μ² for each row, for life; full batches only.
+
+    Dropping a row once Σ s/z² would exceed μ² makes all rounds together μ-Gaussian-DP.
+    """
+
+    mu: float
+
+    def charge(self, loss: LossTable, event: GaussianRelease, output: int = 0) -> Charge:
+        """Return what a release costs each kind of row."""
+        if event.sampling_rate != 1:
+            raise ValueError("the Gaussian filter needs full batches: use the Rényi filter")
+        return Charge(_units(_shares(loss, event) / (event.noise * self.mu) ** 2), output)
+
+
+@dataclass(frozen=True)
+class RenyiFilter:
+    """A budget ρ of Rényi divergence at one order for each row, for life; with sampling.
+
+    Parameters
+    ----------
+    alpha : int
+        The order, fixed for life.
+    rho : float
+        The budget at that order.
+    """
+
+    alpha: int
+    rho: float
+
+    def charge(self, loss: LossTable, event: GaussianRelease, output: int = 0) -> Charge:
+        """Return what a release costs each kind of row."""
+        levels = np.ceil(_shares(loss, event) * _LEVELS).astype(np.int64)
+        cost = np.zeros(_LEVELS + 1)
+        for level in np.unique(levels):
+            share = level / _LEVELS
+            cost[level] = subsampled_gaussian_rdp(
+                self.alpha, event.sampling_rate, event.noise, share
+            )
+        return Charge(_units(cost[levels] / self.rho), output)
+
+
+def _shares(loss: LossTable, event: GaussianRelease) -> np.ndarray:
+    """Each row's share of the squared sensitivity: by weight class, kind of row and state."""
+    g, h = loss.gradient / UNIT, loss.hessian / UNIT
+    share = event.shares[0] * g * g + event.shares[1] * h * h
+    weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES
+    return np.minimum(weight[:, None, None] ** 2 * share * (1 + 1e-12), 1.0)
+
+
+def _units(part: np.ndarray) -> np.ndarray:
+    """Write charges as parts of a budget, rounded up; what exceeds it is never affordable."""
+    units = np.ceil(np.minimum(part, 2.0) * BUDGET_UNITS * (1 + 1e-12))
+    return np.where(part > 0, np.maximum(units, 1), 0).astype(np.int64)
