@@ -235,7 +235,7 @@ def test_only_the_schema_can_raise():
         codes(encoder, frame.assign(age=pd.Timestamp("2020-01-01")))
     with pytest.raises(SchemaError, match="column 'job' holds"):
         codes(encoder, pl.DataFrame(frame[list(FEATURES)]).with_columns(job=pl.lit([1, 2])))
-    with pytest.raises(SchemaError, match="has 3 features"):
+    with pytest.raises(SchemaError, match="X has 3 features"):
         codes(encoder, np.zeros((4, 3)))
     with pytest.raises(SchemaError, match=r"X and y have different numbers of rows$"):
         encode_training(encoder, frame, [0, 1])

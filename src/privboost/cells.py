@@ -73,6 +73,42 @@ def code_labels(column: Column, labels: Sequence[Label], name: str) -> np.ndarra
     return found[pc.fill_null(column.indices.cast(pa.int64()), len(words)).to_numpy()]
 
 
+def read_texts(column: Column, name: str) -> pa.Array:
+    """Return each cell as the text by which labels are found, as bytes; null where it is missing.
+
+    Numbers are written as `code_labels` compares them; what is neither text nor number is null.
+    """
+    if isinstance(column, np.ndarray) and column.dtype.kind == "O":
+        cells = (None if _is_missing(cell) else _as_text(cell) for cell in column)
+        return pa.array(cells, pa.large_binary())
+    if isinstance(column, np.ndarray):
+        column = pa.array(_native(column))
+    column = _arrow(column)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    kind = column.type.value_type
+    words = column.dictionary.cast(_bytes_like(kind)) if _is_text(kind) else column.dictionary
+    texts = [None if _is_missing(word) else _as_text(word) for word in words.to_pylist()]
+    return pa.array(texts, pa.large_binary()).take(column.indices.cast(pa.int64()))
+
+
+def column_kind(column: Column, name: str) -> str:
+    """Say what a column holds by its type: "text", "number", "bool" or "object" (anything)."""
+    if isinstance(column, np.ndarray):
+        kinds = {"f": "number", "i": "number", "u": "number", "b": "bool", "O": "object"}
+        if column.dtype.kind in kinds:
+            return kinds[column.dtype.kind]
+        raise SchemaError(f"column {name!r} holds {column.dtype}, which is neither number nor text")
+    kind = column.type
+    if pa.types.is_dictionary(kind) or _is_text(kind) or pa.types.is_null(kind):
+        return "text"
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if _is_scalar(kind):
+        return "number"
+    raise SchemaError(f"column {name!r} holds {kind}, which is neither number nor text")
+
+
 def read_unit_names(column: Column, name: str) -> pa.Array:
     """Return the name of each cell's unit as bytes, null where there is none.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -202,6 +202,8 @@ class Domain:
         What is predicted.
     unit : Unit, optional
         Who is protected. Without it, one row is.
+    privacy : PrivacyReport, optional
+        What was spent on learning it; None for a domain that was written.
 
     Examples
     --------
@@ -224,6 +226,7 @@ class Domain:
     features: tuple[Feature, ...]
     target: Target
     unit: Unit | None = None
+    privacy: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.features:
@@ -257,6 +260,62 @@ class Domain:
         features = tuple(_read_feature(name, entry) for name, entry in form["features"].items())
         unit = form.get("unit")
         return cls(features, _read_target(form["target"]), None if unit is None else _unit(unit))
+
+    @classmethod
+    def learn(
+        cls,
+        frame: Any,
+        target: str,
+        epsilon: float,
+        delta: float,
+        *,
+        y: Any = None,
+        task: str | None = None,
+        given: Mapping[str, Any] | None = None,
+        random_state: int | None = None,
+        ledger: str | Path | None = None,
+    ) -> Domain:
+        """Learn a domain privately, for those who know no bounds.
+
+        Parameters
+        ----------
+        frame : data frame, array, or path of a Parquet or CSV file
+            The rows. The columns and their types are taken to be public.
+        target : str
+            The column to predict.
+        epsilon, delta : float
+            The budget of this step alone; it adds to what training spends.
+        y : one-dimensional, optional
+            The target, if it is no column of `frame`.
+        task : {"classes", "number"}, optional
+            What the target is. By default words and truth values are classes, numbers a number.
+        given : mapping, optional
+            A part of a domain's JSON form ("features", "target", "unit") that is known already.
+        random_state : int, optional
+            A seed, for tests; it takes the guarantee away.
+        ledger : path, optional
+            A file that records the charges.
+
+        Returns
+        -------
+        Domain
+            Its attribute `privacy` says what was spent.
+
+        Privacy
+        -------
+        Spends (epsilon, delta): the noisy number of rows, noisy counts of numbers by power of
+        two, and the values of words whose noisy counts exceed a threshold.
+
+        Examples
+        --------
+        >>> from privboost.datasets import load_adult
+        >>> domain = Domain.learn(load_adult().train, "income", epsilon=1.0, delta=1e-6)
+        >>> domain.target.classes
+        ('<=50K', '>50K')
+        """
+        from privboost.privacy.learned_domain import learn_domain
+
+        return learn_domain(frame, target, epsilon, delta, y, task, given, random_state, ledger)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form as a dict."""

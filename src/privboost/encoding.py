@@ -191,7 +191,7 @@ def encode_training(
     for name, vector in apart.items():
         if len(vector) != done:
             raise SchemaError(f"X and {name} have different numbers of rows")
-    return TrainingRows(blocks, _number_units(units) if domain.unit is not None else None)
+    return TrainingRows(blocks, number_units(units) if domain.unit is not None else None)
 
 
 def fine_edges(feature: Feature) -> np.ndarray:
@@ -242,7 +242,7 @@ def middle_and_half(target: NumberTarget) -> tuple[float, float]:
     return low + (high - low) / 2, (high - low) / 2
 
 
-def _number_units(parts: list[pa.Array]) -> np.ndarray:
+def number_units(parts: list[pa.Array]) -> np.ndarray:
     """Number the units; −1 where there is none."""
     if not parts:
         return np.empty(0, dtype=np.int64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -62,12 +63,15 @@ class ArrayTable:
     def __init__(self, array: np.ndarray, names: Sequence[str]) -> None:
         if array.ndim != 2:
             raise SchemaError(
-                "a table is needed: a data frame, a two-dimensional array, or the path of a file"
+                "a table is needed: a data frame, a two-dimensional array, or the path of a file. "
+                "Reshape your data if it is one row or one column"
             )
+        if array.dtype.kind == "c":
+            raise SchemaError("Complex data not supported")
         if array.shape[1] != len(names):
             raise SchemaError(
-                f"the array has {array.shape[1]} features (columns), "
-                f"but the domain declares {len(names)} features"
+                f"X has {array.shape[1]} features, but domain is expecting {len(names)} features "
+                "as input"
             )
         self._array = array
         self.columns = tuple(names)
@@ -261,6 +265,10 @@ def open_vector(data: Any, name: str) -> Any:
         return series
     array = np.asarray(data) if hasattr(data, "__array__") else _objects(list(data))
     if array.ndim == 2 and array.shape[1] == 1:
+        from sklearn.exceptions import DataConversionWarning
+
+        message = f"A column-vector {name} was passed when a 1d array was expected"
+        warnings.warn(message, DataConversionWarning, stacklevel=2)
         array = array[:, 0]
     if array.ndim != 1:
         raise SchemaError(f"{name} must have one dimension")

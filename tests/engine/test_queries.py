@@ -56,7 +56,7 @@ def updates(layout, loss, n_outputs):
 
 def queries(layout, n_outputs):
     for output in range(n_outputs):
-        for statistics in STATISTICS:
+        for statistics in STATISTICS[:: 1 if n_outputs == 1 else 2]:
             for feature in (0, 3, 5):
                 codes = layout.n_codes[feature]
                 cell_of = (np.arange(codes) * 7 // codes).astype(np.uint16)

@@ -53,7 +53,7 @@ def whitened(query, change, contribution):
         units=contribution.row_units * contribution.rows,
         cells=query.cells_per_row,
         rows=contribution.rows,
-        shares=(0.7, 0.3),
+        shares=(0.7, 0.3) if query.shape[-1] == 2 else (1.0,),
     )
     return np.sqrt(((change / event.sigmas) ** 2).sum())
 
@@ -65,7 +65,7 @@ def check(domain, frame, fewer, loss, n_outputs, weighted, shuffle):
     for (query, more), (_, less) in zip(with_unit, without, strict=True):
         change = more - less
         assert np.abs(change).max() <= contribution.row_units * contribution.rows
-        touched = (change != 0).reshape(-1, 2).sum(axis=0)
+        touched = (change != 0).reshape(-1, query.shape[-1]).sum(axis=0)
         assert (touched <= query.cells_per_row * contribution.rows).all()
         assert whitened(query, change, contribution) <= 1 + 1e-12
 

@@ -38,7 +38,7 @@ def fit_untouched(**parameters):
         ({"delta": 0}, "delta must be a finite number above 0 and below 1"),
         ({"delta": 1}, "delta"),
         ({"delta": None}, "delta"),
-        ({"domain": None}, "a domain is needed"),
+        ({"domain": None}, "requires y to be passed"),
         ({"domain": make_domain(NUMBER)}, 'a classifier needs "classes"'),
         ({"n_estimators": 0}, "n_estimators"),
         ({"n_estimators": 2.5}, "n_estimators"),
@@ -81,6 +81,14 @@ def test_the_error_without_a_domain_shows_how_to_write_one():
         fit_untouched(domain=None)
     example = str(caught.value).split("Domain.from_dict(")[1].split("})\n")[0] + "}"
     assert Domain.from_dict(eval(example, {"True": True})).feature_names == ("age", "job")
+
+
+@pytest.mark.parametrize("bad", [{"n_estimators": 0}, {"accountant": "magic"}, {"leaf_clip": 0}])
+def test_nothing_is_spent_on_a_domain_before_parameters_are_checked(bad, tmp_path):
+    model = PrivBoostClassifier(1.0, 1e-6, ledger=tmp_path / "ledger", **bad)
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        model.fit(Untouchable(), Untouchable())
+    assert not (tmp_path / "ledger").exists()
 
 
 def test_a_regressor_needs_bounds():

@@ -23,10 +23,11 @@ from privboost.privacy.events import GaussianRelease, Planned
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent."""
+    """What may be spent, and what of it is spent already."""
 
     epsilon: float
     delta: float
+    before: tuple[Planned, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon, above=0))
@@ -205,7 +206,7 @@ def plan_histograms(
         for k, name in enumerate(domain.feature_names)
     ]
     made = [planned for planned in wanted if planned.count]
-    chosen = choose_accountant(accountant, made, budget.delta)
+    chosen = choose_accountant(accountant, [*budget.before, *made], budget.delta)
     plan = HistogramPlan(
         encoder,
         task,
@@ -215,7 +216,7 @@ def plan_histograms(
         contribution,
         weight_bound,
         budget,
-        calibrate(made, budget.epsilon, budget.delta, chosen),
+        calibrate(made, budget.epsilon, budget.delta, chosen, budget.before),
         chosen,
     )
     if max(plan.release(k).sigmas.max() for k in range(len(made))) > MAX_SIGMA:

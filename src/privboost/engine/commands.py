@@ -21,14 +21,17 @@ from privboost.losses import LossTable
 GRADIENT_HESSIAN = ("gradient", "hessian")
 GRADIENT_COUNT = ("gradient", "count")
 HESSIAN_COUNT = ("hessian", "count")
-STATISTICS = (GRADIENT_HESSIAN, GRADIENT_COUNT, HESSIAN_COUNT)
+COUNT = ("count",)
+HESSIAN = ("hessian",)
+STATISTICS = (GRADIENT_HESSIAN, GRADIENT_COUNT, HESSIAN_COUNT, COUNT, HESSIAN)
+"""What can be added up. The second of a pair, and one alone, is never negative."""
 
 _MAGIC = b"PVBMSG01"
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureSums:
-    """Sums of two statistics by cell of one feature: its histogram, or a tree on it alone.
+    """Sums of one or two statistics by cell of one feature: its histogram, or a tree on it alone.
 
     Attributes
     ----------
@@ -40,20 +43,20 @@ class FeatureSums:
         How many cells there are.
     output : int
         Which state of a row is meant (the class, in one-vs-rest).
-    statistics : pair of str
-        Which two statistics are added up.
+    statistics : tuple of str
+        Which one or two statistics are added up.
     """
 
     feature: int
     cell_of: np.ndarray
     n_cells: int
     output: int = 0
-    statistics: tuple[str, str] = GRADIENT_HESSIAN
+    statistics: tuple[str, ...] = GRADIENT_HESSIAN
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the answer."""
-        return (self.n_cells, 2)
+        return (self.n_cells, len(self.statistics))
 
     @property
     def cells_per_row(self) -> int:
@@ -63,16 +66,16 @@ class FeatureSums:
 
 @dataclass(frozen=True, eq=False)
 class TreeSums:
-    """Sums of two statistics by leaf of a tree."""
+    """Sums of one or two statistics by leaf of a tree."""
 
     tree: Tree
     output: int = 0
-    statistics: tuple[str, str] = GRADIENT_HESSIAN
+    statistics: tuple[str, ...] = GRADIENT_HESSIAN
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the answer."""
-        return (self.tree.n_leaves, 2)
+        return (self.tree.n_leaves, len(self.statistics))
 
     @property
     def cells_per_row(self) -> int:
@@ -101,12 +104,12 @@ class NodeHistograms:
     cell_of: tuple[np.ndarray, ...]
     n_cells: int
     output: int = 0
-    statistics: tuple[str, str] = GRADIENT_HESSIAN
+    statistics: tuple[str, ...] = GRADIENT_HESSIAN
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the answer: (nodes, cells, 2)."""
-        return (self.tree.n_leaves, self.n_cells, 2)
+        """The shape of the answer: (nodes, cells, statistics)."""
+        return (self.tree.n_leaves, self.n_cells, len(self.statistics))
 
     @property
     def cells_per_row(self) -> int:

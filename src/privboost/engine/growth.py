@@ -63,7 +63,7 @@ class Grower:
         if parent is not None:
             _subtract(histogram, chosen, parent.histogram)
         self._last = _Level(query, nodes, histogram)
-        return histogram.copy()
+        return histogram[..., 2 - len(query.statistics) :].copy()
 
     def _parent(self, query: NodeHistograms) -> _Level | None:
         """The last level, if the query asks the same of its children."""
@@ -95,7 +95,7 @@ class Grower:
         chosen: np.ndarray,
         pairs_of_block: PairsOfBlock,
     ) -> np.ndarray:
-        out = np.zeros(query.shape, dtype=np.int64)
+        out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
         if not self.blocks:
             return out
         bundles, single = bundle(self.blocks[0].layout, query.features, len(out))

@@ -42,7 +42,7 @@ class Shard:
         self._state: list[np.ndarray] = []
         self._loss: LossTable | None = None
         self._n_outputs = 0
-        self._tables: dict[tuple[str, str], np.ndarray] = {}
+        self._tables: dict[tuple[str, ...], np.ndarray] = {}
         self._left: list[np.ndarray] | None = None
         self._active: list[np.ndarray] | None = None
         self._grower = Grower(self._blocks)
@@ -73,7 +73,7 @@ class Shard:
         """Answer with exact int64 sums over this shard's rows."""
         if isinstance(query, NodeHistograms):
             return self._grower.answer(query, lambda k: self._statistics(k, query))
-        out = np.zeros(query.shape, dtype=np.int64)
+        out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
         for k, block in enumerate(self._blocks):
             if isinstance(query, FeatureSums):
                 ids, cell_of = block.column(query.feature), query.cell_of
@@ -84,7 +84,7 @@ class Shard:
                 kernels.sum_pairs_packed(ids, cell_of, pairs, out)
             else:
                 kernels.sum_pairs(ids, cell_of, pairs, out)
-        return out
+        return out[..., 2 - len(query.statistics) :]
 
     def _start(self, update: Start) -> None:
         self._loss, self._n_outputs, self._tables = update.loss, update.n_outputs, {}
@@ -140,12 +140,14 @@ class Shard:
         return node
 
 
-def _packed_table(loss: LossTable, statistics: tuple[str, str]) -> np.ndarray:
-    """Join two statistics into one table of int64: (first << 32) + second."""
+def _packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
+    """Join two statistics into one table of int64: (first << 32) + second; one alone is second."""
     count = np.full_like(loss.hessian, UNIT)
     count[UNKNOWN] = 0
     table = {"gradient": loss.gradient, "hessian": loss.hessian, "count": count}
-    first, second = (table[name].astype(np.int64) for name in statistics)
+    table["nothing"] = np.zeros_like(count)
+    names = statistics if len(statistics) == 2 else ("nothing", *statistics)
+    first, second = (table[name].astype(np.int64) for name in names)
     return ((first << 32) + second).reshape(-1)
 
 

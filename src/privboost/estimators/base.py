@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,13 +15,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privboost.boosting.plan import Budget, check_number
-from privboost.domain import ClassTarget, Domain, NumberTarget, describe_unit
+from privboost.domain import ClassTarget, Domain, NumberTarget, NumericFeature, describe_unit
 from privboost.encoding import Encoder, TrainingRows, encode_training
 from privboost.engine.backend import LocalBackend, OpenBackend
 from privboost.errors import DomainError
-from privboost.grid import BLOCK_ROWS
+from privboost.grid import BLOCK_ROWS, UNIT
 from privboost.models.files import save_model
 from privboost.models.model import Model
+from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.calibration import calibrate
+from privboost.privacy.domain_learning import learn, plan_learning
+from privboost.privacy.events import GaussianRelease, Planned
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
@@ -26,7 +33,9 @@ from privboost.privacy.report import write_report
 from privboost.privacy.units import bound_units
 from privboost.progress import rounds_bar
 
-_HOW_TO_WRITE_A_DOMAIN = """a domain is needed: what is public about the table. For example
+_HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
+Pass y (labels, or the name of their column), or write a domain: what is public about the table.
+For example
 
     from privboost import Domain
     domain = Domain.from_dict({
@@ -42,6 +51,12 @@ Bounds and categories must be public knowledge, never read off the private rows.
 For a number to predict, the target gives "bounds" instead of "classes"."""
 
 _MOST_SEED = 2**128
+_ANY_FEATURE = (NumericFeature("x", (0, 1)),)
+_ANY_DOMAIN = {
+    "classes": Domain(_ANY_FEATURE, ClassTarget("y", (0, 1))),
+    "number": Domain(_ANY_FEATURE, NumberTarget("y", (0, 1))),
+}
+"""Stand for a domain that is yet to be learned, so that parameters are checked before."""
 
 
 class PrivateEstimator(BaseEstimator):
@@ -49,6 +64,9 @@ class PrivateEstimator(BaseEstimator):
 
     Parameters never change in `fit`; nothing of the rows stays on the estimator afterwards.
     """
+
+    _task: str
+    """What the target is: "classes" or "number"."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PrivateEstimator:
         """Train a private model.
@@ -73,16 +91,24 @@ class PrivateEstimator(BaseEstimator):
         is reserved before a row is read. A second `fit` on the same rows spends it again.
         """
         budget = Budget(self.epsilon, self.delta)
-        domain = self._domain()
         stream = self._stream()
         threads = self._threads()
         open_backend = self._open_backend(threads)
         weight_bound = self._weight_bound(sample_weight)
+        ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), self._ledger_path())
+        if self.domain is None:
+            self._plan(Encoder.of(_ANY_DOMAIN[self._task]), weight_bound, budget)  # checks all
+            domain, budget, placeholder = self._learn(X, y, budget, ledger, stream)
+        else:
+            domain, placeholder = self._domain(), None
         encoder = Encoder.of(domain)
         plan = self._plan(encoder, weight_bound, budget)
         digest = plan.digest
-        ledger = Ledger(budget.epsilon, budget.delta, plan.accountant, self._ledger_path())
-        ledger.reserve(plan.releases)
+        if placeholder is None:
+            ledger.accountant = plan.accountant
+            ledger.reserve(plan.releases)
+        else:
+            ledger.exchange(placeholder, plan.releases, plan.accountant)
 
         rows = encode_training(
             encoder, X, y, sample_weight, weight_bound, block_rows=_block_rows(X, threads)
@@ -98,7 +124,7 @@ class PrivateEstimator(BaseEstimator):
         report = write_report(
             ledger,
             describe_unit(domain.unit),
-            _assumptions(domain, weight_bound, budget),
+            _assumptions(domain, weight_bound, budget, self.domain is None),
             seeded,
             plan.parameters,
             digest,
@@ -108,6 +134,13 @@ class PrivateEstimator(BaseEstimator):
         self.n_features_in_ = len(domain.features)
         self.feature_names_in_ = np.array(domain.feature_names, dtype=object)
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the class, or the number, of each row. Costs no privacy."""
@@ -127,10 +160,34 @@ class PrivateEstimator(BaseEstimator):
     def _boost(self, curator: Curator, plan: Any, track: Any) -> Any:
         raise NotImplementedError
 
+    def _learn(
+        self, X: Any, y: Any, budget: Budget, ledger: Ledger, stream: KeyStream
+    ) -> tuple[Domain, Budget, Planned]:
+        """Learn the domain with a share of the budget; the rest stays reserved for training.
+
+        Returns the domain, the budget with what was spent, and what is reserved.
+        """
+        share = check_number("domain_share", self.domain_share, above=0, below=1)
+        if y is None:
+            raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
+        target, labels = (y, None) if isinstance(y, str) else (_name_of(y), y)
+        plan = plan_learning(X, labels, target, self._task, {}, budget.delta)
+        rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), UNIT, 1, 1, (1.0,))
+        wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
+        made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
+        plan, placeholder = plan.with_releases(made[:-1]), made[-1]
+        ledger.reserve(made)
+        domain, rows = learn(plan, X, labels, ledger, stream.child("domain"))
+        if budget.delta > 1 / max(rows, 1.0):
+            warnings.warn(
+                "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
+                "publishes a whole record; choose a smaller one",
+                stacklevel=3,
+            )
+        return domain, replace(budget, before=plan.releases), placeholder
+
     def _domain(self) -> Domain:
         domain = self.domain
-        if domain is None:
-            raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
         if isinstance(domain, str | Path):
             domain = Domain.from_json(domain)
         elif isinstance(domain, dict):
@@ -189,6 +246,13 @@ class PrivateEstimator(BaseEstimator):
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     """Adds classes and probabilities."""
 
+    _task = "classes"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # on toy tables, which noise drowns
+        return tags
+
     @property
     def classes_(self) -> np.ndarray:
         """The domain's classes, sorted."""
@@ -210,6 +274,13 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 class PrivateRegressor(RegressorMixin, PrivateEstimator):
     """Predicts a number within public bounds."""
 
+    _task = "number"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # on toy tables, which noise drowns
+        return tags
+
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, NumberTarget):
             raise DomainError('target: a regressor needs "bounds"; this target has classes')
@@ -228,11 +299,22 @@ def _bounded(rows: TrainingRows, domain: Domain, stream: KeyStream) -> list[Any]
     return bound_units(rows.blocks, rows.unit, domain.unit.max_rows, stream.child("units"))
 
 
-def _assumptions(domain: Domain, weight_bound: float | None, budget: Budget) -> tuple[str, ...]:
+def _name_of(y: Any) -> str:
+    """The name of a series, or "y"; a frame of one column has a name too."""
+    name = getattr(y, "name", None)
+    return name if isinstance(name, str) and name else "y"
+
+
+def _assumptions(
+    domain: Domain, weight_bound: float | None, budget: Budget, learned: bool
+) -> tuple[str, ...]:
     """Say what was taken to be public, and what else the guarantee rests on."""
     said = [
-        "the domain is public: names, bounds, categories, classes and edges were not read off "
-        "the rows",
+        "the columns of the table and their types are public; bounds, categories and classes were "
+        "learned privately, within this epsilon"
+        if learned
+        else "the domain is public: names, bounds, categories, classes and edges were not read "
+        "off the rows",
         "all parameters of the estimator were chosen without looking at the rows",
         f"these rows were used in no other release; another one adds to epsilon {budget.epsilon:g}",
     ]
@@ -241,6 +323,7 @@ def _assumptions(domain: Domain, weight_bound: float | None, budget: Budget) -> 
     if weight_bound is not None:
         said.append(f"sample weights are clipped to [0, {weight_bound:g}], a public bound")
     named = {part.name: part.reason for part in (*domain.features, domain.target)}
+    named = {} if learned else named
     if domain.unit is not None:
         named[domain.unit.column] = domain.unit.reason
     said += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]

@@ -16,8 +16,9 @@ _PARAMETERS = """
     ----------
     epsilon, delta : float
         The privacy budget. Choose delta far below one over the number of protected units.
-    domain : Domain, dict or path
-        What is public about the table.
+    domain : Domain, dict or path, optional
+        What is public about the table. Without it, `fit` learns one privately (see
+        `domain_share`); then `y` must be given.
     n_estimators : int, optional
         Rounds (for each class beyond two classes); each releases one feature's histogram.
         Default 400 for classes, 100 for a number.
@@ -36,6 +37,8 @@ _PARAMETERS = """
         Added to every sum of Hessians. Default 10 for classes, 100 for a number.
     leaf_clip : float
         A round's values are clipped to ± this before the learning rate.
+    domain_share : float
+        Without a domain, the share of the budget (on μ²) that learning one takes.
     sample_weight_bound : float, optional
         The public bound of sample weights; needed if weights are given to `fit`.
     accountant : {"auto", "gdp", "pld", "rdp"}
@@ -80,6 +83,7 @@ class HistogramBooster(PrivateEstimator):
         hessian_share: float | None = None,
         reg_lambda: float | None = None,
         leaf_clip: float = 2.0,
+        domain_share: float = 0.1,
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,
@@ -99,6 +103,7 @@ class HistogramBooster(PrivateEstimator):
         self.hessian_share = hessian_share
         self.reg_lambda = reg_lambda
         self.leaf_clip = leaf_clip
+        self.domain_share = domain_share
         self.sample_weight_bound = sample_weight_bound
         self.accountant = accountant
         self.random_state = random_state

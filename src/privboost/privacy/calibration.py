@@ -26,7 +26,11 @@ _Cost = Callable[[float], float]
 
 
 def calibrate(
-    events: Sequence[Planned], epsilon: float, delta: float, accountant: Accountant
+    events: Sequence[Planned],
+    epsilon: float,
+    delta: float,
+    accountant: Accountant,
+    before: Sequence[Planned] = (),
 ) -> tuple[Planned, ...]:
     """Multiply all noise by one factor, the smallest with which the plan costs at most (ε, δ).
 
@@ -39,6 +43,8 @@ def calibrate(
     accountant : Accountant
         Who computes the cost. The factors of slow ones are kept on disk, by the plan's hash; what
         a file says is checked like any other plan when it is reserved.
+    before : sequence of Planned
+        What is spent already, within the same budget.
 
     Returns
     -------
@@ -50,12 +56,12 @@ def calibrate(
 
     def cost(factor: float) -> float:
         scaled = [planned.scaled(factor) for planned in events]
-        return accountant.compose(scaled).epsilon(delta)
+        return accountant.compose([*before, *scaled]).epsilon(delta)
 
     if accountant.name in _QUICK:
         factor = _solve(cost, epsilon)
     else:
-        cached = _cache_file(events, epsilon, delta, accountant)
+        cached = _cache_file([*before, *events], epsilon, delta, accountant)
         found = _read_factor(cached)
         if found is None or not 0.99 * epsilon <= cost(found) <= epsilon:
             found = _approach(cost, epsilon, _first_guess(events, epsilon, delta))

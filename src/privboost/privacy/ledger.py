@@ -58,6 +58,17 @@ class Ledger:
         for planned in plan:
             self._left[planned.event] += planned.count
 
+    def exchange(
+        self, placeholder: Planned, plan: Sequence[Planned], accountant: Accountant
+    ) -> None:
+        """Put a plan in the place of a reservation that stood for it and was not touched."""
+        if placeholder not in self._reserved or self._left[placeholder.event] < placeholder.count:
+            raise BudgetError(f"not reserved, or spent already: {placeholder.event.what}")
+        kept, self.accountant = self._reserved, accountant
+        self._reserved = [planned for planned in kept if planned is not placeholder]
+        self._left[placeholder.event] -= placeholder.count
+        self.reserve(plan)
+
     def charge(self, event: Event) -> None:
         """Record an event that was reserved. Call it before the value is released."""
         if self._left[event] < 1:

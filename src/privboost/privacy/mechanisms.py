@@ -182,12 +182,14 @@ def noisy_threshold(
     Privacy
     -------
     Spends `event`. Noisy counts of values that both tables have are Gaussian releases. A value
-    that only one unit has is told with a chance of at most δ_t over all that unit's values: the
-    threshold is units + σ · Φ⁻¹(1 − δ_t/cells).
+    that only one unit has is told with a chance of at most δ_t over all that unit's values, of
+    which there are cells · rows at most: the threshold is units + σ · Φ⁻¹(1 − δ_t/(cells · rows)).
     """
     ledger.charge(event)
     sigma = float(event.sigmas[0])
-    threshold = event.units + sigma * float(ndtri(1 - event.delta_of_threshold / event.cells))
+    # A millionth less, for the difference between discrete and continuous tails.
+    chance = event.delta_of_threshold / (event.cells * event.rows) * (1 - 1e-6)
+    threshold = event.units - sigma * float(ndtri(chance))
     kept = []
     for value, count in counts.items():
         noise = discrete_gaussian(np.array([sigma]), stream.child(value.hex()))

@@ -14,7 +14,18 @@ from privboost.privacy.keystream import KeyStream
 def bound_units(
     blocks: Sequence[Block], unit: np.ndarray, max_rows: int, stream: KeyStream
 ) -> list[Block]:
-    """Keep at most `max_rows` rows of each unit.
+    """Keep at most `max_rows` rows of each unit (see `kept_rows`)."""
+    keep = kept_rows(blocks, unit, max_rows, stream)
+    ends = np.cumsum([len(block) for block in blocks])
+    return [
+        block.take(keep[end - len(block) : end]) for block, end in zip(blocks, ends, strict=True)
+    ]
+
+
+def kept_rows(
+    blocks: Sequence[Block], unit: np.ndarray, max_rows: int, stream: KeyStream
+) -> np.ndarray:
+    """Choose at most `max_rows` rows of each unit; return a mask over all rows.
 
     Which rows stay depends on a keyed hash of each row's own codes, so the choice for one unit
     depends neither on other units nor on the order of rows.
@@ -36,10 +47,7 @@ def bound_units(
     ranks = _rank_within_runs(unit[order])
     keep = np.zeros(len(unit), dtype=np.bool_)
     keep[order] = (ranks < max_rows) & (unit[order] >= 0)
-    ends = np.cumsum([len(block) for block in blocks])
-    return [
-        block.take(keep[end - len(block) : end]) for block, end in zip(blocks, ends, strict=True)
-    ]
+    return keep
 
 
 def _hash_rows(block: Block, keys: np.ndarray) -> np.ndarray:

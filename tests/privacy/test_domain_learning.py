@@ -1,0 +1,167 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from privboost import Domain, DomainError, PrivBoostClassifier, PrivBoostRegressor, SchemaError
+from privboost.datasets import load_adult
+from tests.tables import make_frame
+
+
+def frame_of(rows=20_000, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(20, 90, rows)
+    return pd.DataFrame(
+        {
+            "age": x,
+            "gain": rng.lognormal(3, 2, rows),
+            "loss": -rng.uniform(0, 900, rows),
+            "flag": rng.random(rows) < 0.3,
+            "job": rng.choice(["nurse", "clerk"], rows),
+            "id": [f"person {k}" for k in range(rows)],
+            "label": np.where(x + rng.normal(0, 10, rows) > 55, "old", "young"),
+        }
+    )
+
+
+def test_bounds_categories_and_classes_are_found():
+    domain = Domain.learn(frame_of(), "label", 1.0, 1e-6, random_state=1)
+    by_name = {feature.name: feature for feature in domain.features}
+    assert by_name["age"].bounds == (16, 128)
+    assert by_name["gain"].scale == "log"
+    assert by_name["loss"].bounds[0] == -1024
+    assert by_name["loss"].bounds[1] <= 0
+    assert by_name["job"].categories == ("clerk", "nurse")
+    assert by_name["id"].categories == ("(no value stood out)",)
+    assert domain.target.classes == ("old", "young")
+    assert all(feature.missing for feature in domain.features)
+    assert Domain.from_json(domain.to_json()) == domain
+
+
+def test_the_report_says_what_was_spent():
+    report = Domain.learn(frame_of(500), "label", 0.5, 1e-6).privacy
+    assert report.guarantee == "(0.5, 1e-06)-differential privacy"
+    assert [release.count for release in report.releases] == [1, 1, 1]
+    seeded = Domain.learn(frame_of(500), "label", 0.5, 1e-6, random_state=1).privacy
+    assert seeded.guarantee == "no privacy guarantee: seeded"
+
+
+def test_part_may_be_given():
+    given = {
+        "features": {"age": {"kind": "numeric", "bounds": [18, 99]}},
+        "target": {"name": "label", "classes": ["old", "young", "ageless"]},
+    }
+    domain = Domain.learn(frame_of(), "label", 1.0, 1e-6, given=given)
+    assert domain.features[0].bounds == (18, 99)
+    assert domain.features[1].name == "gain"
+    assert len(domain.target.classes) == 3
+    with pytest.raises(DomainError, match="given: unknown key"):
+        Domain.learn(frame_of(10), "label", 1.0, 1e-6, given={"feature": {}})
+    bad = {"features": {"age": {"kind": "numeric", "bounds": [9, 1]}}}
+    with pytest.raises(DomainError, match=r"features\.age\.bounds"):
+        Domain.learn(frame_of(10), "label", 1.0, 1e-6, given=bad)
+
+
+def test_units_are_bounded():
+    """One person with a thousand rows cannot force a value in."""
+    frame = frame_of(3000).assign(who=[f"w{k}" for k in range(3000)])
+    frame.loc[:999, "job"], frame.loc[:999, "who"] = "spy", "w0"
+    given = {"unit": {"column": "who", "max_rows": 1}}
+    domain = Domain.learn(frame, "label", 2.0, 1e-6, given=given, random_state=3)
+    by_name = {feature.name: feature for feature in domain.features}
+    assert by_name["job"].categories == ("clerk", "nurse")
+    assert "who" not in by_name
+    alone = Domain.learn(frame, "label", 2.0, 1e-6, random_state=3)
+    assert "spy" in {f.name: f for f in alone.features}["job"].categories
+
+
+def test_a_numeric_target_may_be_either():
+    frame = frame_of().assign(label=np.arange(20_000) % 3)
+    assert Domain.learn(frame, "label", 1.0, 1e-6).target.bounds == (0.0, 2.0)
+    assert Domain.learn(frame, "label", 1.0, 1e-6, task="classes").target.classes == (0, 1, 2)
+
+
+def test_tables_of_every_kind(tmp_path):
+    frame = frame_of(5000).drop(columns=["flag"])
+    frame.to_parquet(tmp_path / "t.parquet")
+    expected = Domain.learn(frame, "label", 1.0, 1e-6, random_state=2)
+    for table in (pl.DataFrame(frame), tmp_path / "t.parquet"):
+        assert Domain.learn(table, "label", 1.0, 1e-6, random_state=2) == expected
+    array = Domain.learn(frame[["age", "gain"]].to_numpy(), "y", 1.0, 1e-6, y=frame["label"])
+    assert array.feature_names == ("x0", "x1")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 20])
+def test_small_and_empty_tables_give_a_valid_domain(rows):
+    frame = make_frame(rows).drop(columns="weight")
+    domain = Domain.learn(frame, "income", 0.1, 1e-6)
+    assert len(domain.features) == 7
+    PrivBoostClassifier(1.0, 1e-6, domain, n_estimators=7).fit(frame)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"epsilon": 0}, "epsilon must be above 0"),
+        ({"delta": 0}, "delta"),
+        ({"task": "ranking"}, "task must be"),
+        ({"target": "nonsense"}, "no column 'nonsense'"),
+        ({"frame": pd.DataFrame({"label": ["a"]})}, "no feature columns"),
+    ],
+)
+def test_bad_input(how, words):
+    how = {"frame": frame_of(10), "target": "label", "epsilon": 1.0, "delta": 1e-6} | how
+    with pytest.raises((ValueError, SchemaError), match=words):
+        Domain.learn(**how)
+
+
+def test_an_estimator_without_a_domain_learns_one_within_its_budget():
+    adult = load_adult()
+    model = PrivBoostClassifier(1.0, 1e-6, random_state=1).fit(adult.train, "income")
+    report = model.privacy_
+    assert 0.99 < report.epsilon <= 1.0
+    assert any("learned privately" in text for text in report.assumptions)
+    assert [release.what for release in report.releases][:3] == [
+        "the number of rows",
+        "rows by size of 6 numbers",
+        "values that occur in 9 columns of words",
+    ]
+    assert sum(release.count for release in report.releases) == 403
+    assert model.score(adult.test, adult.test["income"].to_pylist()) > 0.82
+    assert model.domain is None
+
+
+def test_the_share_decides_how_the_budget_is_divided():
+    frame = frame_of(2000)
+
+    def noises(share):
+        model = PrivBoostClassifier(1.0, 1e-6, domain_share=share, n_estimators=6)
+        mechanisms = [r.mechanism for r in model.fit(frame, "label").privacy_.releases]
+        return [float(m.split("noise, ")[1].split(" times")[0]) for m in mechanisms]
+
+    small, large = noises(0.05), noises(0.5)
+    assert small[0] > large[0]
+    assert small[-1] < large[-1]
+    with pytest.raises(ValueError, match="domain_share"):
+        noises(1.0)
+
+
+def test_a_regressor_and_arrays():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, (5000, 2))
+    model = PrivBoostRegressor(5.0, 1e-6, random_state=0).fit(X, 3 * X[:, 0])
+    assert model.predict(X).max() <= 32
+    assert np.corrcoef(model.predict(X), X[:, 0])[0, 1] > 0.9
+
+
+def test_a_large_delta_is_warned_about():
+    with pytest.warns(UserWarning, match="delta exceeds one over"):
+        PrivBoostClassifier(5.0, 0.01, n_estimators=6).fit(frame_of(3000), "label")
+
+
+def test_the_ledger_holds_the_learning_too(tmp_path):
+    ledger = tmp_path / "ledger.jsonl"
+    PrivBoostClassifier(1.0, 1e-6, n_estimators=6, ledger=ledger).fit(frame_of(200), "label")
+    lines = ledger.read_text().splitlines()
+    assert '"training"' in lines[0]
+    assert sum('"charge"' in line for line in lines) == 3 + 6
