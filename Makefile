@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint bench-adult bench-speed bench-scale clean
+.PHONY: demo test test-slow lint bench-adult bench-speed bench-scale bench-accounting clean
 
 demo: $(VENV)/.demo
 	$(BIN)/privboost demo
@@ -27,6 +27,9 @@ bench-speed: $(VENV)/.bench
 
 bench-scale: $(VENV)/.bench
 	$(BIN)/python -m bench.scale
+
+bench-accounting: $(VENV)/.bench
+	$(BIN)/python -m bench.accounting
 
 clean:
 	rm -rf $(VENV)

@@ -129,6 +129,38 @@ def report(
 
 
 @app.command()
+def calibrate(
+    epsilon: Annotated[float, typer.Option(help="The privacy budget.")],
+    delta: Annotated[float, typer.Option(help="The privacy budget's delta.")],
+    rounds: Annotated[int, typer.Option(help="Releases with Gaussian noise.")] = 0,
+    sampling_rate: Annotated[
+        float, typer.Option(help="The chance of a row to be used in a round.")
+    ] = 1.0,
+    selections: Annotated[int, typer.Option(help="Choices by the exponential mechanism.")] = 0,
+    selection_share: Annotated[
+        float, typer.Option(help="The part of the budget, on mu squared, that selections have.")
+    ] = 0.7,
+    laplace: Annotated[int, typer.Option(help="Releases with Laplace noise.")] = 0,
+    accountant: Annotated[str, typer.Option(help="auto, gdp, game, pld, rdp or pure.")] = "auto",
+) -> None:
+    """Say how much noise a budget needs, before any data are touched."""
+    from privboost.privacy.calibration import calibrate_releases
+
+    typer.echo(
+        calibrate_releases(
+            epsilon,
+            delta,
+            rounds=rounds,
+            sampling_rate=sampling_rate,
+            selections=selections,
+            selection_share=selection_share,
+            laplace=laplace,
+            accountant=accountant,
+        )
+    )
+
+
+@app.command()
 def demo() -> None:
     """Train on the Adult data set at several budgets and print what each buys."""
     from privboost.demo import run_demo

@@ -51,6 +51,16 @@ def test_train_predict_report(tmp_path, target):
     assert "Privacy report" in (tmp_path / "r.html").read_text()
 
 
+def test_calibrate():
+    said = run("calibrate", "--epsilon", 1, "--delta", 1e-5, "--rounds", 100).stdout
+    assert "by the gdp accountant" in said
+    assert "sigma of a leaf release 52.7591" in said
+    said = run("calibrate", "--epsilon", 1, "--delta", 0, "--laplace", 10).stdout
+    assert "0.1-DP" in said
+    asked = ["calibrate", "--epsilon", 1, "--delta", 0, "--rounds", 10]
+    assert "pure DP" in run(*asked, code=1).stderr
+
+
 def test_version():
     assert run("--version").stdout.startswith("privboost 0.")
 

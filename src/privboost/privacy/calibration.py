@@ -11,8 +11,9 @@ from pathlib import Path
 
 from scipy.optimize import brentq
 
+from privboost.grid import UNIT
 from privboost.privacy.accountants.base import Accountant
-from privboost.privacy.events import Planned
+from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned, Selection
 from privboost.privacy.formulas import gdp_mu
 
 _CLOSE = 1e-7
@@ -95,6 +96,61 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
 
 _MU_SQUARED = {"gaussian": 1.0, "threshold": 1.0, "selection": 0.25, "laplace": 2.0}
 """What a release of unit noise counts of μ²."""
+
+
+def calibrate_releases(
+    epsilon: float,
+    delta: float,
+    rounds: int = 0,
+    sampling_rate: float = 1.0,
+    selections: int = 0,
+    selection_share: float = 0.7,
+    laplace: int = 0,
+    accountant: str = "auto",
+) -> str:
+    """Say in words what noise a plan of equal releases needs, and what each accountant says of it.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget; delta may be 0 without Gaussian releases.
+    rounds, selections, laplace : int
+        How many Gaussian releases, selections and Laplace releases there are.
+    sampling_rate : float
+        The chance of a row to be used in a Gaussian or Laplace release.
+    selection_share : float
+        The part of the budget (on μ²) that selections have beside noisy sums.
+    accountant : str
+        See `accountants.choice.choose_accountant`.
+    """
+    from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
+
+    if not (epsilon > 0 and 0 <= delta < 1):
+        raise ValueError("epsilon must be above 0, and delta at least 0 and below 1")
+    if min(rounds, selections, laplace) < 0 or rounds + selections + laplace == 0:
+        raise ValueError("give at least one of rounds, selections and laplace")
+    sums = rounds + laplace
+    rest = 1.0 if not selections else 1 - selection_share
+    parts = [
+        (Planned(GaussianRelease("sums", 1.0, UNIT, 1, 1, (1.0,), sampling_rate), rounds), rounds),
+        (Planned(LaplaceRelease("sums", 1.0, UNIT, 1, 1, (1.0,), sampling_rate), laplace), laplace),
+    ]
+    shared = [(planned, rest * count / sums) for planned, count in parts if count]
+    if selections:
+        share = selection_share if sums else 1.0
+        shared.append((Planned(Selection("choices", 1.0), selections), share))
+    plan = by_shares(shared)
+    chosen = choose_accountant(accountant, plan, delta)
+    made = calibrate(plan, epsilon, delta, chosen)
+    lines = [f"for ({epsilon:g}, {delta:g})-DP, by the {chosen.name} accountant:"]
+    for planned in made:
+        lines.append(f"  {planned.count} × {planned.event.what}: {planned.event.mechanism}")
+        if isinstance(planned.event, GaussianRelease):
+            lines.append(f"      sigma of a leaf release {math.sqrt(2) * planned.event.noise:.6g}")
+    lines.append("epsilon of this plan by each accountant:")
+    for name, cost in compare_accountants(made, delta).items():
+        lines.append(f"  {name:5} {cost:.6g}")
+    return "\n".join(lines)
 
 
 def _solve(cost: _Cost, epsilon: float) -> float:

@@ -306,6 +306,19 @@ class Selection(Event):
         epsilon = amplified(1 / self.noise, self.sampling_rate)
         return min(epsilon, alpha * epsilon**2 / 2)
 
+    def pld(self, grid: float) -> Any:
+        """The privacy loss of any mechanism with the ε of a sample."""
+        from dp_accounting.pld import common, privacy_loss_distribution
+
+        return privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(self.pure, 0.0), value_discretization_interval=grid
+        )
+
+    @property
+    def has_pld(self) -> bool:
+        """Whether `pld` gives a distribution: of a sample; else the game is exact."""
+        return self.sampling_rate < 1
+
     @property
     def mechanism(self) -> str:
         """How the release is made, in words."""
