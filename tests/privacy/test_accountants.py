@@ -9,8 +9,8 @@ from privboost.privacy.accountants.pld import PldAccountant
 from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events import Planned, ThresholdRelease
-from privboost.privacy.formulas import bounded_range_delta, gdp_epsilon
+from privboost.privacy.events import LaplaceRelease, Planned, ThresholdRelease
+from privboost.privacy.formulas import bounded_range_delta, gdp_epsilon, laplace_rdp
 from tests.privacy.accountant_suite import AccountantSuite, gaussian, laplace, selection
 
 
@@ -46,6 +46,17 @@ class TestRdp(AccountantSuite):
         """ε = 0.02 at δ = 5e-8 needs them."""
         events = [Planned(gaussian(21.45 / math.sqrt(2), rate=0.005), 200)]
         assert self.accountant.compose(events).epsilon(5e-8) == pytest.approx(0.02, rel=2e-3)
+
+    def test_discrete_laplace_noise_is_covered(self):
+        """At a distance of one unit the discrete Laplace is a lying coin, worse than Laplace."""
+        coarse = LaplaceRelease("one cell", 2.0, 1, 1, 1, (1.0,))
+        epsilon = 0.5
+        p = math.exp(epsilon) / (1 + math.exp(epsilon))
+        for alpha in (2, 5, 40):
+            coin = math.log(
+                p**alpha * (1 - p) ** (1 - alpha) + (1 - p) ** alpha * p ** (1 - alpha)
+            ) / (alpha - 1)
+            assert coarse.rdp(alpha) >= coin > laplace_rdp(alpha, epsilon)
 
 
 class TestPld(AccountantSuite):

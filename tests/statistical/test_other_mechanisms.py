@@ -94,6 +94,17 @@ def test_the_curator_selects_by_the_utilitys_range():
     assert ledger.spent[0].count == 20_000
 
 
+def test_a_range_counts_only_for_the_statistics_it_is_proved_for():
+    event = Selection("a split", noise=2.0)
+    ledger = Ledger(1e9, 1e-6, PureAccountant())
+    ledger.reserve([Planned(event, 1)])
+    curator = Curator(Sums(np.zeros((3, 2))), ledger, KeyStream.seeded(1), Contribution())
+    hessians = FeatureSums(0, np.arange(3, dtype=np.uint16), 3)
+    with pytest.raises(ValueError, match="not proved"):
+        curator.select(hessians, SplitGain(1.0), event)
+    assert ledger.spent == ()
+
+
 def test_the_curators_laplace_has_its_scale():
     event = LaplaceRelease("sums", 3.0, UNIT, 1, 1, (0.5, 0.5))
     ledger = Ledger(1e9, 1e-6, PureAccountant())
@@ -177,8 +188,8 @@ def test_the_range_of_a_split_holds_and_is_nearly_attained(weighted):
     utility = SplitGain(0.5)
 
     def scores(side, g, n):
-        left = [(g[side <= c].sum(), n[side <= c].sum()) for c in range(6)]
-        return np.array(utility.scores(np.array(left, dtype=np.int64), contribution))
+        cells = [(g[side == c].sum(), n[side == c].sum()) for c in range(6)]
+        return np.array(utility.scores(np.array(cells, dtype=np.int64), contribution))
 
     widest = 0
     for _ in range(400):

@@ -233,11 +233,18 @@ class LaplaceRelease(Event):
         return amplified(1 / self.noise, self.sampling_rate)
 
     def rdp(self, alpha: int) -> float | None:
-        """The Rényi divergence; of a sample, that of any ε-DP mechanism."""
-        if self.sampling_rate == 1:
-            return laplace_rdp(alpha, 1 / self.noise)
+        """The Rényi divergence of the noise, with what the grid adds to it.
+
+        Never above that of any ε-DP mechanism, which is all that is known of a sample.
+        """
         epsilon = amplified(1 / self.noise, self.sampling_rate)
-        return min(epsilon, alpha * epsilon**2 / 2)
+        general = min(epsilon, alpha * epsilon**2 / 2)
+        if self.sampling_rate < 1:
+            return general
+        # P_d ≤ e^a P_r and P_r ≤ e^b P_d in each touched coordinate: accountants.discretisation.
+        scale = float(self.scales.min())
+        slack = alpha / (alpha - 1) / (2 * scale) + 1 / (8 * scale * scale)
+        return min(laplace_rdp(alpha, epsilon) + self.touched * slack, general)
 
     def pld(self, grid: float) -> Any:
         """The privacy loss distribution."""

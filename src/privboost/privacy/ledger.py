@@ -64,10 +64,15 @@ class Ledger:
         """Put a plan in the place of a reservation that stood for it and was not touched."""
         if placeholder not in self._reserved or self._left[placeholder.event] < placeholder.count:
             raise BudgetError(f"not reserved, or spent already: {placeholder.event.what}")
-        kept, self.accountant = self._reserved, accountant
-        self._reserved = [planned for planned in kept if planned is not placeholder]
+        before = self._reserved, self.accountant
+        self._reserved = [planned for planned in self._reserved if planned is not placeholder]
+        self.accountant = accountant
+        try:
+            self.reserve(plan)
+        except Exception:
+            self._reserved, self.accountant = before
+            raise
         self._left[placeholder.event] -= placeholder.count
-        self.reserve(plan)
 
     def charge(self, event: Event) -> None:
         """Record an event that was reserved. Call it before the value is released."""

@@ -125,6 +125,8 @@ class Curator:
         -------
         Spends `event`, which is recorded first: the choice is ε₀-bounded-range.
         """
+        if query.statistics not in utility.statistics:
+            raise ValueError("the utility's range is not proved for the statistics of the query")
         stream = self._charge(event)
         scores = utility.scores(self._backend.sum(query), self._contribution)
         # ε₀ rounded down to a multiple of 2⁻⁴⁰ of the range, so that exponents are short fractions.

@@ -9,10 +9,11 @@ the mechanism sees either.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
+from privboost.engine.commands import GRADIENT_COUNT, GRADIENT_HESSIAN, HESSIAN_COUNT
 from privboost.grid import UNIT, WEIGHT_UNITS, Contribution
 
 SCORE = 2**20
@@ -21,6 +22,9 @@ SCORE = 2**20
 
 class Utility(Protocol):
     """From exact sums to integer scores."""
+
+    statistics: tuple[tuple[str, ...], ...]
+    """The statistics of which its range is proved."""
 
     def scores(self, sums: np.ndarray, contribution: Contribution) -> list[int]:
         """Return one integer score for each candidate."""
@@ -37,6 +41,8 @@ class LargestCell:
     so all changes lie in [0, row units · rows].
     """
 
+    statistics: ClassVar = (GRADIENT_HESSIAN, GRADIENT_COUNT, HESSIAN_COUNT)
+
     def scores(self, sums: np.ndarray, contribution: Contribution) -> list[int]:
         """Return each cell's sum."""
         return [int(value) for value in sums[..., 1].reshape(-1)]
@@ -50,8 +56,8 @@ class LargestCell:
 class SplitGain:
     """Score splits of one node by G_L²/(n_L + λ) + G_R²/(n_R + λ), over counts.
 
-    Sums are of gradients and counts, of shape (candidates, 2): what lies left of each candidate;
-    the last candidate has everything, and is the score of not splitting.
+    Sums are of gradients and counts by cell, of shape (cells, 2); candidate j has the cells up to j
+    on its left. The last one has everything there: it is the score of not splitting.
 
     Range, in units of the gradient's clip: adding a row of weight w ≤ 1 and gradient ws, |s| ≤ 1,
     to a side with N = n + λ and G = aN, |a| ≤ 1, changes G²/N by
@@ -68,15 +74,17 @@ class SplitGain:
         λ, in rows; it must be above 0.
     """
 
+    statistics: ClassVar = (GRADIENT_COUNT,)
     reg_lambda: float
 
     def scores(self, sums: np.ndarray, contribution: Contribution) -> list[int]:
         """Return scores rounded down to units, in whole-number arithmetic (128 bits and more)."""
         unit = UNIT * (WEIGHT_UNITS if contribution.weighted else 1)
         extra = round(self.reg_lambda * unit)
-        whole_g, whole_n = int(sums[-1, 0]), int(sums[-1, 1])
+        left_of = np.cumsum(sums, axis=0).tolist()
+        whole_g, whole_n = left_of[-1]
         scores = []
-        for g, n in sums.tolist():
+        for g, n in left_of:
             left = g * g * SCORE // (unit * (n + extra))
             rest = whole_g - g
             right = rest * rest * SCORE // (unit * (whole_n - n + extra))
