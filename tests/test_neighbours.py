@@ -52,7 +52,13 @@ class Shy(str):
         raise RuntimeError("secret")
 
 
+class Hostile(int):
+    def __float__(self):
+        raise RuntimeError("secret")
+
+
 FOREIGN = [
+    Hostile(3),
     dt.date(2020, 1, 1),
     7,
     2.5,

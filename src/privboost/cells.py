@@ -79,8 +79,7 @@ def read_texts(column: Column, name: str) -> pa.Array:
     Numbers are written as `code_labels` compares them; what is neither text nor number is null.
     """
     if isinstance(column, np.ndarray) and column.dtype.kind == "O":
-        cells = (None if _is_missing(cell) else _as_text(cell) for cell in column)
-        return pa.array(cells, pa.large_binary())
+        return pa.array(map(_text_or_none, column), pa.large_binary())
     if isinstance(column, np.ndarray):
         column = pa.array(_native(column))
     column = _arrow(column)
@@ -88,7 +87,7 @@ def read_texts(column: Column, name: str) -> pa.Array:
         column = column.dictionary_encode()
     kind = column.type.value_type
     words = column.dictionary.cast(_bytes_like(kind)) if _is_text(kind) else column.dictionary
-    texts = [None if _is_missing(word) else _as_text(word) for word in words.to_pylist()]
+    texts = map(_text_or_none, words.to_pylist())
     return pa.array(texts, pa.large_binary()).take(column.indices.cast(pa.int64()))
 
 
@@ -153,9 +152,12 @@ class _Places:
 
     def find(self, cell: Any) -> int:
         """Return a cell's place, `OTHER` or `MISSING`."""
-        if _is_missing(cell):
-            return MISSING
-        key = _as_text(cell) if self._text else _as_number(cell)
+        try:
+            if _is_missing(cell):
+                return MISSING
+            key = _as_text(cell) if self._text else _as_number(cell)
+        except Exception:  # whatever a cell may be, it must not raise
+            return OTHER
         return self._place.get(key, OTHER)
 
 
@@ -204,6 +206,13 @@ def _as_number(cell: Any) -> float | None:
 
 
 def _unit_name(cell: Any) -> bytes | None:
+    try:
+        return _name_unit(cell)
+    except Exception:  # whatever a cell may be, it must not raise
+        return None
+
+
+def _name_unit(cell: Any) -> bytes | None:
     if _is_missing(cell):
         return None
     if isinstance(cell, str | bytes):
@@ -219,16 +228,27 @@ def _unit_name(cell: Any) -> bytes | None:
         cell = cell.astimezone(UTC)
     if isinstance(cell, date):
         return b"\0time " + cell.isoformat().encode()
-    try:
-        return b"\0other " + str(cell).encode("utf-8", "surrogatepass")
-    except Exception:  # whatever a cell may be, it must not raise
-        return None
+    return b"\0other " + str(cell).encode("utf-8", "surrogatepass")
 
 
 def _parse(cells: Any) -> np.ndarray:
     """Read cells of any kind as numbers; what is no number is NaN."""
-    numbers = (_as_number(cell) for cell in cells)
-    return np.fromiter((math.nan if x is None else x for x in numbers), np.float64, len(cells))
+    return np.fromiter(map(_number_or_nan, cells), np.float64, len(cells))
+
+
+def _number_or_nan(cell: Any) -> float:
+    try:
+        number = _as_number(cell)
+    except Exception:  # whatever a cell may be, it must not raise
+        number = None
+    return math.nan if number is None else number
+
+
+def _text_or_none(cell: Any) -> bytes | None:
+    try:
+        return None if _is_missing(cell) else _as_text(cell)
+    except Exception:
+        return None
 
 
 def _native(column: np.ndarray) -> np.ndarray:

@@ -137,6 +137,7 @@ class CsvTable:
             null_values=self._missing,
             strings_can_be_null=True,
         )
+        yield {name: pa.array([], pa.string()) for name in names}
         readable = True
         try:
             with self._bytes() as file:
@@ -310,6 +311,8 @@ def _column(series: Any) -> Column:
     """Return a series as an arrow array, or as Python objects where it has no type of its own."""
     if _untyped(series.to_native()):
         return _objects(series.to_list())
+    if series.dtype == nw.String:
+        return _arrow_or_bytes(series.to_arrow, series.to_list)
     return _arrow_or_objects(series.to_arrow, series.to_list)
 
 
@@ -326,7 +329,7 @@ def _plain(array: np.ndarray) -> Column:
     """Return texts as an arrow array; other arrays stay as they are."""
     if array.dtype.kind not in "US":
         return array
-    return _arrow_or_objects(lambda: pa.array(np.ascontiguousarray(array)), array.tolist)
+    return _arrow_or_bytes(lambda: pa.array(np.ascontiguousarray(array)), array.tolist)
 
 
 def _arrow_or_objects(arrow: Callable[[], Column], cells: Callable[[], list[Any]]) -> Column:
@@ -335,6 +338,20 @@ def _arrow_or_objects(arrow: Callable[[], Column], cells: Callable[[], list[Any]
         return arrow()
     except Exception:
         return _objects(cells())
+
+
+def _arrow_or_bytes(arrow: Callable[[], Column], cells: Callable[[], list[Any]]) -> Column:
+    """The same for texts, which stay texts: none must change the kind of the column."""
+    try:
+        return arrow()
+    except Exception:
+        return pa.array([_to_bytes(cell) for cell in cells()], pa.large_binary())
+
+
+def _to_bytes(cell: Any) -> bytes | None:
+    if isinstance(cell, str):
+        return str.encode(cell, "utf-8", "surrogatepass")
+    return cell if isinstance(cell, bytes) else None
 
 
 def _objects(cells: list[Any]) -> np.ndarray:

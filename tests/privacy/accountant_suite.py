@@ -45,7 +45,7 @@ class AccountantSuite:
                 self.accountant.compose([Planned(self.event, 1), Planned(self.other, 1)])
 
     def test_relations_do_not_mix(self):
-        other = replace(self.event, relation=REPLACE_ONE)
+        other = replace(self.event, relation=REPLACE_ONE, sampling_rate=1.0)
         mixed = [Planned(self.event, 1), Planned(other, 1)]
         assert not self.accountant.supports(mixed)
         with pytest.raises(ValueError, match="relations"):

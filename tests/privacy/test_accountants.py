@@ -9,13 +9,25 @@ from privboost.privacy.accountants.pld import PldAccountant
 from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events import LaplaceRelease, Planned, ThresholdRelease
+from privboost.privacy.events import (
+    REPLACE_ONE,
+    GaussianRelease,
+    LaplaceRelease,
+    Planned,
+    ThresholdRelease,
+)
 from privboost.privacy.formulas import bounded_range_delta, gdp_epsilon, laplace_rdp
 from tests.privacy.accountant_suite import AccountantSuite, gaussian, laplace, selection
 
 
 class TestGdp(AccountantSuite):
     accountant, event, other = GdpAccountant(), gaussian(10.0), laplace(0.1)
+
+    def test_noise_of_a_few_units_is_not_taken_for_free(self):
+        coarse = GaussianRelease("sums", 0.5, 1, 1, 1, (1.0,))
+        curve = self.accountant.compose([Planned(coarse, 200)])
+        assert curve.delta(1.0) == 1.0
+        assert curve.epsilon(1e-6) > 1000
 
     def test_samples_are_not_covered(self):
         assert not self.accountant.supports([Planned(gaussian(10.0, rate=0.1), 1)])
@@ -126,6 +138,20 @@ def test_auto_takes_the_tightest_that_covers():
         found = compare_accountants(events, 1e-5)
         assert min(found, key=found.get) == name
     assert choose_accountant("auto", [Planned(laplace(0.1), 3)], 0.0).name == "pure"
+
+
+@pytest.mark.parametrize("kind", ["pld", "rdp", "gdp"])
+def test_a_threshold_with_half_of_delta_is_covered_by_all(kind):
+    event = ThresholdRelease("values", 30.0, 2**16, 1, 1, (1.0,), delta_of_threshold=5e-6)
+    cost = choose_accountant(kind, [Planned(event, 1)], 1e-5).compose([Planned(event, 1)])
+    assert cost.epsilon(1e-5) < 1
+
+
+def test_sampling_is_for_units_of_one_row_that_come_and_go():
+    for bad in ({"rows": 2}, {"relation": REPLACE_ONE}):
+        form = {"what": "x", "noise": 1.0, "units": 2**16, "cells": 1, "rows": 1, "shares": (1.0,)}
+        with pytest.raises(ValueError, match="of one row"):
+            GaussianRelease(**(form | bad), sampling_rate=0.5)
 
 
 def test_a_threshold_adds_its_delta():

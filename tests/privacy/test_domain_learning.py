@@ -62,6 +62,48 @@ def test_part_may_be_given():
         Domain.learn(frame_of(10), "label", 1.0, 1e-6, given=bad)
 
 
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_text_that_is_no_utf8_changes_no_kind(place):
+    labels = np.array(["0", "1"] * 300 + ["0"])
+    labels[place] = "\ud800"
+    X = np.arange(601.0)[:, None]
+    domain = Domain.learn(X, "y", 5.0, 1e-5, y=labels, task="classes", random_state=1)
+    assert domain.target.classes == ("0", "1")
+
+
+def test_a_text_file_without_records(tmp_path):
+    for body in ("", "0.5,a,zz\n", "0.5,a\n"):
+        path = tmp_path / "t.csv"
+        path.write_text("x,y\n" + body)
+        PrivBoostClassifier(1.0, 1e-6, n_estimators=2).fit(path, "y")
+
+
+def test_wide_tables():
+    X = np.random.default_rng(0).random((500, 700))
+    domain = Domain.learn(X, "y", 10.0, 1e-5, y=np.arange(500) % 2, task="classes")
+    assert len(domain.features) == 700
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.fromiter(["1.0", "1", "2.0"] * 300, dtype=object, count=900),
+        np.array([0.0, np.inf, 1.0] * 300),
+        np.array(["(no value stood out)"] * 900),
+    ],
+)
+def test_odd_classes_give_a_valid_domain(labels):
+    X = np.arange(900.0)[:, None]
+    domain = Domain.learn(X, "y", 20.0, 1e-5, y=labels, task="classes")
+    assert len(domain.target.classes) >= 2
+
+
+def test_an_estimator_without_a_domain_by_every_accountant():
+    for name in ("gdp", "rdp", "pld"):
+        model = PrivBoostClassifier(1.0, 1e-6, n_estimators=6, accountant=name)
+        assert model.fit(frame_of(300), "label").privacy_.epsilon <= 1.0
+
+
 def test_units_are_bounded():
     """One person with a thousand rows cannot force a value in."""
     frame = frame_of(3000).assign(who=[f"w{k}" for k in range(3000)])

@@ -121,6 +121,31 @@ def test_a_table_rounded_down_is_caught():
     assert (honest[:, 2] == 0).all()  # unknown labels pay nothing and give nothing
 
 
+def test_a_count_is_charged_in_full():
+    loss = logistic(1.0, 0.25)
+    filter_, event = FILTERS[0]
+    by_count = filter_.charge(loss, event, 0, ("gradient", "count")).table[-1, 1]
+    by_hessian = filter_.charge(loss, event).table[-1, 1]
+    assert by_count[-1] > 100 * by_hessian[-1]  # a confident row: no Hessian, but one row
+    alone = GaussianRelease("counts", 12.0, UNIT, 1, 1, (1.0,))
+    in_full = filter_.charge(loss, alone, 0, ("count",)).table[-1, :2]
+    assert (in_full / BUDGET_UNITS >= 1 / (12.0 * filter_.mu) ** 2).all()
+
+
+def test_nobody_counts_without_a_charge_under_the_current_loss():
+    _, blocks = rows_for(CLASSES, False)
+    backend, loss = LocalBackend(blocks), logistic(0.3, 0.1)
+    backend.apply(Start(loss))
+    backend.apply(OpenBudgets())
+    assert not backend.sum(TreeSums(stump())).any()
+    backend.apply(FILTERS[0][0].charge(loss, EVENT))
+    assert backend.sum(TreeSums(stump())).any()
+    backend.apply(Start(logistic(0.9, 0.25)))
+    assert not backend.sum(TreeSums(stump())).any()
+    with pytest.raises(RuntimeError, match="opened once"):
+        backend.apply(OpenBudgets())
+
+
 def test_samples_need_the_renyi_filter():
     with pytest.raises(ValueError, match="full batches"):
         GaussianFilter(1.0).charge(squared(0.3, 1.0), SAMPLED)

@@ -99,6 +99,25 @@ def test_small_ranges_do_not_cancel():
         assert laplace_rdp(3, epsilon) == pytest.approx(3 * epsilon**2 / 2, rel=2e-3)
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-4, 1e-3, 0.01, 0.3, 3.0, 40.0])
+@pytest.mark.parametrize("alpha", [2, 3, 20, 500])
+def test_renyi_formulas_are_never_below_the_truth(alpha, epsilon):
+    with mpmath.workdps(80):
+        a, e = mpmath.mpf(alpha), mpmath.mpf(epsilon)
+        laplace = mpmath.log(
+            a / (2 * a - 1) * mpmath.exp((a - 1) * e) + (a - 1) / (2 * a - 1) * mpmath.exp(-a * e)
+        ) / (a - 1)
+        top = (a - 1) ** (a - 1) * a**-a * (1 - mpmath.exp(-a * e)) ** a
+        bottom = (1 - mpmath.exp(-e)) * (mpmath.exp(-e) - mpmath.exp(-a * e)) ** (a - 1)
+        ranged = mpmath.log(top / bottom) / (a - 1)
+    for found, exact in (
+        (laplace_rdp(alpha, epsilon), laplace),
+        (bounded_range_rdp(alpha, epsilon), ranged),
+    ):
+        assert found >= float(exact) * (1 - 1e-13)
+        assert found == pytest.approx(float(exact), rel=1e-6)
+
+
 def test_the_game_falls_and_adds_gaussians():
     ranges = [0.05] * 20
     deltas = [game_delta(e, ranges) for e in (-0.2, 0.0, 0.2, 0.4, 1.1)]

@@ -3,9 +3,10 @@ import json
 import pytest
 
 from privboost import BudgetError
+from privboost.privacy.accountants.game import GameAccountant
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.calibration import calibrate
-from privboost.privacy.events import GaussianRelease, Planned
+from privboost.privacy.events import GaussianRelease, Planned, Selection
 from privboost.privacy.ledger import Ledger
 
 PLAN = calibrate(
@@ -61,6 +62,30 @@ def test_a_file_that_cannot_be_written_stops_before_the_release(tmp_path):
     with pytest.raises(FileNotFoundError):
         ledger.reserve(PLAN)
     assert ledger.reserved == ()
+
+
+def test_selections_of_different_ranges_keep_their_order():
+    """A small range before a large one costs more than after it."""
+    wide, narrow = Selection("wide", 2.0), Selection("narrow", 10.0)
+    first, last = [Planned(wide, 2), Planned(narrow, 3)], [Planned(narrow, 3), Planned(wide, 2)]
+    game = GameAccountant()
+    assert game.compose(first).epsilon(1e-5) < game.compose(last).epsilon(1e-5)
+    ledger = Ledger(10.0, 1e-5, game)
+    ledger.reserve(first)
+    with pytest.raises(BudgetError, match="out of turn"):
+        ledger.charge(narrow)
+    for event in (wide, wide, narrow, narrow, narrow):
+        ledger.charge(event)
+
+
+def test_a_placeholder_gives_way_to_no_more_than_it_holds():
+    ledger = Ledger(1.0, 1e-6, GdpAccountant())
+    ledger.reserve(PLAN)
+    with pytest.raises(BudgetError, match="more than was reserved"):
+        ledger.exchange(PLAN[0], [PLAN[0].scaled(0.5)], GdpAccountant())
+    with pytest.raises(BudgetError, match="more than was reserved"):
+        ledger.exchange(PLAN[0], [Planned(Selection("a choice", 100.0), 1)], GameAccountant())
+    assert ledger.reserved == PLAN
 
 
 def test_json():

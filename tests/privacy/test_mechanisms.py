@@ -2,11 +2,14 @@ import numpy as np
 import pytest
 
 from privboost import BudgetError
-from privboost.engine.commands import FeatureSums, NodeHistograms
+from privboost.engine.commands import FeatureSums, NodeHistograms, OpenBudgets, Start
 from privboost.engine.tree import stump
 from privboost.grid import UNIT, WEIGHT_UNITS, Contribution
+from privboost.losses import logistic
 from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.events import GaussianRelease, Planned
+from privboost.privacy.filters import GaussianFilter
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
@@ -72,6 +75,31 @@ def test_noise_is_never_reused():
     curator, _ = curator_for([Planned(event(), 2)])
     first, second = (curator.gaussian(QUERY, event()) for _ in range(2))
     assert (first != second).mean() > 0.99
+
+
+def test_a_sampling_rate_is_not_believed():
+    """Rows are not sampled here: amplification by sampling would be a lie."""
+    cheap = GaussianRelease("sums", 50.0, UNIT, 1, 1, (0.9, 0.1), 0.001)
+    ledger = Ledger(1e6, 1e-6, RdpAccountant())
+    ledger.reserve([Planned(cheap, 1)])
+    curator = Curator(Rows(ledger), ledger, KeyStream.seeded(1), ONE_ROW)
+    with pytest.raises(ValueError, match="not sampled"):
+        curator.gaussian(QUERY, cheap)
+    assert ledger.spent == ()
+
+
+def test_budgets_are_charged_with_their_release_and_opened_once():
+    curator, _ = curator_for([Planned(event(), 3)])
+    curator.publish(Start(logistic(0.3, 0.1)))
+    with pytest.raises(ValueError, match="OpenBudgets"):
+        curator.filtered_gaussian(QUERY, event(), GaussianFilter(1.0))
+    curator.publish(OpenBudgets())
+    curator.filtered_gaussian(QUERY, event(), GaussianFilter(1.0))
+    with pytest.raises(ValueError, match="only filtered releases"):
+        curator.gaussian(QUERY, event())
+    for update in (OpenBudgets(), GaussianFilter(1.0).charge(logistic(0.3, 0.1), event())):
+        with pytest.raises(ValueError, match="for life"):
+            curator.publish(update)
 
 
 HISTOGRAMS = NodeHistograms(stump(), (0, 1), (QUERY.cell_of, QUERY.cell_of + 50), 100)

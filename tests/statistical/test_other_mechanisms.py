@@ -146,6 +146,12 @@ def test_a_values_noise_does_not_depend_on_the_others():
         assert set(told(some, event, seed)) == set(told(counts, event, seed)) & set(some)
 
 
+def test_lambda_must_be_seen_on_the_grid():
+    for bad in (0.0, -1.0, 1e-6):
+        with pytest.raises(ValueError, match="reg_lambda"):
+            SplitGain(bad)
+
+
 def test_samples_have_their_rate_and_follow_ids():
     ids = np.arange(200_000, dtype=np.uint64)
     mask = bernoulli_mask(KeyStream.seeded(24), ids, 0.1)

@@ -145,7 +145,7 @@ class AddTreeValues:
 
 @dataclass(frozen=True, eq=False)
 class OpenBudgets:
-    """Give each row a budget for life of `grid.BUDGET_UNITS`; from now on charges decide."""
+    """Give each row a budget for life of `grid.BUDGET_UNITS`; from now on charged rows count."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,8 +54,10 @@ class Shard:
         if isinstance(update, Start):
             self._start(update)
         elif isinstance(update, OpenBudgets):
+            if self._left is not None:
+                raise RuntimeError("budgets are for life: they are opened once")
             self._left = [np.full(len(b), BUDGET_UNITS, dtype=np.int64) for b in self._blocks]
-            self._active = [np.ones(len(block), dtype=np.uint8) for block in self._blocks]
+            self._active = [np.zeros(len(block), dtype=np.uint8) for block in self._blocks]
         elif isinstance(update, Charge):
             self._charge(update)
         else:
@@ -88,6 +90,8 @@ class Shard:
 
     def _start(self, update: Start) -> None:
         self._loss, self._n_outputs, self._tables = update.loss, update.n_outputs, {}
+        for active in self._active or []:
+            active[:] = 0  # a charge under another loss pays for nothing
         self._state = []
         for block in self._blocks:
             state = np.zeros((update.n_outputs, len(block)), dtype=np.int32)

@@ -35,6 +35,7 @@ from privboost.domain import (
     Target,
     Unit,
 )
+from privboost.domain_checks import MAX_CATEGORIES, MAX_CLASSES
 from privboost.encoding import number_units
 from privboost.engine import kernels
 from privboost.engine.backend import LocalBackend
@@ -275,8 +276,8 @@ def _releases(
 
 def _sizes(numbers: int) -> NodeHistograms:
     """Ask for the rows by size of every number."""
-    cells = np.arange(_CODES, dtype=np.uint16)
-    cell_of = tuple((k * _CODES + cells).astype(np.uint16) for k in range(numbers))
+    cells = np.arange(_CODES, dtype=np.uint32)  # many numbers have more cells than two bytes hold
+    cell_of = tuple((k * _CODES + cells).astype(np.uint32) for k in range(numbers))
     return NodeHistograms(
         stump(), tuple(range(numbers)), cell_of, numbers * _CODES, statistics=COUNT
     )
@@ -342,7 +343,7 @@ def _assemble(
             low, high, scale = bounds[name]
             features.append(NumericFeature(name, (low, high), scale, missing=True, reason=reason))
         else:
-            told = tuple(values[name]) or (_NOBODY,)
+            told = tuple(values[name][:MAX_CATEGORIES]) or (_NOBODY,)
             features.append(CategoricalFeature(name, told, missing=True, reason=reason))
     target = plan.target
     if isinstance(target, str) and target in bounds:
@@ -356,13 +357,16 @@ def _classes(told: list[str], kind: str) -> tuple[Any, ...]:
     """Return classes in the type of their column, two at least."""
     if kind == "object" and not told:
         kind = "number"
-    if kind == "text" or (kind == "object" and not all(map(_is_number, told))):
-        return tuple([*told, _NOBODY, f"{_NOBODY} 2"][: max(len(told), 2)])
     if kind == "bool":
         return (False, True)
-    numbers = [int(word) if float(word) == int(float(word)) else float(word) for word in told]
-    spare = [number for number in (0, 1, 2) if number not in numbers]
-    return tuple([*numbers, *spare][: max(len(numbers), 2)])
+    classes: list[Any] = list(told)
+    spare: list[Any] = [_NOBODY, f"{_NOBODY} 2", f"{_NOBODY} 3"]
+    if kind == "number" or (kind == "object" and all(map(_is_number, told))):
+        finite = [float(word) for word in told if _is_number(word)]
+        classes = [int(x) if x == int(x) else x for x in dict.fromkeys(finite)]
+        spare = [0, 1, 2]
+    both = [*classes, *(label for label in spare if label not in classes)]
+    return tuple(both[: min(max(len(classes), 2), MAX_CLASSES)])
 
 
 _NOBODY = "(no value stood out)"

@@ -127,12 +127,8 @@ class GaussianRelease(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not all(share > 0 for share in self.shares):
-            raise ValueError("every share must be above 0")
-        if not math.isclose(sum(self.shares), 1.0, rel_tol=0, abs_tol=1e-12):
-            raise ValueError("shares must add up to 1")
-        if not 0 < self.sampling_rate <= 1:
-            raise ValueError("sampling_rate must lie above 0, and be at most 1")
+        _check_shares(self.shares)
+        _check_sampling(self, self.rows)
 
     @property
     def mu(self) -> float | None:
@@ -220,12 +216,8 @@ class LaplaceRelease(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not all(share > 0 for share in self.shares):
-            raise ValueError("every share must be above 0")
-        if not math.isclose(sum(self.shares), 1.0, rel_tol=0, abs_tol=1e-12):
-            raise ValueError("shares must add up to 1")
-        if not 0 < self.sampling_rate <= 1:
-            raise ValueError("sampling_rate must lie above 0, and be at most 1")
+        _check_shares(self.shares)
+        _check_sampling(self, self.rows)
 
     @property
     def pure(self) -> float | None:
@@ -296,6 +288,10 @@ class Selection(Event):
     kind: ClassVar[str] = "selection"
     sampling_rate: float = 1.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_sampling(self, 1)
+
     @property
     def range_epsilon(self) -> float | None:
         """ε₀; a sample has no bounded range."""
@@ -347,6 +343,23 @@ class Planned:
 def amplified(epsilon: float, sampling_rate: float) -> float:
     """Return the ε of an ε-DP mechanism on a Poisson sample: ln(1 + γ(e^ε − 1))."""
     return math.log1p(sampling_rate * math.expm1(epsilon)) if sampling_rate < 1 else epsilon
+
+
+def _check_shares(shares: tuple[float, ...]) -> None:
+    if not all(share > 0 for share in shares):
+        raise ValueError("every share must be above 0")
+    if not math.isclose(sum(shares), 1.0, rel_tol=0, abs_tol=1e-12):
+        raise ValueError("shares must add up to 1")
+
+
+def _check_sampling(event: Any, rows: int) -> None:
+    if not 0 < event.sampling_rate <= 1:
+        raise ValueError("sampling_rate must lie above 0, and be at most 1")
+    if event.sampling_rate < 1 and (rows > 1 or event.relation != ADD_REMOVE):
+        raise ValueError(
+            "sampling is amplified for units of one row, added or removed, only: a unit of several "
+            "rows may be sampled in part"
+        )
 
 
 def _sampled(rate: float) -> str:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privboost.engine.commands import Charge
+from privboost.engine.commands import GRADIENT_HESSIAN, Charge
 from privboost.grid import BUDGET_UNITS, UNIT, WEIGHT_CLASSES
-from privboost.losses import LossTable
+from privboost.losses import UNKNOWN, LossTable
 from privboost.privacy.events import GaussianRelease
 from privboost.privacy.formulas import subsampled_gaussian_rdp
 
@@ -33,11 +33,19 @@ class GaussianFilter:
 
     mu: float
 
-    def charge(self, loss: LossTable, event: GaussianRelease, output: int = 0) -> Charge:
+    def charge(
+        self,
+        loss: LossTable,
+        event: GaussianRelease,
+        output: int = 0,
+        statistics: tuple[str, ...] = GRADIENT_HESSIAN,
+    ) -> Charge:
         """Return what a release costs each kind of row."""
         if event.sampling_rate != 1:
             raise ValueError("the Gaussian filter needs full batches: use the Rényi filter")
-        return Charge(_units(_shares(loss, event) / (event.noise * self.mu) ** 2), output)
+        return Charge(
+            _units(_shares(loss, event, statistics) / (event.noise * self.mu) ** 2), output
+        )
 
 
 @dataclass(frozen=True)
@@ -55,9 +63,15 @@ class RenyiFilter:
     alpha: int
     rho: float
 
-    def charge(self, loss: LossTable, event: GaussianRelease, output: int = 0) -> Charge:
+    def charge(
+        self,
+        loss: LossTable,
+        event: GaussianRelease,
+        output: int = 0,
+        statistics: tuple[str, ...] = GRADIENT_HESSIAN,
+    ) -> Charge:
         """Return what a release costs each kind of row."""
-        levels = np.ceil(_shares(loss, event) * _LEVELS).astype(np.int64)
+        levels = np.ceil(_shares(loss, event, statistics) * _LEVELS).astype(np.int64)
         cost = np.zeros(_LEVELS + 1)
         for level in np.unique(levels):
             share = level / _LEVELS
@@ -67,10 +81,13 @@ class RenyiFilter:
         return Charge(_units(cost[levels] / self.rho), output)
 
 
-def _shares(loss: LossTable, event: GaussianRelease) -> np.ndarray:
+def _shares(loss: LossTable, event: GaussianRelease, statistics: tuple[str, ...]) -> np.ndarray:
     """Each row's share of the squared sensitivity: by weight class, kind of row and state."""
-    g, h = loss.gradient / UNIT, loss.hessian / UNIT
-    share = event.shares[0] * g * g + event.shares[1] * h * h
+    count = np.ones(loss.gradient.shape)
+    count[UNKNOWN] = 0
+    sizes = {"gradient": loss.gradient / UNIT, "hessian": loss.hessian / UNIT, "count": count}
+    parts = zip(event.shares, statistics, strict=True)
+    share = sum(part * sizes[name] ** 2 for part, name in parts)
     weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES
     return np.minimum(weight[:, None, None] ** 2 * share * (1 + 1e-12), 1.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -41,6 +42,9 @@ class Ledger:
         self._reserved: list[Planned] = []
         self._left: Counter[Event] = Counter()
         self._spent: Counter[Event] = Counter()
+        self._ranges: list[
+            list[float]
+        ] = []  # of selections yet to come: [range, how many], in order
 
     def reserve(self, plan: Sequence[Planned]) -> None:
         """Set a plan aside; refuse it if the budget does not cover it and what came before."""
@@ -57,6 +61,8 @@ class Ledger:
         self._reserved = together
         for planned in plan:
             self._left[planned.event] += planned.count
+            if planned.event.range_epsilon is not None and planned.count:
+                self._ranges.append([planned.event.range_epsilon, planned.count])
 
     def exchange(
         self, placeholder: Planned, plan: Sequence[Planned], accountant: Accountant
@@ -64,6 +70,12 @@ class Ledger:
         """Put a plan in the place of a reservation that stood for it and was not touched."""
         if placeholder not in self._reserved or self._left[placeholder.event] < placeholder.count:
             raise BudgetError(f"not reserved, or spent already: {placeholder.event.what}")
+        total = sum(p.count * (p.event.mu or math.inf) ** 2 for p in plan)
+        if total > (placeholder.event.mu or 0.0) ** 2 * (1 + 1e-4):
+            # What comes was chosen after seeing releases: only a fixed sum of μ² bounds that.
+            raise BudgetError(
+                f"the plan needs more than was reserved for it: {placeholder.event.what}"
+            )
         before = self._reserved, self.accountant
         self._reserved = [planned for planned in self._reserved if planned is not placeholder]
         self.accountant = accountant
@@ -78,11 +90,22 @@ class Ledger:
         """Record an event that was reserved. Call it before the value is released."""
         if self._left[event] < 1:
             raise BudgetError(f"not reserved, or spent already: {event.what}")
+        if event.range_epsilon is not None:
+            self._take_turn(event)
         if self._path is not None:
             # Not forced to the disk: a charge is within a reservation, which is there.
             _append(self._path, {"entry": "charge", **event.to_dict()}, durable=False)
         self._left[event] -= 1
         self._spent[event] += 1
+
+    def _take_turn(self, event: Event) -> None:
+        """Hold selections of different ranges to the plan's order, which decides their cost."""
+        turn = self._ranges[0]
+        if event.range_epsilon != turn[0]:
+            raise BudgetError(f"out of turn: selections follow the order of the plan: {event.what}")
+        turn[1] -= 1
+        if turn[1] == 0:
+            self._ranges.pop(0)
 
     @property
     def reserved(self) -> tuple[Planned, ...]:

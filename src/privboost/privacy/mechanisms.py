@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from privboost.engine.backend import Backend
-from privboost.engine.commands import STATISTICS, Query, Start, Update
+from privboost.engine.commands import STATISTICS, Charge, OpenBudgets, Query, Start, Update
 from privboost.grid import UNIT, Contribution
-from privboost.losses import within_units
+from privboost.losses import LossTable, within_units
 from privboost.privacy.events import (
     Event,
     GaussianRelease,
@@ -20,6 +20,7 @@ from privboost.privacy.events import (
     Selection,
     ThresholdRelease,
 )
+from privboost.privacy.filters import GaussianFilter, RenyiFilter
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.noise import discrete_gaussian, discrete_laplace
@@ -50,6 +51,9 @@ class Curator:
         self._stream = stream
         self._contribution = contribution
         self._releases = 0
+        self._loss: LossTable | None = None
+        self._budgets = False
+        self._paid = False
 
     def gaussian(self, query: Query, event: GaussianRelease) -> np.ndarray:
         """Release the sums of a query with discrete Gaussian noise.
@@ -137,14 +141,39 @@ class Curator:
 
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""
-        if isinstance(update, Start) and not within_units(update.loss):
-            raise ValueError(
-                "a loss table exceeds the grid's unit: sensitivity would be understated"
-            )
+        if isinstance(update, Start):
+            if not within_units(update.loss):
+                raise ValueError("a loss table exceeds the grid's unit: it would be undercharged")
+            self._loss = update.loss
+        if isinstance(update, Charge) or (isinstance(update, OpenBudgets) and self._budgets):
+            raise ValueError("budgets are for life, and charged with a release only")
+        self._budgets |= isinstance(update, OpenBudgets)
         self._backend.apply(update)
+
+    def filtered_gaussian(
+        self, query: Query, event: GaussianRelease, filter_: GaussianFilter | RenyiFilter
+    ) -> np.ndarray:
+        """Release sums of the rows that can afford it, as `gaussian` does.
+
+        Each row is charged for its own contribution to just this release (see `filters`); budgets
+        must have been opened.
+        """
+        if self._loss is None or not self._budgets:
+            raise ValueError("a filtered release needs a Start and OpenBudgets first")
+        charge = filter_.charge(self._loss, event, query.output, query.statistics)
+        self._backend.apply(charge)
+        self._paid = True
+        try:
+            return self.gaussian(query, event)
+        finally:
+            self._paid = False
 
     def _charge(self, event: Event) -> KeyStream:
         """Record an event, and return the randomness of its release."""
+        if getattr(event, "sampling_rate", 1.0) != 1:
+            raise ValueError("the rows are not sampled: an event with a sampling rate is too cheap")
+        if self._budgets and not self._paid:
+            raise ValueError("rows have budgets: only filtered releases charge them")
         self._ledger.charge(event)
         self._releases += 1
         return self._stream.child(f"release {self._releases}")
@@ -189,9 +218,9 @@ def noisy_threshold(
     """
     ledger.charge(event)
     sigma = float(event.sigmas[0])
-    # A millionth less, for the difference between discrete and continuous tails.
     chance = event.delta_of_threshold / (event.cells * event.rows) * (1 - 1e-6)
-    threshold = event.units - sigma * float(ndtri(chance))
+    # Rounded up and one unit more: the discrete tail is then below the continuous one.
+    threshold = event.units + math.ceil(-sigma * float(ndtri(chance))) + 1
     kept = []
     for value, count in counts.items():
         noise = discrete_gaussian(np.array([sigma]), stream.child(value.hex()))

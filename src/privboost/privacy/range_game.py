@@ -94,7 +94,9 @@ class GameCurve:
 
 
 def compose_ranges(ranges: Sequence[float], reach: float = math.inf) -> GameCurve:
-    """Compose ε₀-bounded-range mechanisms, chosen adaptively, in the given order.
+    """Compose ε₀-bounded-range mechanisms, chosen adaptively, in the given order of their ranges.
+
+    The order matters where ranges differ; a ledger holds selections to that of the plan.
 
     Parameters
     ----------

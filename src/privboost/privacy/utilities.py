@@ -77,6 +77,10 @@ class SplitGain:
     statistics: ClassVar = (GRADIENT_COUNT,)
     reg_lambda: float
 
+    def __post_init__(self) -> None:
+        if not self.reg_lambda * UNIT >= 1:
+            raise ValueError("reg_lambda must be at least 2^-16")
+
     def scores(self, sums: np.ndarray, contribution: Contribution) -> list[int]:
         """Return scores rounded down to units, in whole-number arithmetic (128 bits and more)."""
         unit = UNIT * (WEIGHT_UNITS if contribution.weighted else 1)

@@ -69,6 +69,8 @@ class GridProfile(Profile):
             return 0.0
         least = 1e-15
         slack = discretisation_slack(self.events, least, epsilon)
+        if slack.delta < least / 2:
+            return 1.0
         ideal = max(self.ideal_delta(epsilon - slack.epsilon), 0.0)
         return min(1.0, max(ideal / (slack.delta / least), least) + self.extra_delta)
 

@@ -22,7 +22,7 @@ class GameProfile(GridProfile):
 
     def bound_epsilon(self, delta: float) -> float:
         """Return the Rényi bound."""
-        return RdpProfile(self.events).epsilon(delta)
+        return RdpProfile(self.events).noise_epsilon(delta)
 
     def ideal_epsilon(self, delta: float) -> float:
         """Return ε at δ for continuous noise; never above the Rényi bound."""

@@ -22,13 +22,13 @@ class PldProfile(GridProfile):
 
     def bound_epsilon(self, delta: float) -> float:
         """Return the Rényi bound."""
-        return RdpProfile(self.events).epsilon(delta)
+        return RdpProfile(self.events).noise_epsilon(delta)
 
     def ideal_epsilon(self, delta: float) -> float:
         """Return ε at δ for continuous noise; never above the Rényi bound."""
         if delta < _LEAST_DELTA:
             raise ValueError(f"delta is below what pld can resolve ({_LEAST_DELTA:g}): use rdp")
-        bound = RdpProfile(self.events).epsilon(delta)
+        bound = self.bound_epsilon(delta)
         if bound == 0:
             return 0.0
         answer = float(self.composed(bound).get_epsilon_for_delta(delta))

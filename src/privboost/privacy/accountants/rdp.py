@@ -19,10 +19,12 @@ class RdpProfile(Profile):
 
     def epsilon(self, delta: float) -> float:
         """Return an ε for which (ε, δ)-DP is proved."""
-        if not self.events:
-            return 0.0
         left = delta - self.extra_delta
-        return best_order(self.rho, left) if left > 0 else math.inf
+        return self.noise_epsilon(left) if left > 0 else math.inf
+
+    def noise_epsilon(self, delta: float) -> float:
+        """Return ε at δ of the noise alone, without what is added to δ beside it."""
+        return best_order(self.rho, delta) if self.events else 0.0
 
     def delta(self, epsilon: float) -> float:
         """Return a δ for which (ε, δ)-DP is proved."""
