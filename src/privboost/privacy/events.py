@@ -94,17 +94,11 @@ class Event:
 
 
 @dataclass(frozen=True)
-class GaussianRelease(Event):
-    """A vector of integer sums with discrete Gaussian noise, leaf-balanced between statistics.
-
-    Each statistic of the vector has a share of the release; its noise has the scale
-    z · units · √cells / √share, so that one protected unit moves the whitened vector by at most
-    1/z: the release is (1/z)-Gaussian-DP but for the slack of the integer grid.
+class NoisySums(Event):
+    """A vector of integer sums with noise, shared out between its statistics.
 
     Attributes
     ----------
-    noise : float
-        z, the noise multiplier: the noise's standard deviation over the L2 sensitivity.
     units : int
         The most by which one protected unit changes one cell, in grid units, if all its rows lie
         there.
@@ -118,7 +112,6 @@ class GaussianRelease(Event):
         The chance of a row to take part (Poisson sampling).
     """
 
-    kind: ClassVar[str] = "gaussian"
     units: int
     cells: int
     rows: int
@@ -127,8 +120,42 @@ class GaussianRelease(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_shares(self.shares)
+        if not all(share > 0 for share in self.shares):
+            raise ValueError("every share must be above 0")
+        if not math.isclose(sum(self.shares), 1.0, rel_tol=0, abs_tol=1e-12):
+            raise ValueError("shares must add up to 1")
         _check_sampling(self, self.rows)
+
+    @property
+    def has_pld(self) -> bool:
+        """Whether `pld` gives a distribution."""
+        return True
+
+    @property
+    def touched(self) -> int:
+        """The number of coordinates that one protected unit can change."""
+        return self.rows * self.cells * len(self.shares)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON."""
+        return super().to_dict() | {"shares": list(self.shares)}
+
+
+@dataclass(frozen=True)
+class GaussianRelease(NoisySums):
+    """A vector of integer sums with discrete Gaussian noise, leaf-balanced between statistics.
+
+    Each statistic of the vector has a share of the release; its noise has the scale
+    z · units · √cells / √share, so that one protected unit moves the whitened vector by at most
+    1/z: the release is (1/z)-Gaussian-DP but for the slack of the integer grid.
+
+    Attributes
+    ----------
+    noise : float
+        z, the noise multiplier: the noise's standard deviation over the L2 sensitivity.
+    """
+
+    kind: ClassVar[str] = "gaussian"
 
     @property
     def mu(self) -> float | None:
@@ -148,21 +175,11 @@ class GaussianRelease(Event):
         )
 
     @property
-    def has_pld(self) -> bool:
-        """Whether `pld` gives a distribution."""
-        return True
-
-    @property
     def sigmas(self) -> np.ndarray:
         """The noise scale of each statistic, in grid units."""
         sensitivity = self.units * math.sqrt(self.cells)
         scales: np.ndarray = self.noise * sensitivity / np.sqrt(self.shares)
         return scales
-
-    @property
-    def touched(self) -> int:
-        """The number of coordinates that one protected unit can change."""
-        return self.rows * self.cells * len(self.shares)
 
     @property
     def mechanism(self) -> str:
@@ -172,10 +189,6 @@ class GaussianRelease(Event):
         return f"discrete Gaussian noise, {self.noise:.6g} times the sensitivity{among}" + _sampled(
             self.sampling_rate
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON."""
-        return super().to_dict() | {"shares": list(self.shares)}
 
 
 @dataclass(frozen=True)
@@ -200,7 +213,7 @@ class ThresholdRelease(GaussianRelease):
 
 
 @dataclass(frozen=True)
-class LaplaceRelease(Event):
+class LaplaceRelease(NoisySums):
     """A vector of integer sums with discrete Laplace noise.
 
     Each statistic c has the scale noise · units · cells / share_c, so that one protected unit
@@ -208,16 +221,6 @@ class LaplaceRelease(Event):
     """
 
     kind: ClassVar[str] = "laplace"
-    units: int
-    cells: int
-    rows: int
-    shares: tuple[float, ...]
-    sampling_rate: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_shares(self.shares)
-        _check_sampling(self, self.rows)
 
     @property
     def pure(self) -> float | None:
@@ -247,29 +250,15 @@ class LaplaceRelease(Event):
         )
 
     @property
-    def has_pld(self) -> bool:
-        """Whether `pld` gives a distribution."""
-        return True
-
-    @property
     def scales(self) -> np.ndarray:
         """The noise scale of each statistic, in grid units."""
         scales: np.ndarray = self.noise * self.units * self.cells / np.array(self.shares)
         return scales
 
     @property
-    def touched(self) -> int:
-        """The number of coordinates that one protected unit can change."""
-        return self.rows * self.cells * len(self.shares)
-
-    @property
     def mechanism(self) -> str:
         """How the release is made, in words."""
         return f"discrete Laplace noise, {1 / self.noise:.6g}-DP" + _sampled(self.sampling_rate)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON."""
-        return super().to_dict() | {"shares": list(self.shares)}
 
 
 @dataclass(frozen=True)
@@ -343,13 +332,6 @@ class Planned:
 def amplified(epsilon: float, sampling_rate: float) -> float:
     """Return the ε of an ε-DP mechanism on a Poisson sample: ln(1 + γ(e^ε − 1))."""
     return math.log1p(sampling_rate * math.expm1(epsilon)) if sampling_rate < 1 else epsilon
-
-
-def _check_shares(shares: tuple[float, ...]) -> None:
-    if not all(share > 0 for share in shares):
-        raise ValueError("every share must be above 0")
-    if not math.isclose(sum(shares), 1.0, rel_tol=0, abs_tol=1e-12):
-        raise ValueError("shares must add up to 1")
 
 
 def _check_sampling(event: Any, rows: int) -> None:

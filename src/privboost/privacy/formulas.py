@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
 from privboost.privacy.range_game import compose_ranges
+from privboost.privacy.searches import log_or_floor, smallest_epsilon, smallest_multiplier
 
 
 def gdp_delta(epsilon: float, mu: float) -> float:
@@ -62,7 +63,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     while gdp_delta(epsilon, high) <= delta:
         high *= 2
     root: float = brentq(
-        lambda mu: _log(gdp_delta(epsilon, mu)) - math.log(delta), low, high, xtol=1e-15
+        lambda mu: log_or_floor(gdp_delta(epsilon, mu)) - math.log(delta), low, high, xtol=1e-15
     )
     while gdp_delta(epsilon, root) > delta:
         root *= 1 - 1e-14
@@ -288,20 +289,7 @@ def calibrate_gaussian(
         cost = partial(_pld_cost, sampling_rate, rounds, delta)
     else:
         raise ValueError(f"accountant must be auto, gdp, rdp or pld; {accountant!r} is not")
-    return _smallest_multiplier(cost, epsilon, max(0.5 * sampling_rate * full, 0.3), 2 * full)
-
-
-def smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
-    """Return the smallest ε ≥ 0 at which a falling curve is at most δ, rounded up."""
-    if delta_of(0.0) <= delta:
-        return 0.0
-    high = 1.0
-    while delta_of(high) > delta:
-        high *= 2
-        if high > 1e6:
-            return math.inf
-    root = brentq(lambda e: _log(delta_of(e)) - math.log(delta), 0.0, high, xtol=1e-12)
-    return _not_below(root, lambda e: delta_of(e) <= delta)
+    return smallest_multiplier(cost, epsilon, max(0.5 * sampling_rate * full, 0.3), 2 * full)
 
 
 _SMALL_MU = 0.25
@@ -352,17 +340,6 @@ def best_order(rho: Callable[[int], float], delta: float) -> float:
     return min(epsilon(alpha) for alpha in range(low, high + 1))
 
 
-def smallest_true(holds: Callable[[float], bool], low: float, high: float, close: float) -> float:
-    """Return the smallest x, from above, at which a condition that turns true once is true."""
-    while high - low > close:
-        middle = (low + high) / 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
-
-
 def replace_one(epsilon: float, delta: float) -> tuple[float, float]:
     """Convert an add/remove guarantee into one for replacing a unit: (2ε, (1 + e^ε)δ)."""
     return 2 * epsilon, (1 + math.exp(epsilon)) * delta
@@ -384,20 +361,6 @@ def _equal_gaussians(noise_multiplier: float, sampling_rate: float, rounds: int)
 
 def _pld_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
     return pld_epsilon(noise_multiplier, sampling_rate, rounds, delta)
-
-
-def _smallest_multiplier(
-    cost: Callable[[float], float], epsilon: float, low: float, high: float
-) -> float:
-    """Return the smallest z with cost(z) ≤ ε, to a relative 10⁻⁸ above."""
-    while cost(high) > epsilon:
-        high *= 2
-    while cost(low) <= epsilon:
-        low /= 2
-    root: float = brentq(lambda z: min(cost(z), 1e300) - epsilon, low, high, rtol=1e-10)
-    while cost(root) > epsilon:
-        root *= 1 + 1e-9
-    return root
 
 
 def game_reach(epsilon: float, mu: float) -> float:
@@ -424,18 +387,6 @@ def _above_one(alpha: float) -> None:
 def _rate(value: float) -> None:
     if not 0 < value <= 1:
         raise ValueError("sampling_rate must lie above 0, and be at most 1")
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else -1e4
-
-
-def _not_below(root: float, good: Callable[[float], bool]) -> float:
-    """Step up from a root found numerically until the promise holds: ε is never optimistic."""
-    step = 1e-14 * max(1.0, root)
-    while not good(root):
-        root, step = root + step, step * 2
-    return root
 
 
 def _finite(name: str, value: float) -> None:

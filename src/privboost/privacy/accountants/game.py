@@ -11,8 +11,9 @@ from privboost.privacy.accountants.base import Accountant, GridProfile
 from privboost.privacy.accountants.pld import compose_losses
 from privboost.privacy.accountants.rdp import RdpProfile
 from privboost.privacy.events import Planned
-from privboost.privacy.formulas import game_reach, smallest_epsilon
+from privboost.privacy.formulas import game_reach
 from privboost.privacy.range_game import GameCurve, compose_ranges
+from privboost.privacy.searches import smallest_epsilon
 
 _CELLS = 1000
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from privboost.privacy.accountants.base import Accountant, Profile
 from privboost.privacy.events import Planned
-from privboost.privacy.formulas import best_order, smallest_true
+from privboost.privacy.formulas import best_order
+from privboost.privacy.searches import smallest_true
 
 
 class RdpProfile(Profile):
