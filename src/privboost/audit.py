@@ -71,7 +71,7 @@ def audit(
         Runs with, and as many without, the canary. Half of them choose the threshold, the other
         half measure: the bound does not depend on how well the threshold was chosen.
     confidence : float
-        The chance that the bound is right, if the claim is.
+        The chance, at least, that the true ε is not below the bound.
     seed : int
         Where the seeds of the runs start.
 
@@ -82,16 +82,21 @@ def audit(
     Examples
     --------
     >>> import random
+    >>> from privboost.audit import audit
     >>> honest = lambda with_canary, seed: with_canary + random.Random(seed).gauss(0, 5)
     >>> audit(honest, float, delta=1e-6, runs=2000).epsilon < 1.5
     True
     """
+    if runs < 20 or not 0 < confidence < 1 or not 0 <= delta < 1:
+        raise ValueError("runs must be at least 20; confidence and delta lie between 0 and 1")
     outputs = np.array(
         [
             [score(run(canary, seed + 2 * k + canary)) for canary in (True, False)]
             for k in range(runs)
         ]
     )
+    if np.isnan(outputs).any():
+        raise ValueError("score gave a number that is none (NaN)")
     chosen, measured = outputs[: runs // 2], outputs[runs // 2 :]
     threshold, above = _best_threshold(chosen, delta)
     guessed = measured > threshold if above else measured < threshold
@@ -112,6 +117,8 @@ def epsilon_lower_bound(
     >>> epsilon_lower_bound(1000, 0, 1000, 1e-6, 0.99) > 5
     True
     """
+    if not (0 <= hits <= runs and 0 <= false_alarms <= runs and 0 < confidence < 1):
+        raise ValueError("hits and false_alarms count runs; confidence lies between 0 and 1")
     half = (1 - confidence) / 2
     b_low = float(stats.beta.ppf(half, hits, runs - hits + 1)) if hits else 0.0
     a_high = (

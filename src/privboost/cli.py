@@ -32,13 +32,28 @@ class Form(StrEnum):
     html = "html"
 
 
+class Task(StrEnum):
+    """What a target is."""
+
+    classes = "classes"
+    number = "number"
+
+
 @app.command()
 def train(
     data: DataFile,
-    domain: Annotated[Path, typer.Option(help="What is public about the table (JSON).")],
     model: Annotated[Path, typer.Option(help="Where to write the model.")],
     epsilon: Annotated[float, typer.Option(help="The privacy budget.")],
     delta: Annotated[float, typer.Option(help="The privacy budget's delta.")],
+    domain: Annotated[
+        Path | None, typer.Option(help="What is public about the table (JSON).")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Without a domain: the column to predict; one is learned.")
+    ] = None,
+    task: Annotated[
+        Task, typer.Option(help="Without a domain: what the target is.")
+    ] = Task.classes,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="Another parameter, as name=value; repeatable."),
@@ -62,8 +77,11 @@ def train(
     from privboost.estimators.privboost import PrivBoostClassifier, PrivBoostRegressor
     from privboost.tables import open_file
 
-    public = Domain.from_json(domain)
-    kind = PrivBoostClassifier if isinstance(public.target, ClassTarget) else PrivBoostRegressor
+    if (domain is None) == (target is None):
+        raise ValueError("give --domain, or --target to have a domain learned privately")
+    public = None if domain is None else Domain.from_json(domain)
+    classes = task is Task.classes if public is None else isinstance(public.target, ClassTarget)
+    kind = PrivBoostClassifier if classes else PrivBoostRegressor
     estimator = kind(
         epsilon, delta, public, random_state=seed, n_jobs=jobs, ledger=ledger, verbose=not quiet
     )
@@ -72,7 +90,7 @@ def train(
     table = open_file(data, missing or [])
     _check_writable(model)  # before the budget is spent
     try:
-        estimator.fit(table, sample_weight=weights)
+        estimator.fit(table, target, sample_weight=weights)
     except KeyboardInterrupt:
         _fail("interrupted; the budget that was reserved counts as spent", 130)
     estimator.save(model)

@@ -51,6 +51,16 @@ def test_train_predict_report(tmp_path, target):
     assert "Privacy report" in (tmp_path / "r.html").read_text()
 
 
+def test_train_without_a_domain(tmp_path):
+    data, model = tmp_path / "t.parquet", tmp_path / "m.privboost"
+    make_frame(3000).drop(columns=["person", "weight"]).to_parquet(data)
+    base = ("train", data, "--model", model, "--epsilon", 5, "--delta", 1e-5, "--quiet")
+    done = run(*base, "--target", "income", "--set", "n_estimators=12")
+    assert "(5, 1e-05)-differential privacy" in done.stdout
+    assert load_model(model).classes.tolist() == ["high", "low"]
+    assert "--target" in run(*base, code=1).stderr
+
+
 def test_calibrate():
     said = run("calibrate", "--epsilon", 1, "--delta", 1e-5, "--rounds", 100).stdout
     assert "by the gdp accountant" in said

@@ -214,6 +214,8 @@ def test_shares_are_of_mu_squared():
     sums, choice = by_shares(parts)
     weights = [10 / sums.event.noise**2, 5 / choice.event.noise**2 / 4]
     assert weights[0] / weights[1] == pytest.approx(3.0)
+    sampled = by_shares([(Planned(gaussian(7.0, rate=0.1), 10), 3.0), parts[1]])
+    assert sampled[0].event.noise == pytest.approx(0.1 * sums.event.noise)
     assert len(by_shares([*parts, (Planned(laplace(1.0), 1), 0.0)])) == 2
     for bad in (-1.0, math.nan, 0.0):
         with pytest.raises(ValueError, match="shares"):

@@ -92,6 +92,7 @@ def test_wide_tables():
         np.array(["(no value stood out)"] * 900),
     ],
 )
+@pytest.mark.filterwarnings("ignore:fewer than two classes")
 def test_odd_classes_give_a_valid_domain(labels):
     X = np.arange(900.0)[:, None]
     domain = Domain.learn(X, "y", 20.0, 1e-5, y=labels, task="classes")
@@ -133,6 +134,7 @@ def test_tables_of_every_kind(tmp_path):
     assert array.feature_names == ("x0", "x1")
 
 
+@pytest.mark.filterwarnings("ignore:fewer than two classes")
 @pytest.mark.parametrize("rows", [0, 1, 20])
 def test_small_and_empty_tables_give_a_valid_domain(rows):
     frame = make_frame(rows).drop(columns="weight")
@@ -148,6 +150,10 @@ def test_small_and_empty_tables_give_a_valid_domain(rows):
         ({"delta": 0}, "delta"),
         ({"task": "ranking"}, "task must be"),
         ({"target": "nonsense"}, "no column 'nonsense'"),
+        ({"given": {"features": {"agee": {"kind": "numeric", "bounds": [0, 1]}}}}, "'agee'"),
+        ({"given": {"unit": {"column": "nope", "max_rows": 1}}}, "no column 'nope'"),
+        ({"given": {"target": {"name": "age", "bounds": [0, 1]}}}, "the target is 'age'"),
+        ({"task": "number"}, "holds text"),
         ({"frame": pd.DataFrame({"label": ["a"]})}, "no feature columns"),
     ],
 )
@@ -194,6 +200,19 @@ def test_a_regressor_and_arrays():
     model = PrivBoostRegressor(5.0, 1e-6, random_state=0).fit(X, 3 * X[:, 0])
     assert model.predict(X).max() <= 32
     assert np.corrcoef(model.predict(X), X[:, 0])[0, 1] > 0.9
+
+
+def test_too_little_budget_is_warned_about():
+    with pytest.warns(UserWarning, match="fewer than two classes"):
+        Domain.learn(frame_of(20), "label", 0.01, 1e-6)
+
+
+def test_a_report_names_a_learned_domain():
+    frame = frame_of(2000)
+    domain = Domain.learn(frame, "label", 0.5, 1e-6)
+    said = PrivBoostClassifier(1.0, 1e-6, domain, n_estimators=6).fit(frame).privacy_.assumptions
+    assert "learned privately at (0.5, 1e-06)" in said[0]
+    assert not any("not read off" in text for text in said)
 
 
 def test_a_large_delta_is_warned_about():

@@ -268,7 +268,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, ClassTarget):
-            raise DomainError('target: a classifier needs "classes"; this target has bounds')
+            raise DomainError(
+                'target: a classifier needs "classes"; this target has bounds '
+                '(Domain.learn takes task="classes")'
+            )
 
 
 class PrivateRegressor(RegressorMixin, PrivateEstimator):
@@ -283,7 +286,10 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, NumberTarget):
-            raise DomainError('target: a regressor needs "bounds"; this target has classes')
+            raise DomainError(
+                'target: a regressor needs "bounds"; this target has classes '
+                '(Domain.learn takes task="number")'
+            )
 
 
 def _block_rows(X: Any, threads: int) -> int:
@@ -313,6 +319,9 @@ def _assumptions(
         "the columns of the table and their types are public; bounds, categories and classes were "
         "learned privately, within this epsilon"
         if learned
+        else f"the domain was learned privately at {domain.privacy.guarantee}: if from these rows, "
+        "that adds to the epsilon stated here"
+        if domain.privacy is not None
         else "the domain is public: names, bounds, categories, classes and edges were not read "
         "off the rows",
         "all parameters of the estimator were chosen without looking at the rows",
@@ -323,7 +332,7 @@ def _assumptions(
     if weight_bound is not None:
         said.append(f"sample weights are clipped to [0, {weight_bound:g}], a public bound")
     named = {part.name: part.reason for part in (*domain.features, domain.target)}
-    named = {} if learned else named
+    named = {} if learned or domain.privacy is not None else named
     if domain.unit is not None:
         named[domain.unit.column] = domain.unit.reason
     said += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]

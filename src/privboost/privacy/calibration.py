@@ -89,7 +89,8 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
     for part, share in parts:
         if share > 0 and part.count > 0:
             weight = share / sum(shares) / part.count
-            noise = math.sqrt(_MU_SQUARED[part.event.kind] / weight)
+            rate = getattr(part.event, "sampling_rate", 1.0)  # a sample needs as much less noise
+            noise = rate * math.sqrt(_MU_SQUARED[part.event.kind] / weight)
             planned.append(part.scaled(noise / part.event.noise))
     return tuple(planned)
 
@@ -125,10 +126,14 @@ def calibrate_releases(
     """
     from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
 
-    if not (epsilon > 0 and 0 <= delta < 1):
-        raise ValueError("epsilon must be above 0, and delta at least 0 and below 1")
-    if min(rounds, selections, laplace) < 0 or rounds + selections + laplace == 0:
+    if not (0 < epsilon < math.inf and 0 <= delta < 1):
+        raise ValueError("epsilon must be finite and above 0, and delta at least 0 and below 1")
+    if min(rounds, selections, laplace) < 0:
+        raise ValueError("rounds, selections and laplace must be whole numbers of at least 0")
+    if rounds + selections + laplace == 0:
         raise ValueError("give at least one of rounds, selections and laplace")
+    if not 0 < selection_share < 1:
+        raise ValueError("selection_share must lie strictly between 0 and 1")
     sums = rounds + laplace
     rest = 1.0 if not selections else 1 - selection_share
     parts = [

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -151,6 +152,9 @@ def plan_learning(
     """
     known, known_target, unit = _read_given(given, target)
     table = open_table(data, _array_names(data))
+    for name in [*known, *([unit.column] if unit else [])]:
+        if name not in table.columns:
+            raise SchemaError(f"the table has no column {name!r}, which was given")
     skip = {target} | ({unit.column} if unit else set())
     features = tuple(name for name in table.columns if name not in skip)
     if not features:
@@ -168,6 +172,8 @@ def plan_learning(
             raise SchemaError(f"the table has no column {target!r}; name the target, or give y")
         kinds[target] = column_kind(column, target)
         classes = task == "classes" if task else kinds[target] != "number"
+        if not classes and kinds[target] == "text":
+            raise SchemaError(f"column {target!r} holds text; a number to predict is needed")
         (words if classes else numbers).append(target)
     contribution = Contribution(rows=1 if unit is None else unit.max_rows)
     return LearningPlan(
@@ -215,6 +221,11 @@ def learn(
         assert isinstance(event, ThresholdRelease)
         counts = _count_values(rows.words, keep)
         values = _read_values(plan, noisy_threshold(counts, event, ledger, stream.child("values")))
+    if plan.target_name in values and len(values[plan.target_name]) < 2:
+        warnings.warn(
+            "fewer than two classes stood out from the noise: give the classes, or spend more",
+            stacklevel=2,
+        )
     return _assemble(plan, bounds, values), n
 
 
@@ -400,12 +411,16 @@ def _read_given(
     given: Mapping[str, Any], target: str
 ) -> tuple[dict[str, Feature], Target | None, Unit | None]:
     """Read a part of a domain's form by completing it."""
+    given = given.to_dict() if isinstance(given, Domain) else given
+    given = {key: part for key, part in given.items() if key != "version"}
     for key in given:
         if key not in ("features", "target", "unit"):
             raise DomainError(f"given: unknown key {key!r} (known: features, target, unit)")
     spare = {"a feature": {"kind": "numeric", "bounds": [0, 1]}}
-    form = {"version": 1, "features": given.get("features") or spare}
-    form["target"] = given.get("target") or {"name": target, "bounds": [0, 1]}
+    form: dict[str, Any] = {"version": 1, "features": given.get("features") or spare}
+    form["target"] = {"name": target} | (given.get("target") or {"bounds": [0, 1]})
+    if form["target"]["name"] != target:
+        raise DomainError(f"given: the target is {form['target']['name']!r}, not {target!r}")
     if given.get("unit"):
         form["unit"] = given["unit"]
     domain = Domain.from_dict(form)

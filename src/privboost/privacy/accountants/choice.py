@@ -42,7 +42,8 @@ def choose_accountant(name: str, events: Sequence[Planned], delta: float) -> Acc
         accountant = ACCOUNTANTS[each]()
         if accountant.supports(events):
             return accountant
-    raise ValueError(f"the {name} accountant does not cover this plan")
+    able = [each for each, kind in ACCOUNTANTS.items() if kind().supports(events)]
+    raise ValueError(f"the {name} accountant does not cover this plan; {', '.join(able)} would")
 
 
 def compare_accountants(events: Sequence[Planned], delta: float) -> dict[str, float]:
