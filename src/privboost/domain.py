@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -244,10 +244,6 @@ class Domain:
     def feature_names(self) -> tuple[str, ...]:
         """The names of the features, in order."""
         return tuple(feature.name for feature in self.features)
-
-    def with_target(self, target: Target) -> Domain:
-        """Return the same domain with another target."""
-        return replace(self, target=target)
 
     @classmethod
     def from_dict(cls, form: Mapping[str, Any]) -> Domain:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -59,7 +60,7 @@ _ANY_DOMAIN = {
 """Stand for a domain that is yet to be learned, so that parameters are checked before."""
 
 
-class PrivateEstimator(BaseEstimator):
+class PrivateEstimator(BaseEstimator, ABC):
     """The shared part of `fit`. A recipe provides `_plan` and `_boost`.
 
     Parameters never change in `fit`; nothing of the rows stays on the estimator afterwards.
@@ -154,11 +155,13 @@ class PrivateEstimator(BaseEstimator):
         check_is_fitted(self, "model_")
         return self.model_
 
+    @abstractmethod
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> Any:
-        raise NotImplementedError
+        """Decide everything, and calibrate the noise."""
 
+    @abstractmethod
     def _boost(self, curator: Curator, plan: Any, track: Any) -> Any:
-        raise NotImplementedError
+        """Train on released values."""
 
     def _learn(
         self, X: Any, y: Any, budget: Budget, ledger: Ledger, stream: KeyStream

@@ -7,6 +7,7 @@ bounded range, in Rényi divergence, as a privacy loss? None means that a theory
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -23,7 +24,7 @@ REPLACE_ONE = "replace one protected unit"
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(ABC):
     """What every release says of itself.
 
     Attributes
@@ -80,9 +81,9 @@ class Event:
         return 0.0
 
     @property
+    @abstractmethod
     def mechanism(self) -> str:
         """How the release is made, in words."""
-        raise NotImplementedError
 
     def scaled(self, factor: float) -> Self:
         """Return the same release with more (or less) noise."""

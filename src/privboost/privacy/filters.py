@@ -10,6 +10,7 @@ rounded up; shards evaluate them, and who is active never leaves a shard.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,14 +25,8 @@ _LEVELS = 1024
 """Steps to which a share is rounded up before its Rényi divergence is computed."""
 
 
-@dataclass(frozen=True)
-class GaussianFilter:
-    """A budget of μ² for each row, for life; full batches only.
-
-    Dropping a row once Σ s/z² would exceed μ² makes all rounds together μ-Gaussian-DP.
-    """
-
-    mu: float
+class RowFilter(ABC):
+    """A budget for each row, for life, and what a release costs of it."""
 
     def charge(
         self,
@@ -40,17 +35,32 @@ class GaussianFilter:
         output: int = 0,
         statistics: tuple[str, ...] = GRADIENT_HESSIAN,
     ) -> Charge:
-        """Return what a release costs each kind of row."""
-        if event.sampling_rate != 1:
-            raise ValueError("the Gaussian filter needs full batches: use the Rényi filter")
-        return Charge(
-            _units(_shares(loss, event, statistics) / (event.noise * self.mu) ** 2), output
-        )
+        """Return what a release of these statistics costs each kind of row."""
+        return Charge(_units(self._part(_shares(loss, event, statistics), event)), output)
+
+    @abstractmethod
+    def _part(self, shares: np.ndarray, event: GaussianRelease) -> np.ndarray:
+        """The part of a budget that each share of the sensitivity costs."""
 
 
 @dataclass(frozen=True)
-class RenyiFilter:
-    """A budget ρ of Rényi divergence at one order for each row, for life; with sampling.
+class GaussianFilter(RowFilter):
+    """A budget of μ² for each row; full batches only.
+
+    Dropping a row once Σ s/z² would exceed μ² makes all rounds together μ-Gaussian-DP.
+    """
+
+    mu: float
+
+    def _part(self, shares: np.ndarray, event: GaussianRelease) -> np.ndarray:
+        if event.sampling_rate != 1:
+            raise ValueError("the Gaussian filter needs full batches: use the Rényi filter")
+        return shares / (event.noise * self.mu) ** 2
+
+
+@dataclass(frozen=True)
+class RenyiFilter(RowFilter):
+    """A budget ρ of Rényi divergence at one order for each row; with sampling.
 
     Parameters
     ----------
@@ -63,22 +73,15 @@ class RenyiFilter:
     alpha: int
     rho: float
 
-    def charge(
-        self,
-        loss: LossTable,
-        event: GaussianRelease,
-        output: int = 0,
-        statistics: tuple[str, ...] = GRADIENT_HESSIAN,
-    ) -> Charge:
-        """Return what a release costs each kind of row."""
-        levels = np.ceil(_shares(loss, event, statistics) * _LEVELS).astype(np.int64)
+    def _part(self, shares: np.ndarray, event: GaussianRelease) -> np.ndarray:
+        levels = np.ceil(shares * _LEVELS).astype(np.int64)
         cost = np.zeros(_LEVELS + 1)
         for level in np.unique(levels):
-            share = level / _LEVELS
             cost[level] = subsampled_gaussian_rdp(
-                self.alpha, event.sampling_rate, event.noise, share
+                self.alpha, event.sampling_rate, event.noise, level / _LEVELS
             )
-        return Charge(_units(cost[levels] / self.rho), output)
+        part: np.ndarray = cost[levels] / self.rho
+        return part
 
 
 def _shares(loss: LossTable, event: GaussianRelease, statistics: tuple[str, ...]) -> np.ndarray:

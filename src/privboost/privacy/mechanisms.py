@@ -20,7 +20,7 @@ from privboost.privacy.events import (
     Selection,
     ThresholdRelease,
 )
-from privboost.privacy.filters import GaussianFilter, RenyiFilter
+from privboost.privacy.filters import RowFilter
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.noise import discrete_gaussian, discrete_laplace
@@ -78,9 +78,7 @@ class Curator:
         self._check(query, event)
         stream = self._charge(event)
         sigma = np.broadcast_to(event.sigmas, query.shape)
-        noise = discrete_gaussian(sigma.reshape(-1), stream)
-        released: np.ndarray = self._backend.sum(query) + noise.reshape(query.shape)
-        return released
+        return self._noisy(query, discrete_gaussian(sigma.reshape(-1), stream))
 
     def laplace(self, query: Query, event: LaplaceRelease) -> np.ndarray:
         """Release the sums of a query with discrete Laplace noise.
@@ -104,9 +102,7 @@ class Curator:
         self._check(query, event)
         stream = self._charge(event)
         scale = np.broadcast_to(np.ceil(event.scales).astype(np.int64), query.shape)
-        noise = discrete_laplace(scale.reshape(-1), stream)
-        released: np.ndarray = self._backend.sum(query) + noise.reshape(query.shape)
-        return released
+        return self._noisy(query, discrete_laplace(scale.reshape(-1), stream))
 
     def select(self, query: Query, utility: Utility, event: Selection) -> int:
         """Choose a candidate by the exponential mechanism on exact sums.
@@ -151,7 +147,7 @@ class Curator:
         self._backend.apply(update)
 
     def filtered_gaussian(
-        self, query: Query, event: GaussianRelease, filter_: GaussianFilter | RenyiFilter
+        self, query: Query, event: GaussianRelease, filter_: RowFilter
     ) -> np.ndarray:
         """Release sums of the rows that can afford it, as `gaussian` does.
 
@@ -167,6 +163,11 @@ class Curator:
             return self.gaussian(query, event)
         finally:
             self._paid = False
+
+    def _noisy(self, query: Query, noise: np.ndarray) -> np.ndarray:
+        """The one place where exact sums and noise are added."""
+        noisy: np.ndarray = self._backend.sum(query) + noise.reshape(query.shape)
+        return noisy
 
     def _charge(self, event: Event) -> KeyStream:
         """Record an event, and return the randomness of its release."""
