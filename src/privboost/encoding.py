@@ -177,6 +177,7 @@ def encode_training(
         beside = {
             name: slice_vector(vector, done, done + len(block)) for name, vector in apart.items()
         }
+        ids = range(done, done + len(block))
         done += len(block)
         if any(len(part) != len(block) for part in beside.values()):
             break  # told below, without saying how many rows there are
@@ -185,7 +186,7 @@ def encode_training(
         weight = None
         if weights is not None:
             weight = code_weights(beside["sample_weight"], weight_bound or 1.0)
-        blocks.append(Block(block.layout, block.narrow, block.wide, label, weight, start))
+        blocks.append(Block(block.layout, block.narrow, block.wide, label, weight, start, ids))
         if domain.unit is not None:
             units.append(read_unit_names(beside["unit"], domain.unit.column))
     for name, vector in apart.items():

@@ -51,7 +51,7 @@ def updates(layout, loss, n_outputs):
         size = SCORE_UNITS
         values = rng.integers(-size, size, layout.n_codes[0]).astype(np.int32)
         yield AddFeatureValues(0, values, output)
-        yield AddTreeValues(tree, rng.integers(-size, size, 8).astype(np.int32), output)
+        yield AddTreeValues((tree,), rng.integers(-size, size, (1, 8)).astype(np.int32), output)
 
 
 def queries(layout, n_outputs):
@@ -61,8 +61,10 @@ def queries(layout, n_outputs):
                 codes = layout.n_codes[feature]
                 cell_of = (np.arange(codes) * 7 // codes).astype(np.uint16)
                 yield FeatureSums(feature, cell_of, 7, output, statistics)
-            yield TreeSums(random_tree(layout, 4, 2), output, statistics)
-            yield TreeSums(stump(), output, statistics)
+            trees = [random_tree(layout, 4, 2), random_tree(layout, 4, 3)]
+            trees.append(Tree(np.full(15, 5, dtype=np.uint16), trees[0].goes_right))
+            yield TreeSums(tuple(trees), output, statistics)
+            yield TreeSums((stump(),), output, statistics)
             features = (0, 2, 3, 4, 5)
             cell_of, n_cells = [], 0
             for feature in features:
@@ -96,10 +98,14 @@ def reference(blocks, loss, n_outputs, told, query):
         if isinstance(update, AddFeatureValues):
             state[update.output] += update.value_of[block.column(update.feature)]
         else:
-            state[update.output] += update.value_of[leaves(block, update.tree)]
+            for tree, values in zip(update.trees, update.value_of, strict=True):
+                state[update.output] += values[leaves(block, tree)]
     own = 1 if n_outputs == 1 else query.output
     out = np.zeros(query.shape, dtype=np.int64)
-    node = leaves(block, query.tree) if not isinstance(query, FeatureSums) else None
+    if isinstance(query, TreeSums):
+        nodes = [leaves(block, tree) for tree in query.trees]
+    elif isinstance(query, NodeHistograms):
+        node = leaves(block, query.tree)
     for i in range(len(block)):
         label = block.label[i]
         if label == UNKNOWN_LABEL:
@@ -116,7 +122,8 @@ def reference(blocks, loss, n_outputs, told, query):
         if isinstance(query, FeatureSums):
             out[query.cell_of[block.column(query.feature)[i]]] += pair
         elif isinstance(query, TreeSums):
-            out[node[i]] += pair
+            for tree, node in enumerate(nodes):
+                out[tree, node[i]] += pair
         else:
             for feature, cell_of in zip(query.features, query.cell_of, strict=True):
                 out[node[i], cell_of[block.column(feature)[i]]] += pair

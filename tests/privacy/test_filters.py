@@ -1,22 +1,41 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from privboost.encoding import Encoder, encode_training
 from privboost.engine.backend import LocalBackend
 from privboost.engine.block import join
-from privboost.engine.commands import AddFeatureValues, OpenBudgets, Start, TreeSums
+from privboost.engine.commands import (
+    GRADIENT_HESSIAN,
+    AddFeatureValues,
+    Charge,
+    OpenBudgets,
+    Price,
+    Start,
+    TreeSums,
+)
 from privboost.engine.tree import stump
 from privboost.grid import BUDGET_UNITS, UNIT, WEIGHT_CLASSES, WEIGHT_UNITS
 from privboost.losses import logistic, squared
-from privboost.privacy.events import GaussianRelease
-from privboost.privacy.filters import GaussianFilter, RenyiFilter
-from privboost.privacy.formulas import subsampled_gaussian_rdp
+from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.accountants.rdp import RdpAccountant
+from privboost.privacy.budgets import GaussianBudget, RenyiBudget
+from privboost.privacy.events import GaussianRelease, Planned
+from privboost.privacy.filters import charge_table
+from privboost.privacy.formulas import gdp_epsilon, rdp_to_epsilon, subsampled_gaussian_rdp
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 
 EVENT = GaussianRelease("sums", 12.0, UNIT, 1, 1, (0.8, 0.2))
 SAMPLED = GaussianRelease("sums", 60.0, UNIT, 1, 1, (0.8, 0.2), 0.1)
-FILTERS = [(GaussianFilter(0.4), EVENT), (RenyiFilter(40, 2e-4), SAMPLED)]
+GAUSSIAN = GaussianBudget("all sums", 1 / 0.4, releases=1000, touched=2, least_sigma=1e5)
+RENYI = RenyiBudget("all sums", 1 / 2e-4, releases=1000, alpha=40)
+BUDGETS = [(GAUSSIAN, EVENT), (RENYI, SAMPLED)]
+
+
+def table_of(budget, loss, event, statistics=GRADIENT_HESSIAN):
+    return charge_table(budget, event, loss, statistics, weighted=True)
 
 
 def rows_for(target, weighted):
@@ -35,43 +54,43 @@ def steps(encoder, rounds):
     ]
 
 
-def run(backend, encoder, loss, filter_, event, rounds=30):
+def run(backend, encoder, loss, budget, event, rounds=30):
     """Sums of all active rows, round by round."""
     backend.apply(Start(loss))
     backend.apply(OpenBudgets())
+    backend.apply(Price(0, (table_of(budget, loss, event),)))
     answers = []
     for step in steps(encoder, rounds):
-        backend.apply(filter_.charge(loss, event))
-        answers.append(backend.sum(TreeSums(stump())))
+        backend.apply(Charge(0))
+        answers.append(backend.sum(TreeSums((stump(),)))[0])
         backend.apply(step)
     return np.stack(answers)
 
 
-def cost_of(filter_, event, share):
-    if isinstance(filter_, GaussianFilter):
-        return share / (event.noise * filter_.mu) ** 2
+def cost_of(budget, event, share):
+    if isinstance(budget, GaussianBudget):
+        return share / (event.noise * budget.mu) ** 2
     return (
-        subsampled_gaussian_rdp(filter_.alpha, event.sampling_rate, event.noise, share)
-        / filter_.rho
+        subsampled_gaussian_rdp(budget.alpha, event.sampling_rate, event.noise, share) / budget.rho
     )
 
 
-@pytest.mark.parametrize(("filter_", "event"), FILTERS, ids=["gaussian", "renyi"])
+@pytest.mark.parametrize(("budget", "event"), BUDGETS, ids=["gaussian", "renyi"])
 @pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
-    filter_, event, target, weighted
+    budget, event, target, weighted
 ):
     """A reference that pays each row's exact cost in floating point."""
     encoder, blocks = rows_for(target, weighted)
     loss = logistic(0.3, 0.1) if target is CLASSES else squared(0.3, 1.0)
-    got = run(LocalBackend(blocks), encoder, loss, filter_, event)
+    got = run(LocalBackend(blocks), encoder, loss, budget, event)
 
     block = join(blocks)
     state = np.zeros(len(block), dtype=np.int64) if block.start is None else block.start.astype(int)
     weight = np.ones(len(block)) if block.weight is None else block.weight / WEIGHT_UNITS
     spent, charged = np.zeros(len(block)), np.zeros(len(block), dtype=np.int64)
-    table = filter_.charge(loss, event).table
+    table = table_of(budget, loss, event)
     line = np.where(block.label == 255, 2, (block.label == 1) if target is CLASSES else 0).astype(
         int
     )
@@ -87,7 +106,7 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
         units = table[classes, line, cell]
         active = charged + units <= BUDGET_UNITS
         charged += units * active
-        spent += np.array([cost_of(filter_, event, min(s, 1.0)) for s in share]) * active
+        spent += np.array([cost_of(budget, event, min(s, 1.0)) for s in share]) * active
         dropped += int((~active).sum())
         np.testing.assert_array_equal(
             answer[0], [(g * whole * active).sum(), (h * whole * active).sum()]
@@ -103,19 +122,19 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
 def test_a_killed_shard_remembers_who_has_paid():
     encoder, blocks = rows_for(CLASSES, True)
     loss = logistic(0.3, 0.1)
-    expected = run(LocalBackend(blocks), encoder, loss, *FILTERS[0])
+    expected = run(LocalBackend(blocks), encoder, loss, *BUDGETS[0])
     for seed in range(3):
         hostile = HostileBackend(blocks, seed, death_rate=0.4)
-        np.testing.assert_array_equal(run(hostile, encoder, loss, *FILTERS[0]), expected)
+        np.testing.assert_array_equal(run(hostile, encoder, loss, *BUDGETS[0]), expected)
         assert hostile.deaths > 0
 
 
 def test_a_table_rounded_down_is_caught():
     """The twin: charges rounded down let some row exceed its budget."""
     loss = squared(0.3, 1.0)
-    filter_, event = FILTERS[0]
-    honest = filter_.charge(loss, event).table
-    cost = cost_of(filter_, event, 0.2 + 0.8 * (loss.gradient[0] / UNIT) ** 2)
+    budget, event = BUDGETS[0]
+    honest = table_of(budget, loss, event)
+    cost = cost_of(budget, event, 0.2 + 0.8 * (loss.gradient[0] / UNIT) ** 2)
     assert (honest[-1, 0] / BUDGET_UNITS >= cost).all()
     assert not ((honest[-1, 0] - 2) / BUDGET_UNITS >= cost).all()
     assert (honest[:, 2] == 0).all()  # unknown labels pay nothing and give nothing
@@ -123,13 +142,13 @@ def test_a_table_rounded_down_is_caught():
 
 def test_a_count_is_charged_in_full():
     loss = logistic(1.0, 0.25)
-    filter_, event = FILTERS[0]
-    by_count = filter_.charge(loss, event, 0, ("gradient", "count")).table[-1, 1]
-    by_hessian = filter_.charge(loss, event).table[-1, 1]
+    budget, event = BUDGETS[0]
+    by_count = table_of(budget, loss, event, ("gradient", "count"))[-1, 1]
+    by_hessian = table_of(budget, loss, event)[-1, 1]
     assert by_count[-1] > 100 * by_hessian[-1]  # a confident row: no Hessian, but one row
     alone = GaussianRelease("counts", 12.0, UNIT, 1, 1, (1.0,))
-    in_full = filter_.charge(loss, alone, 0, ("count",)).table[-1, :2]
-    assert (in_full / BUDGET_UNITS >= 1 / (12.0 * filter_.mu) ** 2).all()
+    in_full = table_of(budget, loss, alone, ("count",))[-1, :2]
+    assert (in_full / BUDGET_UNITS >= 1 / (12.0 * budget.mu) ** 2).all()
 
 
 def test_nobody_counts_without_a_charge_under_the_current_loss():
@@ -137,18 +156,57 @@ def test_nobody_counts_without_a_charge_under_the_current_loss():
     backend, loss = LocalBackend(blocks), logistic(0.3, 0.1)
     backend.apply(Start(loss))
     backend.apply(OpenBudgets())
-    assert not backend.sum(TreeSums(stump())).any()
-    backend.apply(FILTERS[0][0].charge(loss, EVENT))
-    assert backend.sum(TreeSums(stump())).any()
+    query = TreeSums((stump(),))
+    assert not backend.sum(query).any()
+    backend.apply(Price(0, (table_of(GAUSSIAN, loss, EVENT),)))
+    backend.apply(Charge(0))
+    assert backend.sum(query).any()
     backend.apply(Start(logistic(0.9, 0.25)))
-    assert not backend.sum(TreeSums(stump())).any()
+    assert not backend.sum(query).any()
     with pytest.raises(RuntimeError, match="opened once"):
         backend.apply(OpenBudgets())
 
 
-def test_samples_need_the_renyi_filter():
-    with pytest.raises(ValueError, match="full batches"):
-        GaussianFilter(1.0).charge(squared(0.3, 1.0), SAMPLED)
+def test_rows_of_a_cohort_without_a_price_sit_out_and_pay_nothing():
+    _, blocks = rows_for(CLASSES, False)
+    loss, late = logistic(0.3, 0.1), [replace(block, cohort=1) for block in blocks]
+    table = table_of(GAUSSIAN, loss, EVENT)
+    alone, both = LocalBackend(blocks), LocalBackend([*blocks, *late])
+    for update in (Start(loss), OpenBudgets(), Price(0, (table,)), *[Charge(0)] * 20):
+        alone.apply(update)
+        both.apply(update)
+    query = TreeSums((stump(),))
+    np.testing.assert_array_equal(alone.sum(query), both.sum(query))
+    only = LocalBackend(blocks)
+    for update in (Start(loss), OpenBudgets(), Price(1, (table,)), Charge(1)):
+        only.apply(update)
+    for update in (Price(1, (table, table)), Charge(1)):
+        alone.apply(update)
+        both.apply(update)
+    np.testing.assert_array_equal(both.sum(query), alone.sum(query) + only.sum(query))
+
+
+def test_a_gaussian_budget_covers_full_batches_on_its_grid_only():
+    with pytest.raises(ValueError, match="not a release that this budget covers"):
+        table_of(GAUSSIAN, squared(0.3, 1.0), SAMPLED)
+    assert not GAUSSIAN.admits(replace(EVENT, noise=0.1))  # a smaller scale has more slack
+    assert not GAUSSIAN.admits(replace(EVENT, cells=2))  # and so have more coordinates
+    assert RENYI.admits(SAMPLED)
+
+
+def test_a_renyi_budget_is_worth_its_own_order():
+    assert RENYI.rdp(40) == RENYI.rdp(2) == pytest.approx(2e-4)
+    assert RENYI.rdp(41) == np.inf
+    cost = RdpAccountant().compose([Planned(RENYI, 1)]).epsilon(1e-6)
+    assert cost == pytest.approx(rdp_to_epsilon(40, 2e-4, 1e-6))
+
+
+def test_a_gaussian_budget_costs_its_mu_and_the_slack_of_all_its_releases():
+    plain = gdp_epsilon(0.4, 1e-6)
+    profile = GdpAccountant().compose([Planned(GAUSSIAN, 1)])
+    assert plain < profile.epsilon(1e-6) < plain * 1.001
+    more = replace(GAUSSIAN, releases=10 * GAUSSIAN.releases)
+    assert GdpAccountant().compose([Planned(more, 1)]).slack(1e-6) > 5 * profile.slack(1e-6)
 
 
 def test_charges_need_budgets():
@@ -157,4 +215,4 @@ def test_charges_need_budgets():
     loss = logistic(0.3, 0.1)
     backend.apply(Start(loss))
     with pytest.raises(RuntimeError, match="OpenBudgets"):
-        backend.apply(GaussianFilter(1.0).charge(loss, EVENT))
+        backend.apply(Charge(0))

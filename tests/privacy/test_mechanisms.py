@@ -1,18 +1,30 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from privboost import BudgetError
-from privboost.engine.commands import FeatureSums, NodeHistograms, OpenBudgets, Start
+from privboost.engine.commands import (
+    GRADIENT_COUNT,
+    Charge,
+    FeatureSums,
+    NodeHistograms,
+    OpenBudgets,
+    Price,
+    Sample,
+    Start,
+)
 from privboost.engine.tree import stump
 from privboost.grid import UNIT, WEIGHT_UNITS, Contribution
 from privboost.losses import logistic
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.events import GaussianRelease, Planned
-from privboost.privacy.filters import GaussianFilter
+from privboost.privacy.budgets import GaussianBudget
+from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned, Selection
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
+from privboost.privacy.utilities import SplitGain
 
 QUERY = FeatureSums(0, np.arange(50, dtype=np.uint16), 50)
 ONE_ROW = Contribution()
@@ -24,13 +36,15 @@ class Rows:
 
     def __init__(self, ledger):
         self.ledger, self.spent_when_asked = ledger, []
+        self.told, self.samples = [], []
 
     def sum(self, query):
+        self.samples.append(query.sample)
         self.spent_when_asked.append(sum(p.count for p in self.ledger.spent))
         return EXACT.copy()
 
     def apply(self, update):
-        pass
+        self.told.append(update)
 
     def close(self):
         pass
@@ -77,29 +91,59 @@ def test_noise_is_never_reused():
     assert (first != second).mean() > 0.99
 
 
-def test_a_sampling_rate_is_not_believed():
-    """Rows are not sampled here: amplification by sampling would be a lie."""
+def test_a_sampling_rate_is_what_the_rows_are_sampled_with():
+    """Amplification by sampling is claimed only for a query that samples, with a fresh key."""
     cheap = GaussianRelease("sums", 50.0, UNIT, 1, 1, (0.9, 0.1), 0.001)
     ledger = Ledger(1e6, 1e-6, RdpAccountant())
-    ledger.reserve([Planned(cheap, 1)])
-    curator = Curator(Rows(ledger), ledger, KeyStream.seeded(1), ONE_ROW)
-    with pytest.raises(ValueError, match="not sampled"):
-        curator.gaussian(QUERY, cheap)
-    assert ledger.spent == ()
+    ledger.reserve([Planned(cheap, 2), Planned(event(), 1)])
+    rows = Rows(ledger)
+    curator = Curator(rows, ledger, KeyStream.seeded(1), ONE_ROW)
+    own = replace(QUERY, sample=Sample(np.zeros(32, dtype=np.uint8), 1e-9))
+    curator.gaussian(own, cheap)  # what a recipe wishes does not count
+    curator.gaussian(QUERY, cheap)
+    curator.gaussian(own, event())
+    first, second, full = rows.samples
+    assert first.rate == second.rate == 0.001
+    assert full is None
+    assert first.key.any()
+    assert (first.key != second.key).any()
 
 
-def test_budgets_are_charged_with_their_release_and_opened_once():
-    curator, _ = curator_for([Planned(event(), 3)])
+BUDGET = GaussianBudget("all sums", 1.0, releases=3, touched=2, least_sigma=1e5)
+
+
+def test_once_budgets_are_open_every_release_charges_the_rows():
+    curator, rows = curator_for([Planned(event(), 1), Planned(BUDGET, 1)])
     curator.publish(Start(logistic(0.3, 0.1)))
-    with pytest.raises(ValueError, match="OpenBudgets"):
-        curator.filtered_gaussian(QUERY, event(), GaussianFilter(1.0))
-    curator.publish(OpenBudgets())
-    curator.filtered_gaussian(QUERY, event(), GaussianFilter(1.0))
-    with pytest.raises(ValueError, match="only filtered releases"):
+    curator.gaussian(QUERY, event())
+    curator.open_budget(BUDGET)
+    for _ in range(3):
+        curator.gaussian(QUERY, event())  # reserved once: the others are within the budget
+    kinds = [type(update).__name__ for update in rows.told]
+    assert kinds == ["Start", "OpenBudgets", "Price", "Charge", "Charge", "Charge"]
+    with pytest.raises(BudgetError, match="no releases left"):
         curator.gaussian(QUERY, event())
-    for update in (OpenBudgets(), GaussianFilter(1.0).charge(logistic(0.3, 0.1), event())):
-        with pytest.raises(ValueError, match="for life"):
+    assert len(rows.samples) == 4
+
+
+def test_budgets_are_opened_and_charged_by_the_curator_alone():
+    curator, rows = curator_for([Planned(BUDGET, 1)])
+    curator.publish(Start(logistic(0.3, 0.1)))
+    for update in (OpenBudgets(), Charge(0), Price(0, ())):
+        with pytest.raises(ValueError, match="open_budget"):
             curator.publish(update)
+    curator.open_budget(BUDGET)
+    with pytest.raises(BudgetError, match="spent already"):
+        curator.open_budget(BUDGET)
+    tight = event(z=0.1)
+    with pytest.raises(BudgetError, match="does not cover"):
+        curator.gaussian(QUERY, tight)
+    with pytest.raises(ValueError, match="only Gaussian"):
+        curator.laplace(QUERY, LaplaceRelease("sums", 50.0, UNIT, 1, 1, (0.9, 0.1)))
+    query = replace(QUERY, statistics=GRADIENT_COUNT)
+    with pytest.raises(ValueError, match="only Gaussian"):
+        curator.select(query, SplitGain(1.0), Selection("x", 1.0))
+    assert rows.samples == []
 
 
 HISTOGRAMS = NodeHistograms(stump(), (0, 1), (QUERY.cell_of, QUERY.cell_of + 50), 100)

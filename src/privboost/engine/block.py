@@ -24,6 +24,10 @@ class Block:
         The sample weight in units of its public bound.
     start : int32 array, optional
         The state before boosting (minus the label of a regression); zero where absent.
+    ids : range or uint32 array, optional
+        The rows' offsets in their table, by which they are sampled.
+    cohort : int
+        Which batch of a stream the rows came with; rows of one cohort have the same budget.
     """
 
     layout: Layout
@@ -32,6 +36,8 @@ class Block:
     label: np.ndarray
     weight: np.ndarray | None = None
     start: np.ndarray | None = None
+    ids: range | np.ndarray | None = None
+    cohort: int = 0
 
     def __len__(self) -> int:
         return self.narrow.shape[1]
@@ -52,11 +58,13 @@ class Block:
             self.label[rows],
             None if self.weight is None else self.weight[rows],
             None if self.start is None else self.start[rows],
+            None if self.ids is None else np.asarray(self.ids, dtype=np.uint32)[rows],
+            self.cohort,
         )
 
 
 def join(blocks: Iterable[Block]) -> Block:
-    """Return one block with the rows of several."""
+    """Return one block with the rows of several, of one cohort."""
     parts = list(blocks)
     first = parts[0]
     return Block(
@@ -66,4 +74,8 @@ def join(blocks: Iterable[Block]) -> Block:
         np.concatenate([part.label for part in parts]),
         None if first.weight is None else np.concatenate([part.weight for part in parts]),
         None if first.start is None else np.concatenate([part.start for part in parts]),
+        None
+        if first.ids is None
+        else np.concatenate([np.asarray(part.ids, dtype=np.uint32) for part in parts]),
+        first.cohort,
     )

@@ -9,7 +9,7 @@ touched cell changes by at most the row's units (`grid.Contribution.row_units`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,22 @@ _MAGIC = b"PVBMSG01"
 
 
 @dataclass(frozen=True, eq=False)
+class Sample:
+    """Which rows take part in a query: each by a keyed coin of its own (see `Block.ids`).
+
+    Attributes
+    ----------
+    key : uint8 array of length 32
+        The secret key of the coins.
+    rate : float
+        The chance of each row.
+    """
+
+    key: np.ndarray = field(repr=False)
+    rate: float
+
+
+@dataclass(frozen=True, eq=False)
 class FeatureSums:
     """Sums of one or two statistics by cell of one feature: its histogram, or a tree on it alone.
 
@@ -45,6 +61,8 @@ class FeatureSums:
         Which state of a row is meant (the class, in one-vs-rest).
     statistics : tuple of str
         Which one or two statistics are added up.
+    sample : Sample, optional
+        Who takes part; set by the mechanism that asks.
     """
 
     feature: int
@@ -52,6 +70,7 @@ class FeatureSums:
     n_cells: int
     output: int = 0
     statistics: tuple[str, ...] = GRADIENT_HESSIAN
+    sample: Sample | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -66,21 +85,22 @@ class FeatureSums:
 
 @dataclass(frozen=True, eq=False)
 class TreeSums:
-    """Sums of one or two statistics by leaf of a tree."""
+    """Sums of one or two statistics by leaf of each of several trees of one depth."""
 
-    tree: Tree
+    trees: tuple[Tree, ...]
     output: int = 0
     statistics: tuple[str, ...] = GRADIENT_HESSIAN
+    sample: Sample | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the answer."""
-        return (self.tree.n_leaves, len(self.statistics))
+        """The shape of the answer: (trees, leaves, statistics)."""
+        return (len(self.trees), self.trees[0].n_leaves, len(self.statistics))
 
     @property
     def cells_per_row(self) -> int:
-        """How many cells of each statistic a row touches."""
-        return 1
+        """How many cells of each statistic a row touches: a leaf of each tree."""
+        return len(self.trees)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +125,7 @@ class NodeHistograms:
     n_cells: int
     output: int = 0
     statistics: tuple[str, ...] = GRADIENT_HESSIAN
+    sample: Sample | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -136,9 +157,19 @@ class AddFeatureValues:
 
 @dataclass(frozen=True, eq=False)
 class AddTreeValues:
-    """Add to each row's score the released value of its leaf (score units)."""
+    """Add to each row's score the released value of its leaf in each of several trees.
 
-    tree: Tree
+    Attributes
+    ----------
+    trees : tuple of Tree
+        The trees, of one depth.
+    value_of : int32 array of shape (trees, leaves)
+        The values, in score units.
+    output : int
+        Which score they are added to.
+    """
+
+    trees: tuple[Tree, ...]
     value_of: np.ndarray
     output: int = 0
 
@@ -149,23 +180,40 @@ class OpenBudgets:
 
 
 @dataclass(frozen=True, eq=False)
-class Charge:
-    """Charge every row that can afford it for the releases that follow; the others sit out.
+class Price:
+    """What a kind of release costs a row, under a number by which charges refer to it.
 
     Attributes
     ----------
-    table : int64 array of shape (weight classes + 1, 3, size)
-        The charge of each weight class, kind of row and state of the current loss.
+    number : int
+        The number.
+    tables : tuple of int64 arrays of shape (weight classes + 1, or 1; 3; size)
+        For each cohort, the charge of each weight class, kind of row and state of the loss. Rows
+        of later cohorts pay nothing and sit out.
+    """
+
+    number: int
+    tables: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Charge:
+    """Charge every row that can afford it for the release that follows; the others sit out.
+
+    Attributes
+    ----------
+    price : int
+        The number of the price.
     output : int
         Which state of a row is meant.
     """
 
-    table: np.ndarray
+    price: int
     output: int = 0
 
 
 Query = FeatureSums | TreeSums | NodeHistograms
-Update = Start | AddFeatureValues | AddTreeValues | OpenBudgets | Charge
+Update = Start | AddFeatureValues | AddTreeValues | OpenBudgets | Price | Charge
 _KINDS = {
     kind.__name__: kind
     for kind in (
@@ -176,7 +224,9 @@ _KINDS = {
         AddFeatureValues,
         AddTreeValues,
         OpenBudgets,
+        Price,
         Charge,
+        Sample,
         Tree,
         LossTable,
     )

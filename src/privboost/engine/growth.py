@@ -14,20 +14,13 @@ import numpy as np
 from privboost.engine import kernels
 from privboost.engine.block import Block
 from privboost.engine.bundles import Bundle, bundle
-from privboost.engine.commands import NodeHistograms
+from privboost.engine.commands import NodeHistograms, Sample
+from privboost.engine.routes import route
 from privboost.engine.tree import Tree
 
 _EVERY_CODE = np.arange(2**16, dtype=np.uint16)
 
 PairsOfBlock = Callable[[int], np.ndarray]
-
-
-def route(block: Block, tree: Tree, node: np.ndarray, from_depth: int = 0) -> None:
-    """Move a block's rows down a tree, from the nodes of one level to the leaves, in place."""
-    slots = np.array([block.layout.slots[f] for f in tree.feature], dtype=np.uint16)
-    for depth in range(from_depth, tree.depth):
-        level = tree.level(depth)
-        kernels.route_level(block.narrow, block.wide, slots[level], tree.goes_right[level], node)
 
 
 @dataclass
@@ -74,8 +67,9 @@ class Grower:
             tree.depth == last.tree.depth + 1
             and (query.features, query.output, query.statistics)
             == (last.features, last.output, last.statistics)
+            and _same_sample(query.sample, last.sample)
             and all(map(np.array_equal, query.cell_of, last.cell_of))
-            and _same_tree(tree.top(last.tree.depth), last.tree)
+            and tree.top(last.tree.depth).same_as(last.tree)
         )
         return self._last if same else None
 
@@ -124,10 +118,10 @@ class Grower:
         return self._joint[each]
 
 
-def _same_tree(one: Tree, other: Tree) -> bool:
-    return np.array_equal(one.feature, other.feature) and np.array_equal(
-        one.goes_right, other.goes_right
-    )
+def _same_sample(one: Sample | None, other: Sample | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.rate == other.rate and np.array_equal(one.key, other.key)
 
 
 def _smaller_siblings(nodes: list[np.ndarray], n_nodes: int) -> np.ndarray:

@@ -15,17 +15,20 @@ from privboost.engine.commands import (
     FeatureSums,
     NodeHistograms,
     OpenBudgets,
+    Price,
     Query,
     Start,
     TreeSums,
     Update,
 )
-from privboost.engine.growth import Grower, route
+from privboost.engine.growth import Grower
+from privboost.engine.routes import Routes
 from privboost.grid import BLOCK_ROWS, BUDGET_UNITS, UNIT, WEIGHT_UNITS
 from privboost.losses import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
+from privboost.privacy.keystream import KeyStream
+from privboost.privacy.sampling import bernoulli_mask
 
 _MOST_PACKED_CELLS = 1024
-_EVERY_ID = np.arange(2**16, dtype=np.uint16)
 
 
 class Shard:
@@ -45,6 +48,8 @@ class Shard:
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
         self._left: list[np.ndarray] | None = None
         self._active: list[np.ndarray] | None = None
+        self._prices: dict[int, Price] = {}
+        self._routes = Routes(self._blocks)
         self._grower = Grower(self._blocks)
         self._pairs = np.empty(BLOCK_ROWS, dtype=np.int64)
 
@@ -58,34 +63,38 @@ class Shard:
                 raise RuntimeError("budgets are for life: they are opened once")
             self._left = [np.full(len(b), BUDGET_UNITS, dtype=np.int64) for b in self._blocks]
             self._active = [np.zeros(len(block), dtype=np.uint8) for block in self._blocks]
+        elif isinstance(update, Price):
+            self._prices[update.number] = update
         elif isinstance(update, Charge):
             self._charge(update)
+        elif isinstance(update, AddFeatureValues):
+            for block, state in zip(self._blocks, self._state, strict=True):
+                column = block.column(update.feature)
+                kernels.add_values(column, update.value_of, state[update.output])
         else:
-            self._add(update)
+            self._add_trees(update)
 
-    def _add(self, update: AddFeatureValues | AddTreeValues) -> None:
-        for block, state in zip(self._blocks, self._state, strict=True):
-            if isinstance(update, AddFeatureValues):
-                ids = block.column(update.feature)
-            else:
-                ids = self._leaves(block, update)
-            kernels.add_values(ids, update.value_of, state[update.output])
+    def _add_trees(self, update: AddTreeValues) -> None:
+        self._routes.follow(update.trees)
+        for tree, values in enumerate(update.value_of):
+            for k, state in enumerate(self._state):
+                ids, leaf_of = self._routes.leaves(tree, k)
+                kernels.add_values(ids, values[leaf_of], state[update.output])
 
     def sum(self, query: Query) -> np.ndarray:
         """Answer with exact int64 sums over this shard's rows."""
         if isinstance(query, NodeHistograms):
             return self._grower.answer(query, lambda k: self._statistics(k, query))
         out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
+        if isinstance(query, TreeSums):
+            self._routes.follow(query.trees)
         for k, block in enumerate(self._blocks):
-            if isinstance(query, FeatureSums):
-                ids, cell_of = block.column(query.feature), query.cell_of
-            else:
-                ids, cell_of = self._leaves(block, query), _EVERY_ID
             pairs = self._statistics(k, query)
-            if block.weight is None and len(out) <= _MOST_PACKED_CELLS:
-                kernels.sum_pairs_packed(ids, cell_of, pairs, out)
+            if isinstance(query, FeatureSums):
+                _add_up(block, block.column(query.feature), query.cell_of, pairs, out)
             else:
-                kernels.sum_pairs(ids, cell_of, pairs, out)
+                for tree, sums in enumerate(out):
+                    _add_up(block, *self._routes.leaves(tree, k), pairs, sums)
         return out[..., 2 - len(query.statistics) :]
 
     def _start(self, update: Start) -> None:
@@ -115,21 +124,37 @@ class Shard:
             loss.size,
             np.int32(loss.shift),
             block.weight,
-            None if self._active is None else self._active[k],
+            self._taking_part(k, query),
             pairs,
         )
         return pairs
+
+    def _taking_part(self, k: int, query: Query) -> np.ndarray | None:
+        """Who counts: rows that paid, if there are budgets, and are in the sample, if there is."""
+        active = None if self._active is None else self._active[k]
+        if query.sample is None:
+            return active
+        ids = self._blocks[k].ids
+        if ids is None:
+            raise RuntimeError("rows without ids cannot be sampled")
+        stream = KeyStream(query.sample.key.tobytes())
+        chosen = bernoulli_mask(stream, ids, query.sample.rate).view(np.uint8)
+        return chosen if active is None else chosen & active
 
     def _charge(self, update: Charge) -> None:
         if self._loss is None or self._left is None or self._active is None:
             raise RuntimeError("a shard needs a Start and OpenBudgets before it can charge")
         lines = _line_of_label(update.output, self._n_outputs)
+        tables = self._prices[update.price].tables
         for k, block in enumerate(self._blocks):
+            if block.cohort >= len(tables):
+                self._active[k][:] = 0
+                continue
             kernels.charge_rows(
                 block.label,
                 lines,
                 self._state[k][update.output],
-                update.table,
+                tables[block.cohort],
                 np.int32(self._loss.shift),
                 block.weight,
                 WEIGHT_UNITS,
@@ -137,11 +162,14 @@ class Shard:
                 self._active[k],
             )
 
-    @staticmethod
-    def _leaves(block: Block, message: TreeSums | AddTreeValues) -> np.ndarray:
-        node = np.zeros(len(block), dtype=np.uint16)
-        route(block, message.tree, node)
-        return node
+
+def _add_up(
+    block: Block, ids: np.ndarray, cell_of: np.ndarray, pairs: np.ndarray, out: np.ndarray
+) -> None:
+    if block.weight is None and len(out) <= _MOST_PACKED_CELLS:
+        kernels.sum_pairs_packed(ids, cell_of, pairs, out)
+    else:
+        kernels.sum_pairs(ids, cell_of, pairs, out)
 
 
 def _packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:

@@ -42,6 +42,27 @@ class Tree:
         """The number of leaves."""
         return len(self.feature) + 1
 
+    @property
+    def only_feature(self) -> int | None:
+        """The one feature that all nodes look at, or None."""
+        first = self.feature[:1]
+        return int(first[0]) if len(first) and (self.feature == first).all() else None
+
+    def leaf_of_codes(self) -> np.ndarray:
+        """Return the leaf of each code, where all nodes look at one feature."""
+        leaf = np.zeros(self.goes_right.shape[1], dtype=np.int64)
+        codes = np.arange(len(leaf))
+        for depth in range(self.depth):
+            leaf = 2 * leaf + self.goes_right[leaf + 2**depth - 1, codes]
+        return leaf.astype(np.uint16)
+
+    def same_as(self, other: Tree) -> bool:
+        """Say whether two trees send every row to the same leaf by the same nodes."""
+        return self is other or (
+            np.array_equal(self.feature, other.feature)
+            and np.array_equal(self.goes_right, other.goes_right)
+        )
+
     def level(self, depth: int) -> slice:
         """Which nodes form a level."""
         return slice(2**depth - 1, 2 ** (depth + 1) - 1)

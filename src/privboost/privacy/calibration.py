@@ -95,7 +95,13 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
     return tuple(planned)
 
 
-_MU_SQUARED = {"gaussian": 1.0, "threshold": 1.0, "selection": 0.25, "laplace": 2.0}
+_MU_SQUARED = {
+    "gaussian": 1.0,
+    "threshold": 1.0,
+    "gaussian budget": 1.0,
+    "selection": 0.25,
+    "laplace": 2.0,
+}
 """What a release of unit noise counts of μ²."""
 
 

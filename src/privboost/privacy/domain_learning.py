@@ -209,7 +209,10 @@ def learn(
     curator.publish(Start(squared(1.0, 1.0)))
 
     events = iter(plan.releases)
-    n = float(curator.gaussian(TreeSums(stump(), statistics=COUNT), _next(events))[0, 0]) / UNIT
+    n = (
+        float(curator.gaussian(TreeSums((stump(),), statistics=COUNT), _next(events))[0, 0, 0])
+        / UNIT
+    )
     bounds: dict[str, tuple[float, float, str]] = {}
     if plan.numbers:
         event = _next(events)

@@ -76,6 +76,16 @@ class Event(ABC):
         return False
 
     @property
+    def gaussian_grid(self) -> tuple[int, float] | None:
+        """The coordinates of discrete Gaussian noise that one unit can change, and their scale."""
+        return None
+
+    @property
+    def laplace_grid(self) -> tuple[int, float] | None:
+        """The same for discrete Laplace noise."""
+        return None
+
+    @property
     def extra_delta(self) -> float:
         """A chance of failure that no theory of noise covers; it is added to δ."""
         return 0.0
@@ -176,6 +186,11 @@ class GaussianRelease(NoisySums):
         )
 
     @property
+    def gaussian_grid(self) -> tuple[int, float] | None:
+        """The coordinates that one unit can change, and the smallest noise scale."""
+        return self.touched, float(self.sigmas.min())
+
+    @property
     def sigmas(self) -> np.ndarray:
         """The noise scale of each statistic, in grid units."""
         sensitivity = self.units * math.sqrt(self.cells)
@@ -249,6 +264,11 @@ class LaplaceRelease(NoisySums):
         return privacy_loss_distribution.from_laplace_mechanism(
             self.noise, sampling_prob=self.sampling_rate, value_discretization_interval=grid
         )
+
+    @property
+    def laplace_grid(self) -> tuple[int, float] | None:
+        """The coordinates that one unit can change, and the smallest noise scale."""
+        return self.touched, float(self.scales.min())
 
     @property
     def scales(self) -> np.ndarray:

@@ -10,88 +10,43 @@ rounded up; shards evaluate them, and who is active never leaves a shard.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-
 import numpy as np
 
-from privboost.engine.commands import GRADIENT_HESSIAN, Charge
 from privboost.grid import BUDGET_UNITS, UNIT, WEIGHT_CLASSES
 from privboost.losses import UNKNOWN, LossTable
+from privboost.privacy.budgets import LifeBudget
 from privboost.privacy.events import GaussianRelease
-from privboost.privacy.formulas import subsampled_gaussian_rdp
-
-_LEVELS = 1024
-"""Steps to which a share is rounded up before its Rényi divergence is computed."""
 
 
-class RowFilter(ABC):
-    """A budget for each row, for life, and what a release costs of it."""
+def charge_table(
+    budget: LifeBudget,
+    event: GaussianRelease,
+    loss: LossTable,
+    statistics: tuple[str, ...],
+    weighted: bool,
+) -> np.ndarray:
+    """Return what a release of these statistics costs each kind of row, in parts of a budget.
 
-    def charge(
-        self,
-        loss: LossTable,
-        event: GaussianRelease,
-        output: int = 0,
-        statistics: tuple[str, ...] = GRADIENT_HESSIAN,
-    ) -> Charge:
-        """Return what a release of these statistics costs each kind of row."""
-        return Charge(_units(self._part(_shares(loss, event, statistics), event)), output)
-
-    @abstractmethod
-    def _part(self, shares: np.ndarray, event: GaussianRelease) -> np.ndarray:
-        """The part of a budget that each share of the sensitivity costs."""
-
-
-@dataclass(frozen=True)
-class GaussianFilter(RowFilter):
-    """A budget of μ² for each row; full batches only.
-
-    Dropping a row once Σ s/z² would exceed μ² makes all rounds together μ-Gaussian-DP.
+    Returns
+    -------
+    int64 array of shape (weight classes + 1, or 1; 3; size)
+        In units of `BUDGET_UNITS` a budget, rounded up.
     """
-
-    mu: float
-
-    def _part(self, shares: np.ndarray, event: GaussianRelease) -> np.ndarray:
-        if event.sampling_rate != 1:
-            raise ValueError("the Gaussian filter needs full batches: use the Rényi filter")
-        return shares / (event.noise * self.mu) ** 2
+    if not budget.admits(event):
+        raise ValueError(f"{event.what}: not a release that this budget covers")
+    return _units(budget.part(event, _shares(loss, event, statistics, weighted)))
 
 
-@dataclass(frozen=True)
-class RenyiFilter(RowFilter):
-    """A budget ρ of Rényi divergence at one order for each row; with sampling.
-
-    Parameters
-    ----------
-    alpha : int
-        The order, fixed for life.
-    rho : float
-        The budget at that order.
-    """
-
-    alpha: int
-    rho: float
-
-    def _part(self, shares: np.ndarray, event: GaussianRelease) -> np.ndarray:
-        levels = np.ceil(shares * _LEVELS).astype(np.int64)
-        cost = np.zeros(_LEVELS + 1)
-        for level in np.unique(levels):
-            cost[level] = subsampled_gaussian_rdp(
-                self.alpha, event.sampling_rate, event.noise, level / _LEVELS
-            )
-        part: np.ndarray = cost[levels] / self.rho
-        return part
-
-
-def _shares(loss: LossTable, event: GaussianRelease, statistics: tuple[str, ...]) -> np.ndarray:
+def _shares(
+    loss: LossTable, event: GaussianRelease, statistics: tuple[str, ...], weighted: bool
+) -> np.ndarray:
     """Each row's share of the squared sensitivity: by weight class, kind of row and state."""
     count = np.ones(loss.gradient.shape)
     count[UNKNOWN] = 0
     sizes = {"gradient": loss.gradient / UNIT, "hessian": loss.hessian / UNIT, "count": count}
     parts = zip(event.shares, statistics, strict=True)
     share = sum(part * sizes[name] ** 2 for part, name in parts)
-    weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES
+    weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES if weighted else np.ones(1)
     return np.minimum(weight[:, None, None] ** 2 * share * (1 + 1e-12), 1.0)
 
 

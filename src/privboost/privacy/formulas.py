@@ -318,10 +318,10 @@ MOST_ORDER = 2**20
 """The largest Rényi order that is tried."""
 
 
-def best_order(rho: Callable[[int], float], delta: float) -> float:
-    """Return the smallest ε over whole orders.
+def best_order(rho: Callable[[int], float], delta: float) -> int:
+    """Return the whole order with the smallest ε.
 
-    It falls and then rises with the order, so the best one is found by narrowing.
+    ε falls and then rises with the order, so the best one is found by narrowing.
     """
 
     def epsilon(alpha: int) -> float:
@@ -337,7 +337,13 @@ def best_order(rho: Callable[[int], float], delta: float) -> float:
             high = right
         else:
             low = left
-    return min(epsilon(alpha) for alpha in range(low, high + 1))
+    return min(range(low, high + 1), key=epsilon)
+
+
+def renyi_epsilon(rho: Callable[[int], float], delta: float) -> float:
+    """Return the smallest ε over whole orders."""
+    alpha = best_order(rho, delta)
+    return rdp_to_epsilon(alpha, rho(alpha), delta)
 
 
 def replace_one(epsilon: float, delta: float) -> tuple[float, float]:
@@ -346,7 +352,7 @@ def replace_one(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def _rdp_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
-    return best_order(
+    return renyi_epsilon(
         lambda alpha: rounds * subsampled_gaussian_rdp(alpha, sampling_rate, noise_multiplier),
         delta,
     )

@@ -56,18 +56,28 @@ class KeyStream:
         self._sequential = True
         return np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8")
 
-    def words_at(self, positions: np.ndarray) -> np.ndarray:
+    def words_at(self, positions: np.ndarray | range) -> np.ndarray:
         """Return the words at any positions (uint64), in any order and as often as asked.
 
-        A stream is read in sequence or by position, not both: they would share words.
+        A stream is read in sequence or by position, not both: they would share words. A range of
+        positions is read at the speed of the cipher.
         """
         if self._sequential:
             raise ValueError("this stream was read in sequence already")
         self._sequential = False
-        blocks = np.zeros((len(positions), 2), dtype="<u8")
-        blocks[:, 0] = positions
+        if isinstance(positions, range) and positions.step == 1:
+            first = positions.start // 2
+            counter = modes.CTR(first.to_bytes(16, "big"))
+            wanted = bytes(8 * (len(positions) + 2))
+            stream = Cipher(algorithms.AES(self._key), counter).encryptor().update(wanted)
+            skip = positions.start % 2
+            return np.frombuffer(stream, dtype="<u8")[skip : skip + len(positions)]
+        at = np.asarray(positions, dtype=np.uint64)
+        blocks = np.zeros((len(at), 2), dtype=">u8")
+        blocks[:, 1] = at // 2
         cipher = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()
-        return np.frombuffer(cipher.update(blocks.tobytes()), dtype="<u8")[::2]
+        pairs = np.frombuffer(cipher.update(blocks.tobytes()), dtype="<u8").reshape(-1, 2)
+        return np.where(at % 2 == 0, pairs[:, 0], pairs[:, 1])
 
     def __repr__(self) -> str:
         return "KeyStream(…)"

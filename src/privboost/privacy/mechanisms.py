@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 from scipy.special import ndtri
 
 from privboost.engine.backend import Backend
-from privboost.engine.commands import STATISTICS, Charge, OpenBudgets, Query, Start, Update
+from privboost.engine.commands import (
+    STATISTICS,
+    Charge,
+    OpenBudgets,
+    Price,
+    Query,
+    Sample,
+    Start,
+    Update,
+)
 from privboost.grid import UNIT, Contribution
 from privboost.losses import LossTable, within_units
+from privboost.privacy.budgets import LifeBudget
 from privboost.privacy.events import (
     Event,
     GaussianRelease,
@@ -20,7 +31,7 @@ from privboost.privacy.events import (
     Selection,
     ThresholdRelease,
 )
-from privboost.privacy.filters import RowFilter
+from privboost.privacy.filters import charge_table
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.noise import discrete_gaussian, discrete_laplace
@@ -52,8 +63,9 @@ class Curator:
         self._contribution = contribution
         self._releases = 0
         self._loss: LossTable | None = None
-        self._budgets = False
-        self._paid = False
+        self._budgets: list[LifeBudget] = []
+        self._prices: dict[tuple[GaussianRelease, tuple[str, ...]], int] = {}
+        self._next_price = 0
 
     def gaussian(self, query: Query, event: GaussianRelease) -> np.ndarray:
         """Release the sums of a query with discrete Gaussian noise.
@@ -73,12 +85,19 @@ class Curator:
         Privacy
         -------
         Spends `event`, which is recorded first. Neighbours differ in one protected unit, which
-        moves each statistic by at most `event.units` in each of the cells it touches.
+        moves each statistic by at most `event.units` in each of the cells it touches. Once
+        budgets are open, each row pays for its own contribution instead, and rows that cannot
+        afford it sit out: the whole run costs the budgets, whatever the number of releases.
         """
         self._check(query, event)
-        stream = self._charge(event)
-        sigma = np.broadcast_to(event.sigmas, query.shape)
-        return self._noisy(query, discrete_gaussian(sigma.reshape(-1), stream))
+        if self._budgets:
+            self._ledger.charge_within(event)
+            self._charge_rows(query, event)
+        else:
+            self._ledger.charge(event)
+        stream = self._next_stream()
+        noise = discrete_gaussian(np.broadcast_to(event.sigmas, query.shape).reshape(-1), stream)
+        return self._noisy(_sampled(query, event.sampling_rate, stream), noise)
 
     def laplace(self, query: Query, event: LaplaceRelease) -> np.ndarray:
         """Release the sums of a query with discrete Laplace noise.
@@ -101,6 +120,7 @@ class Curator:
         """
         self._check(query, event)
         stream = self._charge(event)
+        query = _sampled(query, event.sampling_rate, stream)
         scale = np.broadcast_to(np.ceil(event.scales).astype(np.int64), query.shape)
         return self._noisy(query, discrete_laplace(scale.reshape(-1), stream))
 
@@ -128,6 +148,7 @@ class Curator:
         if query.statistics not in utility.statistics:
             raise ValueError("the utility's range is not proved for the statistics of the query")
         stream = self._charge(event)
+        query = _sampled(query, event.sampling_rate, stream)
         scores = utility.scores(self._backend.sum(query), self._contribution)
         # ε₀ rounded down to a multiple of 2⁻⁴⁰ of the range, so that exponents are short fractions.
         steps = math.floor(2**40 / event.noise)
@@ -141,28 +162,59 @@ class Curator:
             if not within_units(update.loss):
                 raise ValueError("a loss table exceeds the grid's unit: it would be undercharged")
             self._loss = update.loss
-        if isinstance(update, Charge) or (isinstance(update, OpenBudgets) and self._budgets):
-            raise ValueError("budgets are for life, and charged with a release only")
-        self._budgets |= isinstance(update, OpenBudgets)
+            self._prices.clear()  # they were computed for another loss
+        if isinstance(update, OpenBudgets | Price | Charge):
+            raise ValueError("budgets are opened by open_budget, and charged with a release only")
         self._backend.apply(update)
 
-    def filtered_gaussian(
-        self, query: Query, event: GaussianRelease, filter_: RowFilter
-    ) -> np.ndarray:
-        """Release sums of the rows that can afford it, as `gaussian` does.
+    def open_budget(self, budget: LifeBudget) -> None:
+        """Give the rows of the newest cohort a budget for life; from now on rows pay themselves.
 
-        Each row is charged for its own contribution to just this release (see `filters`); budgets
-        must have been opened.
+        Privacy
+        -------
+        Spends `budget`, which is recorded first, and covers all Gaussian releases that follow.
         """
-        if self._loss is None or not self._budgets:
-            raise ValueError("a filtered release needs a Start and OpenBudgets first")
-        charge = filter_.charge(self._loss, event, query.output, query.statistics)
-        self._backend.apply(charge)
-        self._paid = True
-        try:
-            return self.gaussian(query, event)
-        finally:
-            self._paid = False
+        self._ledger.charge(budget)
+        if not self._budgets:
+            self._backend.apply(OpenBudgets())
+        self._budgets.append(budget)
+        self._prices.clear()  # they lack the new cohort
+
+    def resume(self, updates: Iterable[Update], budgets: Sequence[tuple[LifeBudget, int]]) -> None:
+        """Replay what earlier batches of a stream were told, and go on with their budgets.
+
+        Parameters
+        ----------
+        updates : iterable of Update
+            Everything a backend was told so far: released values, prices and charges. Replaying
+            it releases nothing.
+        budgets : sequence of (LifeBudget, int)
+            The budget of each cohort, and how many releases were made within it.
+        """
+        for update in updates:
+            if isinstance(update, Start):
+                self._loss = update.loss
+            self._next_price += isinstance(update, Price)
+            self._backend.apply(update)
+        for budget, used in budgets:
+            self._ledger.adopt(budget, used)
+            self._budgets.append(budget)
+
+    def _charge_rows(self, query: Query, event: GaussianRelease) -> None:
+        """Have each row that can afford it pay for its own contribution to just this release."""
+        if self._loss is None:
+            raise ValueError("a filtered release needs a Start first")
+        kind = (event, query.statistics)
+        if kind not in self._prices:
+            weighted = self._contribution.weighted
+            tables = [
+                charge_table(budget, event, self._loss, query.statistics, weighted)
+                for budget in self._budgets
+            ]
+            self._backend.apply(Price(self._next_price, tuple(tables)))
+            self._prices[kind] = self._next_price
+            self._next_price += 1
+        self._backend.apply(Charge(self._prices[kind], query.output))
 
     def _noisy(self, query: Query, noise: np.ndarray) -> np.ndarray:
         """The one place where exact sums and noise are added."""
@@ -171,11 +223,12 @@ class Curator:
 
     def _charge(self, event: Event) -> KeyStream:
         """Record an event, and return the randomness of its release."""
-        if getattr(event, "sampling_rate", 1.0) != 1:
-            raise ValueError("the rows are not sampled: an event with a sampling rate is too cheap")
-        if self._budgets and not self._paid:
-            raise ValueError("rows have budgets: only filtered releases charge them")
+        if self._budgets:
+            raise ValueError("rows have budgets: only Gaussian releases charge them")
         self._ledger.charge(event)
+        return self._next_stream()
+
+    def _next_stream(self) -> KeyStream:
         self._releases += 1
         return self._stream.child(f"release {self._releases}")
 
@@ -191,6 +244,14 @@ class Curator:
         )
         if not honest:
             raise ValueError(f"the event understates what the query reveals: {event.what}")
+
+
+def _sampled(query: Query, rate: float, stream: KeyStream) -> Query:
+    """Have a query answered by a sample that the release's own randomness decides."""
+    if rate == 1:
+        return replace(query, sample=None)
+    key = np.frombuffer(stream.child("sample").words(4).tobytes(), dtype=np.uint8)
+    return replace(query, sample=Sample(key, rate))
 
 
 def noisy_threshold(

@@ -7,14 +7,14 @@ import numpy as np
 from privboost.privacy.keystream import KeyStream
 
 
-def bernoulli_mask(stream: KeyStream, ids: np.ndarray, rate: float) -> np.ndarray:
+def bernoulli_mask(stream: KeyStream, ids: np.ndarray | range, rate: float) -> np.ndarray:
     """Choose each row independently with a chance of `rate`, rounded down to a multiple of 2⁻⁶⁴.
 
     Parameters
     ----------
     stream : KeyStream
         One for each round; it is used by position.
-    ids : uint64 array
+    ids : uint64 array or range
         The public ids (or offsets) of the rows: the same id has the same fate in a round, wherever
         the row lies.
     rate : float

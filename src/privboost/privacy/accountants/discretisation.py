@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned
+from privboost.privacy.events import Planned
 
 _TAIL = 1e-9
 """How small, relative to δ, e^ε τ is made; a larger z costs more ε, a smaller one more δ."""
@@ -47,9 +47,9 @@ def discretisation_slack(events: Sequence[Planned], delta: float, epsilon: float
     """
     forward = backward = 0.0
     gaussian = [
-        (planned.count * planned.event.touched, float(planned.event.sigmas.min()))
+        (planned.count * grid[0], grid[1])
         for planned in events
-        if isinstance(planned.event, GaussianRelease)
+        if (grid := planned.event.gaussian_grid) is not None
     ]
     if gaussian:
         touched = sum(count for count, _ in gaussian)
@@ -60,8 +60,9 @@ def discretisation_slack(events: Sequence[Planned], delta: float, epsilon: float
         forward += sum(count * (1 / (24 * s * s) + _normaliser(s)) for count, s in gaussian)
         backward += sum(count * (_ratio(z / s) + _normaliser(s)) for count, s in gaussian)
     for planned in events:
-        if isinstance(planned.event, LaplaceRelease):
-            count, s = planned.count * planned.event.touched, float(planned.event.scales.min())
+        grid = planned.event.laplace_grid
+        if grid is not None:
+            count, s = planned.count * grid[0], grid[1]
             forward += count / (2 * s)
             backward += count / (8 * s * s)
     return Slack(forward + backward, delta * (math.exp(-forward) - _TAIL - _ROUNDING))

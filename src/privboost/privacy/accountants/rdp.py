@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from privboost.privacy.accountants.base import Accountant, Profile
 from privboost.privacy.events import Planned
-from privboost.privacy.formulas import best_order
+from privboost.privacy.formulas import renyi_epsilon
 from privboost.privacy.searches import smallest_true
 
 
@@ -25,7 +25,7 @@ class RdpProfile(Profile):
 
     def noise_epsilon(self, delta: float) -> float:
         """Return ε at δ of the noise alone, without what is added to δ beside it."""
-        return best_order(self.rho, delta) if self.events else 0.0
+        return renyi_epsilon(self.rho, delta) if self.events else 0.0
 
     def delta(self, epsilon: float) -> float:
         """Return a δ for which (ε, δ)-DP is proved."""

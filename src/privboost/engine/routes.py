@@ -1,0 +1,59 @@
+"""Where the rows of a shard are in the trees it was asked about last.
+
+A tree's leaves are asked for twice, when sums are added up and when values come back, and once more
+for each further class. What is remembered is a cache of two bytes a row and tree; a tree that looks
+at one feature needs none, because the feature's code says it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from privboost.engine import kernels
+from privboost.engine.block import Block
+from privboost.engine.tree import Tree
+
+_EVERY_LEAF = np.arange(2**16, dtype=np.uint16)
+
+
+def route(block: Block, tree: Tree, node: np.ndarray, from_depth: int = 0) -> None:
+    """Move a block's rows down a tree, from the nodes of one level to the leaves, in place."""
+    slots = np.array([block.layout.slots[f] for f in tree.feature], dtype=np.uint16)
+    for depth in range(from_depth, tree.depth):
+        level = tree.level(depth)
+        kernels.route_level(block.narrow, block.wide, slots[level], tree.goes_right[level], node)
+
+
+class Routes:
+    """Finds the leaf of each row, and remembers it until other trees are asked about."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
+        self._trees: tuple[Tree, ...] = ()
+        self._leaf_of_codes: list[np.ndarray | None] = []
+        self._nodes: dict[tuple[int, int], np.ndarray] = {}
+
+    def follow(self, trees: tuple[Tree, ...]) -> None:
+        """Turn to these trees."""
+        same = len(trees) == len(self._trees) and all(
+            one.same_as(other) for one, other in zip(trees, self._trees, strict=True)
+        )
+        if same:
+            return
+        self._trees, self._nodes = trees, {}
+        self._leaf_of_codes = [
+            None if tree.only_feature is None else tree.leaf_of_codes() for tree in trees
+        ]
+
+    def leaves(self, tree: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return an id for each row of a block, and the leaf of each id, in a tree."""
+        leaf_of_code, rows = self._leaf_of_codes[tree], self._blocks[block]
+        if leaf_of_code is not None:
+            return rows.column(int(self._trees[tree].feature[0])), leaf_of_code
+        if (tree, block) not in self._nodes:
+            node = np.zeros(len(rows), dtype=np.uint16)
+            route(rows, self._trees[tree], node)
+            self._nodes[tree, block] = node
+        return self._nodes[tree, block], _EVERY_LEAF[: self._trees[tree].n_leaves]
