@@ -26,6 +26,8 @@ _HOMES = {
     "PrivacyReport": "privacy.report",
     "PrivBoostClassifier": "estimators.privboost",
     "PrivBoostRegressor": "estimators.privboost",
+    "SBDTClassifier": "estimators.sbdt",
+    "SBDTRegressor": "estimators.sbdt",
 }
 __all__ = sorted(_HOMES)
 

@@ -122,10 +122,24 @@ class Encoder:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """Coded rows for a fit, and the protected unit of each where the domain names one."""
+    """Coded rows for a fit, and the protected unit of each where the domain names one.
+
+    Attributes
+    ----------
+    blocks : list of Block
+        The rows.
+    unit : int64 array or None
+        The number of each row's unit; negative for none.
+    unit_names : pyarrow.Array or None
+        The name of each unit.
+    n_read : int
+        How many rows the table has: as private as the rows.
+    """
 
     blocks: list[Block]
-    unit: np.ndarray | None
+    unit: np.ndarray | None = None
+    unit_names: pa.Array | None = None
+    n_read: int = 0
 
 
 def encode_training(
@@ -135,6 +149,8 @@ def encode_training(
     weights: Any = None,
     weight_bound: float | None = None,
     block_rows: int = BLOCK_ROWS,
+    first_id: int = 0,
+    cohort: int = 0,
 ) -> TrainingRows:
     """Code a table with its labels and weights.
 
@@ -152,6 +168,11 @@ def encode_training(
         The public bound of a weight, needed with weights.
     block_rows : int
         Rows of a block, at most `grid.BLOCK_ROWS`.
+    first_id : int
+        The id of the first row. Rows that are used together need ids of their own: two rows of
+        one id would be sampled together.
+    cohort : int
+        See `Block.cohort`.
     """
     domain = encoder.domain
     table = open_table(data, domain.feature_names)
@@ -177,7 +198,7 @@ def encode_training(
         beside = {
             name: slice_vector(vector, done, done + len(block)) for name, vector in apart.items()
         }
-        ids = range(done, done + len(block))
+        ids = range(first_id + done, first_id + done + len(block))
         done += len(block)
         if any(len(part) != len(block) for part in beside.values()):
             break  # told below, without saying how many rows there are
@@ -186,13 +207,16 @@ def encode_training(
         weight = None
         if weights is not None:
             weight = code_weights(beside["sample_weight"], weight_bound or 1.0)
-        blocks.append(Block(block.layout, block.narrow, block.wide, label, weight, start, ids))
+        blocks.append(
+            Block(block.layout, block.narrow, block.wide, label, weight, start, ids, cohort)
+        )
         if domain.unit is not None:
             units.append(read_unit_names(beside["unit"], domain.unit.column))
     for name, vector in apart.items():
         if len(vector) != done:
             raise SchemaError(f"X and {name} have different numbers of rows")
-    return TrainingRows(blocks, number_units(units) if domain.unit is not None else None)
+    unit, names = number_units(units) if domain.unit is not None else (None, None)
+    return TrainingRows(blocks, unit, names, done)
 
 
 def fine_edges(feature: Feature) -> np.ndarray:
@@ -243,12 +267,12 @@ def middle_and_half(target: NumberTarget) -> tuple[float, float]:
     return low + (high - low) / 2, (high - low) / 2
 
 
-def number_units(parts: list[pa.Array]) -> np.ndarray:
-    """Number the units; −1 where there is none."""
-    if not parts:
-        return np.empty(0, dtype=np.int64)
-    column = pa.chunked_array(parts).combine_chunks().dictionary_encode()
-    return pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+def number_units(parts: list[pa.Array]) -> tuple[np.ndarray, pa.Array]:
+    """Number the units, −1 where there is none; return also their names."""
+    column = pa.chunked_array([pa.array([], parts[0].type if parts else pa.string()), *parts])
+    coded = column.combine_chunks().dictionary_encode()
+    numbers = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+    return numbers, coded.dictionary
 
 
 def _need(table: Table, names: Sequence[str]) -> None:

@@ -23,8 +23,8 @@ MAX_SCORE = 2**14
 MAX_SIGMA = 2**44
 """The largest noise scale, in units: a noisy int64 sum is then far from overflow."""
 
-BUDGET_UNITS = 2**40
-"""A row's privacy budget for life, in units of charges."""
+BUDGET_UNITS = 2**30
+"""A row's privacy budget for life, in units of charges (int32)."""
 
 WEIGHT_CLASSES = 16
 """Charges are tabulated for this many steps of a weight, rounded up."""

@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
-from privboost import PrivBoostClassifier, PrivBoostRegressor
+from privboost import PrivBoostClassifier, PrivBoostRegressor, SBDTClassifier, SBDTRegressor
 
 NO_VALUE_RAISES = "no value in the data can raise: an error would tell about the data"
 EXEMPT = {
@@ -20,6 +20,8 @@ LOUD = {"epsilon": 1000.0, "delta": 1e-2, "sample_weight_bound": 1.0}
 CASES = [
     (PrivBoostClassifier(**LOUD), EXEMPT | EXEMPT_CLASSIFIER),
     (PrivBoostRegressor(**LOUD), EXEMPT),
+    (SBDTClassifier(**LOUD), EXEMPT | EXEMPT_CLASSIFIER),
+    (SBDTRegressor(**LOUD), EXEMPT),
 ]
 
 

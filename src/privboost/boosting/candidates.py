@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,3 +47,123 @@ def uniform_grid(encoder: Encoder, feature: int, max_bins: int) -> Cells:
     learned = np.ones(n_cells, dtype=np.bool_)
     learned[-1] = declared.missing
     return Cells(cell_of, n_cells, learned)
+
+
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """Where numbers may be split: the codes that may be the last one to go left.
+
+    Attributes
+    ----------
+    codes : int64 array
+        The thresholds of all features, one feature after the other.
+    first, count : int64 arrays
+        Where a feature's thresholds begin, and how many there are; −1 for a category.
+    """
+
+    codes: np.ndarray
+    first: np.ndarray
+    count: np.ndarray
+
+    @classmethod
+    def of(cls, by_feature: Sequence[np.ndarray | None]) -> Thresholds:
+        """Join the thresholds of single features; None is a category."""
+        count = np.array([-1 if codes is None else len(codes) for codes in by_feature])
+        first = np.cumsum([0, *np.maximum(count, 0)])[:-1]
+        kept = [codes for codes in by_feature if codes is not None]
+        return cls(np.concatenate([np.empty(0, dtype=np.int64), *kept]), first, count)
+
+    def own(self, feature: int) -> np.ndarray:
+        """Return the thresholds of one feature; none for a category."""
+        at = self.first[feature]
+        return self.codes[at : at + max(self.count[feature], 0)]
+
+    def replaced(self, changed: dict[int, np.ndarray]) -> Thresholds:
+        """Return the same with other thresholds for some features."""
+        return Thresholds.of(
+            [
+                None if count < 0 else changed.get(feature, self.own(feature))
+                for feature, count in enumerate(self.count)
+            ]
+        )
+
+
+def even_thresholds(encoder: Encoder, count: int | None) -> Thresholds:
+    """Return at most `count` thresholds for each number, evenly spread over its fine edges.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The features.
+    count : int or None
+        How many; None is all fine edges.
+    """
+    thresholds: list[np.ndarray | None] = []
+    for feature, edges in zip(encoder.domain.features, encoder.edges, strict=True):
+        if isinstance(feature, CategoricalFeature):
+            thresholds.append(None)
+        elif count is None or count >= len(edges):
+            thresholds.append(np.arange(len(edges)))
+        else:
+            steps = np.arange(1, count + 1) / (count + 1)
+            thresholds.append(np.unique(np.rint((len(edges) + 1) * steps).astype(np.int64)) - 1)
+    return Thresholds.of(thresholds)
+
+
+class HessianThresholds:
+    """Thresholds that follow where the Hessians lie, refined from released histograms.
+
+    Each release gives the mass of Hessians between the current thresholds. Spread evenly over the
+    fine bins between them and averaged over the releases, it is a density; new thresholds are put
+    at its quantiles, so that empty spans are merged and full ones divided. A tenth of the density
+    stays even, so that no span is lost for ever.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The features.
+    count : int
+        Thresholds for each number.
+    """
+
+    _EVEN = 0.1
+
+    def __init__(self, encoder: Encoder, count: int) -> None:
+        self._count = count
+        self.thresholds = even_thresholds(encoder, count)
+        self.features = tuple(int(k) for k in np.flatnonzero(self.thresholds.count > 0))
+        self._density = {k: np.zeros(encoder.layout.n_codes[k] - 1) for k in self.features}
+        self._releases = 0
+
+    def cells(self) -> tuple[tuple[np.ndarray, ...], int]:
+        """Return for each feature the cell of each code, numbered through, and their number."""
+        cell_of, total = [], 0
+        for k in self.features:
+            own = self._own_cells(k)
+            cell_of.append((total + np.r_[own, own[-1] + 1]).astype(np.uint16))
+            total += int(own[-1]) + 2
+        return tuple(cell_of), total
+
+    def refine(self, sums: np.ndarray) -> None:
+        """Move the thresholds, given the released sums of Hessians by cell."""
+        self._releases += 1
+        changed, at = {}, 0
+        for k in self.features:
+            own = self._own_cells(k)
+            mass = np.maximum(sums[at : at + own[-1] + 1], 0)
+            at += own[-1] + 2
+            self._density[k] += mass[own] / np.bincount(own)[own]
+            changed[k] = self._quantiles(self._density[k] / self._releases)
+        self.thresholds = self.thresholds.replaced(changed)
+
+    def _own_cells(self, feature: int) -> np.ndarray:
+        """The cell of each fine bin between the current thresholds of one feature."""
+        return np.searchsorted(self.thresholds.own(feature), np.arange(len(self._density[feature])))
+
+    def _quantiles(self, density: np.ndarray) -> np.ndarray:
+        even = np.full(len(density), 1 / len(density))
+        total = density.sum()
+        mixed = even if total <= 0 else (1 - self._EVEN) * density / total + self._EVEN * even
+        steps = np.arange(1, self._count + 1) / (self._count + 1)
+        last = np.searchsorted(np.cumsum(mixed), steps, side="left")
+        return np.unique(np.minimum(last, len(density) - 2))

@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numba import njit
 
-from privboost.domain import ClassTarget
+from privboost.domain import ClassTarget, Domain
 from privboost.encoding import Encoder
 from privboost.grid import MAX_SCORE, MAX_SIGMA, SCORE_UNITS, UNIT, WEIGHT_UNITS, Contribution
 from privboost.losses import LOSSES, LossTable
@@ -65,6 +66,15 @@ class NewtonStep:
         share = check_number("hessian_share", self.hessian_share, above=0, below=1)
         object.__setattr__(self, "hessian_share", share)
 
+    @staticmethod
+    def balanced_share(gradient_clip: float, hessian_clip: float, typical_value: float) -> float:
+        """Return the Hessian's share that balances both errors of a value: r₁ = v̄h*/(g* + v̄h*).
+
+        v̄ is the typical size of a value: an error of the Hessian matters as much as the value is
+        large.
+        """
+        return typical_value * hessian_clip / (gradient_clip + typical_value * hessian_clip)
+
     @property
     def shares(self) -> tuple[float, float]:
         """The shares of gradient and Hessian in a release."""
@@ -74,12 +84,32 @@ class NewtonStep:
         self, gradient: np.ndarray, hessian: np.ndarray, weight_bound: float | None
     ) -> np.ndarray:
         """Turn released sums, in grid units, into values on the score grid (int32)."""
-        unit = 1 / UNIT if weight_bound is None else weight_bound / (UNIT * WEIGHT_UNITS)
-        down = gradient * (self.gradient_clip * unit)
-        bend = np.maximum(hessian * (self.hessian_clip * unit), 0)
-        step = -down / (bend + self.reg_lambda)
-        step = np.clip(step, -self.leaf_clip, self.leaf_clip) * self.learning_rate
-        return np.rint(step * SCORE_UNITS).astype(np.int32)
+        unit = grid_unit(weight_bound)
+        out = np.empty(gradient.shape, dtype=np.int32)
+        _newton_values(
+            np.ascontiguousarray(gradient, dtype=np.float64).reshape(-1),
+            np.ascontiguousarray(hessian, dtype=np.float64).reshape(-1),
+            self.gradient_clip * unit,
+            self.hessian_clip * unit,
+            self.reg_lambda,
+            self.leaf_clip,
+            self.learning_rate * SCORE_UNITS,
+            out.reshape(-1),
+        )
+        return out
+
+
+@njit(cache=True)
+def _newton_values(gradient, hessian, per_gradient, per_hessian, reg_lambda, clip, rate, out):
+    for k in range(out.size):
+        bend = max(hessian[k] * per_hessian, 0.0)
+        step = -gradient[k] * per_gradient / (bend + reg_lambda)
+        out[k] = np.rint(min(max(step, -clip), clip) * rate)
+
+
+def grid_unit(weight_bound: float | None) -> float:
+    """Return what one grid unit of a sum is worth, in clips and weights."""
+    return 1 / UNIT if weight_bound is None else weight_bound / (UNIT * WEIGHT_UNITS)
 
 
 @dataclass(frozen=True)
@@ -179,17 +209,10 @@ def plan_histograms(
     """Decide everything about a run of cyclical histogram boosting, and calibrate its noise."""
     n_estimators = check_count("n_estimators", n_estimators, least=1)
     max_bins = check_count("max_bins", max_bins, least=2)
-    if n_estimators * step.leaf_clip * step.learning_rate > MAX_SCORE:
-        raise ValueError(
-            "n_estimators * leaf_clip * learning_rate is too large: a row's score (the sum of its "
-            f"rounds' values) could pass {MAX_SCORE}; lower one of them"
-        )
+    check_scores(n_estimators * step.leaf_clip * step.learning_rate)
     domain = encoder.domain
     task = Task.of(domain.target)
-    contribution = Contribution(
-        weighted=weight_bound is not None,
-        rows=1 if domain.unit is None else domain.unit.max_rows,
-    )
+    contribution = contribution_of(domain, weight_bound)
     features = len(domain.features)
     wanted = [
         Planned(
@@ -222,6 +245,29 @@ def plan_histograms(
     if max(plan.release(k).sigmas.max() for k in range(len(made))) > MAX_SIGMA:
         raise ValueError("epsilon is too small: the noise would not fit the integer grid")
     return plan
+
+
+def contribution_of(domain: Domain, weight_bound: float | None) -> Contribution:
+    """Return what one protected unit may add to a sum."""
+    rows = 1 if domain.unit is None else domain.unit.max_rows
+    return Contribution(weighted=weight_bound is not None, rows=rows)
+
+
+def check_scores(most: float) -> None:
+    """Refuse a model whose scores could leave the grid."""
+    if most > MAX_SCORE - 8:  # an initial score takes up to 8
+        raise ValueError(
+            "n_estimators * leaf_clip * learning_rate is too large: a row's score (the sum of its "
+            f"rounds' values) could pass {MAX_SCORE}; lower one of them"
+        )
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return a parameter that is one of a few words, or raise."""
+    if value not in choices:
+        listed = " or ".join(f'"{choice}"' for choice in choices)
+        raise ValueError(f"{name} must be {listed}; {value!r} is not")
+    return str(value)
 
 
 def check_number(name: str, value: Any, above: float = -math.inf, below: float = math.inf) -> float:

@@ -69,6 +69,27 @@ class LocalBackend:
             self._pool.shutdown()
 
 
+class RecordingBackend:
+    """Passes everything on, and keeps the updates: with them and the rows, the state comes back."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.log: list[Update] = []
+
+    def sum(self, query: Query) -> np.ndarray:
+        """Return the exact int64 sums over all rows."""
+        return self._backend.sum(query)
+
+    def apply(self, update: Update) -> None:
+        """Tell every shard what has been released."""
+        self._backend.apply(update)
+        self.log.append(update)
+
+    def close(self) -> None:
+        """Let go of the rows."""
+        self._backend.close()
+
+
 def add_answers(query: Query, answers: Iterable[np.ndarray]) -> np.ndarray:
     """Add the integer answers of several shards."""
     total = np.zeros(query.shape, dtype=np.int64)

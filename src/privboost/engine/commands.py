@@ -187,7 +187,7 @@ class Price:
     ----------
     number : int
         The number.
-    tables : tuple of int64 arrays of shape (weight classes + 1, or 1; 3; size)
+    tables : tuple of int32 arrays of shape (weight classes + 1, or 1; 3; size)
         For each cohort, the charge of each weight class, kind of row and state of the loss. Rows
         of later cohorts pay nothing and sit out.
     """

@@ -35,39 +35,74 @@ def bin_numbers(values, edges, missing, out):
 
 
 @_compile
-def row_statistics(label, line_of_label, state, table, size, shift, weight, active, out):
+def _cells(state, size, shift):
+    """Return the score cell of each row: a loop of its own, which processors do in strides."""
+    half, top = np.int32(size // 2), np.int32(size - 1)
+    cells = np.empty(state.size, dtype=np.uint32)
+    for i in range(np.uint64(state.size)):
+        cells[i] = min(max((state[i] >> shift) + half, np.int32(0)), top)
+    return cells
+
+
+@_compile
+def row_statistics(label, place_of_label, state, table, size, shift, weight, active, out):
     """Look up each row's pair of statistics, packed as (first << 32) + second, times its weight.
 
     Parameters
     ----------
+    place_of_label : uint32 array
+        Where in the table the line of a label begins.
     table : int64 array of length lines · size
         Packed pairs; the second of a pair is never negative.
     """
-    half, top = np.int32(size // 2), np.int32(size - 1)
+    cells = _cells(state, size, shift)
     for i in range(np.uint64(state.size)):
-        cell = min(max((state[i] >> shift) + half, np.int32(0)), top)
-        pair = table[np.uint64(line_of_label[label[i]]) * np.uint64(size) + np.uint64(cell)]
+        pair = table[np.uint64(place_of_label[label[i]] + cells[i])]
         if weight is not None:
             pair *= np.int64(weight[i])
         if active is not None:
-            pair *= np.int64(active[i])
+            pair &= -np.int64(active[i])
         out[i] = pair
 
 
 @_compile
-def charge_rows(label, line_of_label, state, table, shift, weight, classes, left, active):
-    """Charge each row that can afford it, and mark who could."""
-    size = table.shape[2]
-    half, top = np.int32(size // 2), np.int32(size - 1)
+def charge_rows(label, place_of_label, state, table, shift, weight, weight_units, left, active):
+    """Charge each row that can afford it, and mark who could.
+
+    Parameters
+    ----------
+    table : int32 array of shape (steps, lines, size)
+        Charges by step of the weight, of which the last is the whole weight.
+    """
+    steps, lines, size = table.shape
+    charges, own = table.reshape(-1), _cells(state, size, shift)
     for i in range(np.uint64(state.size)):
-        cell = min(max((state[i] >> shift) + half, np.int32(0)), top)
-        step = table.shape[0] - 1
+        step = steps - 1
         if weight is not None:
-            step = (np.int64(weight[i]) * step + classes - 1) // classes
-        charge = table[step, line_of_label[label[i]], cell]
-        active[i] = charge <= left[i]
-        if active[i]:
-            left[i] -= charge
+            step = (np.int64(weight[i]) * (steps - 1) + weight_units - 1) // weight_units
+        place = np.uint64(step * lines * size) + np.uint64(place_of_label[label[i]] + own[i])
+        own[i] = charges[place]
+    for i in range(np.uint64(state.size)):
+        rest = left[i] - np.int32(own[i])
+        active[i] = rest >= 0
+        left[i] = rest if rest >= 0 else left[i]
+
+
+@_compile
+def sum_rows_packed(label, place_of_label, state, table, size, shift, active, ids, cell_of, out):
+    """Do `row_statistics` and `sum_pairs_packed` in one pass, for rows without weights."""
+    n_cells = np.uint64(out.shape[0])
+    packed = np.zeros(LANES * out.shape[0], dtype=np.int64)
+    cells = _cells(state, size, shift)
+    for i in range(np.uint64(state.size)):
+        pair = table[np.uint64(place_of_label[label[i]] + cells[i])]
+        if active is not None:
+            pair &= -np.int64(active[i])
+        lane = (i & np.uint64(LANES - 1)) * n_cells
+        packed[lane + np.uint64(cell_of[ids[i]])] += pair
+    for k in range(np.uint64(packed.size)):
+        out[k % n_cells, 0] += packed[k] >> 32
+        out[k % n_cells, 1] += packed[k] & 0xFFFFFFFF
 
 
 @_compile
@@ -141,6 +176,34 @@ def route_level(narrow, wide, slots, goes_right, node):
         else:
             code = np.uint64(broad[start[at] - n_narrow * rows + i])
         node[i] = at + at + np.uint64(turns[at * stride + code])
+
+
+@_compile
+def route_rows(narrow, wide, slots, goes_right, depth, node):
+    """Move each row from its node at a depth down to its leaf; see `route_level`.
+
+    At depth 0 the nodes are not read.
+    """
+    first = (1 << depth) - 1
+    if first == 0 and slots.size and slots[0] < narrow.shape[0]:  # all rows are at the root
+        column, turns = narrow[slots[0]], goes_right[0]
+        for i in range(np.uint64(node.size)):
+            node[i] = turns[column[i]]
+        first = 1
+    while first < slots.size:
+        last = 2 * first + 1
+        route_level(narrow, wide, slots[first:last], goes_right[first:last], node)
+        first = last
+
+
+@_compile
+def leaves_of_codes(goes_right, out):
+    """Write the leaf of each code in a complete tree whose nodes all look at one feature."""
+    for code in range(np.uint64(out.size)):
+        node = np.uint64(0)
+        while node < goes_right.shape[0]:
+            node = node + node + np.uint64(1) + np.uint64(goes_right[node, code])
+        out[code] = node - np.uint64(goes_right.shape[0])
 
 
 @_compile

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 MOST_NARROW_CODES = 255
 """A column with more codes than this takes two bytes a cell."""
 
@@ -35,3 +37,8 @@ class Layout:
         order = sorted(range(len(self.n_codes)), key=lambda feature: self.wide[feature])
         slot_of = {feature: slot for slot, feature in enumerate(order)}
         return tuple(slot_of[feature] for feature in range(len(order)))
+
+    @cached_property
+    def slot_array(self) -> np.ndarray:
+        """The same as an array (uint16)."""
+        return np.array(self.slots, dtype=np.uint16)

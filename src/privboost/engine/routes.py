@@ -20,10 +20,8 @@ _EVERY_LEAF = np.arange(2**16, dtype=np.uint16)
 
 def route(block: Block, tree: Tree, node: np.ndarray, from_depth: int = 0) -> None:
     """Move a block's rows down a tree, from the nodes of one level to the leaves, in place."""
-    slots = np.array([block.layout.slots[f] for f in tree.feature], dtype=np.uint16)
-    for depth in range(from_depth, tree.depth):
-        level = tree.level(depth)
-        kernels.route_level(block.narrow, block.wide, slots[level], tree.goes_right[level], node)
+    slots = block.layout.slot_array[tree.feature]
+    kernels.route_rows(block.narrow, block.wide, slots, tree.goes_right, from_depth, node)
 
 
 class Routes:
@@ -37,10 +35,7 @@ class Routes:
 
     def follow(self, trees: tuple[Tree, ...]) -> None:
         """Turn to these trees."""
-        same = len(trees) == len(self._trees) and all(
-            one.same_as(other) for one, other in zip(trees, self._trees, strict=True)
-        )
-        if same:
+        if len(trees) == len(self._trees) and all(map(Tree.same_as, trees, self._trees)):
             return
         self._trees, self._nodes = trees, {}
         self._leaf_of_codes = [
@@ -53,7 +48,7 @@ class Routes:
         if leaf_of_code is not None:
             return rows.column(int(self._trees[tree].feature[0])), leaf_of_code
         if (tree, block) not in self._nodes:
-            node = np.zeros(len(rows), dtype=np.uint16)
+            node = np.zeros(len(rows), dtype=np.uint16)  # where a stump leaves them
             route(rows, self._trees[tree], node)
             self._nodes[tree, block] = node
         return self._nodes[tree, block], _EVERY_LEAF[: self._trees[tree].n_leaves]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +63,7 @@ class Shard:
         elif isinstance(update, OpenBudgets):
             if self._left is not None:
                 raise RuntimeError("budgets are for life: they are opened once")
-            self._left = [np.full(len(b), BUDGET_UNITS, dtype=np.int64) for b in self._blocks]
+            self._left = [np.full(len(b), BUDGET_UNITS, dtype=np.int32) for b in self._blocks]
             self._active = [np.zeros(len(block), dtype=np.uint8) for block in self._blocks]
         elif isinstance(update, Price):
             self._prices[update.number] = update
@@ -89,13 +91,33 @@ class Shard:
         if isinstance(query, TreeSums):
             self._routes.follow(query.trees)
         for k, block in enumerate(self._blocks):
-            pairs = self._statistics(k, query)
             if isinstance(query, FeatureSums):
-                _add_up(block, block.column(query.feature), query.cell_of, pairs, out)
+                self._add_up(k, query, [(block.column(query.feature), query.cell_of)], out[None])
             else:
-                for tree, sums in enumerate(out):
-                    _add_up(block, *self._routes.leaves(tree, k), pairs, sums)
+                leaves = [self._routes.leaves(tree, k) for tree in range(len(query.trees))]
+                self._add_up(k, query, leaves, out)
         return out[..., 2 - len(query.statistics) :]
+
+    def _add_up(
+        self,
+        k: int,
+        query: Query,
+        parts: list[tuple[np.ndarray, np.ndarray]],
+        out: np.ndarray,
+    ) -> None:
+        """Add a block's statistics by the cells of each part: ids of rows, and cells of ids."""
+        packed = self._blocks[k].weight is None and out.shape[1] <= _MOST_PACKED_CELLS
+        if packed and len(parts) == 1:
+            label, places, state, table, size, shift = self._looked_up(k, query)
+            active, (ids, cell_of) = self._taking_part(k, query), parts[0]
+            kernels.sum_rows_packed(
+                label, places, state, table, size, shift, active, ids, cell_of, out[0]
+            )
+            return
+        pairs = self._statistics(k, query)
+        add = kernels.sum_pairs_packed if packed else kernels.sum_pairs
+        for part, sums in zip(parts, out, strict=True):
+            add(*part, pairs, sums)
 
     def _start(self, update: Start) -> None:
         self._loss, self._n_outputs, self._tables = update.loss, update.n_outputs, {}
@@ -110,24 +132,30 @@ class Shard:
 
     def _statistics(self, k: int, query: Query) -> np.ndarray:
         """Look up the packed statistics of a block's rows, in memory that the next call reuses."""
-        block, loss = self._blocks[k], self._loss
+        block = self._blocks[k]
+        pairs = self._pairs[: len(block)]
+        label, places, state, table, size, shift = self._looked_up(k, query)
+        active = self._taking_part(k, query)
+        kernels.row_statistics(
+            label, places, state, table, size, shift, block.weight, active, pairs
+        )
+        return pairs
+
+    def _looked_up(self, k: int, query: Query) -> tuple[Any, ...]:
+        """What a row's statistics are looked up by, and where: the first arguments of kernels."""
+        loss = self._loss
         if loss is None:
             raise RuntimeError("a shard needs a Start before it can answer")
         if query.statistics not in self._tables:
             self._tables[query.statistics] = _packed_table(loss, query.statistics)
-        pairs = self._pairs[: len(block)]
-        kernels.row_statistics(
-            block.label,
-            _line_of_label(query.output, self._n_outputs),
+        return (
+            self._blocks[k].label,
+            _place_of_label(query.output, self._n_outputs, loss.size),
             self._state[k][query.output],
             self._tables[query.statistics],
             loss.size,
             np.int32(loss.shift),
-            block.weight,
-            self._taking_part(k, query),
-            pairs,
         )
-        return pairs
 
     def _taking_part(self, k: int, query: Query) -> np.ndarray | None:
         """Who counts: rows that paid, if there are budgets, and are in the sample, if there is."""
@@ -144,7 +172,7 @@ class Shard:
     def _charge(self, update: Charge) -> None:
         if self._loss is None or self._left is None or self._active is None:
             raise RuntimeError("a shard needs a Start and OpenBudgets before it can charge")
-        lines = _line_of_label(update.output, self._n_outputs)
+        places = _place_of_label(update.output, self._n_outputs, self._loss.size)
         tables = self._prices[update.price].tables
         for k, block in enumerate(self._blocks):
             if block.cohort >= len(tables):
@@ -152,7 +180,7 @@ class Shard:
                 continue
             kernels.charge_rows(
                 block.label,
-                lines,
+                places,
                 self._state[k][update.output],
                 tables[block.cohort],
                 np.int32(self._loss.shift),
@@ -161,15 +189,6 @@ class Shard:
                 self._left[k],
                 self._active[k],
             )
-
-
-def _add_up(
-    block: Block, ids: np.ndarray, cell_of: np.ndarray, pairs: np.ndarray, out: np.ndarray
-) -> None:
-    if block.weight is None and len(out) <= _MOST_PACKED_CELLS:
-        kernels.sum_pairs_packed(ids, cell_of, pairs, out)
-    else:
-        kernels.sum_pairs(ids, cell_of, pairs, out)
 
 
 def _packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
@@ -183,14 +202,15 @@ def _packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
     return ((first << 32) + second).reshape(-1)
 
 
-def _line_of_label(output: int, n_outputs: int) -> np.ndarray:
-    """Which line of a loss table a label means for one output.
+@lru_cache(maxsize=1024)
+def _place_of_label(output: int, n_outputs: int, size: int) -> np.ndarray:
+    """Where the line of a loss table begins that a label means for one output.
 
     With one output, class 1 is its own class (and a regression has label 0 only); with several,
     each output has the class of its number.
     """
     own = 1 if n_outputs == 1 else output
-    lines = np.full(256, OTHER_CLASS, dtype=np.uint8)
+    lines = np.full(256, OTHER_CLASS, dtype=np.uint32)
     lines[own] = OWN_CLASS
     lines[UNKNOWN_LABEL] = UNKNOWN
-    return lines
+    return lines * np.uint32(size)

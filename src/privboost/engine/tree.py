@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privboost.engine import kernels
+
 MAX_DEPTH = 12
 
 
@@ -50,11 +52,9 @@ class Tree:
 
     def leaf_of_codes(self) -> np.ndarray:
         """Return the leaf of each code, where all nodes look at one feature."""
-        leaf = np.zeros(self.goes_right.shape[1], dtype=np.int64)
-        codes = np.arange(len(leaf))
-        for depth in range(self.depth):
-            leaf = 2 * leaf + self.goes_right[leaf + 2**depth - 1, codes]
-        return leaf.astype(np.uint16)
+        leaves = np.empty(self.goes_right.shape[1], dtype=np.uint16)
+        kernels.leaves_of_codes(self.goes_right, leaves)
+        return leaves
 
     def same_as(self, other: Tree) -> bool:
         """Say whether two trees send every row to the same leaf by the same nodes."""

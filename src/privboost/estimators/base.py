@@ -6,7 +6,8 @@ import math
 import os
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 from privboost.boosting.plan import Budget, check_number
 from privboost.domain import ClassTarget, Domain, NumberTarget, NumericFeature, describe_unit
 from privboost.encoding import Encoder, TrainingRows, encode_training
-from privboost.engine.backend import LocalBackend, OpenBackend
+from privboost.engine.backend import Backend, LocalBackend, OpenBackend
+from privboost.engine.block import Block
 from privboost.errors import DomainError
 from privboost.grid import BLOCK_ROWS, UNIT
 from privboost.models.files import save_model
@@ -30,7 +32,7 @@ from privboost.privacy.events import GaussianRelease, Planned
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
-from privboost.privacy.report import write_report
+from privboost.privacy.report import PrivacyReport, write_report
 from privboost.privacy.units import bound_units
 from privboost.progress import rounds_bar
 
@@ -58,6 +60,39 @@ _ANY_DOMAIN = {
     "number": Domain(_ANY_FEATURE, NumberTarget("y", (0, 1))),
 }
 """Stand for a domain that is yet to be learned, so that parameters are checked before."""
+
+
+MakePlan = Callable[[Encoder, float | None, Budget], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A fit that is ready to train: everything is reserved, the rows are coded."""
+
+    encoder: Encoder
+    plan: Any
+    digest: str
+    ledger: Ledger
+    keys: KeyStream
+    rows: TrainingRows
+    open_backend: OpenBackend
+    assumptions: tuple[str, ...]
+    seeded: bool
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The rows."""
+        return self.rows.blocks
+
+    def curator(self, backend: Backend) -> Curator:
+        """Return who stands between these rows and the recipe."""
+        return Curator(backend, self.ledger, self.keys.child("releases"), self.plan.contribution)
+
+    def report(self) -> PrivacyReport:
+        """State what the run spends."""
+        unit = describe_unit(self.encoder.domain.unit)
+        parameters, digest = self.plan.parameters, self.digest
+        return write_report(self.ledger, unit, self.assumptions, self.seeded, parameters, digest)
 
 
 class PrivateEstimator(BaseEstimator, ABC):
@@ -91,50 +126,77 @@ class PrivateEstimator(BaseEstimator, ABC):
         Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` says on what. All
         is reserved before a row is read. A second `fit` on the same rows spends it again.
         """
+        run = self._prepare(X, y, sample_weight, self._plan)
+        backend = run.open_backend(run.blocks)
+        try:
+            curator = run.curator(backend)
+            structures = run.keys.child("structures")
+            scores = self._boost(curator, run.plan, structures, rounds_bar(bool(self.verbose)))
+        finally:
+            backend.close()
+        self._keep(Model(run.encoder, scores, run.report()))
+        return self
+
+    def _prepare(
+        self, X: Any, y: Any, sample_weight: Any, make_plan: MakePlan, earlier: Any = None
+    ) -> Run:
+        """Check everything, reserve the whole plan, and only then read and code the rows.
+
+        `earlier` is the stream that the rows continue (see `streams.RowStream`), if any.
+        """
         budget = Budget(self.epsilon, self.delta)
-        stream = self._stream()
+        keys = self._keys()
+        if earlier is not None:
+            keys = keys.child(f"batch {earlier.n_batches + 1}")
         threads = self._threads()
         open_backend = self._open_backend(threads)
         weight_bound = self._weight_bound(sample_weight)
         ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), self._ledger_path())
-        if self.domain is None:
-            self._plan(Encoder.of(_ANY_DOMAIN[self._task]), weight_bound, budget)  # checks all
-            domain, budget, placeholder = self._learn(X, y, budget, ledger, stream)
-        else:
-            domain, placeholder = self._domain(), None
+        domain, placeholder = None, None
+        if earlier is not None and earlier.n_batches:
+            domain = earlier.encoder.domain
+            if self.domain is not None and self._domain() != domain:
+                raise DomainError("domain: a stream goes on with the domain it began with")
+        elif self.domain is not None:
+            domain = self._domain()
+        if domain is None:
+            stand_in = make_plan(Encoder.of(_ANY_DOMAIN[self._task]), weight_bound, budget)
+            _refuse_inexact(stand_in.releases)
+            domain, budget, placeholder = self._learn(X, y, budget, ledger, keys)
         encoder = Encoder.of(domain)
-        plan = self._plan(encoder, weight_bound, budget)
+        plan = make_plan(encoder, weight_bound, budget)
         digest = plan.digest
+        if earlier is not None:
+            earlier.check(plan)
         if placeholder is None:
             ledger.accountant = plan.accountant
             ledger.reserve(plan.releases)
         else:
             ledger.exchange(placeholder, plan.releases, plan.accountant)
-
         rows = encode_training(
-            encoder, X, y, sample_weight, weight_bound, block_rows=_block_rows(X, threads)
+            encoder,
+            X,
+            y,
+            sample_weight,
+            weight_bound,
+            block_rows=_block_rows(X, threads),
+            first_id=0 if earlier is None else earlier.next_id,
+            cohort=0 if earlier is None else earlier.n_batches,
         )
-        backend = open_backend(_bounded(rows, domain, stream))
-        try:
-            curator = Curator(backend, ledger, stream.child("releases"), plan.contribution)
-            scores = self._boost(curator, plan, rounds_bar(bool(self.verbose)))
-        finally:
-            backend.close()
-
+        if domain.unit is not None:
+            unit = rows.unit if earlier is None else earlier.newcomers(rows)
+            assert unit is not None
+            bounded = bound_units(rows.blocks, unit, domain.unit.max_rows, keys.child("units"))
+            rows = replace(rows, blocks=bounded)
+        said = _assumptions(domain, weight_bound, budget, placeholder is not None)
         seeded = self.random_state is not None
-        report = write_report(
-            ledger,
-            describe_unit(domain.unit),
-            _assumptions(domain, weight_bound, budget, self.domain is None),
-            seeded,
-            plan.parameters,
-            digest,
-        )
-        self.model_ = Model(encoder, scores, report)
-        self.privacy_ = report
-        self.n_features_in_ = len(domain.features)
-        self.feature_names_in_ = np.array(domain.feature_names, dtype=object)
-        return self
+        return Run(encoder, plan, digest, ledger, keys, rows, open_backend, said, seeded)
+
+    def _keep(self, model: Model) -> None:
+        self.model_ = model
+        self.privacy_ = model.privacy
+        self.n_features_in_ = len(model.domain.features)
+        self.feature_names_in_ = np.array(model.domain.feature_names, dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -160,11 +222,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Decide everything, and calibrate the noise."""
 
     @abstractmethod
-    def _boost(self, curator: Curator, plan: Any, track: Any) -> Any:
-        """Train on released values."""
+    def _boost(self, curator: Curator, plan: Any, structures: KeyStream, track: Any) -> Any:
+        """Train on released values; `structures` is randomness for public choices."""
 
     def _learn(
-        self, X: Any, y: Any, budget: Budget, ledger: Ledger, stream: KeyStream
+        self, X: Any, y: Any, budget: Budget, ledger: Ledger, keys: KeyStream
     ) -> tuple[Domain, Budget, Planned]:
         """Learn the domain with a share of the budget; the rest stays reserved for training.
 
@@ -180,7 +242,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
         plan, placeholder = plan.with_releases(made[:-1]), made[-1]
         ledger.reserve(made)
-        domain, rows = learn(plan, X, labels, ledger, stream.child("domain"))
+        domain, rows = learn(plan, X, labels, ledger, keys.child("domain"))
         if budget.delta > 1 / max(rows, 1.0):
             warnings.warn(
                 "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
@@ -203,7 +265,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _check_target(self, domain: Domain) -> None:
         """Refuse a domain whose target is of the other kind."""
 
-    def _stream(self) -> KeyStream:
+    def _keys(self) -> KeyStream:
         seed = self.random_state
         if seed is None:
             return KeyStream.secure()
@@ -301,11 +363,16 @@ def _block_rows(X: Any, threads: int) -> int:
     return min(BLOCK_ROWS, max(1024, -(-rows // threads)))
 
 
-def _bounded(rows: TrainingRows, domain: Domain, stream: KeyStream) -> list[Any]:
-    if domain.unit is None:
-        return rows.blocks
-    assert rows.unit is not None
-    return bound_units(rows.blocks, rows.unit, domain.unit.max_rows, stream.child("units"))
+def _refuse_inexact(releases: Sequence[Planned]) -> None:
+    """Refuse to learn a domain beside releases that do not compose in Gaussian DP.
+
+    They are chosen after the domain is known, which only a fixed sum of μ² bounds.
+    """
+    if any(planned.event.mu is None for planned in releases):
+        raise DomainError(
+            "a domain can be learned only beside Gaussian noise on full batches: give a domain, "
+            'or leave subsample at 1 and init_noise at "gaussian"'
+        )
 
 
 def _name_of(y: Any) -> str:

@@ -9,6 +9,7 @@ from privboost.boosting.plan import Budget, HistogramPlan, NewtonStep, plan_hist
 from privboost.encoding import Encoder
 from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
 from privboost.models.additive import AdditiveScores
+from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator
 
 _PARAMETERS = """
@@ -129,8 +130,10 @@ class HistogramBooster(PrivateEstimator):
         rounds, bins = self._or_default("n_estimators"), self._or_default("max_bins")
         return plan_histograms(encoder, step, rounds, bins, weight_bound, budget, self.accountant)
 
-    def _boost(self, curator: Curator, plan: HistogramPlan, track: Any) -> AdditiveScores:
-        return boost_histograms(curator, plan, track)
+    def _boost(
+        self, curator: Curator, plan: HistogramPlan, structures: KeyStream, track: Any
+    ) -> AdditiveScores:
+        return boost_histograms(curator, plan, track)  # which has no random structure
 
     def _or_default(self, name: str) -> Any:
         value = getattr(self, name)

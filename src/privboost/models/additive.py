@@ -41,6 +41,10 @@ class AdditiveScores:
                 kernels.add_values(block.column(feature), values[output], scores[output])
         return scores
 
+    def feature_values(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature the score of its codes."""
+        return self.values
+
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
         return {"values": list(self.values)}

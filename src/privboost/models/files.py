@@ -15,11 +15,12 @@ from privboost.encoding import Encoder
 from privboost.errors import ModelFileError
 from privboost.models.additive import AdditiveScores
 from privboost.models.model import Model
+from privboost.models.trees import TreeScores
 from privboost.privacy.report import PrivacyReport
 
 VERSION = 1
 _MAGIC = b"PRIVBST\x01"
-_KINDS = {AdditiveScores.kind: AdditiveScores}
+_KINDS: dict[str, Any] = {kind.kind: kind for kind in (AdditiveScores, TreeScores)}
 
 
 def model_bytes(model: Model) -> bytes:

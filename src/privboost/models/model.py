@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from privboost.domain import ClassTarget, Domain
 from privboost.encoding import Encoder, middle_and_half
 from privboost.grid import SCORE_UNITS
 from privboost.models.additive import AdditiveScores
+from privboost.models.trees import TreeScores
 from privboost.privacy.report import PrivacyReport
 
 
@@ -25,14 +27,14 @@ class Model:
     ----------
     encoder : Encoder
         The domain and the edges of its bins.
-    scores : AdditiveScores
+    scores : AdditiveScores or TreeScores
         The released values.
     privacy : PrivacyReport
         What training spent.
     """
 
     encoder: Encoder
-    scores: AdditiveScores
+    scores: AdditiveScores | TreeScores
     privacy: PrivacyReport
 
     def __repr__(self) -> str:
@@ -60,18 +62,41 @@ class Model:
         scores = np.concatenate([empty, *parts], axis=1) / SCORE_UNITS
         return scores[0] if len(scores) == 1 else scores.T
 
+    def staged_decision_function(self, data: Any) -> Iterator[np.ndarray]:
+        """Yield the scores after each update of training; the last are `decision_function`'s."""
+        if not isinstance(self.scores, TreeScores):
+            raise AttributeError("staged predictions: only models of trees have stages")
+        blocks = list(self.encoder.feature_blocks(data))
+        stages = [self.scores.staged_scores(block) for block in blocks]
+        for parts in zip(*stages, strict=True):
+            scores = np.concatenate(parts, axis=1) / SCORE_UNITS
+            yield scores[0] if len(scores) == 1 else scores.T
+
     def predict_proba(self, data: Any) -> np.ndarray:
         """Return class probabilities, in the order of `classes`."""
+        return self._chances(self.decision_function(data))
+
+    def staged_predict_proba(self, data: Any) -> Iterator[np.ndarray]:
+        """Yield class probabilities after each update of training."""
+        return map(self._chances, self.staged_decision_function(data))
+
+    def predict(self, data: Any) -> np.ndarray:
+        """Return the most probable class, or the predicted number within its bounds."""
+        return self._prediction(self.decision_function(data))
+
+    def staged_predict(self, data: Any) -> Iterator[np.ndarray]:
+        """Yield predictions after each update of training."""
+        return map(self._prediction, self.staged_decision_function(data))
+
+    def _chances(self, scores: np.ndarray) -> np.ndarray:
         if not isinstance(self.domain.target, ClassTarget):
             raise AttributeError("predict_proba: the target is a number")
-        own = expit(self.decision_function(data))
+        own = expit(scores)
         if own.ndim == 1:
             return np.stack([1 - own, own], axis=1)
         return own / own.sum(axis=1, keepdims=True)
 
-    def predict(self, data: Any) -> np.ndarray:
-        """Return the most probable class, or the predicted number within its bounds."""
-        scores = self.decision_function(data)
+    def _prediction(self, scores: np.ndarray) -> np.ndarray:
         target = self.domain.target
         if isinstance(target, ClassTarget):
             best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
@@ -95,10 +120,11 @@ class Model:
         target = self.domain.target
         unit = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
         several = self.scores.n_outputs > 1
+        by_feature = self.scores.feature_values()
         if several:
             rows["class"] = []
         for k, feature in enumerate(self.domain.features):
-            for output, values in enumerate(self.scores.values[k]):
+            for output, values in enumerate(by_feature[k]):
                 for words, value in self.encoder.spans(k, values):
                     rows["feature"].append(feature.name)
                     rows["values"].append(words)

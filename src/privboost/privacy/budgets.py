@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from privboost.errors import BudgetError
 from privboost.privacy.events import Event, GaussianRelease
 from privboost.privacy.formulas import subsampled_gaussian_rdp
 
@@ -30,6 +31,13 @@ class LifeBudget(Event):
     """
 
     releases: int
+
+    def check(self, event: GaussianRelease, count: int, used: int) -> None:
+        """Raise unless so many releases of a kind fit beside those made within it already."""
+        if used + count > self.releases:
+            raise BudgetError(f"the budget has no releases left for this: {self.what}")
+        if not self.admits(event):
+            raise BudgetError(f"the budget does not cover {event.what!r}: {self.what}")
 
     @abstractmethod
     def admits(self, event: GaussianRelease) -> bool:
@@ -99,9 +107,7 @@ class GaussianBudget(LifeBudget):
 
     def scaled(self, factor: float) -> Self:
         """Return the same with more (or less) noise."""
-        return replace(
-            self, noise=self.noise * factor, least_sigma=self.least_sigma * min(factor, 1e9)
-        )
+        return replace(self, noise=self.noise * factor, least_sigma=self.least_sigma * factor)
 
     @property
     def mechanism(self) -> str:
@@ -159,3 +165,12 @@ class RenyiBudget(LifeBudget):
             f"within a Rényi divergence of {self.rho:.6g} at order {self.alpha} over at most "
             f"{self.releases} releases"
         )
+
+
+_KINDS = {kind.kind: kind for kind in (GaussianBudget, RenyiBudget)}
+
+
+def budget_from_dict(form: dict[str, Any]) -> LifeBudget:
+    """Read what a budget's `to_dict` gave."""
+    fields = {name: value for name, value in form.items() if name != "kind"}
+    return _KINDS[form["kind"]](**fields)

@@ -200,7 +200,7 @@ def learn(
     rows = _read_rows(plan, data, labels)
     keep = np.ones(sum(map(len, rows.blocks)), dtype=np.bool_)
     if plan.unit is not None:
-        units = number_units(rows.units)
+        units, _ = number_units(rows.units)
         keep = kept_rows(rows.blocks, units, plan.unit.max_rows, stream.child("units"))
     ends = np.cumsum([len(block) for block in rows.blocks])
     kept = [b.take(keep[end - len(b) : end]) for b, end in zip(rows.blocks, ends, strict=True)]

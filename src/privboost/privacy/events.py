@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -190,7 +191,7 @@ class GaussianRelease(NoisySums):
         """The coordinates that one unit can change, and the smallest noise scale."""
         return self.touched, float(self.sigmas.min())
 
-    @property
+    @cached_property
     def sigmas(self) -> np.ndarray:
         """The noise scale of each statistic, in grid units."""
         sensitivity = self.units * math.sqrt(self.cells)

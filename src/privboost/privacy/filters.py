@@ -29,7 +29,7 @@ def charge_table(
 
     Returns
     -------
-    int64 array of shape (weight classes + 1, or 1; 3; size)
+    int32 array of shape (weight classes + 1, or 1; 3; size)
         In units of `BUDGET_UNITS` a budget, rounded up.
     """
     if not budget.admits(event):
@@ -52,5 +52,5 @@ def _shares(
 
 def _units(part: np.ndarray) -> np.ndarray:
     """Write charges as parts of a budget, rounded up; what exceeds it is never affordable."""
-    units = np.ceil(np.minimum(part, 2.0) * BUDGET_UNITS * (1 + 1e-12))
-    return np.where(part > 0, np.maximum(units, 1), 0).astype(np.int64)
+    units = np.ceil(np.minimum(part, 1.5) * BUDGET_UNITS * (1 + 1e-12))
+    return np.where(part > 0, np.maximum(units, 1), 0).astype(np.int32)

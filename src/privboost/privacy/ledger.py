@@ -43,7 +43,7 @@ class Ledger:
         self._reserved: list[Planned] = []
         self._left: Counter[Event] = Counter()
         self._spent: Counter[Event] = Counter()
-        self._open: dict[LifeBudget, int] = {}  # budgets for life, and releases left in each
+        self._open: dict[LifeBudget, int] = {}  # budgets for life, and releases made within each
         self._ranges: list[
             list[float]
         ] = []  # of selections yet to come: [range, how many], in order
@@ -100,31 +100,24 @@ class Ledger:
         self._left[event] -= 1
         self._spent[event] += 1
         if isinstance(event, LifeBudget):
-            self._open[event] = event.releases
+            self._open[event] = 0
 
     def adopt(self, budget: LifeBudget, used: int) -> None:
         """Go on with a budget that an earlier ledger has charged and partly used."""
-        self._open[budget] = budget.releases - used
-
-    def check_within(self, event: GaussianRelease, count: int) -> None:
-        """Raise unless every open budget has room for so many releases of this kind."""
-        for budget, left in self._open.items():
-            if count > left:
-                raise BudgetError(f"the budget has no releases left: {budget.what}")
-            if not budget.admits(event):
-                raise BudgetError(f"the budget does not cover {event.what!r}: {budget.what}")
+        self._open[budget] = used
 
     def charge_within(self, event: GaussianRelease) -> None:
         """Record a release that rows pay from their open budgets. Call it before the release."""
-        self.check_within(event, 1)
+        for budget, used in self._open.items():
+            budget.check(event, 1, used)
         if self._path is not None:
             _append(self._path, {"entry": "within", **event.to_dict()}, durable=False)
         for budget in self._open:
-            self._open[budget] -= 1
+            self._open[budget] += 1
 
     def used(self, budget: LifeBudget) -> int:
         """How many releases were made within a budget: public, like the number of rounds."""
-        return budget.releases - self._open[budget]
+        return self._open[budget]
 
     def _take_turn(self, event: Event) -> None:
         """Hold selections of different ranges to the plan's order, which decides their cost."""

@@ -96,7 +96,7 @@ class Curator:
         else:
             self._ledger.charge(event)
         stream = self._next_stream()
-        noise = discrete_gaussian(np.broadcast_to(event.sigmas, query.shape).reshape(-1), stream)
+        noise = discrete_gaussian(_everywhere(event.sigmas, query), stream)
         return self._noisy(_sampled(query, event.sampling_rate, stream), noise)
 
     def laplace(self, query: Query, event: LaplaceRelease) -> np.ndarray:
@@ -121,8 +121,8 @@ class Curator:
         self._check(query, event)
         stream = self._charge(event)
         query = _sampled(query, event.sampling_rate, stream)
-        scale = np.broadcast_to(np.ceil(event.scales).astype(np.int64), query.shape)
-        return self._noisy(query, discrete_laplace(scale.reshape(-1), stream))
+        scale = _everywhere(np.ceil(event.scales).astype(np.int64), query)
+        return self._noisy(query, discrete_laplace(scale, stream))
 
     def select(self, query: Query, utility: Utility, event: Selection) -> int:
         """Choose a candidate by the exponential mechanism on exact sums.
@@ -246,10 +246,17 @@ class Curator:
             raise ValueError(f"the event understates what the query reveals: {event.what}")
 
 
+def _everywhere(scales: np.ndarray, query: Query) -> np.ndarray:
+    """Return the scale of each coordinate of an answer, given that of each statistic."""
+    out = np.empty(query.shape, dtype=scales.dtype)
+    out[...] = scales
+    return out.reshape(-1)
+
+
 def _sampled(query: Query, rate: float, stream: KeyStream) -> Query:
     """Have a query answered by a sample that the release's own randomness decides."""
     if rate == 1:
-        return replace(query, sample=None)
+        return query if query.sample is None else replace(query, sample=None)
     key = np.frombuffer(stream.child("sample").words(4).tobytes(), dtype=np.uint8)
     return replace(query, sample=Sample(key, rate))
 

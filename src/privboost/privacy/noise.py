@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numba import njit
@@ -80,7 +81,7 @@ def discrete_laplace(scale: np.ndarray, stream: KeyStream, margin: float = MARGI
 def _draw_all(scale: np.ndarray, gaussian: bool, stream: KeyStream, margin: float) -> np.ndarray:
     out = np.empty(scale.size, dtype=np.int64)
     words = stream.words(_WORDS_PER_SAMPLE * scale.size + 64)
-    further = FurtherBits(stream.child("further bits"))
+    further = FurtherBits(stream)
     done, at, passed = 0, 0, 0
     while done < scale.size:
         status, done, at = _draw(scale, gaussian, words, margin, out, done, at)
@@ -178,7 +179,7 @@ class FurtherBits:
     """
 
     def __init__(self, stream: KeyStream) -> None:
-        self._stream = stream
+        self._parent = stream
         self._bits: dict[int, list[int]] = {}
         self._passed = 0
 
@@ -192,6 +193,10 @@ class FurtherBits:
         while len(bits) <= index:
             bits.append(int(self._stream.words(1)[0]))
         return bits[index]
+
+    @cached_property
+    def _stream(self) -> KeyStream:
+        return self._parent.child("further bits")  # seldom needed
 
 
 def _draw_exactly(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from privboost import __version__
@@ -136,6 +138,47 @@ class PrivacyReport:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyReport:
+    """State what holds for every unit, where each unit is in one of several batches.
+
+    Each report is of one batch; a unit's guarantee is its own batch's, so the whole has the largest
+    ε and δ.
+
+    Parameters
+    ----------
+    reports : sequence of PrivacyReport
+        In the order of the batches.
+    assumption : str
+        Why no unit is in two of them.
+    """
+    worst = max(reports, key=lambda report: report.epsilon)
+    if len(reports) == 1:
+        return worst
+    shared = set.intersection(*(set(report.alternatives) for report in reports))
+    return replace(
+        worst,
+        delta=max(report.delta for report in reports),
+        alternatives={
+            name: max(report.alternatives[name] for report in reports)
+            for name in worst.alternatives
+            if name in shared
+        },
+        slack=max(report.slack for report in reports),
+        releases=tuple(
+            replace(release, what=f"batch {number}: {release.what}")
+            for number, report in enumerate(reports, 1)
+            for release in report.releases
+        ),
+        assumptions=(
+            *dict.fromkeys(said for report in reports for said in report.assumptions),
+            assumption,
+        ),
+        seeded=any(report.seeded for report in reports),
+        parameters=reports[-1].parameters,
+        plan=hashlib.sha256("".join(report.plan for report in reports).encode()).hexdigest(),
+    )
 
 
 def round_up(value: float) -> str:

@@ -8,7 +8,9 @@ from privboost.privacy.keystream import KeyStream
 
 
 def bernoulli_mask(stream: KeyStream, ids: np.ndarray | range, rate: float) -> np.ndarray:
-    """Choose each row independently with a chance of `rate`, rounded down to a multiple of 2⁻⁶⁴.
+    """Choose each row independently with a chance of `rate`, rounded down to a multiple of 2⁻³².
+
+    Row i has the i-th half word of the stream.
 
     Parameters
     ----------
@@ -28,5 +30,11 @@ def bernoulli_mask(stream: KeyStream, ids: np.ndarray | range, rate: float) -> n
         raise ValueError("rate must lie above 0, and be at most 1")
     if rate == 1:
         return np.ones(len(ids), dtype=np.bool_)
-    chosen: np.ndarray = stream.words_at(ids) < np.uint64(int(rate * 2**64))
+    if isinstance(ids, range):
+        words = stream.words_at(range(ids.start // 2, (ids.stop + 1) // 2))
+        halves = words.view("<u4")[ids.start % 2 :][: len(ids)]
+    else:
+        at = np.asarray(ids, dtype=np.uint64)
+        halves = (stream.words_at(at // 2) >> (at % 2 * 32)).astype(np.uint32)
+    chosen: np.ndarray = halves < np.uint32(int(rate * 2**32))
     return chosen

@@ -1,0 +1,159 @@
+"""S-BDT: boosting with random trees, leaf-balanced noise, sampling and individual budgets.
+
+Trees are drawn before anything is known of the rows, so that only their leaves cost privacy. The
+totally random trees of Maddock et al. are the same recipe with other settings (`PRESETS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from scipy.special import logit
+
+from privboost.boosting.candidates import HessianThresholds, Thresholds, even_thresholds
+from privboost.boosting.structures import RandomTrees
+from privboost.boosting.tree_plan import TreePlan
+from privboost.engine.commands import (
+    GRADIENT_COUNT,
+    HESSIAN,
+    AddTreeValues,
+    NodeHistograms,
+    Start,
+    TreeSums,
+)
+from privboost.engine.tree import Tree, stump
+from privboost.grid import SCORE_UNITS
+from privboost.losses import LOSSES
+from privboost.models.trees import Group, TreeScores
+from privboost.privacy.events import GaussianRelease
+from privboost.privacy.mechanisms import Curator
+
+Track = Callable[[range], Iterable[int]]
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "TR": {"features": "uniform", "candidates": "grid"},
+    "TR_cyc": {"features": "cyclical", "candidates": "grid"},
+    "TR_ada": {"features": "uniform", "candidates": "hessian"},
+    "TR_ada_cyc": {"features": "cyclical", "candidates": "hessian"},
+}
+"""The totally random trees of Maddock et al.: full batches, equal noise, no initial score."""
+for _preset in PRESETS.values():
+    _preset |= {"subsample": 1.0, "hessian_share": 0.5, "init_share": 0.0, "extra_estimators": 0}
+
+_LEAST_MEAN = 0.01
+"""A mean of labels is kept this far from 0 and 1 before its logit is taken."""
+
+
+def start_boosting(curator: Curator, plan: TreePlan) -> TreeScores:
+    """Release the initial score of each output and tell the rows; return a model of it alone.
+
+    Privacy
+    -------
+    Spends `plan.init` once for each output.
+    """
+    outputs = range(plan.task.n_outputs)
+    start = np.zeros(len(outputs), dtype=np.int32)
+    if plan.init is not None:
+        # At a score of 0 a gradient is ½ − y, or minus the scaled number.
+        curator.publish(Start(_initial_loss(plan), len(outputs)))
+        release = curator.gaussian if isinstance(plan.init, GaussianRelease) else curator.laplace
+        for output in outputs:
+            query = TreeSums((stump(),), output, GRADIENT_COUNT)
+            total, count = release(query, plan.init)[0, 0]  # type: ignore[arg-type]
+            start[output] = _initial_score(plan, total / max(count, plan.contribution.row_units))
+    curator.publish(Start(plan.task.table(plan.step), len(outputs)))
+    for output in outputs:
+        curator.publish(AddTreeValues((stump(),), start[output].reshape(1, 1), output))
+    return TreeScores.of(start, plan.encoder.layout.n_codes)
+
+
+def boost_trees(
+    curator: Curator,
+    plan: TreePlan,
+    structures: RandomTrees,
+    before: TreeScores,
+    track: Track = iter,
+) -> TreeScores:
+    """Add random trees to a model that has been started.
+
+    Parameters
+    ----------
+    curator : Curator
+        Who releases.
+    plan : TreePlan
+        What was decided; its releases are reserved.
+    structures : RandomTrees
+        Draws the trees.
+    before : TreeScores
+        The model so far.
+    track : callable
+        Wraps the updates, to show progress.
+
+    Returns
+    -------
+    TreeScores
+        The model with the new trees.
+
+    Privacy
+    -------
+    Spends what `plan.releases` holds beside the initial score: the leaves of each batch of trees
+    for each output, and the refinements of candidates; or, where rows have budgets for life, the
+    budgets. The number of updates is fixed, whoever is still active.
+    """
+    settings = plan.settings
+    if plan.life is not None:
+        curator.open_budget(plan.life)
+    thresholds: Thresholds = even_thresholds(
+        plan.encoder, None if settings.candidates == "all" else settings.n_candidates
+    )
+    refined = HessianThresholds(plan.encoder, settings.n_candidates)
+    total = settings.n_estimators + settings.extra_estimators
+    trees: list[Tree] = []
+    values: list[np.ndarray] = []
+    updates = []
+    for update in track(range(settings.n_updates)):
+        if plan.hessian is not None and update < settings.refinements:
+            thresholds = _refine(curator, plan, refined, update)
+        batch = tuple(
+            structures.draw(number, thresholds)
+            for number in range(len(trees), min(len(trees) + settings.batch_size, total))
+        )
+        steps = np.empty((plan.task.n_outputs, len(batch), batch[0].n_leaves), dtype=np.int32)
+        for output in range(plan.task.n_outputs):
+            query = TreeSums(batch, output, settings.statistics)
+            sums = curator.gaussian(query, plan.leaf)
+            leaves = plan.step.values(sums[..., 0], sums[..., 1], plan.weight_bound)
+            steps[output] = np.rint(leaves / len(batch))  # trees of one batch are averaged
+            curator.publish(AddTreeValues(batch, steps[output], output))
+        trees += batch
+        values += list(steps.transpose(1, 0, 2))
+        updates.append(len(batch))
+    return before.extended(Group.of(trees, values), updates)
+
+
+def _refine(
+    curator: Curator, plan: TreePlan, refined: HessianThresholds, update: int
+) -> Thresholds:
+    """Release where the Hessians lie, of one output after the other, and move the thresholds."""
+    assert plan.hessian is not None
+    cell_of, n_cells = refined.cells()
+    output = update % plan.task.n_outputs
+    query = NodeHistograms(stump(), refined.features, cell_of, n_cells, output, HESSIAN)
+    refined.refine(curator.gaussian(query, plan.hessian)[0, :, 0])
+    return refined.thresholds
+
+
+def _initial_loss(plan: TreePlan) -> Any:
+    return LOSSES[plan.task.loss](0.5 if plan.task.loss == "logistic" else 1.0, 1.0)
+
+
+def _initial_score(plan: TreePlan, gradient_units: float) -> int:
+    """Turn the released mean gradient, in units of its clip, into a score on the grid."""
+    if plan.task.loss == "logistic":
+        mean = np.clip((1 - gradient_units) / 2, _LEAST_MEAN, 1 - _LEAST_MEAN)
+        score = logit(mean)
+    else:
+        score = np.clip(-gradient_units, -1, 1)
+    return int(np.rint(score * SCORE_UNITS))

@@ -1,0 +1,128 @@
+"""Data-independent trees: which features nodes look at, and where they split, drawn at random.
+
+The draws are public and independent of the noise; nothing here has seen a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+
+from privboost.boosting.candidates import Thresholds
+from privboost.encoding import Encoder
+from privboost.engine.tree import Tree
+from privboost.privacy.keystream import KeyStream
+
+CATEGORY_SPLITS = ("subset", "one")
+
+
+def public_generator(stream: KeyStream) -> np.random.Generator:
+    """Return a generator for public choices, keyed by a stream that is used for nothing else."""
+    return np.random.Generator(np.random.Philox(key=stream.words(2)))
+
+
+@dataclass(frozen=True, eq=False)
+class RandomTrees:
+    """Draws complete trees of one depth.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The features and their codes.
+    depth : int
+        How many splits lie between the root and a leaf.
+    features : "cyclical", "uniform" or int
+        Tree t looks at feature t only, counted round and round; or each node looks at any; or
+        each node looks at one of k features drawn for the tree.
+    category_splits : {"subset", "one"}
+        A node on a category sends a random half of the categories right, or a random one.
+    generator : numpy.random.Generator
+        The public randomness.
+    """
+
+    encoder: Encoder
+    depth: int
+    features: str | int
+    category_splits: str
+    generator: np.random.Generator
+
+    def draw(self, number: int, thresholds: Thresholds) -> Tree:
+        """Draw the tree of a round.
+
+        Parameters
+        ----------
+        number : int
+            The number of the tree.
+        thresholds : Thresholds
+            Where numbers may be split.
+        """
+        feature = self._draw_features(number)
+        goes_right = np.empty((len(feature), self._n_codes[feature].max()), dtype=np.uint8)
+        halves = self.category_splits == "subset"
+        bits = self.generator.random(goes_right.shape if halves else (0, 0), dtype=np.float32)
+        turn_codes(
+            feature,
+            thresholds.codes,
+            thresholds.first,
+            thresholds.count,
+            self._n_codes,
+            self.generator.random((2, len(feature))),
+            bits,
+            goes_right,
+        )
+        return Tree(feature, goes_right)
+
+    @cached_property
+    def _n_codes(self) -> np.ndarray:
+        return np.array(self.encoder.layout.n_codes)
+
+    def _draw_features(self, number: int) -> np.ndarray:
+        nodes, count = 2**self.depth - 1, len(self.encoder.domain.features)
+        if self.features == "cyclical":
+            return np.full(nodes, number % count, dtype=np.uint16)
+        if self.features == "uniform":
+            return self.generator.integers(0, count, nodes, dtype=np.uint16)
+        own = self.generator.permutation(count)[: int(self.features)].astype(np.uint16)
+        return own[self.generator.integers(0, len(own), nodes)]
+
+
+@njit(nogil=True, cache=True)
+def turn_codes(feature, codes, first, count, n_codes, chance, bits, goes_right):
+    """Write where each code of each node goes.
+
+    Parameters
+    ----------
+    feature : int array
+        The feature of each node.
+    codes, first, count : int arrays
+        See `Thresholds`.
+    n_codes : int array
+        The number of codes of each feature.
+    chance : float array of shape (2, nodes)
+        For each node, which threshold or category it splits at, and whether missing values go
+        right (above one half).
+    bits : float array of shape (nodes, codes), or of no size
+        If given, categories above one half go right; else the chosen one does.
+    goes_right : uint8 array of shape (nodes, codes)
+        The result.
+    """
+    for node in range(feature.size):
+        own = feature[node]
+        turns = goes_right[node]
+        if count[own] > 0:
+            last_left = codes[first[own] + int(chance[0, node] * count[own])]
+            for code in range(turns.size):
+                turns[code] = code > last_left
+        elif count[own] == 0:  # one span only
+            turns[:] = 0
+        elif bits.size:
+            for code in range(turns.size):
+                turns[code] = bits[node, code] > 0.5
+        else:  # any category, or other
+            chosen = int(chance[0, node] * (n_codes[own] - 1))
+            for code in range(turns.size):
+                turns[code] = code == chosen
+        turns[n_codes[own] - 1] = chance[1, node] > 0.5

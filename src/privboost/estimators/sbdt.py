@@ -1,0 +1,437 @@
+"""Estimators that boost random trees: S-BDT, and the totally random trees of Maddock et al."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from privboost.boosting.plan import Budget, NewtonStep, check_choice, check_number
+from privboost.boosting.sbdt import PRESETS, boost_trees, start_boosting
+from privboost.boosting.structures import RandomTrees, public_generator
+from privboost.boosting.tree_plan import TreePlan, TreeSettings, plan_trees
+from privboost.domain import ClassTarget
+from privboost.encoding import Encoder
+from privboost.engine.backend import RecordingBackend
+from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.streams import RowStream, load_stream, save_stream
+from privboost.models.files import load_model
+from privboost.models.model import Model
+from privboost.models.trees import TreeScores
+from privboost.privacy.keystream import KeyStream
+from privboost.privacy.mechanisms import Curator
+from privboost.progress import rounds_bar
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    epsilon, delta : float
+        The privacy budget. Choose delta far below one over the number of protected units.
+    domain : Domain, dict or path, optional
+        What is public about the table. Without it, `fit` learns one privately (see
+        `domain_share`); then `y` must be given.
+    n_estimators : int, optional
+        Trees (for each class beyond two classes). Default 300 for classes, 100 for a number.
+    max_depth : int, optional
+        Depth of the trees, at most 12; they are complete. Default 6 for classes, 2 for a number.
+    learning_rate : float
+        What each tree's values are multiplied by.
+    subsample : float
+        The chance of a row to be used for a tree. Below 1 the noise of the accounted release is
+        smaller, but so is the sum; it regularises (like a larger `reg_lambda`) and seldom helps.
+    gradient_clip : float
+        What a row's gradient is clipped to; a smaller clip means less noise.
+    hessian_clip : float, optional
+        The same for the Hessian. Default 0.1 for classes, 1 for a number.
+    hessian_share : float, optional
+        The share r₁ of the Hessian in a leaf's release. By default it balances the errors of both
+        for values of a typical size.
+    reg_lambda : float, optional
+        λ, added to every sum of Hessians. By default it follows the noise, which is public: half
+        a standard deviation of the noise in a leaf's sum for classes, a whole one for a number,
+        so that leaves which noise alone could explain stay near zero.
+    leaf_clip : float
+        A tree's values are clipped to ± this before the learning rate.
+    init_share : float, optional
+        The share of the budget (on μ²) that the initial score takes; 0 for none. Default 0.02 for
+        classes, 0.1 for a number.
+    init_noise : {"gaussian", "laplace"}
+        The noise of the initial score.
+    boosting : {"newton", "gradient"}
+        Whether leaves divide by sums of Hessians, or count rows.
+    features : "cyclical", "uniform" or int
+        One feature a tree, in turn (the model is then additive); any feature at each node; or any
+        of so many features drawn for each tree.
+    candidates : {"grid", "all", "hessian"}
+        Where numbers may be split: at `n_candidates` evenly spread edges; at all fine edges; or at
+        edges that follow released Hessians, refined in the first `candidate_rounds` updates.
+    n_candidates : int
+        Split candidates of a number.
+    candidate_rounds : int
+        Releases that refine "hessian" candidates.
+    candidate_share : float
+        The share of the budget (on μ², after the initial score) that refining takes.
+    category_splits : {"one", "subset"}
+        Whether a node on a category singles one out, or sends a random half right.
+    extra_estimators : int
+        Trees beyond `n_estimators` at no further cost: rows pay for what they contribute, and go
+        on while their own budget lasts.
+    batch_size : int
+        Trees that are released together, before rows follow; their values are averaged.
+    domain_share : float
+        Without a domain, the share of the budget (on μ²) that learning one takes.
+    sample_weight_bound : float, optional
+        The public bound of sample weights; needed if weights are given to `fit`.
+    accountant : {"auto", "gdp", "pld", "rdp"}
+        How releases are composed; "auto" is the tightest that covers them.
+    random_state : int, optional
+        None is secure noise. A number makes a reproducible run without a privacy guarantee.
+    n_jobs : int, optional
+        Threads; -1 for all cores. The model does not depend on it.
+    backend : "local" or callable
+        Who holds the rows during a fit.
+    ledger : path, optional
+        A file that records the reservation and every charge before the release it pays for.
+    verbose : bool
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    privacy_ : PrivacyReport
+        What was spent, on what, under which assumptions.
+    model_ : Model
+        The released model.
+"""
+
+
+class RandomTreeBooster(PrivateEstimator):
+    """What the classifier and the regressor share: parameters, plan, recipe and streams."""
+
+    _defaults: ClassVar[dict[str, Any]]
+    """What a parameter left at None means for the task."""
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        domain: Any = None,
+        *,
+        n_estimators: int | None = None,
+        max_depth: int | None = None,
+        learning_rate: float = 0.1,
+        subsample: float = 1.0,
+        gradient_clip: float = 0.3,
+        hessian_clip: float | None = None,
+        hessian_share: float | None = None,
+        reg_lambda: float | None = None,
+        leaf_clip: float = 2.0,
+        init_share: float | None = None,
+        init_noise: str = "gaussian",
+        boosting: str = "newton",
+        features: str | int = "cyclical",
+        candidates: str = "grid",
+        n_candidates: int = 32,
+        candidate_rounds: int = 5,
+        candidate_share: float = 0.1,
+        category_splits: str = "one",
+        extra_estimators: int = 0,
+        batch_size: int = 1,
+        domain_share: float = 0.1,
+        sample_weight_bound: float | None = None,
+        accountant: str = "auto",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        backend: Any = "local",
+        ledger: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.subsample = subsample
+        self.gradient_clip = gradient_clip
+        self.hessian_clip = hessian_clip
+        self.hessian_share = hessian_share
+        self.reg_lambda = reg_lambda
+        self.leaf_clip = leaf_clip
+        self.init_share = init_share
+        self.init_noise = init_noise
+        self.boosting = boosting
+        self.features = features
+        self.candidates = candidates
+        self.n_candidates = n_candidates
+        self.candidate_rounds = candidate_rounds
+        self.candidate_share = candidate_share
+        self.category_splits = category_splits
+        self.extra_estimators = extra_estimators
+        self.batch_size = batch_size
+        self.domain_share = domain_share
+        self.sample_weight_bound = sample_weight_bound
+        self.accountant = accountant
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.ledger = ledger
+        self.verbose = verbose
+
+    @classmethod
+    def from_preset(cls, name: str, **parameters: Any) -> Self:
+        """Return an estimator with the settings of a published variant.
+
+        Parameters
+        ----------
+        name : {"TR", "TR_cyc", "TR_ada", "TR_ada_cyc"}
+            Totally random trees of Maddock et al.: each node on any feature or one feature a tree,
+            with even or adaptive split candidates.
+        **parameters
+            Any other parameter; they come before the preset's.
+        """
+        check_choice("name", name, tuple(PRESETS))
+        return cls(**(PRESETS[name] | parameters))
+
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Train on the next batch of a stream; rows of earlier batches go on contributing.
+
+        The first call begins a stream. Each later one adds `n_estimators` trees, with noise that is
+        calibrated for the new rows. A row of an earlier batch takes part as long as its own budget,
+        which it got for life when it came, lasts.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        classes : sequence, optional
+            As other estimators take it; if given, it must be the domain's classes.
+
+        Returns
+        -------
+        self
+
+        Privacy
+        -------
+        Every protected unit of every batch has the guarantee (`epsilon`, `delta`) for the whole
+        stream, if it is in one batch only; rows of a unit that came with an earlier batch are left
+        out. The estimator keeps the coded rows: see `save_stream` and `forget_rows`.
+        """
+        stream = getattr(self, "_stream", None)
+        if stream is None:
+            if hasattr(self, "model_"):
+                raise ValueError(
+                    "this model's rows are not there to go on with: fit spends the whole budget "
+                    "and keeps no rows. Begin a stream with partial_fit, or load_stream one"
+                )
+            stream = RowStream()
+        self._check_classes(classes)
+        make_plan = partial(self._plan, batch=stream.n_batches)
+        run = self._prepare(X, y, sample_weight, make_plan, stream)
+        plan: TreePlan = run.plan
+        backend = RecordingBackend(run.open_backend([*stream.blocks, *run.blocks]))
+        try:
+            curator = run.curator(backend)
+            if stream.n_batches:
+                curator.resume(stream.log, stream.budgets)
+                before = self._trees()
+            else:
+                before = start_boosting(curator, plan)
+            structures = self._structures(plan, run.keys.child("structures"))
+            track = rounds_bar(bool(self.verbose))
+            scores = boost_trees(curator, plan, structures, before, track)
+        finally:
+            backend.close()
+        assert plan.life is not None
+        used = run.ledger.used(plan.life)
+        self._stream = stream.extended(plan, run.rows, run.report(), used, backend.log)
+        self._keep(Model(run.encoder, scores, self._stream.report()))
+        return self
+
+    def save_stream(self, path: str | Path) -> None:
+        """Write the private state of a stream: coded rows, and what they have spent.
+
+        The file is as secret as the table itself. To go on, the model (see `save`) is needed too.
+        """
+        save_stream(self._need_stream(), self._fitted(), path)
+
+    def load_stream(self, path: str | Path, model: str | Path | Model) -> Self:
+        """Go on with a stream that `save_stream` wrote, from the model it had then."""
+        loaded = model if isinstance(model, Model) else load_model(model)
+        if not isinstance(loaded.scores, TreeScores):
+            raise ValueError("model: not a model of trees")
+        self._stream = load_stream(path, loaded)
+        self._keep(loaded)
+        return self
+
+    def forget_rows(self) -> Self:
+        """Let go of all rows of a stream; later batches train alone, on top of the model.
+
+        That is the naive stream: nothing keeps the model from unlearning what old rows taught it.
+        """
+        self._stream = self._need_stream().without_rows()
+        return self
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield predictions after each update of training. Costs no privacy."""
+        return self._fitted().staged_predict(X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_stream"}
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: D102
+        self._stream = None
+        super().fit(X, y, sample_weight)
+        return self
+
+    fit.__doc__ = PrivateEstimator.fit.__doc__
+
+    def _trees(self) -> TreeScores:
+        scores = self._fitted().scores
+        assert isinstance(scores, TreeScores)
+        return scores
+
+    def _need_stream(self) -> RowStream:
+        stream = getattr(self, "_stream", None)
+        if stream is None:
+            raise ValueError("there is no stream: begin one with partial_fit")
+        return stream
+
+    def _check_classes(self, classes: Any) -> None:
+        if classes is None or self.domain is None:
+            return
+        target = self._domain().target
+        if not isinstance(target, ClassTarget) or set(target.classes) != set(classes):
+            raise ValueError("classes must be those of the domain")
+
+    def _plan(
+        self,
+        encoder: Encoder,
+        weight_bound: float | None,
+        budget: Budget,
+        batch: int | None = None,
+    ) -> TreePlan:
+        settings = TreeSettings(
+            n_estimators=self._or_default("n_estimators"),
+            max_depth=self._or_default("max_depth"),
+            subsample=self.subsample,
+            boosting=self.boosting,
+            init_share=self._or_default("init_share"),
+            init_noise=self.init_noise,
+            features=self.features,
+            candidates=self.candidates,
+            n_candidates=self.n_candidates,
+            candidate_rounds=self.candidate_rounds,
+            candidate_share=self.candidate_share,
+            category_splits=self.category_splits,
+            extra_estimators=self.extra_estimators,
+            batch_size=self.batch_size,
+        )
+        gradient_clip = check_number("gradient_clip", self.gradient_clip, above=0)
+        hessian_clip = check_number("hessian_clip", self._or_default("hessian_clip"), above=0)
+        if self.boosting == "gradient":
+            hessian_clip = 1.0  # the leaves count rows
+        share = self.hessian_share
+        if share is None:
+            typical = self._defaults["typical_value"][self.boosting]
+            share = NewtonStep.balanced_share(gradient_clip, hessian_clip, typical)
+        step = NewtonStep(
+            gradient_clip=gradient_clip,
+            hessian_clip=hessian_clip,
+            hessian_share=share,
+            reg_lambda=1.0 if self.reg_lambda is None else self.reg_lambda,
+            leaf_clip=self.leaf_clip,
+            learning_rate=self.learning_rate,
+        )
+        noise_lambda = self._defaults["noise_lambda"] if self.reg_lambda is None else None
+        return plan_trees(
+            encoder, step, settings, weight_bound, budget, self.accountant, batch, noise_lambda
+        )
+
+    def _boost(
+        self, curator: Curator, plan: TreePlan, structures: KeyStream, track: Any
+    ) -> TreeScores:
+        before = start_boosting(curator, plan)
+        return boost_trees(curator, plan, self._structures(plan, structures), before, track)
+
+    def _structures(self, plan: TreePlan, keys: KeyStream) -> RandomTrees:
+        settings = plan.settings
+        return RandomTrees(
+            plan.encoder,
+            settings.max_depth,
+            settings.features,
+            settings.category_splits,
+            public_generator(keys),
+        )
+
+    def _or_default(self, name: str) -> Any:
+        value = getattr(self, name)
+        return self._defaults[name] if value is None else value
+
+
+class SBDTClassifier(RandomTreeBooster, PrivateClassifier):  # noqa: D101
+    __doc__ = f"""A private classifier of boosted random trees (S-BDT).
+{_PARAMETERS}
+    Examples
+    --------
+    >>> from privboost import SBDTClassifier
+    >>> from privboost.datasets import load_adult
+    >>> adult = load_adult()
+    >>> clf = SBDTClassifier(epsilon=0.5, delta=1e-6, domain=adult.domain, extra_estimators=100)
+    >>> clf = clf.fit(adult.train)
+    >>> clf.predict_proba(adult.test).shape
+    (16281, 2)
+    >>> clf.privacy_.guarantee
+    '(0.5, 1e-06)-differential privacy'
+
+    A stream: rows that come later are added, and earlier ones go on contributing.
+
+    >>> clf = SBDTClassifier(epsilon=0.5, delta=1e-6, domain=adult.domain, n_estimators=50)
+    >>> clf = clf.partial_fit(adult.train).partial_fit(adult.test)
+    >>> clf.model_.scores.n_trees
+    100
+    """
+    _defaults: ClassVar[dict[str, Any]] = {
+        "n_estimators": 300,
+        "max_depth": 6,
+        "hessian_clip": 0.1,
+        "noise_lambda": 0.5,
+        "init_share": 0.02,
+        "typical_value": {"newton": 1 / 8, "gradient": 1 / 50},
+    }
+
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield class probabilities after each update of training. Costs no privacy."""
+        return self._fitted().staged_predict_proba(X)
+
+
+class SBDTRegressor(RandomTreeBooster, PrivateRegressor):  # noqa: D101
+    __doc__ = f"""A private regressor of boosted random trees (S-BDT).
+
+    Clips are in units of half the width of the target's bounds.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privboost import SBDTRegressor
+    >>> domain = {{"version": 1,
+    ...           "features": {{"x": {{"kind": "numeric", "bounds": [0, 1]}}}},
+    ...           "target": {{"name": "y", "bounds": [0, 1]}}}}
+    >>> x = np.linspace(0, 1, 10_000)
+    >>> model = SBDTRegressor(epsilon=1.0, delta=1e-6, domain=domain).fit(x[:, None], x**2)
+    >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
+    True
+    """
+    _defaults: ClassVar[dict[str, Any]] = {
+        "n_estimators": 100,
+        "max_depth": 2,
+        "hessian_clip": 1.0,
+        "noise_lambda": 1.0,
+        "init_share": 0.1,
+        "typical_value": {"newton": 1 / 8, "gradient": 1 / 8},
+    }

@@ -1,0 +1,186 @@
+"""Scores of an ensemble of complete trees: a row's score is the sum of its leaves' values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privboost.engine import kernels
+from privboost.engine.block import Block
+from privboost.engine.routes import route
+from privboost.engine.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Trees of one depth, as arrays; what a model file keeps.
+
+    Attributes
+    ----------
+    feature : uint16 array of shape (trees, nodes)
+        The feature each node looks at.
+    goes_right : uint8 array of shape (trees, nodes, ⌈codes/8⌉)
+        Where each code goes, a bit a code.
+    values : int32 array of shape (trees, outputs, leaves)
+        The released values, in score units.
+    """
+
+    feature: np.ndarray
+    goes_right: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, trees: Sequence[Tree], values: Sequence[np.ndarray]) -> Group:
+        """Pack trees of one depth and their values, each of shape (outputs, leaves)."""
+        width = max(tree.goes_right.shape[1] for tree in trees)
+        turns = np.zeros((len(trees), len(trees[0].feature), width), dtype=np.uint8)
+        for packed, tree in zip(turns, trees, strict=True):
+            packed[:, : tree.goes_right.shape[1]] = tree.goes_right
+        return cls(
+            np.stack([tree.feature for tree in trees]),
+            np.packbits(turns, axis=2, bitorder="little"),
+            np.stack(values),
+        )
+
+    def __post_init__(self) -> None:
+        for array in (self.feature, self.goes_right, self.values):
+            array.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+    def tree(self, number: int) -> Tree:
+        """Return one tree."""
+        turns = np.unpackbits(self.goes_right[number], axis=1, bitorder="little")
+        return Tree(self.feature[number], turns)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeScores:
+    """Released trees on the score grid.
+
+    Attributes
+    ----------
+    start : int32 array of shape (outputs,)
+        The initial score.
+    groups : tuple of Group
+        The trees, in the order of training; each group has one depth.
+    updates : int array
+        How many trees each update added: the stages of training.
+    n_codes : int array
+        How many codes each feature has.
+    """
+
+    kind = "trees"
+    start: np.ndarray
+    groups: tuple[Group, ...]
+    updates: np.ndarray
+    n_codes: np.ndarray
+
+    @classmethod
+    def of(cls, start: np.ndarray, n_codes: Sequence[int]) -> TreeScores:
+        """Return a model without trees."""
+        nothing = np.zeros(0, dtype=np.int32)
+        return cls(start, (), nothing, np.array(n_codes, dtype=np.int32))
+
+    def extended(self, group: Group, updates: Sequence[int]) -> TreeScores:
+        """Return the model with more trees."""
+        more = np.array(updates, dtype=np.int32)
+        return TreeScores(
+            self.start, (*self.groups, group), np.concatenate([self.updates, more]), self.n_codes
+        )
+
+    @property
+    def n_outputs(self) -> int:
+        """How many scores a row has."""
+        return len(self.start)
+
+    @property
+    def n_trees(self) -> int:
+        """How many trees there are (for each output)."""
+        return sum(map(len, self.groups))
+
+    def trees(self) -> Iterator[tuple[Tree, np.ndarray]]:
+        """Yield each tree with its values, of shape (outputs, leaves)."""
+        for group in self.groups:
+            for number, values in enumerate(group.values):
+                yield group.tree(number), values
+
+    def scores(self, block: Block) -> np.ndarray:
+        """Return the exact scores of a block's rows: int32 of shape (outputs, rows)."""
+        scores = np.repeat(self.start[:, None], len(block), axis=1)
+        for feature, tables in self._tables.items():
+            for output, values in enumerate(tables):
+                kernels.add_values(block.column(feature), values, scores[output])
+        for group, number in self._joint_trees:
+            _add(block, group.tree(number), group.values[number], scores)
+        return scores
+
+    def staged_scores(self, block: Block) -> Iterator[np.ndarray]:
+        """Yield the scores after each update (the same array, which goes on changing)."""
+        scores = np.repeat(self.start[:, None], len(block), axis=1)
+        trees = self.trees()
+        for count in self.updates:
+            for _ in range(count):
+                _add(block, *next(trees), scores)
+            yield scores
+
+    @cached_property
+    def _tables(self) -> dict[int, np.ndarray]:
+        """For each feature, the sum over trees that look at it alone: (outputs, codes)."""
+        tables: dict[int, np.ndarray] = {}
+        for tree, values in self.trees():
+            feature = tree.only_feature
+            if feature is not None:
+                codes = self.n_codes[feature]
+                own = values[:, tree.leaf_of_codes()[:codes]]
+                tables[feature] = tables.get(feature, np.zeros_like(own)) + own
+        return tables
+
+    @cached_property
+    def _joint_trees(self) -> list[tuple[Group, int]]:
+        """The trees that look at several features; their look-ups stay packed."""
+        numbered = ((group, k) for group in self.groups for k in range(len(group)))
+        return [(group, k) for group, k in numbered if group.tree(k).only_feature is None]
+
+    def feature_values(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature the score of its codes, where no tree joins features."""
+        if self._joint_trees:
+            raise AttributeError(
+                "effects: these trees join several features; only trees of one feature each "
+                '(features="cyclical") add up feature by feature'
+            )
+        return tuple(
+            self._tables.get(feature, np.zeros((self.n_outputs, codes), dtype=np.int32))
+            for feature, codes in enumerate(self.n_codes)
+        )
+
+    def to_form(self) -> dict[str, Any]:
+        """Return what a model file keeps."""
+        groups = [
+            {"feature": g.feature, "goes_right": g.goes_right, "values": g.values}
+            for g in self.groups
+        ]
+        return {
+            "start": self.start,
+            "groups": groups,
+            "updates": self.updates,
+            "n_codes": self.n_codes,
+        }
+
+    @classmethod
+    def from_form(cls, form: dict[str, Any]) -> TreeScores:
+        """Read what `to_form` gave."""
+        groups = tuple(Group(**group) for group in form["groups"])
+        return cls(form["start"], groups, form["updates"], form["n_codes"])
+
+
+def _add(block: Block, tree: Tree, values: np.ndarray, scores: np.ndarray) -> None:
+    node = np.zeros(len(block), dtype=np.uint16)
+    route(block, tree, node)
+    for output, value_of in enumerate(values):
+        kernels.add_values(node, value_of, scores[output])
