@@ -48,12 +48,13 @@ class HostileBackend:
 
     def _partition(self, blocks):
         """Deal the rows out at random; some parties may hold nothing."""
-        if not blocks:
-            return [[]]
-        rows = join(blocks)
-        party = self._rng.integers(0, self._rng.integers(1, 6), len(rows))
-        parts = [np.flatnonzero(party == k) for k in range(5)]
-        return [[rows.take(self._rng.permutation(part))] for part in parts]
+        parties = [[] for _ in range(5)]
+        for cohort in sorted({block.cohort for block in blocks}):
+            rows = join([block for block in blocks if block.cohort == cohort])
+            party = self._rng.integers(0, self._rng.integers(1, 6), len(rows))
+            for k, held in enumerate(parties):
+                held.append(rows.take(self._rng.permutation(np.flatnonzero(party == k))))
+        return parties
 
     def _cut(self, blocks):
         """Cut a party's rows into blocks of random sizes."""

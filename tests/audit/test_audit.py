@@ -1,11 +1,12 @@
 """Audits of releases and of whole fits: within the claim, and beyond it for a planted bug."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
-from privboost import PrivBoostClassifier
+from privboost import PrivBoostClassifier, SBDTClassifier
 from privboost.audit import audit, epsilon_lower_bound
 from privboost.engine.backend import LocalBackend
 from privboost.engine.block import Block
@@ -13,6 +14,7 @@ from privboost.engine.commands import COUNT, FeatureSums, Start
 from privboost.engine.layout import Layout
 from privboost.grid import UNIT, Contribution
 from privboost.losses import squared
+from privboost.privacy import filters
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.events import (
     GaussianRelease,
@@ -125,14 +127,53 @@ def small_fit(canary, seed):
     return float(model.decision_function([["b"]])[0])
 
 
+def halve_the_noise(monkeypatch):
+    honest = GaussianRelease.sigmas.func
+    monkeypatch.setattr(GaussianRelease, "sigmas", property(lambda event: honest(event) / 2))
+
+
 @pytest.mark.slow
 def test_a_whole_fit_stays_within_its_claim_and_half_the_noise_does_not(monkeypatch):
     delta = 0.05
     claim = gdp_epsilon(gdp_mu(4.0, 1e-5), delta)
     assert audit(small_fit, float, delta, runs=2000).epsilon <= claim
-    honest = GaussianRelease.sigmas.fget
-    monkeypatch.setattr(GaussianRelease, "sigmas", property(lambda event: honest(event) / 2))
+    halve_the_noise(monkeypatch)
     assert audit(small_fit, float, delta, runs=2000).epsilon > claim
+
+
+SBDT = {"n_estimators": 4, "max_depth": 1, "gradient_clip": 0.5, "hessian_share": 0.01}
+SBDT |= {"reg_lambda": 1000.0, "leaf_clip": 50.0, "init_share": 0.0}
+
+
+def random_tree_fit(canary, seed, **how):
+    """The same table; the trees single out one category each."""
+    x, y = ["a"] * 40 + ["b"] * canary, [0] * 40 + [1] * canary
+    model = SBDTClassifier(4.0, 1e-5, DOMAIN, random_state=seed, **(SBDT | how))
+    model.fit(np.array(x, dtype=object)[:, None], y)
+    scores = model.decision_function([["b"], ["a"]])
+    return float(scores[0] - scores[1])
+
+
+@pytest.mark.slow
+def test_random_trees_stay_within_their_claim_and_half_the_noise_does_not(monkeypatch):
+    delta = 0.05
+    claim = gdp_epsilon(gdp_mu(4.0, 1e-5), delta)
+    assert audit(random_tree_fit, float, delta, runs=2000).epsilon <= claim
+    filtered = partial(random_tree_fit, n_estimators=2, extra_estimators=6)
+    assert audit(filtered, float, delta, runs=2000).epsilon <= claim
+    halve_the_noise(monkeypatch)
+    assert audit(random_tree_fit, float, delta, runs=2000).epsilon > claim
+
+
+@pytest.mark.slow
+def test_a_filter_that_never_drops_anybody_is_caught(monkeypatch):
+    """The twin charges nothing: twenty times the releases, paid for once."""
+    delta = 0.05
+    claim = gdp_epsilon(gdp_mu(4.0, 1e-5), delta)
+    many = partial(random_tree_fit, n_estimators=1, extra_estimators=19)
+    assert audit(many, float, delta, runs=1000).epsilon <= claim
+    monkeypatch.setattr(filters, "_units", lambda part: np.zeros(part.shape, dtype=np.int32))
+    assert audit(many, float, delta, runs=1000).epsilon > claim
 
 
 def test_the_bound_is_never_above_the_truth():

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from privboost import PrivBoostClassifier, PrivBoostRegressor
+from privboost import PrivBoostClassifier, PrivBoostRegressor, SBDTClassifier, SBDTRegressor
 from privboost.models.files import model_bytes
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -35,6 +35,49 @@ def test_threads_partitions_deaths_and_order_change_nothing(target, weighted):
     assert model_bytes(fit(target, weighted, random_state=8).model_) != expected
     fewer = make_frame(ROWS, target=target).iloc[1:]
     assert model_bytes(fit(target, weighted, fewer).model_) != expected
+
+
+TREES = [
+    {"features": "cyclical", "extra_estimators": 10},
+    {"features": "uniform", "candidates": "hessian", "candidate_rounds": 2},
+    {"features": 2, "category_splits": "subset", "batch_size": 4},
+    {"features": "uniform", "subsample": 0.3},
+    {"subsample": 0.3, "extra_estimators": 10, "init_noise": "laplace"},
+]
+
+
+def fit_trees(target, weighted, how, **where):
+    kind = SBDTRegressor if "bounds" in target else SBDTClassifier
+    shared = {"n_estimators": 12, "max_depth": 4, "random_state": 7, "sample_weight_bound": 2.0}
+    model = kind(1.0, 1e-6, make_domain(target), **(shared | how | where))
+    weights = "weight" if weighted else None
+    return model.fit(make_frame(ROWS, target=target), sample_weight=weights)
+
+
+@pytest.mark.parametrize("how", TREES, ids=lambda how: "-".join(map(str, how.values())))
+@pytest.mark.parametrize(("target", "weighted"), [(CLASSES, False), (THREE, True), (NUMBER, True)])
+def test_trees_of_every_kind_are_the_same_everywhere(target, weighted, how):
+    expected = model_bytes(fit_trees(target, weighted, how).model_)
+    assert model_bytes(fit_trees(target, weighted, how, n_jobs=2).model_) == expected
+    for seed in range(2):
+        hostile = partial(HostileBackend, seed=seed)
+        assert model_bytes(fit_trees(target, weighted, how, backend=hostile).model_) == expected
+
+
+@pytest.mark.parametrize("subsample", [1.0, 0.3])
+def test_streams_are_the_same_everywhere(subsample):
+    def run(**where):
+        model = SBDTClassifier(
+            1.0, 1e-6, make_domain(), n_estimators=12, random_state=7, subsample=subsample, **where
+        )
+        for seed in range(3):
+            model.partial_fit(make_frame(800, seed))
+        return model_bytes(model.model_)
+
+    expected = run()
+    assert run(n_jobs=2) == expected
+    for seed in range(3):
+        assert run(backend=partial(HostileBackend, seed=seed, death_rate=0.2)) == expected
 
 
 def test_units_are_chosen_alike_everywhere():

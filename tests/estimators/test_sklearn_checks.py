@@ -13,6 +13,10 @@ EXEMPT = {
     "check_sample_weight_equivalence_on_dense_data": "weights are clipped to a public bound and "
     "rounded; rows repeated and rows weighted have different noise",
 }
+EXEMPT_STREAM = {
+    "check_fit_score_takes_y": "it calls partial_fit after fit, which spends the whole budget and "
+    "keeps no rows to go on with"
+}
 EXEMPT_CLASSIFIER = {"check_classifiers_regression_target": NO_VALUE_RAISES}
 
 # So little noise that the checks' toy tables are learned at all.
@@ -20,8 +24,8 @@ LOUD = {"epsilon": 1000.0, "delta": 1e-2, "sample_weight_bound": 1.0}
 CASES = [
     (PrivBoostClassifier(**LOUD), EXEMPT | EXEMPT_CLASSIFIER),
     (PrivBoostRegressor(**LOUD), EXEMPT),
-    (SBDTClassifier(**LOUD), EXEMPT | EXEMPT_CLASSIFIER),
-    (SBDTRegressor(**LOUD), EXEMPT),
+    (SBDTClassifier(**LOUD), EXEMPT | EXEMPT_CLASSIFIER | EXEMPT_STREAM),
+    (SBDTRegressor(**LOUD), EXEMPT | EXEMPT_STREAM),
 ]
 
 

@@ -43,6 +43,7 @@ class Ledger:
         self._reserved: list[Planned] = []
         self._left: Counter[Event] = Counter()
         self._spent: Counter[Event] = Counter()
+        self._within: Counter[Event] = Counter()
         self._open: dict[LifeBudget, int] = {}  # budgets for life, and releases made within each
         self._ranges: list[
             list[float]
@@ -112,6 +113,7 @@ class Ledger:
             budget.check(event, 1, used)
         if self._path is not None:
             _append(self._path, {"entry": "within", **event.to_dict()}, durable=False)
+        self._within[event] += 1
         for budget in self._open:
             self._open[budget] += 1
 
@@ -137,6 +139,11 @@ class Ledger:
     def spent(self) -> tuple[Planned, ...]:
         """The events recorded so far."""
         return tuple(Planned(event, count) for event, count in self._spent.items())
+
+    @property
+    def within(self) -> tuple[Planned, ...]:
+        """The releases that rows paid from their own budgets."""
+        return tuple(Planned(event, count) for event, count in self._within.items())
 
     @property
     def profile(self) -> Profile:

@@ -214,9 +214,12 @@ def write_report(
         accountant=ledger.accountant.name,
         alternatives=compare_accountants(ledger.reserved, ledger.delta),
         slack=profile.slack(ledger.delta),
-        releases=tuple(
-            Release(planned.event.what, planned.count, planned.event.mechanism)
-            for planned in ledger.reserved
+        releases=(
+            *(Release(p.event.what, p.count, p.event.mechanism) for p in ledger.reserved),
+            *(
+                Release(f"within: {p.event.what}", p.count, p.event.mechanism)
+                for p in ledger.within
+            ),
         ),
         assumptions=assumptions,
         seeded=seeded,

@@ -1,0 +1,73 @@
+"""Samples: who takes part in a query is decided by each row's own coin."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privboost.engine.backend import LocalBackend
+from privboost.engine.block import join
+from privboost.engine.commands import FeatureSums, NodeHistograms, Sample, Start, TreeSums
+from privboost.engine.tree import stump
+from privboost.losses import logistic
+from privboost.privacy.keystream import KeyStream
+from privboost.privacy.sampling import bernoulli_mask
+from tests.engine.test_queries import queries, rows_for
+from tests.hostile import HostileBackend
+from tests.tables import CLASSES
+
+KEY = np.arange(32, dtype=np.uint8)
+
+
+def sampled(query, rate=0.3, key=KEY):
+    return replace(query, sample=Sample(key, rate))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_sample_is_answered_by_the_chosen_rows_alone(weighted):
+    encoder, blocks = rows_for(CLASSES, weighted)
+    loss, rows = logistic(0.3, 0.1), join(blocks)
+    chosen = rows.take(bernoulli_mask(KeyStream(KEY.tobytes()), rows.ids, 0.3))
+    assert 0.2 < len(chosen) / len(rows) < 0.4
+    alone = LocalBackend([chosen])
+    backends = [LocalBackend(blocks), LocalBackend(blocks, 2), HostileBackend(blocks, 3)]
+    for backend in (alone, *backends):
+        backend.apply(Start(loss))
+    for query in queries(encoder.layout, 1):
+        expected = alone.sum(query)
+        for backend in backends:
+            np.testing.assert_array_equal(backend.sum(sampled(query)), expected)
+            if isinstance(query, NodeHistograms):  # what another sample left is not re-used
+                backend.sum(sampled(query, key=KEY + np.uint8(1)))
+
+
+def test_other_keys_choose_other_rows():
+    encoder, blocks = rows_for(CLASSES, False)
+    backend = LocalBackend(blocks)
+    backend.apply(Start(logistic(0.3, 0.1)))
+    query = TreeSums((stump(),))
+    answers = [backend.sum(sampled(query, key=KEY + np.uint8(k)))[0, 0, 1] for k in range(5)]
+    assert len(set(answers)) == 5
+    assert encoder.layout.n_codes
+
+
+def test_rows_without_ids_cannot_be_sampled():
+    _, blocks = rows_for(CLASSES, False)
+    backend = LocalBackend([replace(block, ids=None) for block in blocks])
+    backend.apply(Start(logistic(0.3, 0.1)))
+    query = FeatureSums(4, np.zeros(4, dtype=np.uint16), 1)
+    backend.sum(query)
+    with pytest.raises(RuntimeError, match="without ids"):
+        backend.sum(sampled(query))
+
+
+@pytest.mark.parametrize("start", [0, 1, 16384, 99_999])
+def test_a_range_of_rows_has_the_coins_of_its_rows_one_by_one(start):
+    one, two = KeyStream.seeded(6), KeyStream.seeded(6)
+    ids = range(start, start + 501)
+    shuffled = np.random.default_rng(1).permutation(np.array(ids))
+    by_range = bernoulli_mask(one, ids, 0.4)
+    by_id = dict(zip(shuffled.tolist(), bernoulli_mask(two, shuffled, 0.4), strict=True))
+    assert [by_id[i] for i in ids] == by_range.tolist()
+    words = KeyStream.seeded(6).words(start + 501)[start:]
+    np.testing.assert_array_equal(KeyStream.seeded(6).words_at(ids), words)

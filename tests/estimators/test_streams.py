@@ -1,0 +1,222 @@
+"""Streams: rows that come in batches, each with a budget for life."""
+
+import copy
+import os
+import pickle
+import stat
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor
+from privboost.domain import Domain
+from privboost.errors import DomainError
+from privboost.models.files import model_bytes
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+HOW = {"epsilon": 2.0, "delta": 1e-6, "n_estimators": 20, "max_depth": 3, "random_state": 5}
+
+
+def stream(target=CLASSES, unit=None, **how):
+    kind = SBDTRegressor if "bounds" in target else SBDTClassifier
+    return kind(domain=make_domain(target, unit), **(HOW | how))
+
+
+def batches(target=CLASSES, count=3, rows=300):
+    return [make_frame(rows, seed, target) for seed in range(count)]
+
+
+@pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
+@pytest.mark.parametrize("subsample", [1.0, 0.2])
+def test_a_stream_can_be_saved_and_taken_up_again(target, subsample, tmp_path):
+    first, second, third = batches(target)
+    model = stream(target, subsample=subsample).partial_fit(first).partial_fit(second)
+    model.save(tmp_path / "model")
+    model.save_stream(tmp_path / "state")
+    again = stream(target, subsample=subsample).load_stream(tmp_path / "state", tmp_path / "model")
+    assert model_bytes(again.model_) == model_bytes(model.model_)
+    model.partial_fit(third)
+    again.partial_fit(third)
+    assert model_bytes(again.model_) == model_bytes(model.model_)
+    assert model.model_.scores.n_trees == 60
+
+
+def test_every_unit_has_the_guarantee_for_the_whole_stream():
+    model = stream(random_state=None)
+    for batch in batches():
+        model.partial_fit(batch)
+    report = model.privacy_
+    assert report.guarantee == "(2, 1e-06)-differential privacy"
+    assert [r.what.split(":")[0] for r in report.releases if "all trees" in r.what] == [
+        "batch 1",
+        "batch 2",
+        "batch 3",
+    ]
+    assert any("one batch of the stream" in said for said in report.assumptions)
+    text = str(report)
+    assert "within" in text
+
+
+def test_old_rows_go_on_contributing_while_their_budget_lasts():
+    """The late batch has one class only; without the old rows the other one is unlearned."""
+    frame = make_frame(6000)
+    frame = frame[frame["income"].isin(["low", "high"])]
+    early, late = frame[frame["income"] == "low"], frame[frame["income"] == "high"]
+    test = make_frame(3000, 7)
+    test = test[test["income"].isin(["low", "high"])]
+    how = {"epsilon": 5.0, "n_estimators": 60, "reg_lambda": 20.0}
+    kept = stream(**how).partial_fit(early).partial_fit(late)
+    naive = stream(**how).partial_fit(early).forget_rows().partial_fit(late)
+    chances = [m.predict_proba(test)[:, list(m.classes_).index("high")] for m in (kept, naive)]
+    truth = (test["income"] == "high").to_numpy()
+    errors = [np.mean((chance - truth) ** 2) for chance in chances]
+    assert errors[0] < 0.9 * errors[1]
+
+
+def test_parameters_may_change_between_batches_but_not_what_rows_were_told():
+    first, second, _ = batches()
+    model = stream().partial_fit(first)
+    model.set_params(n_estimators=7, max_depth=5, learning_rate=0.05, features="uniform")
+    model.partial_fit(second)
+    assert model.model_.scores.n_trees == 27
+    before = model_bytes(model.model_)
+    for change, words in (
+        ({"gradient_clip": 0.9}, "gradient_clip and hessian_clip stay"),
+        ({"subsample": 0.5}, "does not cover"),
+        ({"n_estimators": 1, "epsilon": 200.0}, "does not cover"),  # far less noise
+        ({"n_estimators": 66_000}, "no releases left|too large"),
+    ):
+        with pytest.raises((ValueError, BudgetError), match=words):
+            clone_of(model).set_params(**change).partial_fit(second)
+    assert model_bytes(model.model_) == before
+
+
+def clone_of(model):
+    """A second hand on the same stream, for tests of refusals only."""
+    other = clone(model)
+    other._stream, other.model_ = model._stream, model.model_
+    return other
+
+
+def test_another_domain_is_refused_before_anything_is_spent(tmp_path):
+    first, second, _ = batches()
+    ledger = tmp_path / "ledger"
+    model = stream(ledger=ledger).partial_fit(first)
+    written = ledger.read_bytes()
+    other = make_domain().to_dict()
+    other["features"]["age"]["bounds"] = [0, 99]
+    model.set_params(domain=Domain.from_dict(other))
+    with pytest.raises(DomainError, match="the domain it began with"):
+        model.partial_fit(second)
+    assert ledger.read_bytes() == written
+
+
+def test_after_fit_the_budget_has_ended():
+    first, second, _ = batches()
+    model = stream().fit(first)
+    with pytest.raises(ValueError, match="fit spends the whole budget"):
+        model.partial_fit(second)
+    with pytest.raises(ValueError, match="no stream"):
+        model.save_stream("nowhere")
+    with pytest.raises(ValueError, match="no stream"):
+        model.forget_rows()
+    started = stream().partial_fit(first)
+    started.fit(first)  # begins anew
+    with pytest.raises(ValueError, match="fit spends"):
+        started.partial_fit(second)
+
+
+def test_copies_and_pickles_have_no_rows():
+    first, second, _ = batches()
+    model = stream().partial_fit(first)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(other.predict(first), model.predict(first))
+        with pytest.raises(ValueError, match="not there to go on with"):
+            other.partial_fit(second)
+    codes = model._stream.blocks[0].narrow[0].tobytes()
+    assert codes not in pickle.dumps(model)
+    assert codes not in model_bytes(model.model_)
+    assert "RowStream" in repr(vars(model))  # and no more than its name
+
+
+def test_a_state_belongs_to_its_model_and_to_its_owner(tmp_path):
+    first, second, _ = batches()
+    model = stream().partial_fit(first)
+    model.save(tmp_path / "old")
+    model.save_stream(tmp_path / "old.state")
+    assert stat.S_IMODE(os.stat(tmp_path / "old.state").st_mode) == 0o600
+    model.partial_fit(second)
+    model.save(tmp_path / "new")
+    with pytest.raises(BudgetError, match="spent twice"):
+        stream().load_stream(tmp_path / "old.state", tmp_path / "new")
+    (tmp_path / "broken").write_bytes((tmp_path / "old.state").read_bytes()[:-9])
+    with pytest.raises(ModelFileError, match="damaged"):
+        stream().load_stream(tmp_path / "broken", tmp_path / "old")
+
+
+def test_forgotten_rows_are_gone(tmp_path):
+    first, second, _ = batches()
+    model = stream().partial_fit(first).forget_rows()
+    assert model._stream.blocks == []
+    model.save_stream(tmp_path / "state")
+    again = stream().load_stream(tmp_path / "state", model.model_).partial_fit(second)
+    assert model_bytes(again.model_) == model_bytes(model.partial_fit(second).model_)
+
+
+@pytest.mark.parametrize("max_rows", [1, 3])
+def test_a_unit_that_returns_is_left_out(max_rows):
+    unit = {"column": "person", "max_rows": max_rows}
+    first, second, _ = batches()
+    first = first[first["person"].isin(list("abcd"))]
+    late = second[second["person"].isin(list("cdefg"))]
+    new = second[second["person"].isin(list("efg"))]
+    one = stream(unit=unit).partial_fit(first).partial_fit(late)
+    two = stream(unit=unit).partial_fit(first).partial_fit(new)
+    assert model_bytes(one.model_) == model_bytes(two.model_)
+    assert sum(map(len, one._stream.blocks)) <= max_rows * 7
+
+
+def test_rows_of_all_batches_are_sampled_by_coins_of_their_own():
+    first, second, third = batches()
+    model = stream(subsample=0.3)
+    for batch in (first, second, third):
+        model.partial_fit(batch)
+    ids = np.concatenate([np.asarray(block.ids) for block in model._stream.blocks])
+    assert len(set(ids.tolist())) == len(ids) == 900
+
+
+def test_weights_are_for_every_batch_or_for_none():
+    first, second, _ = batches()
+    model = stream(sample_weight_bound=2.0).partial_fit(first, sample_weight="weight")
+    with pytest.raises(ValueError, match="every batch of a stream or to none"):
+        model.partial_fit(second)
+    model.partial_fit(second, sample_weight="weight")
+
+
+def test_classes_must_be_the_domains():
+    first, *_ = batches()
+    with pytest.raises(ValueError, match="classes must be"):
+        stream().partial_fit(first, classes=["low", "mid"])
+    stream().partial_fit(first, classes=["high", "low"])
+
+
+def test_a_domain_may_be_learned_from_the_first_batch():
+    first, second, _ = batches(rows=2000)
+    columns = ["age", "step", "flag", "income"]
+    model = SBDTClassifier(20.0, 1e-3, n_estimators=10, random_state=1)
+    model.partial_fit(first[columns], "income").partial_fit(second[columns], "income")
+    assert model.privacy_.epsilon <= 20.0
+    assert model.model_.scores.n_trees == 20
+    for how in ({"subsample": 0.5}, {"init_noise": "laplace"}):
+        with pytest.raises(DomainError, match="only beside Gaussian noise"):
+            SBDTClassifier(20.0, 1e-3, **how).fit(first[columns], "income")
+
+
+def test_a_failed_batch_leaves_the_stream_as_it_was():
+    first, second, _ = batches()
+    model, other = stream().partial_fit(first), stream().partial_fit(first)
+    with pytest.raises(ValueError, match="no column"):
+        model.partial_fit(second.drop(columns="age"))
+    model.partial_fit(second)
+    assert model_bytes(model.model_) == model_bytes(other.partial_fit(second).model_)

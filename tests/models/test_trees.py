@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from privboost import SBDTClassifier, SBDTRegressor, load_model
+from privboost.encoding import Encoder
+from privboost.grid import SCORE_UNITS
+from privboost.models.files import model_bytes
+from tests.boosting.test_sbdt import leaf_of
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+
+def fit(target=CLASSES, rows=400, **how):
+    kind = SBDTRegressor if "bounds" in target else SBDTClassifier
+    how = {"n_estimators": 12, "max_depth": 4, "random_state": 3, "epsilon": 5.0} | how
+    return kind(domain=make_domain(target), **how).fit(make_frame(rows, target=target))
+
+
+@pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
+@pytest.mark.parametrize("features", ["cyclical", "uniform", 2])
+def test_scores_are_the_sum_of_the_leaves(target, features):
+    model = fit(target, features=features, batch_size=3).model_
+    frame = make_frame(60, 9)
+    (block,) = Encoder.of(model.domain).feature_blocks(frame)
+    expected = np.repeat(model.scores.start[:, None], 60, axis=1)
+    stages = []
+    for number, (tree, values) in enumerate(model.scores.trees(), 1):
+        expected = expected + values[:, leaf_of(tree, block)]
+        if number % 3 == 0:
+            stages.append(expected)
+    np.testing.assert_array_equal(model.scores.scores(block), expected)
+    for stage, expected in zip(model.scores.staged_scores(block), stages, strict=True):
+        np.testing.assert_array_equal(stage, expected)
+
+
+def test_staged_predictions_end_with_the_prediction():
+    frame = make_frame(50, 4)
+    for target in (CLASSES, THREE, NUMBER):
+        model = fit(target)
+        *_, last = model.staged_predict(frame)
+        np.testing.assert_array_equal(last, model.predict(frame))
+        assert sum(1 for _ in model.staged_predict(frame)) == 12
+    *_, last = fit(THREE).staged_predict_proba(frame)
+    np.testing.assert_array_equal(last, fit(THREE).predict_proba(frame))
+
+
+def test_a_file_keeps_the_trees_bit_for_bit(tmp_path):
+    for target in (THREE, NUMBER):
+        model = fit(target, features="uniform")
+        model.save(tmp_path / "m")
+        back = load_model(tmp_path / "m")
+        assert model_bytes(back) == model_bytes(model.model_)
+        frame = make_frame(50, 4)
+        np.testing.assert_array_equal(back.predict(frame), model.predict(frame))
+        with pytest.raises(ValueError, match="read-only"):
+            back.scores.groups[0].values[:] = 0
+
+
+def test_trees_of_one_feature_have_effects_and_others_do_not():
+    model = fit(features="cyclical", init_share=0.0).model_
+    effects = model.effects().to_pandas()
+    low = effects[effects["feature"] == "flag"].set_index("values")["effect"]
+    frame = make_frame(2).assign(flag=[0, 1])
+    frame.loc[1] = frame.loc[0].to_dict() | {"flag": 1}
+    change = np.diff(model.decision_function(frame))[0]
+    np.testing.assert_allclose(low["1"] - low["0"], change)
+    with pytest.raises(AttributeError, match="cyclical"):
+        fit(features="uniform").model_.effects()
+
+
+def test_a_model_without_trees_has_no_stages():
+    from privboost import PrivBoostClassifier
+
+    model = PrivBoostClassifier(1.0, 1e-6, make_domain(), n_estimators=2).fit(make_frame(20))
+    with pytest.raises(AttributeError, match="stages"):
+        next(model.model_.staged_predict(make_frame(3)))
+
+
+def test_the_score_grid_is_kept():
+    model = fit(NUMBER, rows=100).model_
+    scores = model.decision_function(make_frame(20, 1)) * SCORE_UNITS
+    np.testing.assert_array_equal(scores, np.rint(scores))
