@@ -3,7 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint bench-adult bench-speed bench-scale bench-accounting clean
+.PHONY: demo test test-slow lint clean
+.PHONY: bench-adult bench-speed bench-scale bench-accounting bench-sbdt bench-streams bench-trees
 
 demo: $(VENV)/.demo
 	$(BIN)/privboost demo
@@ -27,6 +28,17 @@ bench-speed: $(VENV)/.bench
 
 bench-scale: $(VENV)/.bench
 	$(BIN)/python -m bench.scale
+	$(BIN)/python -m bench.scale --recipe trees
+	$(BIN)/python -m bench.scale --recipe filter
+
+bench-sbdt: $(VENV)/.bench
+	$(BIN)/python -m bench.sbdt
+
+bench-streams: $(VENV)/.bench
+	$(BIN)/python -m bench.streams
+
+bench-trees: $(VENV)/.bench
+	$(BIN)/python -m bench.tree_speed
 
 bench-accounting: $(VENV)/.bench
 	$(BIN)/python -m bench.accounting

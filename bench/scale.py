@@ -17,9 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from bench import runner
-from privboost import Domain, PrivBoostClassifier
+from privboost import Domain, PrivBoostClassifier, SBDTClassifier
 
 COLUMNS = 20
+RECIPES = {
+    "flagship": (PrivBoostClassifier, {}),
+    "trees": (SBDTClassifier, {"features": "uniform", "max_depth": 6}),
+    "filter": (SBDTClassifier, {"features": "uniform", "max_depth": 6, "extra_estimators": 20}),
+}
 
 
 def domain() -> Domain:
@@ -53,14 +58,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=50_000_000)
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--recipe", choices=RECIPES, default="flagship")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     path = Path(tempfile.gettempdir()) / f"privboost_scale_{options.rows}.parquet"
     if not path.exists():
         write_table(path, options.rows)
-    model = PrivBoostClassifier(
-        1.0, 1e-9, domain(), n_estimators=options.rounds, n_jobs=options.jobs
-    )
+    kind, settings = RECIPES[options.recipe]
+    model = kind(1.0, 1e-9, domain(), n_estimators=options.rounds, n_jobs=options.jobs, **settings)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     start = time.perf_counter()
     model.fit(path)
@@ -71,7 +76,7 @@ def main() -> None:
     print(f"peak memory {peak / 1e9:.2f} GB, {before / 1e9:.2f} GB of it before the fit")
     print(f"codes, labels and scores alone: {codes / 1e9:.2f} GB")
     results = {"seconds": seconds, "peak_bytes": peak, "bytes_before": before, "codes": codes}
-    runner.write("scale", vars(options), results)
+    runner.write(f"scale_{options.recipe}", vars(options), results)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Each case once broke this, or would break it if types were found by looking at a
 
 import datetime as dt
 import enum
+import itertools
 import uuid
 import warnings
 from decimal import Decimal
@@ -18,8 +19,10 @@ import pyarrow.parquet
 import pytest
 
 from privboost import Domain, PrivBoostClassifier, SchemaError
+from privboost.cells import read_unit_names
 from privboost.encoding import Encoder, encode_training
 from privboost.engine.block import join
+from privboost.tables import open_vector, slice_vector
 
 
 def domain(labels=("no", "yes"), categories=("a", "b"), unit=False):
@@ -175,9 +178,42 @@ def test_units_that_are_one_value_are_one_unit():
         unit = encode_training(Encoder.of(domain(unit=True)), frame).unit
         assert len(set(unit)) == 1
         assert unit[0] >= 0
-    different = np.fromiter([1, "1", 1.5, "number 1", b"x", 10**400, np.inf], object, 7)
+    different = np.fromiter([1, "01", 1.5, "number 1", b"x", 10**400, np.inf], object, 7)
     frame = pd.DataFrame({"x": 0.5, "c": "a", "y": "no", "u": different})
     assert len(set(encode_training(Encoder.of(domain(unit=True)), frame).unit)) == 7
+
+
+def unit_names(column):
+    return read_unit_names(slice_vector(open_vector(column, "u"), 0, len(column)), "u").to_pylist()
+
+
+def test_a_unit_has_one_name_in_columns_of_every_type():
+    """Streams tell by it who came before, and a cell elsewhere may change a column's type."""
+    moment = dt.datetime(2020, 1, 1, 12)
+    numbers = [7, 10**16, 0]
+    columns = [
+        [pd.Series(numbers), pd.Series(numbers, dtype=float), pd.Series([*map(str, numbers)])],
+        [pd.Series(numbers, dtype=object), pd.Series(numbers, dtype="Int64")],
+        [pd.Series([Decimal(n) for n in numbers], dtype=object)],
+        [pa.array([Decimal(n) for n in numbers]), pa.array([7.0, 1e16, -0.0])],
+    ]
+    for column in itertools.chain(*columns):
+        assert unit_names(column) == [b"7", b"10000000000000000", b"0"]
+    times = [
+        pd.Series([moment]),
+        pd.Series([moment]).astype("datetime64[s]"),
+        pd.Series([moment], dtype=object),
+        pd.Series([moment.replace(tzinfo=dt.UTC)]).dt.tz_convert("Asia/Tokyo"),
+        pd.Series([moment, None], dtype=object)[:1],
+        np.array([np.datetime64(moment)], dtype=object),
+        pa.array([moment], pa.timestamp("ms")),
+    ]
+    days = [pa.array([moment.date()], pa.date32()), pd.Series([moment.date()], dtype=object)]
+    days.append(pa.array([moment.date()], pa.date64()))
+    spans = [pd.Series([dt.timedelta(hours=1)]), pd.Series([dt.timedelta(hours=1)], dtype=object)]
+    truths = [pd.Series([True]), pd.Series([True], dtype=object), pd.Series([1])]
+    for group in (times, days, spans, truths):
+        assert len({unit_names(column)[0] for column in group}) == 1
 
 
 @pytest.mark.parametrize("foreign", FOREIGN, ids=lambda f: type(f).__name__)

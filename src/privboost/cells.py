@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -111,9 +111,10 @@ def column_kind(column: Column, name: str) -> str:
 def read_unit_names(column: Column, name: str) -> pa.Array:
     """Return the name of each cell's unit as bytes, null where there is none.
 
-    Cells name one unit if they are the same text, numbers of the same value, or the same instant.
-    A cell of another kind names a unit by its text; one that has none names no unit. In a column
-    of objects, a zero byte keeps numbers apart from texts.
+    Cells name one unit if they are the same text, numbers of the same value, or the same instant,
+    whatever type their columns have: a number names a unit by its shortest decimal text, so 7, 7.0
+    and "7" are one unit, in one table and in the next. A cell of another kind names a unit by its
+    text; one that has none names no unit.
     """
     if isinstance(column, np.ndarray):
         if column.dtype.kind == "O":
@@ -127,12 +128,13 @@ def read_unit_names(column: Column, name: str) -> pa.Array:
         column, kind = column.storage, column.storage.type
     if pa.types.is_nested(kind):
         raise SchemaError(f"column {name!r} holds {kind}, which cannot name a unit")
-    if pa.types.is_floating(kind):
-        column = pc.add(column.cast(pa.float64()), 0.0)  # −0 is 0
-        column = pc.if_else(pc.is_nan(column), None, column)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return pa.array(map(_unit_name, column.to_pylist()), pa.large_binary())
     if pa.types.is_temporal(kind):
         width = pa.int32() if kind.bit_width == 32 else pa.int64()
-        column = column.cast(width)
+        return _instants(column.cast(width).to_pylist(), kind)
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
     if pa.types.is_fixed_size_binary(kind):
         return column.cast(pa.large_binary())
     if not _is_text(column.type):
@@ -222,13 +224,52 @@ def _name_unit(cell: Any) -> bytes | None:
         if number is None or math.isnan(number):
             return None
         if isinstance(cell, int) or (math.isfinite(number) and number == int(number)):
-            return f"\0number {int(cell):x}".encode()
-        return f"\0number {number!r}".encode()
-    if isinstance(cell, datetime) and cell.tzinfo is not None:
-        cell = cell.astimezone(UTC)
+            whole = int(cell)
+            short = abs(whole) < 10**300  # Python refuses to write longer ones
+            return f"{whole}".encode() if short else f"\0number {whole:x}".encode()
+        return repr(number).encode()
+    if isinstance(cell, np.datetime64 | np.timedelta64):
+        days, step = np.datetime_data(cell.dtype)
+        return _instant(
+            _KIND_OF[type(cell)], int(cell.astype(np.int64)) * step * _NANOSECONDS[days]
+        )
     if isinstance(cell, date):
-        return b"\0time " + cell.isoformat().encode()
+        if not isinstance(cell, datetime):
+            cell = datetime(cell.year, cell.month, cell.day)
+        zone = UTC if cell.tzinfo is None else cell.tzinfo
+        since = cell.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=UTC)
+        return _instant("time", _nanoseconds(since) + getattr(cell, "nanosecond", 0))
+    if isinstance(cell, timedelta):
+        return _instant("span", _nanoseconds(cell) + getattr(cell, "nanoseconds", 0))
     return b"\0other " + str(cell).encode("utf-8", "surrogatepass")
+
+
+_NANOSECONDS = {
+    "D": 86_400 * 10**9,
+    "h": 3600 * 10**9,
+    "m": 60 * 10**9,
+    "s": 10**9,
+    "ms": 10**6,
+    "us": 10**3,
+    "ns": 1,
+}
+_KIND_OF = {np.datetime64: "time", np.timedelta64: "span"}
+
+
+def _instants(counts: list[int | None], kind: pa.DataType) -> pa.Array:
+    """Name the units of a column of instants, spans or hours, whatever it counts in."""
+    step = _NANOSECONDS[getattr(kind, "unit", "D" if kind.bit_width == 32 else "ms")]
+    word = "span" if pa.types.is_duration(kind) else "hour" if pa.types.is_time(kind) else "time"
+    names = (None if count is None else _instant(word, count * step) for count in counts)
+    return pa.array(names, pa.large_binary())
+
+
+def _instant(word: str, nanoseconds: int) -> bytes:
+    return f"\0{word} {nanoseconds}".encode()
+
+
+def _nanoseconds(span: timedelta) -> int:
+    return (span.days * 86_400 + span.seconds) * 10**9 + span.microseconds * 1000
 
 
 def _parse(cells: Any) -> np.ndarray:

@@ -24,12 +24,37 @@ Missing = Annotated[
 ]
 
 
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Another parameter, as name=value; repeatable."),
+]
+Weights = Annotated[str | None, typer.Option(help="The column of sample weights.")]
+WeightBound = Annotated[
+    float | None, typer.Option(help="The largest weight a row may have; public knowledge.")
+]
+Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.")]
+LedgerFile = Annotated[
+    Path | None, typer.Option(help="A file that records every charge before its release.")
+]
+Seed = Annotated[
+    int | None, typer.Option(help="For tests and demonstrations: NO privacy guarantee.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
+
+
 class Form(StrEnum):
     """The forms of a report."""
 
     text = "text"
     json = "json"
     html = "html"
+
+
+class Recipe(StrEnum):
+    """How a model is boosted."""
+
+    privboost = "privboost"
+    sbdt = "sbdt"
 
 
 class Task(StrEnum):
@@ -54,45 +79,87 @@ def train(
     task: Annotated[
         Task, typer.Option(help="Without a domain: what the target is.")
     ] = Task.classes,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Another parameter, as name=value; repeatable."),
+    recipe: Annotated[
+        Recipe, typer.Option(help="How to boost: the flagship, or random trees (S-BDT).")
+    ] = Recipe.privboost,
+    stream: Annotated[
+        Path | None,
+        typer.Option(help="With sbdt: begin a stream, and write its private state here."),
     ] = None,
-    weights: Annotated[str | None, typer.Option(help="The column of sample weights.")] = None,
-    weight_bound: Annotated[
-        float | None, typer.Option(help="The largest weight a row may have; public knowledge.")
-    ] = None,
+    set_: Parameters = None,
+    weights: Weights = None,
+    weight_bound: WeightBound = None,
     missing: Missing = None,
-    jobs: Annotated[int, typer.Option(help="Threads; -1 for all cores.")] = 1,
-    ledger: Annotated[
-        Path | None, typer.Option(help="A file that records every charge before its release.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="For tests and demonstrations: NO privacy guarantee.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")] = False,
+    jobs: Jobs = 1,
+    ledger: LedgerFile = None,
+    seed: Seed = None,
+    quiet: Quiet = False,
 ) -> None:
     """Train a model on a private table. Spends the budget."""
     from privboost.domain import ClassTarget, Domain
-    from privboost.estimators.privboost import PrivBoostClassifier, PrivBoostRegressor
     from privboost.tables import open_file
 
     if (domain is None) == (target is None):
         raise ValueError("give --domain, or --target to have a domain learned privately")
     public = None if domain is None else Domain.from_json(domain)
     classes = task is Task.classes if public is None else isinstance(public.target, ClassTarget)
-    kind = PrivBoostClassifier if classes else PrivBoostRegressor
-    estimator = kind(
-        epsilon, delta, public, random_state=seed, n_jobs=jobs, ledger=ledger, verbose=not quiet
+    if stream is not None and recipe is not Recipe.sbdt:
+        raise ValueError("--stream needs --recipe sbdt")
+    estimator = _kind_of(recipe, classes)(epsilon, delta, public, random_state=seed)
+    estimator.set_params(
+        n_jobs=jobs, ledger=ledger, verbose=not quiet, sample_weight_bound=weight_bound
     )
-    estimator.set_params(sample_weight_bound=weight_bound)
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
     table = open_file(data, missing or [])
-    _check_writable(model)  # before the budget is spent
-    try:
-        estimator.fit(table, target, sample_weight=weights)
-    except KeyboardInterrupt:
-        _fail("interrupted; the budget that was reserved counts as spent", 130)
+    for path in filter(None, (model, stream)):
+        _check_writable(path)  # before the budget is spent
+    _train(estimator.fit if stream is None else estimator.partial_fit, table, target, weights)
+    if stream is not None:
+        estimator.save_stream(stream)
+    estimator.save(model)
+    typer.echo(f"{model}: {estimator.privacy_.guarantee}")
+
+
+@app.command()
+def extend(
+    stream: Annotated[Path, typer.Argument(help="The private state of a stream; it is replaced.")],
+    data: DataFile,
+    model: Annotated[Path, typer.Option(help="Where to write the model.")],
+    epsilon: Annotated[float, typer.Option(help="The privacy budget of the new rows.")],
+    delta: Annotated[float, typer.Option(help="The privacy budget's delta.")],
+    target: Annotated[
+        str | None, typer.Option(help="The column to predict, if the domain was learned.")
+    ] = None,
+    set_: Parameters = None,
+    weights: Weights = None,
+    weight_bound: WeightBound = None,
+    missing: Missing = None,
+    jobs: Jobs = 1,
+    ledger: LedgerFile = None,
+    seed: Seed = None,
+    quiet: Quiet = False,
+) -> None:
+    """Train on rows that came later; rows of earlier batches go on while their budget lasts.
+
+    Give the parameters (--set) that the stream began with, but for those that are to change.
+    """
+    from privboost.domain import ClassTarget
+    from privboost.estimators.streams import load_stream
+    from privboost.tables import open_file
+
+    _, before = load_stream(stream)
+    classes = isinstance(before.domain.target, ClassTarget)
+    estimator = _kind_of(Recipe.sbdt, classes)(epsilon, delta, random_state=seed)
+    estimator.set_params(
+        n_jobs=jobs, ledger=ledger, verbose=not quiet, sample_weight_bound=weight_bound
+    )
+    estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
+    estimator.load_stream(stream)
+    table = open_file(data, missing or [])
+    for path in (model, stream):
+        _check_writable(path)
+    _train(estimator.partial_fit, table, target, weights)
+    estimator.save_stream(stream)  # it holds the new model, should the next line fail
     estimator.save(model)
     typer.echo(f"{model}: {estimator.privacy_.guarantee}")
 
@@ -213,6 +280,21 @@ def _fail(message: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
+def _kind_of(recipe: Recipe, classes: bool) -> Any:
+    """Return the estimator of a recipe."""
+    import privboost
+
+    name = {Recipe.privboost: "PrivBoost", Recipe.sbdt: "SBDT"}[recipe]
+    return getattr(privboost, name + ("Classifier" if classes else "Regressor"))
+
+
+def _train(act: Any, table: Any, target: str | None, weights: str | None) -> None:
+    try:
+        act(table, target, sample_weight=weights)
+    except KeyboardInterrupt:
+        _fail("interrupted; the budget that was reserved counts as spent", 130)
+
+
 def _check_writable(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name the model's file")
@@ -226,7 +308,7 @@ def _check_writable(path: Path) -> None:
 def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
     """Read name=value pairs, a value as JSON or else as text."""
     own = {"epsilon", "delta", "domain", "random_state", "n_jobs", "backend", "ledger", "verbose"}
-    own.add("sample_weight_bound")
+    own.add("sample_weight_bound")  # options of their own
     names = sorted(set(known) - own)
     parameters = {}
     for setting in settings:

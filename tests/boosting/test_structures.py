@@ -102,6 +102,15 @@ def test_hessian_thresholds_move_to_where_the_mass_is():
     assert len(own) <= 16
 
 
+def test_wide_tables_have_cells_of_their_own():
+    """Beyond 2¹⁶ cells, too: a row that met one cell twice would be undercharged."""
+    numbers = {f"x{k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(700)}
+    form = {"version": 1, "features": numbers, "target": {"name": "y", "classes": [0, 1]}}
+    cell_of, n_cells = HessianThresholds(Encoder.of(Domain.from_dict(form)), 191).cells()
+    met = np.concatenate(cell_of)
+    assert len(np.unique(met)) == len(met) == n_cells > 2**16
+
+
 def test_hessian_thresholds_survive_pure_noise():
     refined = HessianThresholds(ENCODER, 16)
     rng = np.random.default_rng(0)

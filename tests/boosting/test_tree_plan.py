@@ -114,7 +114,6 @@ BAD = [
     ({"init_noise": "uniform"}, "init_noise"),
     ({"features": "some"}, "features"),
     ({"features": 0}, "features"),
-    ({"features": 7}, "features must be at most"),
     ({"candidates": "quantile"}, "candidates"),
     ({"n_candidates": 0}, "n_candidates"),
     ({"category_splits": "all"}, "category_splits"),
@@ -127,6 +126,10 @@ BAD = [
     ({"accountant": "pure"}, "accountant"),
     ({"subsample": 0.1, "extra_estimators": 3, "accountant": "pld"}, "accountant must be"),
     ({"n_estimators": 10**6}, "too large"),
+    ({"init_share": 1e-18}, "would not fit the integer grid"),
+    ({"init_share": 1e-30, "init_noise": "laplace"}, "would not fit the integer grid|reaches"),
+    ({"candidates": "hessian", "candidate_share": 1e-20}, "would not fit the integer grid"),
+    ({"epsilon": 1e-7, "subsample": 0.01, "extra_estimators": 2}, "too small|reaches"),
 ]
 
 
@@ -141,6 +144,11 @@ def test_bad_parameters_are_refused_before_a_row_is_read(how, words):
         SBDTClassifier(**parameters).fit(Rows())
     with pytest.raises(ValueError, match=words):
         SBDTRegressor(**(parameters | {"domain": make_domain(NUMBER)})).fit(Rows())
+
+
+def test_a_stream_has_a_number_of_releases_for_life():
+    with pytest.raises(ValueError, match="releases for life"):
+        plan_for(batch=0, n_estimators=2**15, target=THREE, learning_rate=0.01)
 
 
 def test_every_accountant_that_covers_a_plan_is_named_where_one_does_not():

@@ -114,3 +114,26 @@ def test_errors_are_one_line(tmp_path):
     assert "is a folder" in run(*base, "--epsilon", 1, "--ledger", ledger, code=1).stderr
     assert not ledger.exists()
     assert "name=value" in run(*base, "--epsilon", 1, "--set", "deep=3", code=2).stderr
+
+
+@pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
+def test_a_stream_of_random_trees(tmp_path, target):
+    domain, data, late, model, state = (
+        tmp_path / name for name in ("d.json", "1.parquet", "2.parquet", "m.privboost", "s")
+    )
+    make_domain(target).to_json(domain)
+    make_frame(200, target=target).to_parquet(data)
+    make_frame(200, 1, target).to_parquet(late)
+    budget = ("--model", model, "--epsilon", 1, "--delta", 1e-6, "--quiet")
+    trees = ("--set", "n_estimators=10", "--set", "features=uniform")
+    run("train", data, "--domain", domain, *budget, *trees, "--recipe", "sbdt", "--stream", state)
+    assert load_model(model).scores.n_trees == 10
+    done = run("extend", state, late, *budget, *trees, "--set", "learning_rate=0.05")
+    assert "(1, 1e-06)-differential privacy" in done.stdout
+    assert load_model(model).scores.n_trees == 20
+    assert "batch 2" in run("report", model).stdout
+    refused = run("extend", state, late, *budget, "--set", "gradient_clip=0.9", code=1)
+    assert "gradient_clip and hessian_clip stay" in refused.stderr
+    assert load_model(model).scores.n_trees == 20
+    refused = run("train", data, "--domain", domain, *budget, "--stream", state, code=1)
+    assert "--recipe sbdt" in refused.stderr

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor
 from privboost.domain import Domain
+from privboost.engine.backend import LocalBackend
 from privboost.errors import DomainError
 from privboost.models.files import model_bytes
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -32,9 +33,8 @@ def batches(target=CLASSES, count=3, rows=300):
 def test_a_stream_can_be_saved_and_taken_up_again(target, subsample, tmp_path):
     first, second, third = batches(target)
     model = stream(target, subsample=subsample).partial_fit(first).partial_fit(second)
-    model.save(tmp_path / "model")
     model.save_stream(tmp_path / "state")
-    again = stream(target, subsample=subsample).load_stream(tmp_path / "state", tmp_path / "model")
+    again = stream(target, subsample=subsample).load_stream(tmp_path / "state")
     assert model_bytes(again.model_) == model_bytes(model.model_)
     model.partial_fit(third)
     again.partial_fit(third)
@@ -140,19 +140,18 @@ def test_copies_and_pickles_have_no_rows():
     assert "RowStream" in repr(vars(model))  # and no more than its name
 
 
-def test_a_state_belongs_to_its_model_and_to_its_owner(tmp_path):
-    first, second, _ = batches()
-    model = stream().partial_fit(first)
-    model.save(tmp_path / "old")
-    model.save_stream(tmp_path / "old.state")
-    assert stat.S_IMODE(os.stat(tmp_path / "old.state").st_mode) == 0o600
-    model.partial_fit(second)
-    model.save(tmp_path / "new")
-    with pytest.raises(BudgetError, match="spent twice"):
-        stream().load_stream(tmp_path / "old.state", tmp_path / "new")
-    (tmp_path / "broken").write_bytes((tmp_path / "old.state").read_bytes()[:-9])
-    with pytest.raises(ModelFileError, match="damaged"):
-        stream().load_stream(tmp_path / "broken", tmp_path / "old")
+def test_a_state_belongs_to_its_owner_and_a_broken_one_is_refused(tmp_path):
+    model = stream().partial_fit(batches()[0])
+    model.save_stream(tmp_path / "state")
+    assert stat.S_IMODE(os.stat(tmp_path / "state").st_mode) == 0o600
+    (tmp_path / "state.part").write_bytes(b"left over")  # with another mode
+    model.save_stream(tmp_path / "state")
+    assert stat.S_IMODE(os.stat(tmp_path / "state").st_mode) == 0o600
+    (tmp_path / "broken").write_bytes((tmp_path / "state").read_bytes()[:-9])
+    model.save(tmp_path / "model")
+    for wrong in ("broken", "model"):
+        with pytest.raises(ModelFileError, match="damaged"):
+            stream().load_stream(tmp_path / wrong)
 
 
 def test_forgotten_rows_are_gone(tmp_path):
@@ -160,7 +159,7 @@ def test_forgotten_rows_are_gone(tmp_path):
     model = stream().partial_fit(first).forget_rows()
     assert model._stream.blocks == []
     model.save_stream(tmp_path / "state")
-    again = stream().load_stream(tmp_path / "state", model.model_).partial_fit(second)
+    again = stream().load_stream(tmp_path / "state").partial_fit(second)
     assert model_bytes(again.model_) == model_bytes(model.partial_fit(second).model_)
 
 
@@ -175,6 +174,42 @@ def test_a_unit_that_returns_is_left_out(max_rows):
     two = stream(unit=unit).partial_fit(first).partial_fit(new)
     assert model_bytes(one.model_) == model_bytes(two.model_)
     assert sum(map(len, one._stream.blocks)) <= max_rows * 7
+
+
+def test_a_saved_stream_knows_who_came_before(tmp_path):
+    unit = {"column": "person", "max_rows": 2}
+    first, second, third = (
+        batch.assign(person=np.arange(300) % 40 + 30 * k) for k, batch in enumerate(batches())
+    )
+    third["person"] = third["person"].astype(float).astype(object)  # the same people, otherwise
+    model = stream(unit=unit).partial_fit(first).partial_fit(second)
+    model.save_stream(tmp_path / "state")
+    again = stream(unit=unit).load_stream(tmp_path / "state").partial_fit(third)
+    assert model_bytes(again.model_) == model_bytes(model.partial_fit(third).model_)
+    kept = [sum(map(len, cohort.blocks)) for cohort in again._stream.cohorts]
+    assert kept == [80, 60, 60]
+
+
+def test_a_batch_that_dies_midway_ends_the_stream():
+    first, second, _ = batches()
+    model = stream().partial_fit(first)
+
+    class Dying(LocalBackend):
+        answers = 0
+
+        def sum(self, query):
+            self.answers += 1
+            if self.answers > 5:
+                raise KeyboardInterrupt
+            return super().sum(query)
+
+    model.set_params(backend=Dying)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(second)
+    model.set_params(backend="local")
+    with pytest.raises(ValueError, match="failed midway ends a stream"):
+        model.partial_fit(second)
+    assert len(model.predict(second)) == 300
 
 
 def test_rows_of_all_batches_are_sampled_by_coins_of_their_own():

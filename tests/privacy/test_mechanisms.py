@@ -158,6 +158,8 @@ HISTOGRAMS = NodeHistograms(stump(), (0, 1), (QUERY.cell_of, QUERY.cell_of + 50)
         (QUERY, event(units=2 * UNIT), Contribution(rows=2)),
         (QUERY, event(shares=(1.0,)), Contribution()),
         (HISTOGRAMS, event(), Contribution()),
+        (replace(HISTOGRAMS, cell_of=(QUERY.cell_of,) * 2), event(cells=2), Contribution()),
+        (replace(HISTOGRAMS, n_cells=99), event(cells=2), Contribution()),
     ],
 )
 def test_an_event_that_understates_is_refused_before_anything_is_spent(

@@ -140,7 +140,7 @@ class HessianThresholds:
         cell_of, total = [], 0
         for k in self.features:
             own = self._own_cells(k)
-            cell_of.append((total + np.r_[own, own[-1] + 1]).astype(np.uint16))
+            cell_of.append((total + np.r_[own, own[-1] + 1]).astype(np.uint32))
             total += int(own[-1]) + 2
         return tuple(cell_of), total
 

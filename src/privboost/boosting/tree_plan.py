@@ -200,8 +200,6 @@ def plan_trees(
         first batch has an initial score. None is a run of its own.
     """
     task = Task.of(encoder.domain.target)
-    if not isinstance(settings.features, str) and settings.features > len(encoder.domain.features):
-        raise ValueError("features must be at most the number of the domain's features")
     trees = settings.n_estimators + settings.extra_estimators
     check_scores(trees * step.leaf_clip * step.learning_rate)
     contribution = contribution_of(encoder.domain, weight_bound)
@@ -212,8 +210,18 @@ def plan_trees(
         made = _calibrate_gaussian_budget(wanted, budget, accountant, settings, task, batch)
     else:
         made = _calibrate_renyi_budget(wanted, budget, accountant, settings, task, batch)
-    if max(made.leaf.sigmas) > MAX_SIGMA:
-        raise ValueError("epsilon is too small: the noise would not fit the integer grid")
+    for event in filter(None, (made.leaf, made.init, made.hessian)):
+        scales = event.scales if isinstance(event, LaplaceRelease) else event.sigmas
+        if not (scales.min() >= 1 and scales.max() <= MAX_SIGMA):
+            raise ValueError(
+                "epsilon, or a share of it, is too small or too large: the noise of "
+                f"{event.what!r} would not fit the integer grid"
+            )
+    planned = settings.n_updates * task.n_outputs + settings.refinements
+    if made.life is not None and planned > made.life.releases:
+        raise ValueError(
+            f"n_estimators is too large: a stream has {made.life.releases} releases for life"
+        )
     if noise_lambda is not None:
         noise = made.leaf.sigmas[1] * step.hessian_clip * grid_unit(weight_bound)
         step = replace(step, reg_lambda=noise_lambda * noise)
@@ -334,6 +342,8 @@ def _calibrate_renyi_budget(
     alpha = best_order(RdpProfile((*budget.before, *made.releases)).rho, budget.delta)
     paid = tuple(p for p in made.releases if p.event is not made.init)
     rho = RdpProfile(paid).rho(alpha) * (1 + rounding)
+    if not rho > 0:
+        raise ValueError("epsilon is too small for a budget of Rényi divergence")
     life = RenyiBudget(
         _life_of(batch), 1 / rho, releases=_most_releases(settings, task, batch), alpha=alpha
     )

@@ -10,7 +10,7 @@ import numpy as np
 from privboost.engine.layout import Layout
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Block:
     """Coded rows, feature by feature, with what training needs of each row.
 
@@ -67,6 +67,8 @@ def join(blocks: Iterable[Block]) -> Block:
     """Return one block with the rows of several, of one cohort."""
     parts = list(blocks)
     first = parts[0]
+    if any(part.cohort != first.cohort for part in parts):
+        raise ValueError("rows of different cohorts have different budgets: join them apart")
     return Block(
         first.layout,
         np.concatenate([part.narrow for part in parts], axis=1),

@@ -113,7 +113,7 @@ class NodeHistograms:
         What has been grown so far; its leaves are the nodes in question.
     features : tuple of int
         The features.
-    cell_of : tuple of uint16 arrays
+    cell_of : tuple of unsigned integer arrays
         For each of them, the cell of each code; cells are numbered through, feature after feature.
     n_cells : int
         How many cells there are in all.

@@ -18,7 +18,6 @@ from privboost.encoding import Encoder
 from privboost.engine.backend import RecordingBackend
 from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
 from privboost.estimators.streams import RowStream, load_stream, save_stream
-from privboost.models.files import load_model
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.privacy.keystream import KeyStream
@@ -64,7 +63,7 @@ _PARAMETERS = """
         Whether leaves divide by sums of Hessians, or count rows.
     features : "cyclical", "uniform" or int
         One feature a tree, in turn (the model is then additive); any feature at each node; or any
-        of so many features drawn for each tree.
+        of so many features drawn for each tree (all, if there are fewer).
     candidates : {"grid", "all", "hessian"}
         Where numbers may be split: at `n_candidates` evenly spread edges; at all fine edges; or at
         edges that follow released Hessians, refined in the first `candidate_rounds` updates.
@@ -219,14 +218,17 @@ class RandomTreeBooster(PrivateEstimator):
         -------
         Every protected unit of every batch has the guarantee (`epsilon`, `delta`) for the whole
         stream, if it is in one batch only; rows of a unit that came with an earlier batch are left
-        out. The estimator keeps the coded rows: see `save_stream` and `forget_rows`.
+        out. Without a unit column every row given is a new unit: give no row twice. The estimator
+        keeps the coded rows: see `save_stream` and `forget_rows`. A batch that fails after it has
+        released anything ends the stream, for what its rows paid is not given back.
         """
         stream = getattr(self, "_stream", None)
         if stream is None:
             if hasattr(self, "model_"):
                 raise ValueError(
                     "this model's rows are not there to go on with: fit spends the whole budget "
-                    "and keeps no rows. Begin a stream with partial_fit, or load_stream one"
+                    "and keeps no rows, copies have none, and a batch that failed midway ends a "
+                    "stream. Begin one with a new estimator's partial_fit, or load_stream one"
                 )
             stream = RowStream()
         self._check_classes(classes)
@@ -244,6 +246,9 @@ class RandomTreeBooster(PrivateEstimator):
             structures = self._structures(plan, run.keys.child("structures"))
             track = rounds_bar(bool(self.verbose))
             scores = boost_trees(curator, plan, structures, before, track)
+        except BaseException:
+            self._stream = None  # what rows paid in vain is paid: nobody goes on from before it
+            raise
         finally:
             backend.close()
         assert plan.life is not None
@@ -253,19 +258,17 @@ class RandomTreeBooster(PrivateEstimator):
         return self
 
     def save_stream(self, path: str | Path) -> None:
-        """Write the private state of a stream: coded rows, and what they have spent.
+        """Write the private state of a stream: coded rows, what they have spent, and the model.
 
-        The file is as secret as the table itself. To go on, the model (see `save`) is needed too.
+        The file is as secret as the table itself; a model's own file (see `save`) never holds any
+        of it. Keep the newest only: rows that go on from an older state spend their budgets twice.
         """
         save_stream(self._need_stream(), self._fitted(), path)
 
-    def load_stream(self, path: str | Path, model: str | Path | Model) -> Self:
+    def load_stream(self, path: str | Path) -> Self:
         """Go on with a stream that `save_stream` wrote, from the model it had then."""
-        loaded = model if isinstance(model, Model) else load_model(model)
-        if not isinstance(loaded.scores, TreeScores):
-            raise ValueError("model: not a model of trees")
-        self._stream = load_stream(path, loaded)
-        self._keep(loaded)
+        self._stream, model = load_stream(path)
+        self._keep(model)
         return self
 
     def forget_rows(self) -> Self:

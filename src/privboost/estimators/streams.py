@@ -7,7 +7,6 @@ memory, or in a file of its own; a model, a pickle or a report never holds it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import zlib
 from collections.abc import Sequence
@@ -27,9 +26,9 @@ from privboost.domain import Domain
 from privboost.encoding import Encoder, TrainingRows
 from privboost.engine.block import Block, join
 from privboost.engine.commands import Update, from_bytes, to_bytes
-from privboost.errors import BudgetError, ModelFileError
+from privboost.errors import ModelFileError
 from privboost.grid import BLOCK_ROWS
-from privboost.models.files import model_bytes
+from privboost.models.files import model_bytes, read_model
 from privboost.models.model import Model
 from privboost.privacy.budgets import LifeBudget, budget_from_dict
 from privboost.privacy.report import PrivacyReport, join_reports
@@ -37,7 +36,8 @@ from privboost.privacy.report import PrivacyReport, join_reports
 _MAGIC = b"PVBSTR\x00\x01"
 _ONE_BATCH = (
     "every protected unit is in one batch of the stream (with a unit column, rows of a unit that "
-    "came before are left out), and batches were formed without looking at the rows"
+    "came before are left out), batches were formed without looking at the rows, and no saved "
+    "state of the stream was continued twice"
 )
 
 
@@ -151,38 +151,33 @@ class RowStream:
 
 
 def save_stream(stream: RowStream, model: Model, path: str | Path) -> None:
-    """Write the private state of a stream to a file that only its owner may read."""
-    path = Path(path)
+    """Write the private state of a stream, and its model, to a file only its owner may read."""
+    path, content = Path(path), _to_bytes(stream, model)
     part = path.with_name(path.name + ".part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as file:
-        file.write(_to_bytes(stream, model))
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
 
 
-def load_stream(path: str | Path, model: Model) -> RowStream:
-    """Read the private state that belongs to a model."""
+def load_stream(path: str | Path) -> tuple[RowStream, Model]:
+    """Read the private state of a stream, and its model."""
     data = Path(path).read_bytes()
     try:
         form = codec.load(zlib.decompress(data), _MAGIC)
-        stream, digest = _from_form(form), form["model"]
+        return _from_form(form), read_model(form["model"].tobytes(), str(path))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, zlib.error):
         raise ModelFileError(f"{path} is not the state of a stream, or it is damaged") from None
-    if digest != _digest(model):
-        raise BudgetError(
-            f"{path} does not belong to this model: a stream goes on from its last model, since "
-            "budgets that were spent on a later one would be spent twice"
-        )
-    return stream
 
 
 def _to_bytes(stream: RowStream, model: Model) -> bytes:
     assert stream.encoder is not None
     messages = [to_bytes(update) for update in stream.log]
     form = {
-        "model": _digest(model),
+        "model": np.frombuffer(model_bytes(model), dtype=np.uint8),
         "domain": stream.encoder.domain.to_dict(),
         "edges": list(stream.encoder.edges),
         "weight_bound": stream.weight_bound,
@@ -203,8 +198,21 @@ def _cohort_form(cohort: Cohort) -> dict[str, Any]:
         "budget": cohort.budget.to_dict(),
         "used": cohort.used,
         "report": cohort.report.to_dict(),
-        "units": None if cohort.units is None else cohort.units.to_pylist(),
+        "units": None if cohort.units is None else _names_form(cohort.units.to_pylist()),
     }
+
+
+def _names_form(names: list[bytes]) -> dict[str, np.ndarray]:
+    return {
+        "ends": np.cumsum([len(name) for name in names], dtype=np.int64),
+        "bytes": np.frombuffer(b"".join(names), dtype=np.uint8),
+    }
+
+
+def _names(form: dict[str, np.ndarray]) -> pa.Array:
+    text = form["bytes"].tobytes()
+    spans = pairwise([0, *form["ends"].tolist()])
+    return pa.array([text[start:end] for start, end in spans], pa.large_binary())
 
 
 _ARRAYS = ("narrow", "wide", "label", "weight", "start", "ids")
@@ -216,7 +224,7 @@ def _from_form(form: dict[str, Any]) -> RowStream:
     for number, each in enumerate(form["cohorts"]):
         blocks = () if each["rows"] is None else _cut(encoder, each["rows"], number)
         report = PrivacyReport.from_dict(each["report"])
-        units = None if each["units"] is None else pa.array(each["units"], pa.string())
+        units = None if each["units"] is None else _names(each["units"])
         budget = budget_from_dict(each["budget"])
         cohorts.append(Cohort(blocks, budget, each["used"], report, units))
     ends = np.cumsum([0, *form["lengths"]])
@@ -237,10 +245,6 @@ def _cut(encoder: Encoder, arrays: dict[str, Any], cohort: int) -> tuple[Block, 
     rows = Block(encoder.layout, **arrays, cohort=cohort)
     starts = range(0, len(rows), BLOCK_ROWS)
     return tuple(rows.take(np.arange(at, min(at + BLOCK_ROWS, len(rows)))) for at in starts)
-
-
-def _digest(model: Model) -> str:
-    return hashlib.sha256(model_bytes(model)).hexdigest()
 
 
 def _clips(plan: TreePlan) -> tuple[float, float]:

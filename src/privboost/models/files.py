@@ -56,7 +56,11 @@ def load_model(path: str | Path) -> Model:
     >>> model = load_model("adult.privboost")         # doctest: +SKIP
     >>> model.predict_proba(table)                     # doctest: +SKIP
     """
-    data = Path(path).read_bytes()
+    return read_model(Path(path).read_bytes(), str(path))
+
+
+def read_model(data: bytes, path: str) -> Model:
+    """Read the content of a model's file; errors name the path."""
     try:
         form = codec.load(data, _MAGIC)
     except (ValueError, KeyError, TypeError, IndexError):

@@ -14,6 +14,7 @@ from privboost.engine.backend import Backend
 from privboost.engine.commands import (
     STATISTICS,
     Charge,
+    NodeHistograms,
     OpenBudgets,
     Price,
     Query,
@@ -241,9 +242,20 @@ class Curator:
             and event.cells >= query.cells_per_row
             and len(event.shares) == query.shape[-1]
             and query.statistics in STATISTICS
+            and _cells_apart(query)
         )
         if not honest:
             raise ValueError(f"the event understates what the query reveals: {event.what}")
+
+
+def _cells_apart(query: Query) -> bool:
+    """Whether features have cells of their own, so that a row touches each cell at most once."""
+    if not isinstance(query, NodeHistograms):
+        return True
+    spans = sorted((int(cells.min()), int(cells.max())) for cells in query.cell_of)
+    ends = [-1, *(last for _, last in spans)]
+    apart = all(first > end for (first, _), end in zip(spans, ends, strict=False))
+    return apart and ends[-1] < query.n_cells
 
 
 def _everywhere(scales: np.ndarray, query: Query) -> np.ndarray:
