@@ -199,7 +199,7 @@ def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
         step = min(max((spent / target) ** (1 / power), 0.2), 5.0)
         before, factor = spent, factor * step
         spent = cost(factor)
-        if math.isfinite(spent) and spent != before and step != 1:
+        if 0 < spent < math.inf and before not in (0, spent) and step != 1:
             power = min(max(math.log(before / spent) / math.log(step), 0.3), 3.0)
     raise ValueError("no amount of noise reaches this epsilon and delta")
 
