@@ -32,7 +32,15 @@ def test_every_public_name_exists_and_has_a_docstring():
 
 
 @pytest.mark.parametrize(
-    "module", ["domain", "datasets", "privacy.formulas", "estimators.privboost", "models.files"]
+    "module",
+    [
+        "domain",
+        "datasets",
+        "privacy.formulas",
+        "estimators.privboost",
+        "estimators.sbdt",
+        "models.files",
+    ],
 )
 def test_examples_run(module):
     found = doctest.testmod(importlib.import_module(f"privboost.{module}"))
@@ -40,7 +48,7 @@ def test_examples_run(module):
     assert found.failed == 0
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/sharp_edges.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/sharp_edges.md", "docs/recipes.md"])
 def test_examples_of_the_pages_run(page, tmp_path, monkeypatch):
     """The Python blocks of a page, in order, in one session."""
     text = (ROOT / page).read_text(encoding="utf-8")
