@@ -5,8 +5,10 @@ The draws are public and independent of the noise; nothing here has seen a row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, repeat
 
 import numpy as np
 from numba import njit
@@ -17,6 +19,8 @@ from privboost.engine.tree import Tree
 from privboost.privacy.keystream import KeyStream
 
 CATEGORY_SPLITS = ("subset", "one")
+
+_TREES_AT_ONCE = 32
 
 
 def public_generator(stream: KeyStream) -> np.random.Generator:
@@ -59,7 +63,8 @@ class RandomTrees:
         thresholds : Thresholds
             Where numbers may be split.
         """
-        feature = self._draw_features(number)
+        chance = next(self._chances)
+        feature = self._choose_features(number, chance[0])
         goes_right = np.empty((len(feature), self._n_codes[feature].max()), dtype=np.uint8)
         halves = self.category_splits == "subset"
         bits = self.generator.random(goes_right.shape if halves else (0, 0), dtype=np.float32)
@@ -69,7 +74,7 @@ class RandomTrees:
             thresholds.first,
             thresholds.count,
             self._n_codes,
-            self.generator.random((2, len(feature))),
+            chance[1:],
             bits,
             goes_right,
         )
@@ -79,14 +84,20 @@ class RandomTrees:
     def _n_codes(self) -> np.ndarray:
         return np.array(self.encoder.layout.n_codes)
 
-    def _draw_features(self, number: int) -> np.ndarray:
-        nodes, count = 2**self.depth - 1, len(self.encoder.domain.features)
+    @cached_property
+    def _chances(self) -> Iterator[np.ndarray]:
+        """Three numbers for each node of a tree, drawn for many trees at a time."""
+        shape = (_TREES_AT_ONCE, 3, 2**self.depth - 1)
+        return chain.from_iterable(self.generator.random(shape) for _ in repeat(None))
+
+    def _choose_features(self, number: int, chance: np.ndarray) -> np.ndarray:
+        count = len(self._n_codes)
         if self.features == "cyclical":
-            return np.full(nodes, number % count, dtype=np.uint16)
+            return np.full(len(chance), number % count, dtype=np.uint16)
         if self.features == "uniform":
-            return self.generator.integers(0, count, nodes, dtype=np.uint16)
+            return (chance * count).astype(np.uint16)
         own = self.generator.permutation(count)[: int(self.features)].astype(np.uint16)
-        return own[self.generator.integers(0, len(own), nodes)]
+        return own[(chance * len(own)).astype(np.int64)]
 
 
 @njit(nogil=True, cache=True)

@@ -185,11 +185,15 @@ def route_rows(narrow, wide, slots, goes_right, depth, node):
     At depth 0 the nodes are not read.
     """
     first = (1 << depth) - 1
-    if first == 0 and slots.size and slots[0] < narrow.shape[0]:  # all rows are at the root
-        column, turns = narrow[slots[0]], goes_right[0]
+    if first == 0 and slots.size >= 3 and slots[:3].max() < narrow.shape[0]:
+        # From the root both levels are looked up at once, whichever child a row goes to.
+        root, left, right = narrow[slots[0]], narrow[slots[1]], narrow[slots[2]]
+        at_root, at_left, at_right = goes_right[0], goes_right[1], goes_right[2]
         for i in range(np.uint64(node.size)):
-            node[i] = turns[column[i]]
-        first = 1
+            turn = np.uint64(at_root[root[i]])
+            either = np.uint64(at_left[left[i]]) | np.uint64(at_right[right[i]]) << np.uint64(1)
+            node[i] = turn + turn + (either >> turn & np.uint64(1))
+        first = 3
     while first < slots.size:
         last = 2 * first + 1
         route_level(narrow, wide, slots[first:last], goes_right[first:last], node)

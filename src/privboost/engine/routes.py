@@ -48,7 +48,7 @@ class Routes:
         if leaf_of_code is not None:
             return rows.column(int(self._trees[tree].feature[0])), leaf_of_code
         if (tree, block) not in self._nodes:
-            node = np.zeros(len(rows), dtype=np.uint16)  # where a stump leaves them
+            node = np.zeros(len(rows), dtype=np.uint16)
             route(rows, self._trees[tree], node)
             self._nodes[tree, block] = node
         return self._nodes[tree, block], _EVERY_LEAF[: self._trees[tree].n_leaves]
