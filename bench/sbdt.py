@@ -29,7 +29,7 @@ from sklearn.metrics import roc_auc_score, root_mean_squared_error
 
 from bench import data, runner
 from privboost import ClassTarget, Domain, SBDTClassifier, SBDTRegressor
-from privboost.boosting.tree_plan import INIT_SHARES
+from privboost.boosting.plan import INIT_SHARES
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned
 from privboost.privacy.formulas import calibrate_gaussian

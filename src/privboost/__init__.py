@@ -26,6 +26,8 @@ _HOMES = {
     "PrivacyReport": "privacy.report",
     "PrivBoostClassifier": "estimators.privboost",
     "PrivBoostRegressor": "estimators.privboost",
+    "DPXGBClassifier": "estimators.dpxgb",
+    "DPXGBRegressor": "estimators.dpxgb",
     "SBDTClassifier": "estimators.sbdt",
     "SBDTRegressor": "estimators.sbdt",
 }

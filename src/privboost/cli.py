@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -82,6 +83,9 @@ def train(
     recipe: Annotated[
         Recipe, typer.Option(help="How to boost: the flagship, or random trees (S-BDT).")
     ] = Recipe.privboost,
+    preset: Annotated[
+        str | None, typer.Option(help="A published variant of the recipe, such as TR_cyc.")
+    ] = None,
     stream: Annotated[
         Path | None,
         typer.Option(help="With sbdt: begin a stream, and write its private state here."),
@@ -105,14 +109,17 @@ def train(
     classes = task is Task.classes if public is None else isinstance(public.target, ClassTarget)
     if stream is not None and recipe is not Recipe.sbdt:
         raise ValueError("--stream needs --recipe sbdt")
-    estimator = _kind_of(recipe, classes)(epsilon, delta, public, random_state=seed)
+    kind = _kind_of(recipe, classes)
+    if preset is not None and not hasattr(kind, "from_preset"):
+        raise ValueError(f"--preset: the recipe {recipe.value} has none")
+    make = kind if preset is None else partial(kind.from_preset, preset)
+    estimator = make(epsilon=epsilon, delta=delta, domain=public, random_state=seed)
     estimator.set_params(
         n_jobs=jobs, ledger=ledger, verbose=not quiet, sample_weight_bound=weight_bound
     )
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
     table = open_file(data, missing or [])
-    for path in filter(None, (model, stream)):
-        _check_writable(path)  # before the budget is spent
+    _check_outputs(data, *filter(None, (model, stream)))  # before the budget is spent
     _train(estimator.fit if stream is None else estimator.partial_fit, table, target, weights)
     if stream is not None:
         estimator.save_stream(stream)
@@ -141,23 +148,23 @@ def extend(
 ) -> None:
     """Train on rows that came later; rows of earlier batches go on while their budget lasts.
 
-    Give the parameters (--set) that the stream began with, but for those that are to change.
+    Parameters are those of the batch before, but for what --set changes.
     """
     from privboost.domain import ClassTarget
     from privboost.estimators.streams import load_stream
     from privboost.tables import open_file
 
-    _, before = load_stream(stream)
+    began, before = load_stream(stream)
     classes = isinstance(before.domain.target, ClassTarget)
     estimator = _kind_of(Recipe.sbdt, classes)(epsilon, delta, random_state=seed)
+    estimator.set_params(**began.parameters)
     estimator.set_params(
         n_jobs=jobs, ledger=ledger, verbose=not quiet, sample_weight_bound=weight_bound
     )
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
     estimator.load_stream(stream)
     table = open_file(data, missing or [])
-    for path in (model, stream):
-        _check_writable(path)
+    _check_outputs(data, model, stream)
     _train(estimator.partial_fit, table, target, weights)
     estimator.save_stream(stream)  # it holds the new model, should the next line fail
     estimator.save(model)
@@ -293,6 +300,14 @@ def _train(act: Any, table: Any, target: str | None, weights: str | None) -> Non
         act(table, target, sample_weight=weights)
     except KeyboardInterrupt:
         _fail("interrupted; the budget that was reserved counts as spent", 130)
+
+
+def _check_outputs(data: Path, *outputs: Path) -> None:
+    """Refuse to write over the data, or two files into one."""
+    if len({path.resolve() for path in (data, *outputs)}) <= len(outputs):
+        raise ValueError("the data, the model and the stream must be different files")
+    for path in outputs:
+        _check_writable(path)
 
 
 def _check_writable(path: Path) -> None:

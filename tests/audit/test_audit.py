@@ -69,7 +69,7 @@ def selection(noise):
     event = Selection("the fullest cell", noise)
 
     def run(canary, seed):
-        return float(curator_for(canary, seed).select(PAIRS, LargestCell(), event) == 0)
+        return float(curator_for(canary, seed).select(PAIRS, LargestCell(), event)[0] == 0)
 
     return event, run
 

@@ -3,8 +3,9 @@ import pytest
 from scipy.special import expit, logit
 
 from privboost import SBDTClassifier, SBDTRegressor
+from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
-from privboost.boosting.sbdt import PRESETS, boost_trees, start_boosting
+from privboost.boosting.sbdt import PRESETS, boost_trees
 from privboost.boosting.structures import public_generator
 from privboost.encoding import Encoder, encode_training
 from privboost.engine.block import join

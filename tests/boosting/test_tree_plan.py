@@ -102,6 +102,7 @@ def test_later_batches_have_no_initial_score_and_a_budget_of_their_own():
 
 
 BAD = [
+    ({"subsample": 0.5, "domain": make_domain(unit={"column": "person", "max_rows": 2})}, "unit"),
     ({"max_depth": 13}, "max_depth must be at most 12"),
     ({"max_depth": 0}, "max_depth"),
     ({"n_estimators": 0}, "n_estimators"),
@@ -142,8 +143,9 @@ def test_bad_parameters_are_refused_before_a_row_is_read(how, words):
     parameters = {"epsilon": 1.0, "delta": 1e-6, "domain": make_domain()} | how
     with pytest.raises(ValueError, match=words):
         SBDTClassifier(**parameters).fit(Rows())
+    unit = {"column": "person", "max_rows": 2} if "domain" in how else None
     with pytest.raises(ValueError, match=words):
-        SBDTRegressor(**(parameters | {"domain": make_domain(NUMBER)})).fit(Rows())
+        SBDTRegressor(**(parameters | {"domain": make_domain(NUMBER, unit)})).fit(Rows())
 
 
 def test_a_stream_has_a_number_of_releases_for_life():

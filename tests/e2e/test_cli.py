@@ -128,12 +128,16 @@ def test_a_stream_of_random_trees(tmp_path, target):
     trees = ("--set", "n_estimators=10", "--set", "features=uniform")
     run("train", data, "--domain", domain, *budget, *trees, "--recipe", "sbdt", "--stream", state)
     assert load_model(model).scores.n_trees == 10
-    done = run("extend", state, late, *budget, *trees, "--set", "learning_rate=0.05")
+    done = run("extend", state, late, *budget, "--set", "learning_rate=0.05")
     assert "(1, 1e-06)-differential privacy" in done.stdout
     assert load_model(model).scores.n_trees == 20
     assert "batch 2" in run("report", model).stdout
     refused = run("extend", state, late, *budget, "--set", "gradient_clip=0.9", code=1)
     assert "gradient_clip and hessian_clip stay" in refused.stderr
     assert load_model(model).scores.n_trees == 20
-    refused = run("train", data, "--domain", domain, *budget, "--stream", state, code=1)
-    assert "--recipe sbdt" in refused.stderr
+    base = ("train", data, "--domain", domain, *budget)
+    assert "--recipe sbdt" in run(*base, "--stream", state, code=1).stderr
+    refused = run(*base, "--recipe", "sbdt", "--stream", model, code=1)
+    assert "different files" in refused.stderr
+    refused = run(*base, "--recipe", "sbdt", "--preset", "XGB", code=1)
+    assert '"TR_ada"' in refused.stderr

@@ -8,6 +8,7 @@ from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.calibration import calibrate
 from privboost.privacy.events import GaussianRelease, Planned, Selection
 from privboost.privacy.ledger import Ledger
+from privboost.privacy.report import round_up
 
 PLAN = calibrate(
     [Planned(GaussianRelease("sums", 1.0, 2**16, 1, 1, (0.5, 0.5)), 3)], 1.0, 1e-6, GdpAccountant()
@@ -94,3 +95,8 @@ def test_json():
     ledger.charge(EVENT)
     form = json.loads(ledger.to_json())
     assert (form["reserved"][0]["count"], form["spent"][0]["count"]) == (3, 1)
+
+
+def test_a_rounded_epsilon_is_hardly_above_itself():
+    for value in (0.9993574984089572, 0.99936, 1.0, 0.1 + 0.2, 123456.7, 1e-6):
+        assert value <= float(round_up(value)) <= value * (1 + 1.1e-5)

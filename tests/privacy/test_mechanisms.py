@@ -14,6 +14,7 @@ from privboost.engine.commands import (
     Sample,
     Start,
 )
+from privboost.engine.splits import join_splits
 from privboost.engine.tree import stump
 from privboost.grid import UNIT, WEIGHT_UNITS, Contribution
 from privboost.losses import logistic
@@ -109,6 +110,7 @@ def test_a_sampling_rate_is_what_the_rows_are_sampled_with():
     assert (first.key != second.key).any()
 
 
+SPLITS = join_splits([(0, np.arange(50), False, False)])
 BUDGET = GaussianBudget("all sums", 1.0, releases=3, touched=2, least_sigma=1e5)
 
 
@@ -142,7 +144,7 @@ def test_budgets_are_opened_and_charged_by_the_curator_alone():
         curator.laplace(QUERY, LaplaceRelease("sums", 50.0, UNIT, 1, 1, (0.9, 0.1)))
     query = replace(QUERY, statistics=GRADIENT_COUNT)
     with pytest.raises(ValueError, match="only Gaussian"):
-        curator.select(query, SplitGain(1.0), Selection("x", 1.0))
+        curator.select(query, SplitGain(SPLITS, 1.0), Selection("x", 1.0))
     assert rows.samples == []
 
 

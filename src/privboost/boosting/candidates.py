@@ -9,6 +9,7 @@ import numpy as np
 
 from privboost.domain import CategoricalFeature
 from privboost.encoding import Encoder
+from privboost.engine.splits import Splits, join_splits
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +109,19 @@ def even_thresholds(encoder: Encoder, count: int | None) -> Thresholds:
             steps = np.arange(1, count + 1) / (count + 1)
             thresholds.append(np.unique(np.rint((len(edges) + 1) * steps).astype(np.int64)) - 1)
     return Thresholds.of(thresholds)
+
+
+def splits_of(encoder: Encoder, thresholds: Thresholds, features: Sequence[int]) -> Splits:
+    """Return the split candidates of some features, given the thresholds of numbers."""
+    parts = []
+    for feature in features:
+        codes, declared = encoder.layout.n_codes[feature], encoder.domain.features[feature]
+        if thresholds.count[feature] < 0:
+            parts.append((feature, np.arange(codes), True, False))
+        else:
+            own = np.searchsorted(thresholds.own(feature), np.arange(codes - 1))
+            parts.append((feature, np.r_[own, own[-1] + 1], False, bool(declared.missing)))
+    return join_splits(parts)
 
 
 class HessianThresholds:

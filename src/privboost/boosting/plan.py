@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numba import njit
@@ -19,7 +20,7 @@ from privboost.losses import LOSSES, LossTable
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import calibrate
-from privboost.privacy.events import GaussianRelease, Planned
+from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned
 
 
 @dataclass(frozen=True)
@@ -242,9 +243,27 @@ def plan_histograms(
         calibrate(made, budget.epsilon, budget.delta, chosen, budget.before),
         chosen,
     )
-    if max(plan.release(k).sigmas.max() for k in range(len(made))) > MAX_SIGMA:
-        raise ValueError("epsilon is too small: the noise would not fit the integer grid")
+    check_grid(plan.release(k) for k in range(len(made)))
     return plan
+
+
+INIT_SHARES = (0.75, 0.25)
+"""How the initial score's release is shared between the sum of labels and the count."""
+
+
+class PlanWithStart(Protocol):
+    """What a recipe of trees needs of a plan to begin boosting."""
+
+    @property
+    def encoder(self) -> Encoder: ...  # noqa: D102
+    @property
+    def task(self) -> Task: ...  # noqa: D102
+    @property
+    def step(self) -> NewtonStep: ...  # noqa: D102
+    @property
+    def contribution(self) -> Contribution: ...  # noqa: D102
+    @property
+    def init(self) -> GaussianRelease | LaplaceRelease | None: ...  # noqa: D102
 
 
 def contribution_of(domain: Domain, weight_bound: float | None) -> Contribution:
@@ -262,12 +281,44 @@ def check_scores(most: float) -> None:
         )
 
 
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Return a parameter that is one of a few words, or raise."""
+def check_shares(name: str, value: Any, count: int) -> tuple[float, ...]:
+    """Return parts of a budget that add up to 1, or raise."""
+    fine = isinstance(value, Sequence) and not isinstance(value, str) and len(value) == count
+    if not fine:
+        raise ValueError(f"{name} must be {count} numbers; {value!r} is not")
+    parts = tuple(
+        0.0 if part == 0 else check_number(f"each of {name}", part, above=0) for part in value
+    )
+    if not math.isclose(sum(parts), 1.0, rel_tol=0, abs_tol=1e-9):
+        raise ValueError(f"{name} must add up to 1; {value!r} add up to {sum(parts):g}")
+    return parts
+
+
+def check_grid(events: Iterable[Any]) -> None:
+    """Refuse noise that does not fit the integer grid."""
+    for event in events:
+        scales = event.scales if isinstance(event, LaplaceRelease) else event.sigmas
+        if not (scales.min() >= 1 and scales.max() <= MAX_SIGMA):
+            raise ValueError(
+                "epsilon, or a share of it, is too small or too large: the noise of "
+                f"{event.what!r} would not fit the integer grid"
+            )
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...], *others: str) -> str:
+    """Return a parameter that is one of a few words, or raise; `others` may be given instead."""
     if value not in choices:
-        listed = " or ".join(f'"{choice}"' for choice in choices)
+        listed = " or ".join([*(f'"{choice}"' for choice in choices), *others])
         raise ValueError(f"{name} must be {listed}; {value!r} is not")
     return str(value)
+
+
+def check_part(name: str, value: Any, or_else: int) -> float:
+    """Return a parameter that lies strictly between 0 and 1, or is the one of them allowed."""
+    fine = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not fine or not (0 < value < 1 or value == or_else):
+        raise ValueError(f"{name} must lie between 0 and 1, or be {or_else}; {value!r} does not")
+    return float(value)
 
 
 def check_number(name: str, value: Any, above: float = -math.inf, below: float = math.inf) -> float:

@@ -38,9 +38,9 @@ class RandomTrees:
         The features and their codes.
     depth : int
         How many splits lie between the root and a leaf.
-    features : "cyclical", "uniform" or int
-        Tree t looks at feature t only, counted round and round; or each node looks at any; or
-        each node looks at one of k features drawn for the tree.
+    features : "cyclical", "uniform", "all" or int
+        Tree t looks at feature t only, counted round and round; or each node looks at any (both
+        words); or each node looks at one of k features drawn for the tree.
     category_splits : {"subset", "one"}
         A node on a category sends a random half of the categories right, or a random one.
     generator : numpy.random.Generator
@@ -80,6 +80,26 @@ class RandomTrees:
         )
         return Tree(feature, goes_right)
 
+    def features_of(self, number: int) -> tuple[int, ...]:
+        """Return the features that greedy trees of a round may look at."""
+        count = len(self._n_codes)
+        if self.features == "cyclical":
+            return (number % count,)
+        if isinstance(self.features, str):
+            return tuple(range(count))
+        return tuple(sorted(self.generator.permutation(count)[: self.features].tolist()))
+
+    def deepen(self, tree: Tree, number: int, thresholds: Thresholds) -> Tree:
+        """Return a tree with random levels below, down to this structure's depth."""
+        if tree.depth == self.depth:
+            return tree
+        whole = self.draw(number, thresholds)
+        for depth in range(tree.depth, self.depth):
+            level = whole.level(depth)
+            lines = zip(whole.feature[level], whole.goes_right[level], strict=True)
+            tree = tree.with_level([(int(feature), turns) for feature, turns in lines])
+        return tree
+
     @cached_property
     def _n_codes(self) -> np.ndarray:
         return np.array(self.encoder.layout.n_codes)
@@ -94,7 +114,7 @@ class RandomTrees:
         count = len(self._n_codes)
         if self.features == "cyclical":
             return np.full(len(chance), number % count, dtype=np.uint16)
-        if self.features == "uniform":
+        if isinstance(self.features, str):
             return (chance * count).astype(np.uint16)
         own = self.generator.permutation(count)[: int(self.features)].astype(np.uint16)
         return own[(chance * len(own)).astype(np.int64)]

@@ -9,12 +9,15 @@ from functools import cached_property
 from typing import Any
 
 from privboost.boosting.plan import (
+    INIT_SHARES,
     Budget,
     NewtonStep,
     Task,
     check_choice,
     check_count,
+    check_grid,
     check_number,
+    check_part,
     check_scores,
     contribution_of,
     grid_unit,
@@ -24,7 +27,7 @@ from privboost.domain import CategoricalFeature
 from privboost.encoding import Encoder
 from privboost.engine.commands import GRADIENT_COUNT, GRADIENT_HESSIAN
 from privboost.engine.tree import MAX_DEPTH
-from privboost.grid import BUDGET_UNITS, MAX_SIGMA, Contribution
+from privboost.grid import BUDGET_UNITS, Contribution
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.accountants.rdp import RdpProfile
@@ -32,9 +35,6 @@ from privboost.privacy.budgets import GaussianBudget, LifeBudget, RenyiBudget
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned
 from privboost.privacy.formulas import best_order
-
-INIT_SHARES = (0.75, 0.25)
-"""How the initial score's release is shared between the sum of labels and the count."""
 
 STREAM_RELEASES = 2**16
 """How many releases the budget for life of a stream's rows may see."""
@@ -74,17 +74,15 @@ class TreeSettings:
             object.__setattr__(self, name, check_count(name, getattr(self, name), least))
         if self.max_depth > MAX_DEPTH:
             raise ValueError(f"max_depth must be at most {MAX_DEPTH}; {self.max_depth!r} is not")
-        if self.subsample != 1:
-            check_number("subsample", self.subsample, above=0, below=1)
-        if self.init_share != 0:
-            check_number("init_share", self.init_share, above=0, below=1)
+        check_part("subsample", self.subsample, or_else=1)
+        check_part("init_share", self.init_share, or_else=0)
         check_number("candidate_share", self.candidate_share, above=0, below=1)
         check_choice("boosting", self.boosting, ("newton", "gradient"))
         check_choice("init_noise", self.init_noise, ("gaussian", "laplace"))
         check_choice("candidates", self.candidates, ("grid", "all", "hessian"))
         check_choice("category_splits", self.category_splits, CATEGORY_SPLITS)
         if isinstance(self.features, str):
-            check_choice("features", self.features, ("cyclical", "uniform"))
+            check_choice("features", self.features, ("cyclical", "uniform"), "a whole number")
         else:
             object.__setattr__(self, "features", check_count("features", self.features, 1))
         object.__setattr__(self, "subsample", float(self.subsample))
@@ -203,6 +201,11 @@ def plan_trees(
     trees = settings.n_estimators + settings.extra_estimators
     check_scores(trees * step.leaf_clip * step.learning_rate)
     contribution = contribution_of(encoder.domain, weight_bound)
+    if settings.subsample < 1 and contribution.rows > 1:
+        raise ValueError(
+            "subsample below 1 needs a domain in which a unit has one row: a unit of several rows "
+            "may be sampled in part, and no amplification is proved for that"
+        )
     wanted = _wanted(encoder, task, step, settings, contribution, first=not batch)
     if batch is None and settings.extra_estimators == 0:
         made = _calibrate_plain(wanted, budget, accountant)
@@ -210,13 +213,7 @@ def plan_trees(
         made = _calibrate_gaussian_budget(wanted, budget, accountant, settings, task, batch)
     else:
         made = _calibrate_renyi_budget(wanted, budget, accountant, settings, task, batch)
-    for event in filter(None, (made.leaf, made.init, made.hessian)):
-        scales = event.scales if isinstance(event, LaplaceRelease) else event.sigmas
-        if not (scales.min() >= 1 and scales.max() <= MAX_SIGMA):
-            raise ValueError(
-                "epsilon, or a share of it, is too small or too large: the noise of "
-                f"{event.what!r} would not fit the integer grid"
-            )
+    check_grid(filter(None, (made.leaf, made.init, made.hessian)))
     planned = settings.n_updates * task.n_outputs + settings.refinements
     if made.life is not None and planned > made.life.releases:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +67,16 @@ class Tree:
     def level(self, depth: int) -> slice:
         """Which nodes form a level."""
         return slice(2**depth - 1, 2 ** (depth + 1) - 1)
+
+    def with_level(self, splits: Sequence[tuple[int, np.ndarray]]) -> Tree:
+        """Return the tree one level deeper: for each leaf, a feature and where its codes go."""
+        width = max([self.goes_right.shape[1], *(len(turns) for _, turns in splits)])
+        goes_right = np.zeros((2 * len(splits) - 1, width), dtype=np.uint8)
+        goes_right[: len(self.feature), : self.goes_right.shape[1]] = self.goes_right
+        for line, (_, turns) in zip(goes_right[len(self.feature) :], splits, strict=True):
+            line[: len(turns)] = turns
+        features = np.array([feature for feature, _ in splits], dtype=np.uint16)
+        return Tree(np.concatenate([self.feature, features]), goes_right)
 
     def top(self, depth: int) -> Tree:
         """Return the first levels of the tree."""

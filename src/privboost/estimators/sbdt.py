@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget, NewtonStep, check_choice, check_number
-from privboost.boosting.sbdt import PRESETS, boost_trees, start_boosting
+from privboost.boosting.sbdt import PRESETS, boost_trees
 from privboost.boosting.structures import RandomTrees, public_generator
 from privboost.boosting.tree_plan import TreePlan, TreeSettings, plan_trees
 from privboost.domain import ClassTarget
@@ -104,6 +105,10 @@ _PARAMETERS = """
     model_ : Model
         The released model.
 """
+
+
+_AROUND = ("epsilon", "delta", "domain", "random_state", "n_jobs", "backend", "ledger", "verbose")
+"""Parameters that belong to a run, not to a stream."""
 
 
 class RandomTreeBooster(PrivateEstimator):
@@ -253,7 +258,8 @@ class RandomTreeBooster(PrivateEstimator):
             backend.close()
         assert plan.life is not None
         used = run.ledger.used(plan.life)
-        self._stream = stream.extended(plan, run.rows, run.report(), used, backend.log)
+        own = {name: value for name, value in self.get_params().items() if name not in _AROUND}
+        self._stream = stream.extended(plan, run.rows, run.report(), used, backend.log, own)
         self._keep(Model(run.encoder, scores, self._stream.report()))
         return self
 
@@ -266,7 +272,10 @@ class RandomTreeBooster(PrivateEstimator):
         save_stream(self._need_stream(), self._fitted(), path)
 
     def load_stream(self, path: str | Path) -> Self:
-        """Go on with a stream that `save_stream` wrote, from the model it had then."""
+        """Go on with a stream that `save_stream` wrote, from the model it had then.
+
+        This estimator's own parameters count for the batches to come.
+        """
         self._stream, model = load_stream(path)
         self._keep(model)
         return self

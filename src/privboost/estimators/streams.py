@@ -68,7 +68,7 @@ class Cohort:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RowStream:
-    """The private state of a stream after some batches."""
+    """The private state of a stream after some batches, and the parameters of the last."""
 
     encoder: Encoder | None = None
     weight_bound: float | None = None
@@ -76,7 +76,8 @@ class RowStream:
     next_id: int = 0
     most_score: float = 0.0
     cohorts: tuple[Cohort, ...] = ()
-    log: tuple[Update, ...] = field(default=())
+    log: tuple[Update, ...] = ()
+    parameters: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_batches(self) -> int:
@@ -126,6 +127,7 @@ class RowStream:
         report: PrivacyReport,
         count: int,
         log: Sequence[Update],
+        parameters: dict[str, Any],
     ) -> RowStream:
         """Return the stream with one more batch, after so many releases."""
         assert plan.life is not None
@@ -139,6 +141,7 @@ class RowStream:
             self.most_score + _most_score(plan),
             (*before, newest),
             tuple(log),
+            parameters,
         )
 
     def without_rows(self) -> RowStream:
@@ -185,6 +188,7 @@ def _to_bytes(stream: RowStream, model: Model) -> bytes:
         "next_id": stream.next_id,
         "most_score": stream.most_score,
         "cohorts": [_cohort_form(cohort) for cohort in stream.cohorts],
+        "parameters": stream.parameters,
         "lengths": [len(message) for message in messages],
         "log": np.frombuffer(b"".join(messages), dtype=np.uint8),
     }
@@ -237,6 +241,7 @@ def _from_form(form: dict[str, Any]) -> RowStream:
         form["most_score"],
         tuple(cohorts),
         tuple(from_bytes(log[a:b]) for a, b in pairwise(ends)),
+        form["parameters"],
     )
 
 

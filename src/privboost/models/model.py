@@ -133,6 +133,30 @@ class Model:
                         rows["class"].append(self.classes[output])
         return pa.table(rows)
 
+    def feature_importances(self) -> np.ndarray:
+        """Return what each feature moves the score, adding up to 1 (or all zero).
+
+        Computed from released values and public structure alone: at each node of a tree, the
+        difference between the mean leaf values on its two sides, every leaf counting alike,
+        times the part of the tree's leaves below it.
+        """
+        if not isinstance(self.scores, TreeScores):
+            raise AttributeError("feature_importances: only models of trees have them")
+        moved = self.scores.moves()
+        return moved / moved.sum() if moved.any() else moved
+
+    def to_text(self, most_trees: int | None = None) -> str:
+        """Write the trees in words: conditions, and what each leaf adds to the score.
+
+        Parameters
+        ----------
+        most_trees : int, optional
+            Stop after so many trees.
+        """
+        from privboost.models.export import trees_text
+
+        return trees_text(self, most_trees)
+
     def save(self, path: str | Path) -> None:
         """Write the model to one file (see `load_model`)."""
         from privboost.models.files import save_model

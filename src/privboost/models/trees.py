@@ -147,6 +147,18 @@ class TreeScores:
         numbered = ((group, k) for group in self.groups for k in range(len(group)))
         return [(group, k) for group, k in numbered if group.tree(k).only_feature is None]
 
+    def moves(self) -> np.ndarray:
+        """Return for each feature how much its splits move scores, on average over leaves."""
+        moved = np.zeros(len(self.n_codes))
+        for tree, values in self.trees():
+            for depth in range(tree.depth):
+                level = tree.level(depth)
+                halves = values.reshape(len(values), 2**depth, 2, -1).mean(axis=3)
+                change = np.abs(halves[..., 1] - halves[..., 0]).sum(axis=0)
+                splits = tree.goes_right[level].any(axis=1)
+                np.add.at(moved, tree.feature[level], change * splits / 2**depth)
+        return moved
+
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes, where no tree joins features."""
         if self._joint_trees:

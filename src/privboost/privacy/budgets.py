@@ -37,7 +37,11 @@ class LifeBudget(Event):
         if used + count > self.releases:
             raise BudgetError(f"the budget has no releases left for this: {self.what}")
         if not self.admits(event):
-            raise BudgetError(f"the budget does not cover {event.what!r}: {self.what}")
+            raise BudgetError(
+                f"the budget of earlier rows does not cover {event.what!r} ({self.what}): the new "
+                "noise is too small for it, or rows would be sampled. Use a smaller epsilon or "
+                "more trees, nearer to what the stream began with, and the same subsample"
+            )
 
     @abstractmethod
     def admits(self, event: GaussianRelease) -> bool:

@@ -125,8 +125,8 @@ class Curator:
         scale = _everywhere(np.ceil(event.scales).astype(np.int64), query)
         return self._noisy(query, discrete_laplace(scale, stream))
 
-    def select(self, query: Query, utility: Utility, event: Selection) -> int:
-        """Choose a candidate by the exponential mechanism on exact sums.
+    def select(self, query: Query, utility: Utility, event: Selection) -> np.ndarray:
+        """Choose candidates by the exponential mechanism on exact sums.
 
         Parameters
         ----------
@@ -139,23 +139,26 @@ class Curator:
 
         Returns
         -------
-        int
-            The chosen candidate.
+        int array
+            The chosen candidate of each choice that the utility scores (each node of a level).
 
         Privacy
         -------
-        Spends `event`, which is recorded first: the choice is ε₀-bounded-range.
+        Spends `event` once, which is recorded first: a row counts for one of the choices only, so
+        all of them together are ε₀-bounded-range.
         """
         if query.statistics not in utility.statistics:
             raise ValueError("the utility's range is not proved for the statistics of the query")
+        if not _cells_apart(query):
+            raise ValueError("the query's features share a cell: no range is proved for that")
         stream = self._charge(event)
         query = _sampled(query, event.sampling_rate, stream)
         scores = utility.scores(self._backend.sum(query), self._contribution)
         # ε₀ rounded down to a multiple of 2⁻⁴⁰ of the range, so that exponents are short fractions.
         steps = math.floor(2**40 / event.noise)
         width = utility.range(self._contribution) * 2**40
-        best = max(scores)
-        return choose([Fraction((best - score) * steps, width) for score in scores], stream)
+        rate = Fraction(steps, width)
+        return np.array([choose(each, rate, stream) for each in scores])
 
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""

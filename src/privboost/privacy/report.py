@@ -183,10 +183,10 @@ def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyRe
 
 def round_up(value: float) -> str:
     """Write a number in six digits, never below its value."""
-    text = f"{value:.6g}"
+    text, more = f"{value:.6g}", value
     while float(text) < value:
-        value += abs(value) * 1e-6
-        text = f"{value:.6g}"
+        more += abs(value) * 1e-6
+        text = f"{more:.6g}"
     return text
 
 

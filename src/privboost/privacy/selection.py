@@ -1,4 +1,4 @@
-"""Exact choice among candidates: P(j) proportional to exp(−x_j).
+"""Exact choice among candidates: P(j) proportional to exp(rate · score_j).
 
 One uniform is compared with the cumulative weights. In float64 where an error bound proves which
 candidate is meant; otherwise with brackets of rational numbers that are narrowed until they tell.
@@ -15,20 +15,23 @@ from privboost.privacy.keystream import KeyStream
 from privboost.privacy.noise import MARGIN, exp_brackets
 
 
-def choose(exponents: Sequence[Fraction], stream: KeyStream, margin: float = MARGIN) -> int:
-    """Draw an index with P(j) ∝ exp(−exponents[j]), exactly.
+def choose(scores: np.ndarray, rate: Fraction, stream: KeyStream, margin: float = MARGIN) -> int:
+    """Draw an index with P(j) ∝ exp(rate · scores[j]), exactly.
 
     Parameters
     ----------
-    exponents : sequence of Fraction
-        At least 0 each, with 0 among them (the best candidate).
+    scores : int64 array
+        The scores.
+    rate : Fraction
+        Above 0.
     stream : KeyStream
         Where the uniform comes from, as many bits as are needed.
     margin : float
         For tests: a larger margin sends more choices to exact arithmetic.
     """
     uniform = _Uniform(stream)
-    weights = np.exp(-np.array([float(x) for x in exponents]))
+    gaps = scores.max() - scores
+    weights = np.exp(gaps * -float(rate))  # the exponent's rounding is far below the margin
     ends = np.cumsum(weights)
     total = float(ends[-1])
     target = uniform.known / 2**64 * total
@@ -39,7 +42,7 @@ def choose(exponents: Sequence[Fraction], stream: KeyStream, margin: float = MAR
     low = ends[found - 1] if found else 0.0
     if found < len(ends) and target - low > unsure and ends[found] - target > unsure:
         return found
-    return _choose_exactly(exponents, uniform)
+    return _choose_exactly([int(gap) * rate for gap in gaps], uniform)
 
 
 class _Uniform:

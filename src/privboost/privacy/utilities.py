@@ -8,12 +8,15 @@ the mechanism sees either.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numba import njit
 
 from privboost.engine.commands import GRADIENT_COUNT, GRADIENT_HESSIAN, HESSIAN_COUNT
+from privboost.engine.splits import Splits
 from privboost.grid import UNIT, WEIGHT_UNITS, Contribution
 
 SCORE = 2**20
@@ -23,11 +26,15 @@ SCORE = 2**20
 class Utility(Protocol):
     """From exact sums to integer scores."""
 
-    statistics: tuple[tuple[str, ...], ...]
+    statistics: ClassVar[tuple[tuple[str, ...], ...]]
     """The statistics of which its range is proved."""
 
-    def scores(self, sums: np.ndarray, contribution: Contribution) -> list[int]:
-        """Return one integer score for each candidate."""
+    def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
+        """Return integer scores of shape (choices, candidates).
+
+        Where there are several choices, a row must count for one of them only: then all together
+        have the range of one.
+        """
 
     def range(self, contribution: Contribution) -> int:
         """Return the proved range, in the same units."""
@@ -41,23 +48,27 @@ class LargestCell:
     so all changes lie in [0, row units · rows].
     """
 
-    statistics: ClassVar = (GRADIENT_HESSIAN, GRADIENT_COUNT, HESSIAN_COUNT)
+    statistics: ClassVar[tuple[tuple[str, ...], ...]] = (
+        GRADIENT_HESSIAN,
+        GRADIENT_COUNT,
+        HESSIAN_COUNT,
+    )
 
-    def scores(self, sums: np.ndarray, contribution: Contribution) -> list[int]:
+    def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
         """Return each cell's sum."""
-        return [int(value) for value in sums[..., 1].reshape(-1)]
+        return sums[..., 1].reshape(1, -1)
 
     def range(self, contribution: Contribution) -> int:
         """Return the most that a unit adds to a cell."""
         return contribution.row_units * contribution.rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SplitGain:
-    """Score splits of one node by G_L²/(n_L + λ) + G_R²/(n_R + λ), over counts.
+    """Score the splits of each node by G_L²/(n_L + λ) + G_R²/(n_R + λ), over counts.
 
-    Sums are of gradients and counts by cell, of shape (cells, 2); candidate j has the cells up to j
-    on its left. The last one has everything there: it is the score of not splitting.
+    Sums are of gradients and counts, of shape (nodes, cells, 2). Each node is a choice of its own;
+    a row lies in one node.
 
     Range, in units of the gradient's clip: adding a row of weight w ≤ 1 and gradient ws, |s| ≤ 1,
     to a side with N = n + λ and G = aN, |a| ≤ 1, changes G²/N by
@@ -65,36 +76,87 @@ class SplitGain:
         (aN + ws)²/(N + w) − a²N  =  w · ( N·(2as − a²) + w·s² ) / (N + w) ,
 
     w times a mean of 2as − a² (between −3 and 1) and s² (between 0 and 1). So the changes of all
-    candidates lie within [−3, 1], whichever side the row falls on: a range of 4 for each row, plus
-    the rounding.
+    candidates lie within [−3, 1], whichever side the row falls on: a range of 4 for each row. A row
+    that counts for nothing (w = 0) changes nothing.
+
+    Rounding: scores are computed in float64 and rounded down to units of 2⁻²⁰. At most eight
+    operations err by 2⁻⁵³ each, relatively, and a score is at most the number of rows, below 2³¹;
+    so a score errs by at most 2³¹ · 2⁻⁵⁰ = 2 units and the rounding's 1. Before and after, for two
+    candidates, that is 12 units, which the range includes.
 
     Parameters
     ----------
+    splits : Splits
+        The candidates.
     reg_lambda : float
         λ, in rows; it must be above 0.
     """
 
-    statistics: ClassVar = (GRADIENT_COUNT,)
+    statistics: ClassVar[tuple[tuple[str, ...], ...]] = (GRADIENT_COUNT,)
+    splits: Splits
     reg_lambda: float
 
     def __post_init__(self) -> None:
         if not self.reg_lambda * UNIT >= 1:
             raise ValueError("reg_lambda must be at least 2^-16")
 
-    def scores(self, sums: np.ndarray, contribution: Contribution) -> list[int]:
-        """Return scores rounded down to units, in whole-number arithmetic (128 bits and more)."""
+    def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
+        """Return the scores of each node's candidates (int64)."""
         unit = UNIT * (WEIGHT_UNITS if contribution.weighted else 1)
-        extra = round(self.reg_lambda * unit)
-        left_of = np.cumsum(sums, axis=0).tolist()
-        whole_g, whole_n = left_of[-1]
-        scores = []
-        for g, n in left_of:
-            left = g * g * SCORE // (unit * (n + extra))
-            rest = whole_g - g
-            right = rest * rest * SCORE // (unit * (whole_n - n + extra))
-            scores.append(left + right)
-        return scores
+        splits = self.splits
+        out = np.empty((len(sums), splits.total), dtype=np.int64)
+        _split_scores(
+            sums,
+            splits.first,
+            splits.count,
+            splits.category,
+            splits.missing,
+            float(self.reg_lambda * unit),
+            float(unit),
+            out,
+        )
+        return out
 
     def range(self, contribution: Contribution) -> int:
-        """Return four for each row, and the rounding of two terms before and after."""
-        return 4 * SCORE * contribution.rows + 4
+        """Return four for each row, and the rounding."""
+        return 4 * SCORE * contribution.rows + 12
+
+
+@njit(nogil=True, cache=True)
+def _split_scores(sums, first, count, category, missing, extra, unit, out):  # type: ignore[no-untyped-def]
+    for node in range(sums.shape[0]):
+        cells = sums[node]
+        whole_g, whole_n = np.int64(0), np.int64(0)
+        for cell in range(first[0], first[0] + count[0]):
+            whole_g += cells[cell, 0]
+            whole_n += cells[cell, 1]
+        out[node, 0] = _gain(whole_g, whole_n, 0, 0, extra, unit)
+        at = 1
+        for k in range(first.size):
+            last = first[k] + count[k] - 1
+            if category[k]:
+                for cell in range(first[k], last + 1):
+                    g, n = cells[cell, 0], cells[cell, 1]
+                    out[node, at] = _gain(whole_g - g, whole_n - n, g, n, extra, unit)
+                    at += 1
+                continue
+            g, n = cells[last, 0], cells[last, 1]  # missing values, on the left
+            for cell in range(first[k], last - 1):
+                g += cells[cell, 0]
+                n += cells[cell, 1]
+                out[node, at] = _gain(g, n, whole_g - g, whole_n - n, extra, unit)
+                at += 1
+                if missing[k]:
+                    less_g, less_n = g - cells[last, 0], n - cells[last, 1]
+                    out[node, at] = _gain(
+                        less_g, less_n, whole_g - less_g, whole_n - less_n, extra, unit
+                    )
+                    at += 1
+
+
+@njit(nogil=True, cache=True)
+def _gain(left_g, left_n, right_g, right_n, extra, unit):  # type: ignore[no-untyped-def]
+    left, right = np.float64(left_g), np.float64(right_g)
+    score = left * left / (np.float64(left_n) + extra)
+    score += right * right / (np.float64(right_n) + extra)
+    return np.int64(math.floor(score / unit * SCORE))

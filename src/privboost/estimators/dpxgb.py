@@ -1,0 +1,273 @@
+"""Estimators that boost greedy trees under (ε, δ): DP-XGB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from privboost.boosting.dpxgb import PRESETS, boost_greedily
+from privboost.boosting.greedy_plan import GreedyPlan, GreedySettings, plan_greedy
+from privboost.boosting.initial_score import start_boosting
+from privboost.boosting.plan import Budget, NewtonStep, check_choice, check_number
+from privboost.boosting.structures import RandomTrees, public_generator
+from privboost.encoding import Encoder
+from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.models.trees import TreeScores
+from privboost.privacy.keystream import KeyStream
+from privboost.privacy.mechanisms import Curator
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    epsilon, delta : float
+        The privacy budget. Choose delta far below one over the number of protected units.
+    domain : Domain, dict or path, optional
+        What is public about the table. Without it, `fit` learns one privately (see
+        `domain_share`); then `y` must be given.
+    n_estimators : int
+        Trees (for each class beyond two classes).
+    max_depth : int
+        Depth of the trees, at most 12; they are complete.
+    greedy_depth : int, optional
+        How many levels from the top are chosen privately; the others are drawn at random, which
+        costs nothing. By default all.
+    learning_rate : float
+        What each tree's values are multiplied by.
+    gradient_clip : float
+        What a row's gradient is clipped to; a smaller clip means less noise.
+    hessian_clip : float, optional
+        The same for the Hessian. Default 0.25 for classes, 1 for a number.
+    hessian_share : float, optional
+        The share of the Hessian in a leaf's release. By default it balances the errors of both
+        for values of a typical size.
+    reg_lambda : float, optional
+        λ, added to every leaf's sum of Hessians. By default half a standard deviation of its noise
+        for classes, a whole one for a number.
+    split_lambda : float
+        λ of the score by which splits are chosen, in rows.
+    leaf_clip : float
+        A tree's values are clipped to ± this before the learning rate.
+    init_share : float
+        The share of the budget (on μ²) that the initial score takes; 0 for none.
+    shares : three floats that add up to 1
+        How the rest of the budget (on μ²) is divided between the sketch of split candidates, the
+        choice of splits, and leaves. Where there is no sketch, the others have its share.
+    features : "all", "cyclical" or int
+        Among which features a split is chosen: all; one a tree, in turn; or so many that are drawn
+        for each tree.
+    candidates : {"grid", "hessian"}
+        Where numbers may be split: at `n_candidates` evenly spread edges, or at edges that follow
+        released Hessians.
+    n_candidates : int
+        Split candidates of a number.
+    candidate_rounds : int
+        How often "hessian" candidates are refined: once, before the first tree, or in so many
+        rounds.
+    domain_share : float
+        Without a domain, the share of the budget that learning one takes.
+    sample_weight_bound : float, optional
+        The public bound of sample weights; needed if weights are given to `fit`.
+    accountant : {"auto", "game", "rdp"}
+        How choices and releases are composed; "auto" is exact for choices ("game").
+    random_state : int, optional
+        None is secure noise. A number makes a reproducible run without a privacy guarantee.
+    n_jobs : int, optional
+        Threads; -1 for all cores. The model does not depend on it.
+    backend : "local" or callable
+        Who holds the rows during a fit.
+    ledger : path, optional
+        A file that records the reservation and every charge before the release it pays for.
+    verbose : bool
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    privacy_ : PrivacyReport
+        What was spent, on what, under which assumptions.
+    model_ : Model
+        The released model; `model_.to_text()` prints its trees.
+    feature_importances_ : array
+        What each feature moves the score, from released values alone.
+"""
+
+
+class GreedyBooster(PrivateEstimator):
+    """What the classifier and the regressor share: parameters, plan and recipe."""
+
+    _defaults: ClassVar[dict[str, Any]]
+    """What a parameter left at None means for the task."""
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        domain: Any = None,
+        *,
+        n_estimators: int = 50,
+        max_depth: int = 4,
+        greedy_depth: int | None = None,
+        learning_rate: float = 0.3,
+        gradient_clip: float = 0.5,
+        hessian_clip: float | None = None,
+        hessian_share: float | None = None,
+        reg_lambda: float | None = None,
+        split_lambda: float = 1.0,
+        leaf_clip: float = 2.0,
+        init_share: float = 0.05,
+        shares: tuple[float, float, float] = (0.1, 0.6, 0.3),
+        features: str | int = "all",
+        candidates: str = "grid",
+        n_candidates: int = 32,
+        candidate_rounds: int = 1,
+        domain_share: float = 0.1,
+        sample_weight_bound: float | None = None,
+        accountant: str = "auto",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        backend: Any = "local",
+        ledger: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.greedy_depth = greedy_depth
+        self.learning_rate = learning_rate
+        self.gradient_clip = gradient_clip
+        self.hessian_clip = hessian_clip
+        self.hessian_share = hessian_share
+        self.reg_lambda = reg_lambda
+        self.split_lambda = split_lambda
+        self.leaf_clip = leaf_clip
+        self.init_share = init_share
+        self.shares = shares
+        self.features = features
+        self.candidates = candidates
+        self.n_candidates = n_candidates
+        self.candidate_rounds = candidate_rounds
+        self.domain_share = domain_share
+        self.sample_weight_bound = sample_weight_bound
+        self.accountant = accountant
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.ledger = ledger
+        self.verbose = verbose
+
+    @classmethod
+    def from_preset(cls, name: str, **parameters: Any) -> Self:
+        """Return an estimator with the settings of a published variant.
+
+        Parameters
+        ----------
+        name : {"XGB", "XGB_cyc", "XGB_ada"}
+            All features with even candidates, one feature a tree, or candidates that follow the
+            Hessians; clips and noise as published.
+        **parameters
+            Any other parameter; they come before the preset's.
+        """
+        check_choice("name", name, tuple(PRESETS))
+        return cls(**(PRESETS[name] | parameters))
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """What each feature moves the score: see `Model.feature_importances`."""
+        return self._fitted().feature_importances()
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield predictions after each round of training. Costs no privacy."""
+        return self._fitted().staged_predict(X)
+
+    def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> GreedyPlan:
+        settings = GreedySettings(
+            n_estimators=self.n_estimators,
+            max_depth=self.max_depth,
+            greedy_depth=self.greedy_depth,
+            features=self.features,
+            candidates=self.candidates,
+            n_candidates=self.n_candidates,
+            candidate_rounds=self.candidate_rounds,
+            init_share=self.init_share,
+            shares=self.shares,
+            split_lambda=self.split_lambda,
+        )
+        gradient_clip = check_number("gradient_clip", self.gradient_clip, above=0)
+        hessian_clip = self.hessian_clip
+        if hessian_clip is None:
+            hessian_clip = self._defaults["hessian_clip"]
+        hessian_clip = check_number("hessian_clip", hessian_clip, above=0)
+        share = self.hessian_share
+        if share is None:
+            share = NewtonStep.balanced_share(gradient_clip, hessian_clip, 0.25)
+        step = NewtonStep(
+            gradient_clip=gradient_clip,
+            hessian_clip=hessian_clip,
+            hessian_share=share,
+            reg_lambda=1.0 if self.reg_lambda is None else self.reg_lambda,
+            leaf_clip=self.leaf_clip,
+            learning_rate=self.learning_rate,
+        )
+        noise_lambda = self._defaults["noise_lambda"] if self.reg_lambda is None else None
+        return plan_greedy(
+            encoder, step, settings, weight_bound, budget, self.accountant, noise_lambda
+        )
+
+    def _boost(
+        self, curator: Curator, plan: GreedyPlan, structures: KeyStream, track: Any
+    ) -> TreeScores:
+        settings = plan.settings
+        draws = RandomTrees(
+            plan.encoder,
+            settings.max_depth,
+            settings.features,
+            "one",
+            public_generator(structures),
+        )
+        return boost_greedily(curator, plan, draws, start_boosting(curator, plan), track)
+
+
+class DPXGBClassifier(GreedyBooster, PrivateClassifier):  # noqa: D101
+    __doc__ = f"""A private classifier of boosted greedy trees (DP-XGB).
+{_PARAMETERS}
+    Examples
+    --------
+    >>> from privboost import DPXGBClassifier
+    >>> from privboost.datasets import load_adult
+    >>> adult = load_adult()
+    >>> clf = DPXGBClassifier(1.0, 1e-6, adult.domain, n_estimators=10, max_depth=3)
+    >>> clf = clf.fit(adult.train)
+    >>> clf.predict_proba(adult.test).shape
+    (16281, 2)
+    >>> print(clf.model_.to_text().splitlines()[0])
+    score at the start ...
+    """
+    _defaults: ClassVar[dict[str, Any]] = {"hessian_clip": 0.25, "noise_lambda": 0.5}
+
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield class probabilities after each round of training. Costs no privacy."""
+        return self._fitted().staged_predict_proba(X)
+
+
+class DPXGBRegressor(GreedyBooster, PrivateRegressor):  # noqa: D101
+    __doc__ = f"""A private regressor of boosted greedy trees (DP-XGB).
+
+    Clips are in units of half the width of the target's bounds.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privboost import DPXGBRegressor
+    >>> domain = {{"version": 1,
+    ...           "features": {{"x": {{"kind": "numeric", "bounds": [0, 1]}}}},
+    ...           "target": {{"name": "y", "bounds": [0, 1]}}}}
+    >>> x = np.linspace(0, 1, 10_000)
+    >>> model = DPXGBRegressor(epsilon=1.0, delta=1e-6, domain=domain, n_estimators=20)
+    >>> model = model.fit(x[:, None], x**2)
+    >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
+    True
+    """
+    _defaults: ClassVar[dict[str, Any]] = {"hessian_clip": 1.0, "noise_lambda": 1.0}

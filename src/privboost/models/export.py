@@ -1,0 +1,74 @@
+"""Models in other forms: text for people."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+
+from privboost.domain import CategoricalFeature, ClassTarget
+from privboost.encoding import Encoder, middle_and_half
+from privboost.engine.tree import Tree
+from privboost.grid import SCORE_UNITS
+from privboost.models.model import Model
+from privboost.models.trees import TreeScores
+
+
+def trees_text(model: Model, most_trees: int | None = None) -> str:
+    """Write a model's trees in words; see `Model.to_text`."""
+    scores = model.scores
+    if not isinstance(scores, TreeScores):
+        raise AttributeError("to_text: only models of trees have one; see effects()")
+    target = model.domain.target
+    classes = isinstance(target, ClassTarget)
+    unit = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
+    names = [str(name) for name in model.classes] if classes and scores.n_outputs > 1 else [""]
+    start = ", ".join(
+        f"{name}{': ' if name else ''}{value * unit / SCORE_UNITS:+.4g}"
+        for name, value in zip(names, scores.start, strict=True)
+    )
+    lines = [f"score at the start {start}"]
+    for number, (tree, values) in enumerate(islice(scores.trees(), most_trees), 1):
+        own = [k for k in range(len(values)) if values[k].any()] or [0]
+        for output in own:
+            of = f" of class {names[output]}" if names[output] else ""
+            lines.append(f"tree {number}{of}")
+            lines += _branch(model.encoder, tree, values[output] * unit / SCORE_UNITS, 0, 1)
+    if most_trees is not None and most_trees < scores.n_trees:
+        lines.append(f"… and {scores.n_trees - most_trees} trees more")
+    return "\n".join(lines)
+
+
+def _branch(encoder: Encoder, tree: Tree, values: np.ndarray, node: int, depth: int) -> list[str]:
+    """Write the part of a tree below a node; leaves are numbered after the inner nodes."""
+    inner, indent = len(tree.feature), "  " * depth
+    if node >= inner:
+        return [f"{indent}{values[node - inner]:+.4g}"]
+    turns = tree.goes_right[node]
+    if not turns[: encoder.layout.n_codes[tree.feature[node]]].any():
+        return _branch(encoder, tree, values, 2 * node + 1, depth)
+    left, right = _conditions(encoder, int(tree.feature[node]), turns)
+    return [
+        f"{indent}{left}",
+        *_branch(encoder, tree, values, 2 * node + 1, depth + 1),
+        f"{indent}{right}",
+        *_branch(encoder, tree, values, 2 * node + 2, depth + 1),
+    ]
+
+
+def _conditions(encoder: Encoder, feature: int, turns: np.ndarray) -> tuple[str, str]:
+    """Say which values of a feature go left, and which right."""
+    declared = encoder.domain.features[feature]
+    turns = turns[: encoder.layout.n_codes[feature]]
+    missing = ", or missing"
+    if isinstance(declared, CategoricalFeature):
+        names = [*map(str, declared.categories), "other", "missing"]
+        right = " or ".join(name for name, turn in zip(names, turns, strict=True) if turn)
+        return f"{declared.name} is not {right}", f"{declared.name} is {right}"
+    edges, values = encoder.edges[feature], turns[:-1]
+    on_right = missing if turns[-1] else ""
+    on_left = "" if turns[-1] else missing
+    if not values.any():
+        return f"{declared.name} is there", f"{declared.name} is missing"
+    edge = edges[int(values.argmax()) - 1] if values.argmax() else -np.inf
+    return f"{declared.name} ≤ {edge:.6g}{on_left}", f"{declared.name} > {edge:.6g}{on_right}"
