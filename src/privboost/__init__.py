@@ -28,6 +28,8 @@ _HOMES = {
     "PrivBoostRegressor": "estimators.privboost",
     "DPXGBClassifier": "estimators.dpxgb",
     "DPXGBRegressor": "estimators.dpxgb",
+    "SarusXGBClassifier": "estimators.sarus",
+    "SarusXGBRegressor": "estimators.sarus",
     "SBDTClassifier": "estimators.sbdt",
     "SBDTRegressor": "estimators.sbdt",
 }

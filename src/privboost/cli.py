@@ -56,6 +56,8 @@ class Recipe(StrEnum):
 
     privboost = "privboost"
     sbdt = "sbdt"
+    dpxgb = "dpxgb"
+    sarus = "sarus"
 
 
 class Task(StrEnum):
@@ -81,7 +83,7 @@ def train(
         Task, typer.Option(help="Without a domain: what the target is.")
     ] = Task.classes,
     recipe: Annotated[
-        Recipe, typer.Option(help="How to boost: the flagship, or random trees (S-BDT).")
+        Recipe, typer.Option(help="How to boost: see docs/recipes.md.")
     ] = Recipe.privboost,
     preset: Annotated[
         str | None, typer.Option(help="A published variant of the recipe, such as TR_cyc.")
@@ -291,7 +293,12 @@ def _kind_of(recipe: Recipe, classes: bool) -> Any:
     """Return the estimator of a recipe."""
     import privboost
 
-    name = {Recipe.privboost: "PrivBoost", Recipe.sbdt: "SBDT"}[recipe]
+    name = {
+        Recipe.privboost: "PrivBoost",
+        Recipe.sbdt: "SBDT",
+        Recipe.dpxgb: "DPXGB",
+        Recipe.sarus: "SarusXGB",
+    }[recipe]
     return getattr(privboost, name + ("Classifier" if classes else "Regressor"))
 
 

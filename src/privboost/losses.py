@@ -33,11 +33,21 @@ class LossTable:
         In units of the clips, `UNIT` units each; see the module's first lines for the three rows.
     shift : int
         Scores are shifted right by this many bits to give the column of the table.
+    taking_part : bool array of shape (3, size), optional
+        Which rows count at all; by default all of a known label.
     """
 
     gradient: np.ndarray
     hessian: np.ndarray
     shift: int
+    taking_part: np.ndarray | None = None
+
+    @property
+    def count(self) -> np.ndarray:
+        """What a row adds to a count, in units: `UNIT`, or nothing."""
+        count = np.full_like(self.hessian, UNIT)
+        count[UNKNOWN] = 0
+        return count if self.taking_part is None else count * self.taking_part
 
     @property
     def size(self) -> int:
@@ -77,8 +87,22 @@ def within_units(table: LossTable) -> bool:
         int(np.abs(table.gradient).max()) <= UNIT
         and int(table.hessian.min()) >= 0
         and int(table.hessian.max()) <= UNIT
+        and int(table.count.min()) >= 0
+        and int(table.count.max()) <= UNIT
         and not table.gradient[UNKNOWN].any()
         and not table.hessian[UNKNOWN].any()
+    )
+
+
+def filtered(table: LossTable, limit: float, gradient_clip: float) -> LossTable:
+    """Leave out the rows whose gradient is above a limit, which is at most its clip.
+
+    Whether a row is left out depends on its own state and label alone.
+    """
+    inside = np.abs(table.gradient) <= int(limit / gradient_clip * UNIT)
+    inside[UNKNOWN] = False
+    return LossTable(
+        table.gradient * inside, table.hessian * inside, table.shift, inside.astype(np.uint8)
     )
 
 

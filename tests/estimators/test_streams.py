@@ -244,8 +244,10 @@ def test_a_domain_may_be_learned_from_the_first_batch():
     assert model.privacy_.epsilon <= 20.0
     assert model.model_.scores.n_trees == 20
     for how in ({"subsample": 0.5}, {"init_noise": "laplace"}):
-        with pytest.raises(DomainError, match="only beside Gaussian noise"):
-            SBDTClassifier(20.0, 1e-3, **how).fit(first[columns], "income")
+        other = SBDTClassifier(20.0, 1e-3, n_estimators=10, **how)
+        report = other.fit(first[columns], "income").privacy_
+        assert 19.5 < report.epsilon <= 20.0
+        assert report.delta == pytest.approx(1e-3)
 
 
 def test_a_failed_batch_leaves_the_stream_as_it_was():

@@ -28,6 +28,7 @@ from privboost.domain import CategoricalFeature
 from privboost.encoding import Encoder
 from privboost.engine.tree import MAX_DEPTH
 from privboost.grid import Contribution
+from privboost.losses import LossTable
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
@@ -105,6 +106,11 @@ class GreedyPlan:
     init: GaussianRelease | None
     sketch: GaussianRelease | None
     releases: tuple[Planned, ...]
+
+    @property
+    def loss(self) -> LossTable:
+        """The loss, tabulated."""
+        return self.task.table(self.step)
 
     @property
     def parameters(self) -> dict[str, Any]:

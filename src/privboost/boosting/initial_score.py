@@ -37,7 +37,7 @@ def start_boosting(curator: Curator, plan: PlanWithStart) -> TreeScores:
             query = TreeSums((stump(),), output, GRADIENT_COUNT)
             total, count = release(query, plan.init)[0, 0]  # type: ignore[arg-type]
             start[output] = _initial_score(plan, total / max(count, plan.contribution.row_units))
-    curator.publish(Start(plan.task.table(plan.step), len(outputs)))
+    curator.publish(Start(plan.loss, len(outputs)))
     for output in outputs:
         curator.publish(AddTreeValues((stump(),), start[output].reshape(1, 1), output))
     return TreeScores.of(start, plan.encoder.layout.n_codes)

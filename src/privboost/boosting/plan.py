@@ -33,7 +33,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon, above=0))
-        object.__setattr__(self, "delta", check_number("delta", self.delta, above=0, below=1))
+        delta = 0.0 if self.delta == 0 else check_number("delta", self.delta, above=0, below=1)
+        object.__setattr__(self, "delta", delta)
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ class PlanWithStart(Protocol):
     @property
     def task(self) -> Task: ...  # noqa: D102
     @property
-    def step(self) -> NewtonStep: ...  # noqa: D102
+    def loss(self) -> LossTable: ...  # noqa: D102
     @property
     def contribution(self) -> Contribution: ...  # noqa: D102
     @property

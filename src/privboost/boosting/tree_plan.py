@@ -28,6 +28,7 @@ from privboost.encoding import Encoder
 from privboost.engine.commands import GRADIENT_COUNT, GRADIENT_HESSIAN
 from privboost.engine.tree import MAX_DEPTH
 from privboost.grid import BUDGET_UNITS, Contribution
+from privboost.losses import LossTable
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.accountants.rdp import RdpProfile
@@ -157,6 +158,11 @@ class TreePlan:
     hessian: GaussianRelease | None
     life: LifeBudget | None
     releases: tuple[Planned, ...]
+
+    @property
+    def loss(self) -> LossTable:
+        """The loss, tabulated."""
+        return self.task.table(self.step)
 
     @property
     def parameters(self) -> dict[str, Any]:

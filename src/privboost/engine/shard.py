@@ -25,7 +25,7 @@ from privboost.engine.commands import (
 )
 from privboost.engine.growth import Grower
 from privboost.engine.routes import Routes
-from privboost.grid import BLOCK_ROWS, BUDGET_UNITS, UNIT, WEIGHT_UNITS
+from privboost.grid import BLOCK_ROWS, BUDGET_UNITS, WEIGHT_UNITS
 from privboost.losses import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.sampling import bernoulli_mask
@@ -193,10 +193,8 @@ class Shard:
 
 def _packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
     """Join two statistics into one table of int64: (first << 32) + second; one alone is second."""
-    count = np.full_like(loss.hessian, UNIT)
-    count[UNKNOWN] = 0
-    table = {"gradient": loss.gradient, "hessian": loss.hessian, "count": count}
-    table["nothing"] = np.zeros_like(count)
+    table = {"gradient": loss.gradient, "hessian": loss.hessian, "count": loss.count}
+    table["nothing"] = np.zeros_like(loss.count)
     names = statistics if len(statistics) == 2 else ("nothing", *statistics)
     first, second = (table[name].astype(np.int64) for name in names)
     return ((first << 32) + second).reshape(-1)

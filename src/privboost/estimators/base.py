@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from privboost.privacy.events import GaussianRelease, Planned
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
-from privboost.privacy.report import PrivacyReport, write_report
+from privboost.privacy.report import PrivacyReport, add_reports, write_report
 from privboost.privacy.units import bound_units
 from privboost.progress import rounds_bar
 
@@ -73,6 +73,7 @@ class Run:
     plan: Any
     digest: str
     ledger: Ledger
+    apart: Ledger | None
     keys: KeyStream
     rows: TrainingRows
     open_backend: OpenBackend
@@ -91,8 +92,11 @@ class Run:
     def report(self) -> PrivacyReport:
         """State what the run spends."""
         unit = describe_unit(self.encoder.domain.unit)
-        parameters, digest = self.plan.parameters, self.digest
-        return write_report(self.ledger, unit, self.assumptions, self.seeded, parameters, digest)
+        about = (unit, self.assumptions, self.seeded, self.plan.parameters, self.digest)
+        report = write_report(self.ledger, *about)
+        if self.apart is None:
+            return report
+        return add_reports(write_report(self.apart, *about), report)
 
 
 class PrivateEstimator(BaseEstimator, ABC):
@@ -152,7 +156,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         open_backend = self._open_backend(threads)
         weight_bound = self._weight_bound(sample_weight)
         ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), self._ledger_path())
-        domain, placeholder = None, None
+        domain, placeholder, apart = None, None, None
         if earlier is not None and earlier.n_batches:
             domain = earlier.encoder.domain
             if self.domain is not None and self._domain() != domain:
@@ -161,8 +165,13 @@ class PrivateEstimator(BaseEstimator, ABC):
             domain = self._domain()
         if domain is None:
             stand_in = make_plan(Encoder.of(_ANY_DOMAIN[self._task]), weight_bound, budget)
-            _refuse_inexact(stand_in.releases)
-            domain, budget, placeholder = self._learn(X, y, budget, ledger, keys)
+            if all(planned.event.mu is not None for planned in stand_in.releases):
+                domain, budget, placeholder = self._learn(X, y, budget, ledger, keys)
+            else:
+                domain, budget, apart = self._learn_apart(X, y, budget, ledger, keys)
+                ledger = Ledger(
+                    budget.epsilon, budget.delta, ledger.accountant, self._ledger_path()
+                )
         encoder = Encoder.of(domain)
         plan = make_plan(encoder, weight_bound, budget)
         digest = plan.digest
@@ -188,9 +197,10 @@ class PrivateEstimator(BaseEstimator, ABC):
             assert unit is not None
             bounded = bound_units(rows.blocks, unit, domain.unit.max_rows, keys.child("units"))
             rows = replace(rows, blocks=bounded)
-        said = _assumptions(domain, weight_bound, budget, placeholder is not None)
+        learned = placeholder is not None or apart is not None
+        said = _assumptions(domain, weight_bound, self.epsilon, learned)
         seeded = self.random_state is not None
-        return Run(encoder, plan, digest, ledger, keys, rows, open_backend, said, seeded)
+        return Run(encoder, plan, digest, ledger, apart, keys, rows, open_backend, said, seeded)
 
     def _keep(self, model: Model) -> None:
         self.model_ = model
@@ -228,28 +238,45 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _learn(
         self, X: Any, y: Any, budget: Budget, ledger: Ledger, keys: KeyStream
     ) -> tuple[Domain, Budget, Planned]:
-        """Learn the domain with a share of the budget; the rest stays reserved for training.
+        """Learn the domain with a share of μ²; the rest stays reserved for training.
 
         Returns the domain, the budget with what was spent, and what is reserved.
         """
-        share = check_number("domain_share", self.domain_share, above=0, below=1)
-        if y is None:
-            raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
-        target, labels = (y, None) if isinstance(y, str) else (_name_of(y), y)
-        plan = plan_learning(X, labels, target, self._task, {}, budget.delta)
+        share, labels, plan = self._plan_learning(X, y, budget)
         rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), UNIT, 1, 1, (1.0,))
         wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
         made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
         plan, placeholder = plan.with_releases(made[:-1]), made[-1]
         ledger.reserve(made)
-        domain, rows = learn(plan, X, labels, ledger, keys.child("domain"))
-        if budget.delta > 1 / max(rows, 1.0):
-            warnings.warn(
-                "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
-                "publishes a whole record; choose a smaller one",
-                stacklevel=3,
-            )
+        domain = _learn_domain(plan, X, labels, ledger, keys, budget.delta)
         return domain, replace(budget, before=plan.releases), placeholder
+
+    def _learn_apart(
+        self, X: Any, y: Any, budget: Budget, ledger: Ledger, keys: KeyStream
+    ) -> tuple[Domain, Budget, Ledger]:
+        """Learn the domain with a share of ε and δ, which add up with those of training.
+
+        Where training is not all Gaussian: its plan is made after the domain is known, and only
+        two whole guarantees add up whatever the second is.
+        """
+        share = check_number("domain_share", self.domain_share, above=0, below=1)
+        if budget.delta == 0:
+            raise DomainError("delta = 0: a domain cannot be learned under pure DP; write one")
+        first = Budget(share * budget.epsilon, share * budget.delta)
+        share, labels, plan = self._plan_learning(X, y, first)
+        apart = Ledger(first.epsilon, first.delta, ledger.accountant, self._ledger_path())
+        made = calibrate(plan.releases, first.epsilon, first.delta, apart.accountant)
+        apart.reserve(made)
+        domain = _learn_domain(plan.with_releases(made), X, labels, apart, keys, budget.delta)
+        return domain, Budget(budget.epsilon * (1 - share), budget.delta * (1 - share)), apart
+
+    def _plan_learning(self, X: Any, y: Any, budget: Budget) -> tuple[float, Any, Any]:
+        """Return the share of the budget that learning has, the labels and the plan."""
+        share = check_number("domain_share", self.domain_share, above=0, below=1)
+        if y is None:
+            raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
+        target, labels = (y, None) if isinstance(y, str) else (_name_of(y), y)
+        return share, labels, plan_learning(X, labels, target, self._task, {}, budget.delta)
 
     def _domain(self) -> Domain:
         domain = self.domain
@@ -363,16 +390,17 @@ def _block_rows(X: Any, threads: int) -> int:
     return min(BLOCK_ROWS, max(1024, -(-rows // threads)))
 
 
-def _refuse_inexact(releases: Sequence[Planned]) -> None:
-    """Refuse to learn a domain beside releases that do not compose in Gaussian DP.
-
-    They are chosen after the domain is known, which only a fixed sum of μ² bounds.
-    """
-    if any(planned.event.mu is None for planned in releases):
-        raise DomainError(
-            "a domain can be learned only beside Gaussian noise on full batches: give a domain, "
-            'or leave subsample at 1 and init_noise at "gaussian"'
+def _learn_domain(
+    plan: Any, X: Any, labels: Any, ledger: Ledger, keys: KeyStream, delta: float
+) -> Domain:
+    domain, rows = learn(plan, X, labels, ledger, keys.child("domain"))
+    if delta > 1 / max(rows, 1.0):
+        warnings.warn(
+            "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
+            "publishes a whole record; choose a smaller one",
+            stacklevel=4,
         )
+    return domain
 
 
 def _name_of(y: Any) -> str:
@@ -382,7 +410,7 @@ def _name_of(y: Any) -> str:
 
 
 def _assumptions(
-    domain: Domain, weight_bound: float | None, budget: Budget, learned: bool
+    domain: Domain, weight_bound: float | None, epsilon: float, learned: bool
 ) -> tuple[str, ...]:
     """Say what was taken to be public, and what else the guarantee rests on."""
     said = [
@@ -395,7 +423,7 @@ def _assumptions(
         else "the domain is public: names, bounds, categories, classes and edges were not read "
         "off the rows",
         "all parameters of the estimator were chosen without looking at the rows",
-        f"these rows were used in no other release; another one adds to epsilon {budget.epsilon:g}",
+        f"these rows were used in no other release; another one adds to epsilon {epsilon:g}",
     ]
     if domain.unit is not None:
         said.append(f"the column {domain.unit.column!r} tells protected units apart")

@@ -101,6 +101,7 @@ _MU_SQUARED = {
     "gaussian budget": 1.0,
     "selection": 0.25,
     "laplace": 2.0,
+    "sampled group": 2.0,
 }
 """What a release of unit noise counts of μ²."""
 
@@ -189,9 +190,12 @@ def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
     target = epsilon * (1 - _NEAR / 2)
     spent = cost(factor)
     power = 1.0
+    best, most = 0.0, 0.99 * epsilon  # costs that jump, on a grid, may come no nearer
     for _ in range(30):
         if (1 - _NEAR) * epsilon <= spent <= epsilon:
             return factor
+        if most <= spent <= epsilon:
+            best, most = factor, spent
         if not math.isfinite(spent):
             factor *= 2
             spent = cost(factor)
@@ -201,6 +205,8 @@ def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
         spent = cost(factor)
         if 0 < spent < math.inf and before not in (0, spent) and step != 1:
             power = min(max(math.log(before / spent) / math.log(step), 0.3), 3.0)
+    if best > 0:
+        return best
     raise ValueError("no amount of noise reaches this epsilon and delta")
 
 

@@ -340,6 +340,72 @@ class Selection(Event):
 
 
 @dataclass(frozen=True)
+class SampledGroup(Event):
+    """Several pure releases on one Poisson sample: amplified together, not one by one.
+
+    Attributes
+    ----------
+    noise : float
+        1/ε, ε the sum of what the releases cost on the sample.
+    inner : tuple of Planned
+        The releases; each is pure, and made on the sample as if there were no other row.
+    sampling_rate : float
+        The chance of a row to be in the sample.
+    """
+
+    kind: ClassVar[str] = "sampled group"
+    inner: tuple[Planned, ...]
+    sampling_rate: float
+
+    @classmethod
+    def of(cls, what: str, inner: tuple[Planned, ...], sampling_rate: float) -> SampledGroup:
+        """Add up what the releases cost on the sample."""
+        parts = [planned.count * (planned.event.pure or math.inf) for planned in inner]
+        return cls(what, 1 / math.fsum(parts), inner, sampling_rate)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_sampling(self, max(getattr(p.event, "rows", 1) for p in self.inner))
+        cost = math.fsum(p.count * (p.event.pure or math.inf) for p in self.inner)
+        if not cost * self.noise <= 1 + 1e-9:
+            raise ValueError("a group costs what its releases cost together")
+
+    @property
+    def pure(self) -> float | None:
+        """The ε of pure DP, amplified by sampling."""
+        return amplified(1 / self.noise, self.sampling_rate) * (1 + 1e-9)
+
+    def rdp(self, alpha: int) -> float | None:
+        """The Rényi divergence of any mechanism with this ε."""
+        epsilon = self.pure or 0.0
+        return min(epsilon, alpha * epsilon**2 / 2)
+
+    def pld(self, grid: float) -> Any:
+        """The privacy loss of any mechanism with this ε."""
+        from dp_accounting.pld import common, privacy_loss_distribution
+
+        return privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(self.pure, 0.0), value_discretization_interval=grid
+        )
+
+    @property
+    def has_pld(self) -> bool:
+        """Whether `pld` gives a distribution."""
+        return True
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same with more (or less) noise in each release."""
+        inner = tuple(planned.scaled(factor) for planned in self.inner)
+        return replace(self, noise=self.noise * factor, inner=inner)
+
+    @property
+    def mechanism(self) -> str:
+        """How the releases are made, in words."""
+        made = "; ".join(f"{p.count} × {p.event.what} ({p.event.mechanism})" for p in self.inner)
+        return f"each row used with chance {self.sampling_rate:g}: {made}"
+
+
+@dataclass(frozen=True)
 class Planned:
     """An event that a plan makes a fixed number of times."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.grid import BUDGET_UNITS, UNIT, WEIGHT_CLASSES
-from privboost.losses import UNKNOWN, LossTable
+from privboost.losses import LossTable
 from privboost.privacy.budgets import LifeBudget
 from privboost.privacy.events import GaussianRelease
 
@@ -41,9 +41,8 @@ def _shares(
     loss: LossTable, event: GaussianRelease, statistics: tuple[str, ...], weighted: bool
 ) -> np.ndarray:
     """Each row's share of the squared sensitivity: by weight class, kind of row and state."""
-    count = np.ones(loss.gradient.shape)
-    count[UNKNOWN] = 0
-    sizes = {"gradient": loss.gradient / UNIT, "hessian": loss.hessian / UNIT, "count": count}
+    tables = {"gradient": loss.gradient, "hessian": loss.hessian, "count": loss.count}
+    sizes = {name: table / UNIT for name, table in tables.items()}
     parts = zip(event.shares, statistics, strict=True)
     share = sum(part * sizes[name] ** 2 for part, name in parts)
     weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES if weighted else np.ones(1)

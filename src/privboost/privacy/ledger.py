@@ -117,6 +117,11 @@ class Ledger:
         for budget in self._open:
             self._open[budget] += 1
 
+    def note_within(self, event: Event) -> None:
+        """Record a release that a group, which is charged already, pays for."""
+        if self._path is not None:
+            _append(self._path, {"entry": "within", **event.to_dict()}, durable=False)
+
     def used(self, budget: LifeBudget) -> int:
         """How many releases were made within a budget: public, like the number of rounds."""
         return self._open[budget]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 
@@ -22,6 +24,7 @@ from privboost.engine.commands import (
     Start,
     Update,
 )
+from privboost.errors import BudgetError
 from privboost.grid import UNIT, Contribution
 from privboost.losses import LossTable, within_units
 from privboost.privacy.budgets import LifeBudget
@@ -29,6 +32,7 @@ from privboost.privacy.events import (
     Event,
     GaussianRelease,
     LaplaceRelease,
+    SampledGroup,
     Selection,
     ThresholdRelease,
 )
@@ -67,6 +71,7 @@ class Curator:
         self._budgets: list[LifeBudget] = []
         self._prices: dict[tuple[GaussianRelease, tuple[str, ...]], int] = {}
         self._next_price = 0
+        self._group: _Group | None = None
 
     def gaussian(self, query: Query, event: GaussianRelease) -> np.ndarray:
         """Release the sums of a query with discrete Gaussian noise.
@@ -91,6 +96,8 @@ class Curator:
         afford it sit out: the whole run costs the budgets, whatever the number of releases.
         """
         self._check(query, event)
+        if self._group is not None:
+            raise ValueError("a group of pure releases is under way")
         if self._budgets:
             self._ledger.charge_within(event)
             self._charge_rows(query, event)
@@ -98,7 +105,7 @@ class Curator:
             self._ledger.charge(event)
         stream = self._next_stream()
         noise = discrete_gaussian(_everywhere(event.sigmas, query), stream)
-        return self._noisy(_sampled(query, event.sampling_rate, stream), noise)
+        return self._noisy(self._sampled(query, event.sampling_rate, stream), noise)
 
     def laplace(self, query: Query, event: LaplaceRelease) -> np.ndarray:
         """Release the sums of a query with discrete Laplace noise.
@@ -121,7 +128,7 @@ class Curator:
         """
         self._check(query, event)
         stream = self._charge(event)
-        query = _sampled(query, event.sampling_rate, stream)
+        query = self._sampled(query, event.sampling_rate, stream)
         scale = _everywhere(np.ceil(event.scales).astype(np.int64), query)
         return self._noisy(query, discrete_laplace(scale, stream))
 
@@ -152,7 +159,7 @@ class Curator:
         if not _cells_apart(query):
             raise ValueError("the query's features share a cell: no range is proved for that")
         stream = self._charge(event)
-        query = _sampled(query, event.sampling_rate, stream)
+        query = self._sampled(query, event.sampling_rate, stream)
         scores = utility.scores(self._backend.sum(query), self._contribution)
         # ε₀ rounded down to a multiple of 2⁻⁴⁰ of the range, so that exponents are short fractions.
         steps = math.floor(2**40 / event.noise)
@@ -229,8 +236,37 @@ class Curator:
         """Record an event, and return the randomness of its release."""
         if self._budgets:
             raise ValueError("rows have budgets: only Gaussian releases charge them")
-        self._ledger.charge(event)
+        if self._group is not None:
+            self._group.take(event)
+            self._ledger.note_within(event)
+        else:
+            self._ledger.charge(event)
         return self._next_stream()
+
+    @contextmanager
+    def sampling(self, event: SampledGroup) -> Iterator[None]:
+        """Make a group's releases on one sample of the rows.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first, and covers just the releases that it lists.
+        """
+        if self._group is not None:
+            raise ValueError("a group of pure releases is under way")
+        stream = self._charge(event)
+        self._group = _Group(event, _fresh_sample(event.sampling_rate, stream))
+        try:
+            yield
+        finally:
+            self._group = None
+
+    def _sampled(self, query: Query, rate: float, stream: KeyStream) -> Query:
+        """Have a query answered by the group's sample, a fresh one, or all rows."""
+        if self._group is not None:
+            return replace(query, sample=self._group.sample)
+        if rate == 1:
+            return query if query.sample is None else replace(query, sample=None)
+        return replace(query, sample=_fresh_sample(rate, stream))
 
     def _next_stream(self) -> KeyStream:
         self._releases += 1
@@ -268,12 +304,26 @@ def _everywhere(scales: np.ndarray, query: Query) -> np.ndarray:
     return out.reshape(-1)
 
 
-def _sampled(query: Query, rate: float, stream: KeyStream) -> Query:
-    """Have a query answered by a sample that the release's own randomness decides."""
-    if rate == 1:
-        return query if query.sample is None else replace(query, sample=None)
+class _Group:
+    """A group that is under way: its sample, and which of its releases are still to come."""
+
+    def __init__(self, event: SampledGroup, sample: Sample) -> None:
+        self.sample = sample
+        self._left: Counter[Event] = Counter()
+        for planned in event.inner:
+            self._left[planned.event] += planned.count
+
+    def take(self, event: Event) -> None:
+        """Use up one of the releases."""
+        if self._left[event] < 1:
+            raise BudgetError(f"not in the group, or made already: {event.what}")
+        self._left[event] -= 1
+
+
+def _fresh_sample(rate: float, stream: KeyStream) -> Sample:
+    """Return a sample that a release's own randomness decides."""
     key = np.frombuffer(stream.child("sample").words(4).tobytes(), dtype=np.uint8)
-    return replace(query, sample=Sample(key, rate))
+    return Sample(key, rate)
 
 
 def noisy_threshold(

@@ -81,6 +81,8 @@ class PrivacyReport:
         """The statement in one line."""
         if self.seeded:
             return SEEDED
+        if self.delta == 0:
+            return f"{round_up(self.epsilon)}-differential privacy (pure)"
         return f"({round_up(self.epsilon)}, {round_up(self.delta)})-differential privacy"
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,6 +140,20 @@ class PrivacyReport:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def add_reports(first: PrivacyReport, second: PrivacyReport) -> PrivacyReport:
+    """State what two guarantees about the same rows are worth together: ε and δ add up."""
+    return replace(
+        second,
+        epsilon=first.epsilon + second.epsilon,
+        delta=first.delta + second.delta,
+        alternatives={
+            name: first.epsilon + epsilon for name, epsilon in second.alternatives.items()
+        },
+        slack=first.slack + second.slack,
+        releases=(*first.releases, *second.releases),
+    )
 
 
 def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyReport:

@@ -1,0 +1,237 @@
+"""Estimators that boost greedy trees under pure ε: DP-XGBoost of Sarus, made sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privboost.boosting.initial_score import start_boosting
+from privboost.boosting.plan import Budget, NewtonStep
+from privboost.boosting.sarus import boost_purely
+from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
+from privboost.encoding import Encoder
+from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.models.trees import TreeScores
+from privboost.privacy.keystream import KeyStream
+from privboost.privacy.mechanisms import Curator
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    epsilon : float
+        The privacy budget.
+    delta : float
+        0 (the default) is pure DP. Above 0 the same mechanisms are composed under (ε, δ), and may
+        have several times less noise.
+    domain : Domain, dict or path, optional
+        What is public about the table; needed where delta is 0.
+    n_estimators : int
+        Trees (for each class beyond two classes).
+    max_depth : int
+        Depth of the trees, at most 12; they are complete.
+    learning_rate : float, optional
+        What each tree's values are multiplied by. Default 1 for classes, 0.3 for a number.
+    subsample : float
+        The chance of a row to be used for a tree: one sample for a tree's splits and leaves.
+    gradient_clip : float
+        What a row's gradient is clipped to.
+    gradient_filter : float, optional
+        Rows whose gradient is above this are left out of a tree; at most `gradient_clip`.
+    count_share : float
+        The share of a leaf's count in its release; the sum of gradients has the rest.
+    reg_lambda : float, optional
+        λ, added to every leaf's count. By default half a standard deviation of its noise for
+        classes, a whole one for a number.
+    split_lambda : float
+        λ of the score by which splits are chosen, in rows.
+    leaf_clip : float
+        A tree's values are clipped to ± this before the learning rate.
+    geometric_clip : bool
+        Whether the clip shrinks by (1 − learning_rate) from tree to tree.
+    min_child_weight : float
+        Leaves whose released count is below this have the value 0.
+    init_share : float
+        The share of ε that the initial score takes; 0 for none.
+    shares : three floats that add up to 1
+        How the rest of ε is divided between the sketch of split candidates, the choice of splits,
+        and leaves. A sketch of share 0 leaves candidates evenly spread.
+    n_candidates : int
+        Split candidates of a number.
+    domain_share : float
+        Without a domain, the share of the budget that learning one takes.
+    sample_weight_bound : float, optional
+        The public bound of sample weights; needed if weights are given to `fit`.
+    accountant : {"auto", "pure", "game", "pld", "rdp"}
+        How releases are composed; "pure" is all there is where delta is 0.
+    random_state : int, optional
+        None is secure noise. A number makes a reproducible run without a privacy guarantee.
+    n_jobs : int, optional
+        Threads; -1 for all cores. The model does not depend on it.
+    backend : "local" or callable
+        Who holds the rows during a fit.
+    ledger : path, optional
+        A file that records the reservation and every charge before the release it pays for.
+    verbose : bool
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    privacy_ : PrivacyReport
+        What was spent, on what, under which assumptions.
+    model_ : Model
+        The released model; `model_.to_text()` prints its trees.
+    feature_importances_ : array
+        What each feature moves the score, from released values alone.
+"""
+
+
+class PureBooster(PrivateEstimator):
+    """What the classifier and the regressor share: parameters, plan and recipe."""
+
+    _noise_lambda: ClassVar[float]
+    _learning_rate: ClassVar[float]
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        domain: Any = None,
+        *,
+        n_estimators: int = 20,
+        max_depth: int = 4,
+        learning_rate: float | None = None,
+        subsample: float = 1.0,
+        gradient_clip: float = 0.5,
+        gradient_filter: float | None = None,
+        count_share: float = 0.25,
+        reg_lambda: float | None = None,
+        split_lambda: float = 1.0,
+        leaf_clip: float = 2.0,
+        geometric_clip: bool = False,
+        min_child_weight: float = 0.0,
+        init_share: float = 0.05,
+        shares: tuple[float, float, float] = (0.1, 0.45, 0.45),
+        n_candidates: int = 32,
+        domain_share: float = 0.1,
+        sample_weight_bound: float | None = None,
+        accountant: str = "auto",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        backend: Any = "local",
+        ledger: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.subsample = subsample
+        self.gradient_clip = gradient_clip
+        self.gradient_filter = gradient_filter
+        self.count_share = count_share
+        self.reg_lambda = reg_lambda
+        self.split_lambda = split_lambda
+        self.leaf_clip = leaf_clip
+        self.geometric_clip = geometric_clip
+        self.min_child_weight = min_child_weight
+        self.init_share = init_share
+        self.shares = shares
+        self.n_candidates = n_candidates
+        self.domain_share = domain_share
+        self.sample_weight_bound = sample_weight_bound
+        self.accountant = accountant
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.ledger = ledger
+        self.verbose = verbose
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """What each feature moves the score: see `Model.feature_importances`."""
+        return self._fitted().feature_importances()
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield predictions after each round of training. Costs no privacy."""
+        return self._fitted().staged_predict(X)
+
+    def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> SarusPlan:
+        settings = SarusSettings(
+            n_estimators=self.n_estimators,
+            max_depth=self.max_depth,
+            subsample=self.subsample,
+            n_candidates=self.n_candidates,
+            init_share=self.init_share,
+            shares=self.shares,
+            split_lambda=self.split_lambda,
+            gradient_filter=self.gradient_filter,
+            geometric_clip=bool(self.geometric_clip),
+            min_child_weight=self.min_child_weight,
+        )
+        step = NewtonStep(
+            gradient_clip=self.gradient_clip,
+            hessian_clip=1.0,  # leaves count rows
+            hessian_share=self.count_share,
+            reg_lambda=1.0 if self.reg_lambda is None else self.reg_lambda,
+            leaf_clip=self.leaf_clip,
+            learning_rate=self._learning_rate if self.learning_rate is None else self.learning_rate,
+        )
+        noise_lambda = self._noise_lambda if self.reg_lambda is None else None
+        return plan_sarus(
+            encoder, step, settings, weight_bound, budget, self.accountant, noise_lambda
+        )
+
+    def _boost(
+        self, curator: Curator, plan: SarusPlan, structures: KeyStream, track: Any
+    ) -> TreeScores:
+        return boost_purely(curator, plan, start_boosting(curator, plan), track)
+
+
+class SarusXGBClassifier(PureBooster, PrivateClassifier):  # noqa: D101
+    __doc__ = f"""A classifier of boosted greedy trees under pure ε-DP.
+
+    Leaves move scores by mean gradients, which are at most a half of what Newton steps would be;
+    the learning rate and the leaf clip are in those units.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> from privboost import SarusXGBClassifier
+    >>> from privboost.datasets import load_adult
+    >>> adult = load_adult()
+    >>> clf = SarusXGBClassifier(epsilon=2.0, domain=adult.domain).fit(adult.train)
+    >>> clf.predict_proba(adult.test).shape
+    (16281, 2)
+    >>> clf.privacy_.guarantee
+    '2-differential privacy (pure)'
+    """
+    _noise_lambda: ClassVar[float] = 0.5
+    _learning_rate: ClassVar[float] = 1.0
+
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield class probabilities after each round of training. Costs no privacy."""
+        return self._fitted().staged_predict_proba(X)
+
+
+class SarusXGBRegressor(PureBooster, PrivateRegressor):  # noqa: D101
+    __doc__ = f"""A regressor of boosted greedy trees under pure ε-DP.
+
+    Clips are in units of half the width of the target's bounds.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privboost import SarusXGBRegressor
+    >>> domain = {{"version": 1,
+    ...           "features": {{"x": {{"kind": "numeric", "bounds": [0, 1]}}}},
+    ...           "target": {{"name": "y", "bounds": [0, 1]}}}}
+    >>> x = np.linspace(0, 1, 10_000)
+    >>> model = SarusXGBRegressor(epsilon=2.0, domain=domain).fit(x[:, None], x**2)
+    >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
+    True
+    """
+    _noise_lambda: ClassVar[float] = 1.0
+    _learning_rate: ClassVar[float] = 0.3
