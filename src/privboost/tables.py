@@ -309,7 +309,11 @@ def _array(data: Any) -> np.ndarray:
 
 def _column(series: Any) -> Column:
     """Return a series as an arrow array, or as Python objects where it has no type of its own."""
-    if _untyped(series.to_native()):
+    native = series.to_native()
+    kind = getattr(native, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind in "fiub":
+        return np.asarray(native)  # as it lies in memory
+    if _untyped(native):
         return _objects(series.to_list())
     if series.dtype == nw.String:
         return _arrow_or_bytes(series.to_arrow, series.to_list)

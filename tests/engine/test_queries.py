@@ -5,8 +5,8 @@ import pytest
 
 from privboost.encoding import Encoder, encode_training
 from privboost.engine.backend import LocalBackend
-from privboost.engine.block import join
-from privboost.engine.bundles import bundle
+from privboost.engine.block import Block, join
+from privboost.engine.bundles import MOST_COMBINATIONS, bundle
 from privboost.engine.commands import (
     STATISTICS,
     AddFeatureValues,
@@ -232,10 +232,25 @@ def test_messages_survive_the_wire():
 
 
 def test_small_features_share_a_code():
-    layout = Layout((3, 3, 3, 3, 3, 3, 3, 3, 194, 194, 70000))
-    bundles, single = bundle(layout, tuple(range(11)), n_nodes=32)
-    assert [len(each.features) for each in bundles] == [7, 2]  # 3⁷ and 3 · 194 joint codes
-    assert sorted([f for each in bundles for f in each.features] + single) == list(range(11))
+    """Forty indicators of which one is set are one column; random bits fill several."""
+    rng = np.random.default_rng(0)
+    layout = Layout((3,) * 52 + (194,))
+    blocks = []
+    for rows in (3000, 500):
+        one_of = np.arange(40)[:, None] == rng.integers(0, 40, rows)
+        columns = [one_of, rng.integers(0, 3, (12, rows)), rng.integers(0, 194, (1, rows))]
+        narrow = np.concatenate(columns).astype(np.uint8)
+        nothing = np.zeros((0, rows), dtype=np.uint16)
+        blocks.append(Block(layout, narrow, nothing, np.zeros(rows, dtype=np.uint8)))
+    bundles, single = bundle(blocks, tuple(range(53)))
+    assert bundles[0].features[:40] == tuple(range(40))
+    assert single == [52]
+    assert sorted(f for each in bundles for f in each.features) == list(range(52))
+    for each in bundles:
+        assert len(each.digits) <= MOST_COMBINATIONS
+        for block, codes in zip(blocks, each.codes, strict=True):
+            for k, feature in enumerate(each.features):
+                np.testing.assert_array_equal(each.digits[codes, k], block.column(feature))
 
 
 def test_a_shard_without_a_start_refuses():

@@ -119,10 +119,11 @@ def grow(
     Spends `event` once for each level.
     """
     tree, utility = stump(), SplitGain(splits, split_lambda)
+    width = max(map(len, splits.cell_of))
     for _ in range(depth):
         query = NodeHistograms(
             tree, splits.features, splits.cell_of, splits.n_cells, output, GRADIENT_COUNT
         )
         chosen = curator.select(query, utility, event)
-        tree = tree.with_level([splits.turns(int(candidate)) for candidate in chosen])
+        tree = tree.with_level([splits.turns(int(candidate)) for candidate in chosen], width)
     return tree

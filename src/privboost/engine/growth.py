@@ -7,7 +7,7 @@ without it the same integers are computed from scratch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from privboost.engine import kernels
 from privboost.engine.block import Block
 from privboost.engine.bundles import Bundle, bundle
 from privboost.engine.commands import NodeHistograms, Sample
+from privboost.engine.layout import Layout
 from privboost.engine.routes import route
 from privboost.engine.tree import Tree
-
-_EVERY_CODE = np.arange(2**16, dtype=np.uint16)
+from privboost.grid import BLOCK_ROWS
 
 PairsOfBlock = Callable[[int], np.ndarray]
 
@@ -38,7 +38,7 @@ class Grower:
 
     blocks: Sequence[Block]
     _last: _Level | None = None
-    _joint: dict[Bundle, list[np.ndarray]] = field(default_factory=dict)
+    _bundled: tuple[tuple[int, ...], list[Bundle], list[int]] | None = None
 
     def forget(self) -> None:
         """Drop what belongs to a tree: the rows' states have changed."""
@@ -92,30 +92,78 @@ class Grower:
         out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
         if not self.blocks:
             return out
-        bundles, single = bundle(self.blocks[0].layout, query.features, len(out))
-        joint = [np.zeros((len(out), each.n_joint, 2), dtype=np.int64) for each in bundles]
+        bundles, single = self._bundle(query.features)
         cell_of = dict(zip(query.features, query.cell_of, strict=True))
+        layout = self.blocks[0].layout
+        narrow = _Columns([f for f in single if not layout.wide[f]], cell_of, layout)
+        wide = _Columns([f for f in single if layout.wide[f]], cell_of, layout)
+        joint = [np.zeros((len(out), len(each.digits), 2), dtype=np.int64) for each in bundles]
+        own_rows, own_node = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
+        own_pairs = np.empty((BLOCK_ROWS, 2), dtype=np.int64)
         for k, (block, node) in enumerate(zip(self.blocks, nodes, strict=True)):
-            pairs = pairs_of_block(k)
-            rows = np.empty(len(block), dtype=np.uint32)
-            rows = rows[: kernels.rows_of_nodes(node, chosen, rows)]
-            for feature in single:
-                column = block.column(feature)
-                kernels.sum_pairs_by_node(node, column, cell_of[feature], pairs, rows, out)
+            found = kernels.rows_of_nodes(
+                node, chosen, pairs_of_block(k), own_rows, own_node, own_pairs
+            )
+            rows, at, pairs = own_rows[:found], own_node[:found], own_pairs[:found]
+            narrow.add_up(rows, at, pairs, block.narrow, out)
+            wide.add_up(rows, at, pairs, block.wide, out)
             for each, sums in zip(bundles, joint, strict=True):
-                codes = self._joint_codes(each)[k]
-                kernels.sum_pairs_by_node(node, codes, _EVERY_CODE, pairs, rows, sums)
+                _EVERY_CODE.add_up(rows, at, pairs, each.codes[k][None], sums)
         for each, sums in zip(bundles, joint, strict=True):
-            for feature, marginal in zip(each.features, each.marginals(sums), strict=True):
-                cells = cell_of[feature][: marginal.shape[1]]
-                for code, cell in enumerate(cells):
-                    out[:, cell] += marginal[:, code]
+            cells, first = _join([cell_of[feature] for feature in each.features])
+            kernels.add_marginals(sums, each.digits, cells, first, out)
         return out
 
-    def _joint_codes(self, each: Bundle) -> list[np.ndarray]:
-        if each not in self._joint:
-            self._joint[each] = [each.pack(block) for block in self.blocks]
-        return self._joint[each]
+    def _bundle(self, features: tuple[int, ...]) -> tuple[list[Bundle], list[int]]:
+        """The joint codes of these features; those of the last ones asked for are remembered."""
+        if self._bundled is None or self._bundled[0] != features:
+            self._bundled = (features, *bundle(self.blocks, features))
+        return self._bundled[1], self._bundled[2]
+
+
+class _Columns:
+    """Columns of one kind, and the cells of their codes, as the kernel wants them."""
+
+    def __init__(
+        self, features: Sequence[int], cell_of: dict[int, np.ndarray], layout: Layout
+    ) -> None:
+        offset = layout.n_narrow if features and layout.wide[features[0]] else 0
+        self.slots = np.array([layout.slots[f] - offset for f in features], dtype=np.int64)
+        cells, self.first = _join([cell_of[f] for f in features])
+        self.cells = 2 * cells.astype(np.uint32)
+
+    def add_up(
+        self,
+        rows: np.ndarray,
+        node: np.ndarray,
+        pairs: np.ndarray,
+        codes: np.ndarray,
+        out: np.ndarray,
+    ) -> None:
+        """Add the rows' pairs by node and cell."""
+        if len(self.slots):
+            start = node * np.uint32(2 * out.shape[1])
+            kernels.sum_pairs_by_node(
+                rows, start, pairs, codes, self.slots, self.cells, self.first, out.reshape(-1)
+            )
+
+
+class _JointColumn(_Columns):
+    """A column whose codes are cells."""
+
+    def __init__(self) -> None:
+        self.slots = np.zeros(1, dtype=np.int64)
+        self.first = np.zeros(1, dtype=np.int64)
+        self.cells = 2 * np.arange(2**16, dtype=np.uint32)
+
+
+_EVERY_CODE = _JointColumn()
+
+
+def _join(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return several arrays in one, and where each begins."""
+    first = np.cumsum([0, *map(len, parts)], dtype=np.int64)[:-1]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64), first
 
 
 def _same_sample(one: Sample | None, other: Sample | None) -> bool:

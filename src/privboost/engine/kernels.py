@@ -129,13 +129,66 @@ def sum_pairs(ids, cell_of, pairs, out):
 
 
 @_compile
-def sum_pairs_by_node(node, ids, cell_of, pairs, rows, out):
-    """Add up packed pairs by (node, cell), over the listed rows."""
-    for k in range(np.uint64(rows.size)):
-        i = rows[k]
-        cell = np.uint64(cell_of[ids[i]])
-        out[node[i], cell, 0] += pairs[i] >> 32
-        out[node[i], cell, 1] += pairs[i] & 0xFFFFFFFF
+def sum_pairs_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
+    """Add up pairs by (node, cell) for several columns, two at a time.
+
+    Parameters
+    ----------
+    rows : uint32 array
+        The rows, of which the next two hold the values.
+    start : uint32 array
+        Where in the flat result a row's node begins.
+    pairs : int64 array of shape (rows, 2)
+    columns : array of shape (columns, all rows)
+        Codes; `slots` says which of them are meant.
+    cell_of, first : uint32 and int arrays
+        Twice the cell of each code, column after column, and where those of each begin.
+    out : int64 array
+        Flat: for each node and cell two sums.
+    """
+    one, flat = np.uint64(1), pairs.reshape(-1)
+    for c in range(0, slots.size, 2):
+        pair_up = c + 1 < slots.size
+        ids, cells = columns[slots[c]], cell_of[first[c] :]
+        if not pair_up:
+            for k in range(np.uint64(rows.size)):
+                at = np.uint64(start[k] + cells[ids[rows[k]]])
+                out[at] += flat[k + k]
+                out[at + one] += flat[k + k + one]
+            continue
+        next_ids, next_cells = columns[slots[c + 1]], cell_of[first[c + 1] :]
+        for k in range(np.uint64(rows.size)):
+            row, g, n = rows[k], flat[k + k], flat[k + k + one]
+            at = np.uint64(start[k] + cells[ids[row]])
+            out[at] += g
+            out[at + one] += n
+            at = np.uint64(start[k] + next_cells[next_ids[row]])
+            out[at] += g
+            out[at + one] += n
+
+
+@_compile
+def add_marginals(joint, digits, cell_of, first, out):
+    """Add a joint histogram of several features to each one's own.
+
+    Parameters
+    ----------
+    joint : int64 array of shape (nodes, combinations, 2)
+    digits : uint16 array of shape (combinations, features)
+        The code of each feature in each combination.
+    cell_of, first : int arrays
+        The cells of all features' codes, and where those of each begin.
+    out : int64 array of shape (nodes, cells, 2)
+    """
+    for node in range(joint.shape[0]):
+        for code in range(joint.shape[1]):
+            g, n = joint[node, code, 0], joint[node, code, 1]
+            if g == 0 and n == 0:
+                continue
+            for k in range(digits.shape[1]):
+                cell = cell_of[first[k] + digits[code, k]]
+                out[node, cell, 0] += g
+                out[node, cell, 1] += n
 
 
 @_compile
@@ -218,21 +271,30 @@ def count_nodes(node, out):
 
 
 @_compile
-def rows_of_nodes(node, chosen, out):
-    """List the rows whose node is chosen; return how many there are."""
+def rows_of_nodes(node, chosen, pairs, rows, own_node, own_pairs):
+    """List the rows whose node is chosen, with their nodes and pairs; return how many there are."""
     found = np.uint64(0)
     for i in range(np.uint64(node.size)):
-        if chosen[node[i]]:
-            out[found] = i
-            found += np.uint64(1)
+        rows[found] = i
+        own_node[found] = node[i]
+        own_pairs[found, 0] = pairs[i] >> 32
+        own_pairs[found, 1] = pairs[i] & 0xFFFFFFFF
+        found += np.uint64(chosen[node[i]])
     return found
 
 
 @_compile
-def pack_codes(code, radix, out):
-    """Append a digit to joint codes: out ← out · radix + code."""
-    for i in range(np.uint64(out.size)):
-        out[i] = np.uint64(out[i]) * np.uint64(radix) + np.uint64(code[i])
+def mark_pairs(codes, column, radix, used):
+    """Mark which pairs of a joint code and a column's code occur."""
+    for i in range(np.uint64(codes.size)):
+        used[np.uint64(codes[i]) * np.uint64(radix) + np.uint64(column[i])] = True
+
+
+@_compile
+def join_codes(codes, column, radix, number_of):
+    """Put the number of its pair in the place of each joint code."""
+    for i in range(np.uint64(codes.size)):
+        codes[i] = number_of[np.uint64(codes[i]) * np.uint64(radix) + np.uint64(column[i])]
 
 
 @_compile

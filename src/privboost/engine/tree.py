@@ -59,18 +59,23 @@ class Tree:
 
     def same_as(self, other: Tree) -> bool:
         """Say whether two trees send every row to the same leaf by the same nodes."""
-        return self is other or (
-            np.array_equal(self.feature, other.feature)
-            and np.array_equal(self.goes_right, other.goes_right)
+        if self is other or len(self.feature) == len(other.feature) == 0:
+            return True
+        return np.array_equal(self.feature, other.feature) and np.array_equal(
+            self.goes_right, other.goes_right
         )
 
     def level(self, depth: int) -> slice:
         """Which nodes form a level."""
         return slice(2**depth - 1, 2 ** (depth + 1) - 1)
 
-    def with_level(self, splits: Sequence[tuple[int, np.ndarray]]) -> Tree:
-        """Return the tree one level deeper: for each leaf, a feature and where its codes go."""
-        width = max([self.goes_right.shape[1], *(len(turns) for _, turns in splits)])
+    def with_level(self, splits: Sequence[tuple[int, np.ndarray]], width: int = 1) -> Tree:
+        """Return the tree one level deeper: for each leaf, a feature and where its codes go.
+
+        The table of codes is at least `width` wide: one width for all levels lets those who have
+        seen the levels above know them again.
+        """
+        width = max([width, self.goes_right.shape[1], *(len(turns) for _, turns in splits)])
         goes_right = np.zeros((2 * len(splits) - 1, width), dtype=np.uint8)
         goes_right[: len(self.feature), : self.goes_right.shape[1]] = self.goes_right
         for line, (_, turns) in zip(goes_right[len(self.feature) :], splits, strict=True):

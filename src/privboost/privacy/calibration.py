@@ -57,7 +57,7 @@ def calibrate(
 
     def cost(factor: float) -> float:
         scaled = [planned.scaled(factor) for planned in events]
-        return accountant.compose([*before, *scaled]).epsilon(delta)
+        return accountant.cost([*before, *scaled], delta)
 
     if accountant.name in _QUICK:
         factor = _solve(cost, epsilon)

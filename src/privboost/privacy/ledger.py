@@ -52,7 +52,7 @@ class Ledger:
     def reserve(self, plan: Sequence[Planned]) -> None:
         """Set a plan aside; refuse it if the budget does not cover it and what came before."""
         together = [*self._reserved, *plan]
-        cost = self.accountant.compose(together).epsilon(self.delta)
+        cost = self.accountant.cost(together, self.delta)
         if not cost <= self.epsilon:
             raise BudgetError(
                 f"the plan costs epsilon {cost:.6g} at delta {self.delta:g}; "

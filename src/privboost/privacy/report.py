@@ -223,7 +223,7 @@ def write_report(
     """State what a ledger's reservations guarantee."""
     profile = ledger.profile
     return PrivacyReport(
-        epsilon=profile.epsilon(ledger.delta),
+        epsilon=ledger.accountant.cost(ledger.reserved, ledger.delta),
         delta=ledger.delta,
         relation=ledger.reserved[0].event.relation if ledger.reserved else ADD_REMOVE,
         unit=unit,

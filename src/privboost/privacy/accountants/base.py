@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from privboost.privacy.accountants.discretisation import Slack, discretisation_slack
 from privboost.privacy.events import Planned
@@ -105,6 +106,10 @@ class Accountant(ABC):
         relations = {p.event.relation for p in events}
         return len(relations) <= 1 and all(map(self.covers, events))
 
+    def cost(self, events: Sequence[Planned], delta: float) -> float:
+        """Return ε at δ of a composition; what was computed once is remembered."""
+        return _cost(type(self), tuple(events), delta)
+
     def compose(self, events: Sequence[Planned]) -> Profile:
         """Compose the events, adaptively chosen within the plan."""
         if len({p.event.relation for p in events}) > 1:
@@ -118,3 +123,8 @@ class Accountant(ABC):
                     f"the {self.name} accountant does not cover {planned.event.mechanism!r}"
                 )
         return self.profile(tuple(planned for planned in events if planned.count))
+
+
+@lru_cache(maxsize=256)
+def _cost(kind: type[Accountant], events: tuple[Planned, ...], delta: float) -> float:
+    return kind().compose(events).epsilon(delta)

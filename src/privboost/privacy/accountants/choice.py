@@ -57,7 +57,7 @@ def compare_accountants(events: Sequence[Planned], delta: float) -> dict[str, fl
             continue
         if kind().supports(events) and (delta > 0 or name == "pure"):
             try:
-                found[name] = kind().compose(events).epsilon(delta)
+                found[name] = kind().cost(events, delta)
             except ValueError:  # δ is below what this one can resolve
                 continue
     return found
