@@ -6,14 +6,22 @@ from functools import partial
 import numpy as np
 import pytest
 
-from privboost import PrivBoostClassifier, SBDTClassifier
+from privboost import DPXGBClassifier, PrivBoostClassifier, SarusXGBClassifier, SBDTClassifier
 from privboost.audit import audit, epsilon_lower_bound
 from privboost.engine.backend import LocalBackend
 from privboost.engine.block import Block
-from privboost.engine.commands import COUNT, FeatureSums, Start
+from privboost.engine.commands import (
+    COUNT,
+    GRADIENT_COUNT,
+    FeatureSums,
+    NodeHistograms,
+    Start,
+)
 from privboost.engine.layout import Layout
+from privboost.engine.splits import join_splits
+from privboost.engine.tree import stump
 from privboost.grid import UNIT, Contribution
-from privboost.losses import squared
+from privboost.losses import logistic, squared
 from privboost.privacy import filters
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.events import (
@@ -26,7 +34,7 @@ from privboost.privacy.events import (
 from privboost.privacy.formulas import gdp_epsilon, gdp_mu
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator, noisy_threshold
-from privboost.privacy.utilities import LargestCell
+from privboost.privacy.utilities import LargestCell, SplitGain
 
 COUNTS = FeatureSums(0, np.arange(2, dtype=np.uint16), 2, statistics=COUNT)
 PAIRS = FeatureSums(0, np.arange(2, dtype=np.uint16), 2)
@@ -174,6 +182,55 @@ def test_a_filter_that_never_drops_anybody_is_caught(monkeypatch):
     assert audit(many, float, delta, runs=1000).epsilon <= claim
     monkeypatch.setattr(filters, "_units", lambda part: np.zeros(part.shape, dtype=np.int32))
     assert audit(many, float, delta, runs=1000).epsilon > claim
+
+
+def split_choice(noise):
+    """Four rows of either sign on both sides of one edge; the canary tips the balance."""
+    splits = join_splits([(0, np.arange(4), False, False)])
+    event = Selection("a split", noise)
+    cells = [0, 0, 2, 2]
+
+    def run(canary, seed):
+        codes = np.array([cells + [0] * canary], np.uint8)
+        rows = codes.shape[1]
+        label = np.array([0, 0, 1, 1] + [1] * canary, np.uint8)
+        block = Block(Layout((4,)), codes, np.zeros((0, rows), np.uint16), label)
+        curator = Curator(LocalBackend([block]), Free(), KeyStream.seeded(seed), Contribution())
+        curator.publish(Start(logistic(0.5, 0.25)))
+        query = NodeHistograms(
+            stump(), splits.features, splits.cell_of, splits.n_cells, 0, GRADIENT_COUNT
+        )
+        return float(curator.select(query, SplitGain(splits, 0.01), event)[0])
+
+    return event, run
+
+
+@pytest.mark.slow
+def test_a_choice_of_splits_stays_within_its_claim_and_a_third_of_the_noise_does_not():
+    event, run = split_choice(0.4)
+    claim = claim_of(event, 0.0)
+    assert audit(run, float, 0.0, runs=8000).epsilon <= claim
+    _, broken = split_choice(0.4 / 3)
+    assert audit(broken, float, 0.0, runs=8000).epsilon > claim
+
+
+def greedy_fit(canary, seed, kind=DPXGBClassifier, **how):
+    x, y = ["a"] * 40 + ["b"] * canary, [0] * 40 + [1] * canary
+    model = kind(domain=DOMAIN, random_state=seed, n_estimators=2, max_depth=1, init_share=0, **how)
+    model.fit(np.array(x, dtype=object)[:, None], y)
+    scores = model.decision_function([["b"], ["a"]])
+    return float(scores[0] - scores[1])
+
+
+@pytest.mark.slow
+def test_greedy_fits_stay_within_their_claim():
+    delta = 0.05
+    how = {"epsilon": 4.0, "delta": 1e-5, "accountant": "rdp", "reg_lambda": 1000.0}
+    assert audit(partial(greedy_fit, **how), float, delta, runs=1500).epsilon <= 4.0
+    pure = {"kind": SarusXGBClassifier, "epsilon": 2.0, "shares": (0.0, 0.3, 0.7)}
+    for subsample in (1.0, 0.5):
+        run = partial(greedy_fit, subsample=subsample, reg_lambda=1000.0, **pure)
+        assert audit(run, float, 0.0, runs=1500).epsilon <= 2.0
 
 
 def test_the_bound_is_never_above_the_truth():

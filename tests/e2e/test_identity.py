@@ -6,7 +6,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from privboost import PrivBoostClassifier, PrivBoostRegressor, SBDTClassifier, SBDTRegressor
+from privboost import (
+    DPXGBClassifier,
+    DPXGBRegressor,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
+    SarusXGBClassifier,
+    SarusXGBRegressor,
+    SBDTClassifier,
+    SBDTRegressor,
+)
 from privboost.models.files import model_bytes
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -62,6 +71,33 @@ def test_trees_of_every_kind_are_the_same_everywhere(target, weighted, how):
     for seed in range(2):
         hostile = partial(HostileBackend, seed=seed)
         assert model_bytes(fit_trees(target, weighted, how, backend=hostile).model_) == expected
+
+
+GREEDY = [
+    (DPXGBClassifier, CLASSES, False, {"candidates": "hessian", "candidate_rounds": 2}),
+    (DPXGBClassifier, THREE, True, {"features": 3, "greedy_depth": 2}),
+    (DPXGBRegressor, NUMBER, True, {"features": "cyclical"}),
+    (SarusXGBClassifier, CLASSES, True, {"delta": 0.0, "gradient_filter": 0.4}),
+    (SarusXGBClassifier, THREE, False, {"delta": 0.0, "subsample": 0.3}),
+    (SarusXGBRegressor, NUMBER, False, {"delta": 1e-6, "accountant": "rdp", "subsample": 0.3}),
+]
+
+
+@pytest.mark.parametrize(("kind", "target", "weighted", "how"), GREEDY)
+def test_greedy_trees_are_the_same_everywhere(kind, target, weighted, how):
+    def run(**where):
+        settings = {"epsilon": 5.0, "delta": 1e-6, "n_estimators": 4, "max_depth": 3} | how
+        if settings["delta"] > 0:
+            settings |= {"accountant": "rdp"}
+        settings |= {"random_state": 7, "sample_weight_bound": 2.0, "domain": make_domain(target)}
+        model = kind(**settings, **where)
+        weights = "weight" if weighted else None
+        return model_bytes(model.fit(make_frame(ROWS, target=target), sample_weight=weights).model_)
+
+    expected = run()
+    assert run(n_jobs=2) == expected
+    for seed in range(2):
+        assert run(backend=partial(HostileBackend, seed=seed, death_rate=0.2)) == expected
 
 
 @pytest.mark.parametrize("subsample", [1.0, 0.3])

@@ -3,7 +3,16 @@
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
-from privboost import PrivBoostClassifier, PrivBoostRegressor, SBDTClassifier, SBDTRegressor
+from privboost import (
+    DPXGBClassifier,
+    DPXGBRegressor,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
+    SarusXGBClassifier,
+    SarusXGBRegressor,
+    SBDTClassifier,
+    SBDTRegressor,
+)
 
 NO_VALUE_RAISES = "no value in the data can raise: an error would tell about the data"
 EXEMPT = {
@@ -26,6 +35,10 @@ CASES = [
     (PrivBoostRegressor(**LOUD), EXEMPT),
     (SBDTClassifier(**LOUD), EXEMPT | EXEMPT_CLASSIFIER | EXEMPT_STREAM),
     (SBDTRegressor(**LOUD), EXEMPT | EXEMPT_STREAM),
+    (DPXGBClassifier(n_estimators=10, accountant="rdp", **LOUD), EXEMPT | EXEMPT_CLASSIFIER),
+    (DPXGBRegressor(n_estimators=10, accountant="rdp", **LOUD), EXEMPT),
+    (SarusXGBClassifier(n_estimators=10, accountant="rdp", **LOUD), EXEMPT | EXEMPT_CLASSIFIER),
+    (SarusXGBRegressor(n_estimators=10, accountant="rdp", **LOUD), EXEMPT),
 ]
 
 

@@ -67,6 +67,51 @@ def test_trees_of_one_feature_have_effects_and_others_do_not():
         fit(features="uniform").model_.effects()
 
 
+def test_trees_in_words_are_the_trees():
+    """Follow the words of each tree by hand, for a row of plain values."""
+    row = {"age": 30.0, "gain": 10.0, "step": 2.0, "job": "b", "flag": 1, "place": "p7"}
+    frame = make_frame(1).assign(**row)
+    kinds = {"job", "flag", "place"}
+
+    def holds(words):
+        name, rest = words.split(" ", 1)
+        if name in kinds:
+            negated, rest = rest.startswith("is not "), rest.removeprefix("is not ")
+            told = str(row[name]) in rest.removeprefix("is ").split(" or ")
+            return told != negated
+        if rest in ("is there", "is missing"):
+            return rest == "is there"
+        sign, edge = rest.split(",")[0].split(" ")
+        return row[name] <= float(edge) if sign == "≤" else row[name] > float(edge)
+
+    for target, unit in ((CLASSES, 1.0), (NUMBER, 5.0)):
+        model = fit(target, features="uniform").model_
+        lines = model.to_text().splitlines()
+        total, depth = float(lines[0].split(" ")[-1]), 0
+        for line in lines[1:]:
+            indent = (len(line) - len(line.lstrip(" "))) // 2
+            if line.startswith("tree"):
+                depth = 1
+            elif indent == depth:
+                words = line.strip()
+                if words[0] in "+-" or words == "0":
+                    total += float(words)
+                    depth = 0
+                elif holds(words):
+                    depth += 1
+        assert abs(total - model.decision_function(frame)[0] * unit) < 0.02
+        assert model.to_text(2).endswith("… and 10 trees more")
+    text = fit(THREE).model_.to_text()
+    assert "of class high" in text
+
+
+def test_importances_follow_released_values():
+    model = fit(features="cyclical", n_estimators=6, epsilon=100.0, rows=3000).model_
+    importances = model.feature_importances()
+    assert importances.sum() == pytest.approx(1)
+    assert importances.argmax() == 0  # the label depends on age
+
+
 def test_a_model_without_trees_has_no_stages():
     from privboost import PrivBoostClassifier
 

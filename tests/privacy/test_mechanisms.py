@@ -19,13 +19,20 @@ from privboost.engine.tree import stump
 from privboost.grid import UNIT, WEIGHT_UNITS, Contribution
 from privboost.losses import logistic
 from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.budgets import GaussianBudget
-from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned, Selection
+from privboost.privacy.events import (
+    GaussianRelease,
+    LaplaceRelease,
+    Planned,
+    SampledGroup,
+    Selection,
+)
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
-from privboost.privacy.utilities import SplitGain
+from privboost.privacy.utilities import LargestCell, SplitGain
 
 QUERY = FeatureSums(0, np.arange(50, dtype=np.uint16), 50)
 ONE_ROW = Contribution()
@@ -172,3 +179,48 @@ def test_an_event_that_understates_is_refused_before_anything_is_spent(
         curator.gaussian(query, claimed)
     assert rows.spent_when_asked == []
     assert rows.ledger.spent == ()
+
+
+LEAF = LaplaceRelease("leaves", 10.0, UNIT, 1, 1, (0.5, 0.5))
+CHOICE = Selection("a cell", 5.0)
+GROUP = SampledGroup.of("a tree", (Planned(CHOICE, 2), Planned(LEAF, 1)), 0.1)
+
+
+def group_curator(count=2):
+    ledger = Ledger(1e6, 0.0, PureAccountant())
+    ledger.reserve([Planned(GROUP, count)])
+    rows = Rows(ledger)
+    return Curator(rows, ledger, KeyStream.seeded(1), ONE_ROW), rows
+
+
+def test_a_group_shares_one_sample_and_makes_just_its_releases():
+    curator, rows = group_curator()
+    query = replace(QUERY, statistics=GRADIENT_COUNT)
+    for _ in range(2):
+        with curator.sampling(GROUP):
+            curator.select(query, LargestCell(), CHOICE)
+            curator.select(query, LargestCell(), CHOICE)
+            curator.laplace(QUERY, LEAF)
+            with pytest.raises(BudgetError, match="made already"):
+                curator.laplace(QUERY, LEAF)
+            with pytest.raises(ValueError, match="under way"):
+                curator.gaussian(QUERY, event())
+    keys = [sample.key.tobytes() for sample in rows.samples]
+    assert len(keys) == 6
+    assert len(set(keys[:3])) == len(set(keys[3:])) == 1
+    assert keys[0] != keys[3]
+    assert all(sample.rate == 0.1 for sample in rows.samples)
+    with pytest.raises(BudgetError, match="spent already"), curator.sampling(GROUP):
+        pass
+    with pytest.raises(BudgetError):
+        curator.laplace(QUERY, LEAF)  # outside the group nothing is reserved
+
+
+def test_a_group_costs_its_releases_together_amplified():
+    inner = 2 / 5.0 + 1 / 10.0
+    assert GROUP.pure == pytest.approx(np.log1p(0.1 * np.expm1(inner)))
+    assert GROUP.scaled(2.0).pure < 0.55 * GROUP.pure
+    with pytest.raises(ValueError, match="together"):
+        replace(GROUP, noise=10.0)  # claims to cost less than it does
+    with pytest.raises(ValueError, match="several"):
+        SampledGroup.of("a tree", (Planned(replace(LEAF, rows=2), 1),), 0.1)

@@ -16,6 +16,8 @@ from privboost.privacy.range_game import GameCurve, compose_ranges
 from privboost.privacy.searches import smallest_epsilon
 
 _CELLS = 1000
+_MOST_EPSILON = 300.0
+"""Beyond this e^ε is too large a number, and nobody minds the Rényi bound."""
 
 
 class GameProfile(GridProfile):
@@ -30,6 +32,8 @@ class GameProfile(GridProfile):
         bound = self.bound_epsilon(delta)
         if bound == 0:
             return 0.0
+        if bound > _MOST_EPSILON:
+            return bound
         curve = self._curve(bound)
         found = smallest_epsilon(lambda e: self._delta(curve, e, bound), delta)
         return min(found, bound)

@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+
+from privboost import DPXGBClassifier, DPXGBRegressor
+from privboost.boosting.candidates import even_thresholds, splits_of
+from privboost.boosting.dpxgb import PRESETS, boost_greedily
+from privboost.boosting.initial_score import start_boosting
+from privboost.boosting.plan import Budget
+from privboost.boosting.structures import RandomTrees, public_generator
+from privboost.encoding import Encoder, encode_training
+from privboost.engine.block import join
+from privboost.grid import SCORE_UNITS
+from privboost.privacy.keystream import KeyStream
+from tests.boosting.test_sbdt import Tell as TellSums
+from tests.boosting.test_sbdt import leaf_of, reference
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+SETTINGS = {"n_estimators": 5, "max_depth": 3, "reg_lambda": 1.0, "n_candidates": 12}
+
+
+class Tell(TellSums):
+    """A curator without noise, for tests only: it takes the best split."""
+
+    def __init__(self, blocks, contribution):
+        super().__init__(blocks)
+        self.contribution = contribution
+
+    def select(self, query, utility, event):
+        self.asked.append(event)
+        return utility.scores(self.backend.sum(query), self.contribution).argmax(axis=1)
+
+
+def estimator(target, **how):
+    kind = DPXGBRegressor if "bounds" in target else DPXGBClassifier
+    return kind(1.0, 1e-6, make_domain(target), sample_weight_bound=2.0, **(SETTINGS | how))
+
+
+def train(target, weighted=False, rows=600, **how):
+    model = estimator(target, **({"accountant": "rdp"} | how))
+    encoder, bound = Encoder.of(make_domain(target)), 2.0 if weighted else None
+    frame = make_frame(rows, target=target)
+    coded = encode_training(encoder, frame, None, "weight" if weighted else None, bound)
+    plan = model._plan(encoder, bound, Budget(1.0, 1e-6))
+    curator = Tell(coded.blocks, plan.contribution)
+    settings = plan.settings
+    draws = RandomTrees(
+        encoder, settings.max_depth, settings.features, "one", public_generator(KeyStream.seeded(4))
+    )
+    scores = boost_greedily(curator, plan, draws, start_boosting(curator, plan))
+    return curator, plan, scores, join(coded.blocks)
+
+
+CASES = [
+    (CLASSES, {}),
+    (CLASSES, {"features": "cyclical"}),
+    (THREE, {"features": 2}),
+    (NUMBER, {"candidates": "hessian", "candidate_rounds": 2}),
+    (CLASSES, {"greedy_depth": 1}),
+]
+
+
+def plain(scores, plan, block):
+    """Leaf values of the same trees by the float reference of random trees, tree by tree."""
+    plan.settings.__dict__.setdefault("boosting", "newton")
+    return reference(scores, plan, block)
+
+
+@pytest.mark.parametrize(("target", "how"), CASES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_without_noise_leaves_are_those_of_plain_boosting(target, how, weighted):
+    _, plan, scores, block = train(target, weighted, **how)
+    if plan.task.n_outputs == 1:
+        expected = plain(scores, plan, block)
+        np.testing.assert_allclose(scores.scores(block) / SCORE_UNITS, expected, atol=0.03)
+    assert scores.n_trees == plan.settings.n_estimators * plan.task.n_outputs
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_without_noise_splits_are_the_best(weighted):
+    """Each greedy split has the largest score among all candidates, on floats."""
+    _, plan, scores, block = train(CLASSES, weighted, init_share=0.0, rows=300)
+    tree, _ = next(scores.trees())
+    splits = splits_of(plan.encoder, even_thresholds(plan.encoder, 12), range(6))
+    weight = np.ones(len(block)) if block.weight is None else block.weight / 256
+    known = block.label != 255
+    g = np.where(block.label == 1, -1, 1) * 0.5 / plan.step.gradient_clip * weight * known
+    n = weight * known
+
+    def score(feature, turns, here):
+        right = turns[block.column(feature)] == 1
+        return sum(
+            g[here & side].sum() ** 2 / (n[here & side].sum() + plan.settings.split_lambda)
+            for side in (right, ~right)
+        )
+
+    for depth in range(tree.depth):
+        node = leaf_of(tree.top(depth), block) if depth else np.zeros(len(block), dtype=int)
+        for k in range(2**depth):
+            at, here = 2**depth - 1 + k, node == k
+            chosen = score(tree.feature[at], tree.goes_right[at], here)
+            best = max(score(*splits.turns(c), here) for c in range(splits.total))
+            assert chosen >= best * (1 - 1e-2)
+
+
+@pytest.mark.parametrize(("target", "how"), CASES)
+def test_the_releases_are_those_planned(target, how):
+    curator, plan, _, _ = train(target, rows=50, **how)
+    for planned in plan.releases:
+        assert curator.asked.count(planned.event) == planned.count
+    assert len(curator.asked) == sum(p.count for p in plan.releases)
+
+
+def test_below_the_greedy_levels_trees_are_random():
+    _, plan, scores, _ = train(CLASSES, greedy_depth=1, max_depth=4)
+    below = np.concatenate([tree.feature[1:] for tree, _ in scores.trees()])
+    assert set(below) == set(range(6))
+    selection = next(p for p in plan.releases if p.event is plan.selection)
+    assert selection.count == plan.settings.n_estimators
+
+
+def test_presets_are_the_published_variants():
+    for name in PRESETS:
+        model = DPXGBClassifier.from_preset(name, domain=make_domain(), **SETTINGS)
+        assert (model.features == "cyclical") == (name == "XGB_cyc")
+        assert (model.candidates == "hessian") == (name == "XGB_ada")
+        assert model.hessian_share == pytest.approx(1 / 17)
+        model.fit(make_frame(100))
+    with pytest.raises(ValueError, match='"XGB"'):
+        DPXGBClassifier.from_preset("TR")
+
+
+def test_greedy_trees_find_what_random_ones_need_many_for():
+    """The sign of a product: no single feature tells anything."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (20_000, 4))
+    y = (x[:, 0] * x[:, 1] > 0).astype(int)
+    numbers = {f"x{k}": {"kind": "numeric", "bounds": [-1, 1]} for k in range(4)}
+    domain = {"version": 1, "features": numbers, "target": {"name": "y", "classes": [0, 1]}}
+    model = DPXGBClassifier(2.0, 1e-6, domain, n_estimators=10, max_depth=4, random_state=1)
+    assert model.fit(x, y).score(x, y) > 0.9
+    assert set(np.argsort(model.feature_importances_)[-2:]) == {0, 1}
+
+
+def test_an_empty_table_gives_a_model():
+    for target in (CLASSES, THREE, NUMBER):
+        model = estimator(target, random_state=1).fit(make_frame(3, target=target).iloc[:0])
+        assert len(model.predict(make_frame(5))) == 5
