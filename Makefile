@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test test-slow lint clean
-.PHONY: bench-adult bench-speed bench-scale bench-accounting bench-sbdt bench-streams bench-trees
+.PHONY: bench-adult bench-speed bench-scale bench-accounting bench-sbdt bench-streams bench-trees bench-dpxgb bench-sarus
 
 demo: $(VENV)/.demo
 	$(BIN)/privboost demo
@@ -36,6 +36,13 @@ bench-sbdt: $(VENV)/.bench
 
 bench-streams: $(VENV)/.bench
 	$(BIN)/python -m bench.streams
+
+bench-dpxgb: $(VENV)/.bench
+	$(BIN)/python -m bench.dpxgb adult covtype --ablation --synthetic
+	$(BIN)/python -m bench.dpxgb diabetes130us jannis_subset pol bioresponse --runs 5 --settings 2
+
+bench-sarus: $(VENV)/.bench
+	$(BIN)/python -m bench.sarus
 
 bench-trees: $(VENV)/.bench
 	$(BIN)/python -m bench.tree_speed
