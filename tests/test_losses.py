@@ -3,7 +3,15 @@ import pytest
 from scipy.special import expit
 
 from privboost.grid import SCORE_UNITS, UNIT
-from privboost.losses import OTHER_CLASS, OWN_CLASS, UNKNOWN, logistic, squared
+from privboost.losses import (
+    OTHER_CLASS,
+    OWN_CLASS,
+    UNKNOWN,
+    LossTable,
+    logistic,
+    squared,
+    within_units,
+)
 
 
 def scores_of(table):
@@ -40,3 +48,11 @@ def test_squared_values_are_clipped():
         table.gradient[OTHER_CLASS] / UNIT * 0.5, np.clip(scores_of(table), -0.5, 0.5), atol=1e-5
     )
     assert (table.hessian[OTHER_CLASS] == UNIT).all()
+
+
+def test_a_gradient_without_its_count_is_refused():
+    """The range of a split rests on it: such a row would move scores without bound."""
+    table = logistic(1.0, 0.25)
+    nobody = np.zeros(table.gradient.shape, dtype=np.uint8)
+    assert within_units(table)
+    assert not within_units(LossTable(table.gradient, table.hessian, table.shift, nobody))

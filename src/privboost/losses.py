@@ -82,13 +82,15 @@ def squared(gradient_clip: float, hessian_clip: float) -> LossTable:
 
 
 def within_units(table: LossTable) -> bool:
-    """Whether no entry of a table exceeds one unit, as every sensitivity assumes."""
+    """Whether no entry exceeds one unit, nor a gradient its count, as all sensitivities assume."""
     return (
         int(np.abs(table.gradient).max()) <= UNIT
         and int(table.hessian.min()) >= 0
         and int(table.hessian.max()) <= UNIT
         and int(table.count.min()) >= 0
         and int(table.count.max()) <= UNIT
+        and bool((np.abs(table.gradient) <= table.count).all())
+        and not table.hessian[table.count == 0].any()
         and not table.gradient[UNKNOWN].any()
         and not table.hessian[UNKNOWN].any()
     )

@@ -46,6 +46,9 @@ def test_the_game_leaves_less_noise_than_renyi():
     assert plan_for().selection.noise < 0.97 * plan_for(accountant="rdp").selection.noise
 
 
+NUMBERS = {f"x{k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(800)}
+WIDE = {"version": 1, "features": NUMBERS, "target": {"name": "y", "classes": [0, 1]}}
+
 BAD = [
     ({"max_depth": 13}, "max_depth"),
     ({"greedy_depth": 4}, "greedy_depth must be at most max_depth"),
@@ -55,6 +58,10 @@ BAD = [
     ({"features": "some"}, "features must be"),
     ({"candidates": "all"}, "candidates"),
     ({"split_lambda": 0}, "split_lambda"),
+    ({"split_lambda": 1e-6}, "split_lambda"),
+    ({"shares": (0.5, 0.5, 0.0)}, "but the first"),
+    ({"shares": (0.0, 0.5, 0.5), "candidates": "hessian"}, "needs a sketch"),
+    ({"max_depth": 12, "greedy_depth": 12, "n_candidates": 10**6, "domain": WIDE}, "too large"),
     ({"delta": 0}, "pure DP"),
     ({"accountant": "gdp"}, "does not cover"),
     ({"n_estimators": 0}, "n_estimators"),

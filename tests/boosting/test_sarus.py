@@ -121,6 +121,8 @@ BAD = [
     ({"shares": (0.5, 0.5)}, "shares must be 3 numbers"),
     ({"shares": "abc"}, "shares must be 3 numbers"),
     ({"subsample": 0.0}, "subsample"),
+    ({"split_lambda": 1e-6}, "split_lambda"),
+    ({"shares": (0.5, 0.5, 0.0)}, "but the first"),
     ({"max_depth": 13}, "max_depth"),
     ({"n_candidates": 0}, "n_candidates"),
     ({"gradient_filter": 2.0}, "gradient_filter must be at most gradient_clip"),

@@ -224,3 +224,18 @@ def test_a_group_costs_its_releases_together_amplified():
         replace(GROUP, noise=10.0)  # claims to cost less than it does
     with pytest.raises(ValueError, match="several"):
         SampledGroup.of("a tree", (Planned(replace(LEAF, rows=2), 1),), 0.1)
+    with pytest.raises(ValueError, match="whole sample"):  # it would be amplified twice
+        SampledGroup.of("a tree", (Planned(replace(LEAF, sampling_rate=0.1), 1),), 0.1)
+    with pytest.raises(ValueError, match="whole sample"):
+        SampledGroup.of("a tree", (Planned(GROUP, 1),), 0.1)
+    tight = SampledGroup.of("a tree", (Planned(replace(LEAF, noise=1e-4), 1),), 0.1)
+    assert tight.pure == pytest.approx(1e4 + np.log(0.1))
+
+
+def test_units_of_several_rows_are_never_sampled():
+    ledger = Ledger(1e6, 0.0, PureAccountant())
+    choices = SampledGroup.of("a tree", (Planned(CHOICE, 2),), 0.1)
+    ledger.reserve([Planned(choices, 1)])
+    curator = Curator(Rows(ledger), ledger, KeyStream.seeded(1), Contribution(rows=2))
+    with pytest.raises(ValueError, match="in part"), curator.sampling(choices):
+        pass

@@ -143,7 +143,7 @@ class HessianThresholds:
     _EVEN = 0.1
 
     def __init__(self, encoder: Encoder, count: int) -> None:
-        self._count = count
+        self._count = min(count, max(map(len, encoder.edges), default=1))
         self.thresholds = even_thresholds(encoder, count)
         self.features = tuple(int(k) for k in np.flatnonzero(self.thresholds.count > 0))
         self._density = {k: np.zeros(encoder.layout.n_codes[k] - 1) for k in self.features}

@@ -27,12 +27,15 @@ from privboost.boosting.plan import (
 from privboost.domain import CategoricalFeature
 from privboost.encoding import Encoder
 from privboost.engine.tree import MAX_DEPTH
-from privboost.grid import Contribution
+from privboost.grid import UNIT, Contribution
 from privboost.losses import LossTable
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events import GaussianRelease, Planned, Selection
+
+_MOST_CELLS = 2**28
+"""Cells of a level's histograms, of 16 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,10 @@ class GreedySettings:
         else:
             object.__setattr__(self, "features", check_count("features", self.features, 1))
         check_part("init_share", self.init_share, or_else=0)
-        check_number("split_lambda", self.split_lambda, above=0)
+        check_number("split_lambda", self.split_lambda, above=1 / UNIT)
         object.__setattr__(self, "shares", check_shares("shares", self.shares, 3))
+        if self.candidates == "hessian" and self.shares[0] == 0:
+            raise ValueError('candidates="hessian" needs a sketch: the first of shares is 0')
 
     @property
     def refinements(self) -> int:
@@ -151,6 +156,7 @@ def plan_greedy(
     task = Task.of(encoder.domain.target)
     check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     contribution = contribution_of(encoder.domain, weight_bound)
+    check_histograms(encoder, settings.n_candidates, settings.greedy_depth or 0)
     wanted = _wanted(encoder, task, step, settings, contribution)
     shared = by_shares(list(wanted.values()))
     chosen = choose_accountant(accountant, [*budget.before, *shared], budget.delta)
@@ -218,6 +224,16 @@ def _wanted(
         name: (planned, share if name == "init" else rest * share / total)
         for name, (planned, share) in wanted.items()
     }
+
+
+def check_histograms(encoder: Encoder, n_candidates: int, depth: int) -> None:
+    """Refuse trees whose node histograms no machine holds."""
+    cells = sum(min(codes, n_candidates + 2) for codes in encoder.layout.n_codes)
+    if cells * 2**depth > _MOST_CELLS:
+        raise ValueError(
+            "the histograms of a level would be too large: lower max_depth (or greedy_depth) or "
+            "n_candidates"
+        )
 
 
 def n_numbers(encoder: Encoder) -> int:

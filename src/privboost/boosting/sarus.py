@@ -87,7 +87,7 @@ def _leaf_values(plan: SarusPlan, sums: np.ndarray, round_: int) -> np.ndarray:
     """Turn noisy sums and counts into values; later trees may do less, and thin leaves nothing."""
     settings, step = plan.settings, plan.step
     if settings.geometric_clip:
-        clip = step.leaf_clip * max((1 - step.learning_rate) ** round_, 2 / SCORE_UNITS)
+        clip = step.leaf_clip * max(max(1 - step.learning_rate, 0.0) ** round_, 2 / SCORE_UNITS)
         step = replace(step, leaf_clip=clip)
     values = step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
     counts = sums[:, 1] * grid_unit(plan.weight_bound)

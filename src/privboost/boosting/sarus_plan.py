@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from privboost.boosting.greedy_plan import n_numbers
+from privboost.boosting.greedy_plan import check_histograms, n_numbers
 from privboost.boosting.plan import (
     INIT_SHARES,
     Budget,
@@ -26,7 +26,7 @@ from privboost.boosting.plan import (
 )
 from privboost.encoding import Encoder
 from privboost.engine.tree import MAX_DEPTH
-from privboost.grid import Contribution
+from privboost.grid import UNIT, Contribution
 from privboost.losses import LossTable, filtered
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
@@ -56,7 +56,7 @@ class SarusSettings:
             raise ValueError(f"max_depth must be at most {MAX_DEPTH}; {self.max_depth!r} is not")
         object.__setattr__(self, "subsample", check_part("subsample", self.subsample, or_else=1))
         check_part("init_share", self.init_share, or_else=0)
-        check_number("split_lambda", self.split_lambda, above=0)
+        check_number("split_lambda", self.split_lambda, above=1 / UNIT)
         if self.gradient_filter is not None:
             check_number("gradient_filter", self.gradient_filter, above=0)
         check_number("min_child_weight", self.min_child_weight, above=-1e-300)
@@ -152,6 +152,7 @@ def plan_sarus(
             "subsample below 1 needs a domain in which a unit has one row: a unit of several rows "
             "may be sampled in part, and no amplification is proved for that"
         )
+    check_histograms(encoder, settings.n_candidates, settings.max_depth)
     wanted = _wanted(encoder, task, step, settings, contribution)
     chosen = choose_accountant(accountant, [*budget.before, *wanted.values()], budget.delta)
     made = calibrate(list(wanted.values()), budget.epsilon, budget.delta, chosen, budget.before)

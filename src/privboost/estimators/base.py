@@ -164,7 +164,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         elif self.domain is not None:
             domain = self._domain()
         if domain is None:
-            stand_in = make_plan(Encoder.of(_ANY_DOMAIN[self._task]), weight_bound, budget)
+            part = 1 - check_number("domain_share", self.domain_share, above=0, below=1)
+            least = Budget(budget.epsilon * part, budget.delta * part)
+            stand_in = make_plan(Encoder.of(_ANY_DOMAIN[self._task]), weight_bound, least)
             if all(planned.event.mu is not None for planned in stand_in.releases):
                 domain, budget, placeholder = self._learn(X, y, budget, ledger, keys)
             else:

@@ -366,6 +366,11 @@ class SampledGroup(Event):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_sampling(self, max(getattr(p.event, "rows", 1) for p in self.inner))
+        for planned in self.inner:
+            event = planned.event
+            whole = getattr(event, "sampling_rate", 1.0) == 1 and event.relation == self.relation
+            if not whole or isinstance(event, SampledGroup):
+                raise ValueError("a group's releases are of the whole sample, and of one relation")
         cost = math.fsum(p.count * (p.event.pure or math.inf) for p in self.inner)
         if not cost * self.noise <= 1 + 1e-9:
             raise ValueError("a group costs what its releases cost together")
@@ -373,7 +378,7 @@ class SampledGroup(Event):
     @property
     def pure(self) -> float | None:
         """The ε of pure DP, amplified by sampling."""
-        return amplified(1 / self.noise, self.sampling_rate) * (1 + 1e-9)
+        return amplified(1 / self.noise * (1 + 1e-9), self.sampling_rate)
 
     def rdp(self, alpha: int) -> float | None:
         """The Rényi divergence of any mechanism with this ε."""
@@ -419,7 +424,11 @@ class Planned:
 
 def amplified(epsilon: float, sampling_rate: float) -> float:
     """Return the ε of an ε-DP mechanism on a Poisson sample: ln(1 + γ(e^ε − 1))."""
-    return math.log1p(sampling_rate * math.expm1(epsilon)) if sampling_rate < 1 else epsilon
+    if sampling_rate == 1:
+        return epsilon
+    if epsilon > 700:  # e^ε is too large a number; ln(1 + γe^ε) is its logarithm and hardly more
+        return epsilon + math.log(sampling_rate) + math.exp(-epsilon) / sampling_rate
+    return math.log1p(sampling_rate * math.expm1(epsilon))
 
 
 def _check_sampling(event: Any, rows: int) -> None:

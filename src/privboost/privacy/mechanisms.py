@@ -254,7 +254,7 @@ class Curator:
         if self._group is not None:
             raise ValueError("a group of pure releases is under way")
         stream = self._charge(event)
-        self._group = _Group(event, _fresh_sample(event.sampling_rate, stream))
+        self._group = _Group(event, _fresh_sample(event.sampling_rate, stream, self._contribution))
         try:
             yield
         finally:
@@ -266,7 +266,7 @@ class Curator:
             return replace(query, sample=self._group.sample)
         if rate == 1:
             return query if query.sample is None else replace(query, sample=None)
-        return replace(query, sample=_fresh_sample(rate, stream))
+        return replace(query, sample=_fresh_sample(rate, stream, self._contribution))
 
     def _next_stream(self) -> KeyStream:
         self._releases += 1
@@ -320,8 +320,10 @@ class _Group:
         self._left[event] -= 1
 
 
-def _fresh_sample(rate: float, stream: KeyStream) -> Sample:
+def _fresh_sample(rate: float, stream: KeyStream, bound: Contribution) -> Sample:
     """Return a sample that a release's own randomness decides."""
+    if bound.rows > 1:
+        raise ValueError("units of several rows may be sampled in part: nothing is proved for that")
     key = np.frombuffer(stream.child("sample").words(4).tobytes(), dtype=np.uint8)
     return Sample(key, rate)
 

@@ -32,8 +32,8 @@ class Utility(Protocol):
     def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
         """Return integer scores of shape (choices, candidates).
 
-        Where there are several choices, a row must count for one of them only: then all together
-        have the range of one.
+        Where there are several choices, a row must count for one of them only: then the ranges
+        of all choices that a unit's rows move add up to `range` at most.
         """
 
     def range(self, contribution: Contribution) -> int:
@@ -68,7 +68,7 @@ class SplitGain:
     """Score the splits of each node by G_L²/(n_L + λ) + G_R²/(n_R + λ), over counts.
 
     Sums are of gradients and counts, of shape (nodes, cells, 2). Each node is a choice of its own;
-    a row lies in one node.
+    a row lies in one node, and the rows of a unit in one node each: its ranges add up.
 
     Range, in units of the gradient's clip: adding a row of weight w ≤ 1 and gradient ws, |s| ≤ 1,
     to a side with N = n + λ and G = aN, |a| ≤ 1, changes G²/N by
@@ -82,7 +82,7 @@ class SplitGain:
     Rounding: scores are computed in float64 and rounded down to units of 2⁻²⁰. At most eight
     operations err by 2⁻⁵³ each, relatively, and a score is at most the number of rows, below 2³¹;
     so a score errs by at most 2³¹ · 2⁻⁵⁰ = 2 units and the rounding's 1. Before and after, for two
-    candidates, that is 12 units, which the range includes.
+    candidates, that is 12 units in each node that a unit touches, which the range includes.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class SplitGain:
 
     def range(self, contribution: Contribution) -> int:
         """Return four for each row, and the rounding."""
-        return 4 * SCORE * contribution.rows + 12
+        return (4 * SCORE + 12) * contribution.rows
 
 
 @njit(nogil=True, cache=True)
