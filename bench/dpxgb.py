@@ -33,12 +33,13 @@ PUBLISHED = {
         "TR": 0.8822,
     },
 }
-GREEDY = [(25, 3, 0.3), (50, 3, 0.3), (50, 4, 0.3), (50, 6, 0.3), (100, 4, 0.2)]
-RANDOM = [(50, 4, 0.3), (100, 6, 0.2), (200, 4, 0.1), (200, 6, 0.1), (400, 6, 0.1)]
+GREEDY = [(100, 4, 0.2), (50, 4, 0.3), (25, 3, 0.3), (50, 3, 0.3), (50, 6, 0.3)]
+CYCLICAL = [(100, 4, 0.2), (50, 4, 0.3), (300, 6, 0.3), (500, 4, 0.5)]
+RANDOM = [(400, 6, 0.1), (100, 6, 0.2), (200, 6, 0.1), (400, 6, 0.3), (1000, 6, 0.3)]
 CLIPS = {"gradient_clip": 1.0, "hessian_clip": 0.25, "hessian_share": 1 / 17}
 COLUMNS: dict[str, tuple[Callable[..., Any], list[tuple[int, int, float]]]] = {
     "XGB": (lambda **how: DPXGBClassifier.from_preset("XGB", **how), GREEDY),
-    "XGB_cyc": (lambda **how: DPXGBClassifier.from_preset("XGB_cyc", **how), GREEDY),
+    "XGB_cyc": (lambda **how: DPXGBClassifier.from_preset("XGB_cyc", **how), CYCLICAL),
     "XGB_ada": (lambda **how: DPXGBClassifier.from_preset("XGB_ada", **how), GREEDY),
     "TR": (lambda **how: SBDTClassifier.from_preset("TR", **(CLIPS | how)), RANDOM),
     "TR_cyc": (lambda **how: SBDTClassifier.from_preset("TR_cyc", **(CLIPS | how)), RANDOM),
@@ -90,12 +91,12 @@ def best_setting(
     return max(found, key=lambda cell: cell["mean"])
 
 
-def table(names: list[str], runs: int, settings: int) -> dict[str, Any]:
+def table(names: list[str], columns: list[str], runs: int, settings: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for name in names:
         frame, domain = two_classes(name)
         results[name] = {}
-        for column in COLUMNS:
+        for column in columns:
             cell = results[name][column] = best_setting(frame, domain, column, runs, settings)
             published = PUBLISHED.get(name, {}).get(column, "")
             print(
@@ -171,11 +172,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=[])
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--settings", type=int, default=5, help="how many settings to choose from")
+    parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=list(COLUMNS))
     parser.add_argument("--ablation", action="store_true")
     parser.add_argument("--synthetic", action="store_true")
     options = parser.parse_args()
     if options.names:
-        results = table(options.names, options.runs, options.settings)
+        results = table(options.names, options.columns, options.runs, options.settings)
         runner.write("dpxgb_" + "_".join(options.names), vars(options), results)
     if options.ablation:
         runner.write("dpxgb_ablation", vars(options), ablation(options.runs))
