@@ -8,7 +8,9 @@ A feature's codes are its values' bins or categories, then "other" (categories o
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -151,6 +153,7 @@ def encode_training(
     block_rows: int = BLOCK_ROWS,
     first_id: int = 0,
     cohort: int = 0,
+    n_threads: int = 1,
 ) -> TrainingRows:
     """Code a table with its labels and weights.
 
@@ -173,6 +176,8 @@ def encode_training(
         one id would be sampled together.
     cohort : int
         See `Block.cohort`.
+    n_threads : int
+        How many batches are coded at once.
     """
     domain = encoder.domain
     table = open_table(data, domain.feature_names)
@@ -193,8 +198,8 @@ def encode_training(
     _need(table, wanted)
 
     blocks, units, done = [], [], 0
-    for batch in table.batches(list(dict.fromkeys(wanted)), block_rows):
-        block = encoder.code(batch)
+    batches = table.batches(list(dict.fromkeys(wanted)), block_rows)
+    for batch, block in _code_ahead(encoder, batches, n_threads):
         beside = {
             name: slice_vector(vector, done, done + len(block)) for name, vector in apart.items()
         }
@@ -217,6 +222,24 @@ def encode_training(
             raise SchemaError(f"X and {name} have different numbers of rows")
     unit, names = number_units(units) if domain.unit is not None else (None, None)
     return TrainingRows(blocks, unit, names, done)
+
+
+def _code_ahead(
+    encoder: Encoder, batches: Iterator[Batch], n_threads: int
+) -> Iterator[tuple[Batch, Block]]:
+    """Yield batches with their codes, in order; a few are coded ahead on other threads."""
+    if n_threads == 1:
+        yield from ((batch, encoder.code(batch)) for batch in batches)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        waiting: deque[tuple[Batch, Future[Block]]] = deque()
+        for batch in batches:
+            waiting.append((batch, pool.submit(encoder.code, batch)))
+            if len(waiting) > n_threads:
+                done, block = waiting.popleft()
+                yield done, block.result()
+        for done, block in waiting:
+            yield done, block.result()
 
 
 def fine_edges(feature: Feature) -> np.ndarray:

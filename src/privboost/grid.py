@@ -29,8 +29,8 @@ BUDGET_UNITS = 2**30
 WEIGHT_CLASSES = 16
 """Charges are tabulated for this many steps of a weight, rounded up."""
 
-BLOCK_ROWS = 2**14
-"""Rows a kernel sees at once: a whole block's sum of one statistic fits 32 bits (2¹⁴ · 2¹⁶)."""
+BLOCK_ROWS = 2**15 - 1
+"""Rows a kernel sees at once: a block's sum of one statistic fits 32 bits, its sign included."""
 
 
 @dataclass(frozen=True)

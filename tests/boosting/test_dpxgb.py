@@ -27,7 +27,8 @@ class Tell(TellSums):
 
     def select(self, query, utility, event):
         self.asked.append(event)
-        return utility.scores(self.backend.sum(query), self.contribution).argmax(axis=1)
+        scores = utility.scores(self.backend.sum(query), self.contribution)
+        return np.where(utility.allowed, scores, -1).argmax(axis=1)
 
 
 def estimator(target, **how):

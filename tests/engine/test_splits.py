@@ -15,6 +15,23 @@ PARTS = [
 ]
 
 
+def test_a_node_has_the_candidates_that_part_what_its_path_leaves_open():
+    splits = join_splits(PARTS)
+    reach = splits.start_reach()
+    root = splits.allowed(reach)[0]
+    # Not splitting, the number's two places with missing values on either side, and the category's
+    # four codes but the last, for nobody expects it to be missing; the last number's one place.
+    assert root.tolist() == [True] + [True] * 4 + [True] * 3 + [False] + [True]
+    reach = splits.follow(reach, np.array([3]))  # after its second cell, missing on the left
+    left, right = splits.allowed(reach)
+    assert left[1:5].tolist() == [True, True, False, True]  # (0 | 1, missing), …, missing alone
+    assert right[1:5].tolist() == [False] * 4  # one cell is left
+    assert left[5:].tolist() == right[5:].tolist() == root[5:].tolist()
+    reach = splits.follow(reach, np.array([5, 0]))  # the first category, and no split
+    assert splits.allowed(reach)[1, 5:8].tolist() == [False] * 3
+    assert not splits.allowed(reach)[3, 1:].any()  # where nobody goes, nothing is chosen
+
+
 def test_candidates_are_numbered_through():
     splits = join_splits(PARTS)
     assert splits.n_cells == 4 + 2 + 4 + 3

@@ -117,7 +117,7 @@ def splits_of(encoder: Encoder, thresholds: Thresholds, features: Sequence[int])
     for feature in features:
         codes, declared = encoder.layout.n_codes[feature], encoder.domain.features[feature]
         if thresholds.count[feature] < 0:
-            parts.append((feature, np.arange(codes), True, False))
+            parts.append((feature, np.arange(codes), True, bool(declared.missing)))
         else:
             own = np.searchsorted(thresholds.own(feature), np.arange(codes - 1))
             parts.append((feature, np.r_[own, own[-1] + 1], False, bool(declared.missing)))

@@ -114,16 +114,20 @@ def grow(
 ) -> Tree:
     """Choose splits level by level; return the tree.
 
+    A node chooses among the splits that part what its path leaves open; the path is public.
+
     Privacy
     -------
     Spends `event` once for each level.
     """
-    tree, utility = stump(), SplitGain(splits, split_lambda)
+    tree, reach = stump(), splits.start_reach()
     width = max(map(len, splits.cell_of))
     for _ in range(depth):
+        utility = SplitGain(splits, split_lambda, splits.allowed(reach))
         query = NodeHistograms(
             tree, splits.features, splits.cell_of, splits.n_cells, output, GRADIENT_COUNT
         )
         chosen = curator.select(query, utility, event)
         tree = tree.with_level([splits.turns(int(candidate)) for candidate in chosen], width)
+        reach = splits.follow(reach, chosen)
     return tree

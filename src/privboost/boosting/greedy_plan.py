@@ -61,7 +61,7 @@ class GreedySettings:
         greedy = self.max_depth if self.greedy_depth is None else self.greedy_depth
         greedy = check_count("greedy_depth", greedy, 1)
         if greedy > self.max_depth:
-            raise ValueError("greedy_depth must be at most max_depth")
+            raise ValueError(f"greedy_depth must be at most max_depth; {greedy} exceeds it")
         object.__setattr__(self, "greedy_depth", greedy)
         check_choice("candidates", self.candidates, ("grid", "hessian"))
         if isinstance(self.features, str):

@@ -286,8 +286,13 @@ def check_shares(name: str, value: Any, count: int) -> tuple[float, ...]:
     """Return parts of a budget that add up to 1, of which only the first may be 0, or raise."""
     fine = isinstance(value, Sequence) and not isinstance(value, str) and len(value) == count
     if not fine:
-        raise ValueError(f"{name} must be {count} numbers; {value!r} is not")
-    first = 0.0 if value[0] == 0 else check_number(f"the first of {name}", value[0], above=0)
+        raise ValueError(
+            f"{name} must be {count} numbers (for the sketch of candidates, the choice of splits, "
+            f"and leaves); {value!r} is not"
+        )
+    first = (
+        0.0 if value[0] == 0 else check_number(f"the first of {name}, if not 0,", value[0], above=0)
+    )
     rest = (check_number(f"each of {name} but the first", part, above=0) for part in value[1:])
     parts = (first, *rest)
     if not math.isclose(sum(parts), 1.0, rel_tol=0, abs_tol=1e-9):

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privboost.engine import kernels
 from privboost.engine.layout import Layout
+from privboost.engine.tree import Tree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,6 +63,12 @@ class Block:
             None if self.ids is None else np.asarray(self.ids, dtype=np.uint32)[rows],
             self.cohort,
         )
+
+
+def route(block: Block, tree: Tree, node: np.ndarray, from_depth: int = 0) -> None:
+    """Move a block's rows down a tree, from the nodes of one level to the leaves, in place."""
+    slots = block.layout.slot_array[tree.feature]
+    kernels.route_rows(block.narrow, block.wide, slots, tree.goes_right, from_depth, node)
 
 
 def join(blocks: Iterable[Block]) -> Block:

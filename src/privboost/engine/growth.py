@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from privboost.engine import kernels
-from privboost.engine.block import Block
+from privboost.engine.block import Block, route
 from privboost.engine.bundles import Bundle, bundle
 from privboost.engine.commands import NodeHistograms, Sample
 from privboost.engine.layout import Layout
-from privboost.engine.routes import route
 from privboost.engine.tree import Tree
 from privboost.grid import BLOCK_ROWS
 
@@ -43,6 +42,14 @@ class Grower:
     def forget(self) -> None:
         """Drop what belongs to a tree: the rows' states have changed."""
         self._last = None
+
+    def nodes_above(self, tree: Tree) -> tuple[int, list[np.ndarray]] | None:
+        """Return down to which depth rows were led in a tree that grows, and where they are."""
+        if self._last is None:
+            return None
+        above = self._last.query.tree
+        grown = above.depth <= tree.depth and tree.top(above.depth).same_as(above)
+        return (above.depth, self._last.nodes) if grown else None
 
     def answer(self, query: NodeHistograms, pairs_of_block: PairsOfBlock) -> np.ndarray:
         """Return the exact histograms."""

@@ -11,27 +11,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privboost.engine import kernels
-from privboost.engine.block import Block
+from privboost.engine.block import Block, route
+from privboost.engine.growth import Grower
 from privboost.engine.tree import Tree
 
 _EVERY_LEAF = np.arange(2**16, dtype=np.uint16)
 
 
-def route(block: Block, tree: Tree, node: np.ndarray, from_depth: int = 0) -> None:
-    """Move a block's rows down a tree, from the nodes of one level to the leaves, in place."""
-    slots = block.layout.slot_array[tree.feature]
-    kernels.route_rows(block.narrow, block.wide, slots, tree.goes_right, from_depth, node)
-
-
 class Routes:
     """Finds the leaf of each row, and remembers it until other trees are asked about."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[Block], grower: Grower) -> None:
         self._blocks = blocks
+        self._grower = grower
         self._trees: tuple[Tree, ...] = ()
         self._leaf_of_codes: list[np.ndarray | None] = []
         self._nodes: dict[tuple[int, int], np.ndarray] = {}
+        self._begun: list[tuple[int, list[np.ndarray]] | None] = []
 
     def follow(self, trees: tuple[Tree, ...]) -> None:
         """Turn to these trees."""
@@ -41,6 +37,7 @@ class Routes:
         self._leaf_of_codes = [
             None if tree.only_feature is None else tree.leaf_of_codes() for tree in trees
         ]
+        self._begun = [self._grower.nodes_above(tree) for tree in trees]
 
     def leaves(self, tree: int, block: int) -> tuple[np.ndarray, np.ndarray]:
         """Return an id for each row of a block, and the leaf of each id, in a tree."""
@@ -48,7 +45,12 @@ class Routes:
         if leaf_of_code is not None:
             return rows.column(int(self._trees[tree].feature[0])), leaf_of_code
         if (tree, block) not in self._nodes:
-            node = np.zeros(len(rows), dtype=np.uint16)
-            route(rows, self._trees[tree], node)
+            begun = self._begun[tree]
+            if begun is None:
+                node = np.zeros(len(rows), dtype=np.uint16)
+                route(rows, self._trees[tree], node)
+            else:
+                node = begun[1][block].copy()
+                route(rows, self._trees[tree], node, from_depth=begun[0])
             self._nodes[tree, block] = node
         return self._nodes[tree, block], _EVERY_LEAF[: self._trees[tree].n_leaves]

@@ -51,8 +51,8 @@ class Shard:
         self._left: list[np.ndarray] | None = None
         self._active: list[np.ndarray] | None = None
         self._prices: dict[int, Price] = {}
-        self._routes = Routes(self._blocks)
         self._grower = Grower(self._blocks)
+        self._routes = Routes(self._blocks, self._grower)
         self._pairs = np.empty(BLOCK_ROWS, dtype=np.int64)
 
     def apply(self, update: Update) -> None:

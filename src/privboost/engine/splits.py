@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numba import njit
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,8 @@ class Splits:
     category : bool array
         Whether a feature is a category.
     missing : bool array
-        Whether missing values of a number may go either way.
+        Whether missing values are expected: those of a number may then go either way, and those of
+        a category may be what a node singles out.
     """
 
     features: tuple[int, ...]
@@ -67,20 +69,84 @@ class Splits:
         """How many candidates there are in all."""
         return 1 + int(self.n_candidates.sum())
 
+    def start_reach(self) -> np.ndarray:
+        """Return which cells rows can be in at the root: all but missing ones not expected."""
+        reach = np.ones((1, self.n_cells), dtype=np.bool_)
+        reach[0, (self.first + self.count - 1)[~self.missing]] = False
+        return reach
+
+    def allowed(self, reach: np.ndarray) -> np.ndarray:
+        """Return which candidates part the cells that each node can have; not splitting always is.
+
+        Parameters
+        ----------
+        reach : bool array of shape (nodes, cells)
+            Which cells the path to each node leaves open: public, like the path.
+        """
+        allowed = np.empty((len(reach), self.total), dtype=np.bool_)
+        _mark_allowed(reach, self.first, self.count, self.category, self.missing, allowed)
+        return allowed
+
+    def follow(self, reach: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Return which cells are open to the children of nodes that take these candidates."""
+        children = np.repeat(reach, 2, axis=0)
+        for node, candidate in enumerate(chosen):
+            if candidate == 0:
+                children[2 * node + 1] = False  # nobody goes right
+                continue
+            k, right = self._sides(int(candidate))
+            own = slice(self.first[k], self.first[k] + self.count[k])
+            children[2 * node, own] &= ~right
+            children[2 * node + 1, own] &= right
+        return children
+
+    def _sides(self, candidate: int) -> tuple[int, np.ndarray]:
+        """Return the place of a candidate's feature, and for each of its cells whether it is right.
+
+        For every candidate but 0.
+        """
+        place = int(np.searchsorted(self.start, candidate, side="right")) - 1
+        while self.n_candidates[place] == 0:  # features without candidates share a start
+            place -= 1
+        cells, k = np.arange(self.count[place]), candidate - int(self.start[place])
+        if self.category[place]:
+            return place, cells == k
+        after, missing_right = divmod(k, 2) if self.missing[place] else (k, 0)
+        right = cells > after
+        right[-1] = missing_right
+        return place, right
+
     def turns(self, candidate: int) -> tuple[int, np.ndarray]:
         """Return the feature that a candidate looks at, and for each of its codes left or right."""
         if candidate == 0:
             return self.features[0], np.zeros(len(self.cell_of[0]), dtype=np.uint8)
-        place = int(np.searchsorted(self.start, candidate, side="right")) - 1
-        while self.n_candidates[place] == 0:  # features without candidates share a start
-            place -= 1
-        own, k = self.cell_of[place] - self.first[place], candidate - int(self.start[place])
-        if self.category[place]:
-            return self.features[place], (own == k).astype(np.uint8)
-        after, right = divmod(k, 2) if self.missing[place] else (k, 0)
-        turns = (own > after).astype(np.uint8)
-        turns[-1] = right
-        return self.features[place], turns
+        place, right = self._sides(candidate)
+        own = self.cell_of[place] - self.first[place]
+        return self.features[place], right[own].astype(np.uint8)
+
+
+@njit(nogil=True, cache=True)
+def _mark_allowed(reach, first, count, category, missing, out):
+    for node in range(reach.shape[0]):
+        out[node, 0] = True
+        at = 1
+        for k in range(first.size):
+            cells = reach[node, first[k] : first[k] + count[k]]
+            whole = cells.sum()
+            if category[k]:
+                for cell in range(count[k]):
+                    out[node, at] = cells[cell] and whole > 1
+                    at += 1
+                continue
+            on_left = 0
+            for cell in range(count[k] - 2):
+                on_left += cells[cell]
+                with_missing = on_left + cells[-1]
+                out[node, at] = with_missing > 0 and whole > with_missing
+                at += 1
+                if missing[k]:
+                    out[node, at] = on_left > 0 and whole > on_left
+                    at += 1
 
 
 def join_splits(parts: Sequence[tuple[int, np.ndarray, bool, bool]]) -> Splits:
@@ -93,6 +159,7 @@ def join_splits(parts: Sequence[tuple[int, np.ndarray, bool, bool]]) -> Splits:
     cell_of, at = [], 0
     for _, own, _, _ in parts:
         cell_of.append((own + at).astype(np.uint32))
+        cell_of[-1].flags.writeable = False
         at += int(own.max()) + 1
     return Splits(
         tuple(feature for feature, *_ in parts),

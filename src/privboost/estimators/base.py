@@ -193,6 +193,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             block_rows=_block_rows(X, threads),
             first_id=0 if earlier is None else earlier.next_id,
             cohort=0 if earlier is None else earlier.n_batches,
+            n_threads=threads,
         )
         if domain.unit is not None:
             unit = rows.unit if earlier is None else earlier.newcomers(rows)

@@ -24,10 +24,13 @@ def trees_text(model: Model, most_trees: int | None = None) -> str:
     unit = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
     names = [str(name) for name in model.classes] if classes and scores.n_outputs > 1 else [""]
     start = ", ".join(
-        f"{name}{': ' if name else ''}{value * unit / SCORE_UNITS:+.4g}"
+        f"{name}{': ' if name else ''}{value / SCORE_UNITS:+.4g}"
         for name, value in zip(names, scores.start, strict=True)
     )
     lines = [f"score at the start {start}"]
+    if not isinstance(target, ClassTarget):
+        middle, half = middle_and_half(target)
+        lines = [f"prediction at the start {middle + half * scores.start[0] / SCORE_UNITS:.6g}"]
     for number, (tree, values) in enumerate(islice(scores.trees(), most_trees), 1):
         own = [k for k in range(len(values)) if values[k].any()] or [0]
         for output in own:
@@ -63,8 +66,11 @@ def _conditions(encoder: Encoder, feature: int, turns: np.ndarray) -> tuple[str,
     missing = ", or missing"
     if isinstance(declared, CategoricalFeature):
         names = [*map(str, declared.categories), "other", "missing"]
-        right = " or ".join(name for name, turn in zip(names, turns, strict=True) if turn)
-        return f"{declared.name} is not {right}", f"{declared.name} is {right}"
+        chosen = [name for name, turn in zip(names, turns, strict=True) if turn]
+        if len(chosen) == 1:
+            return f"{declared.name} is not {chosen[0]}", f"{declared.name} is {chosen[0]}"
+        listed = ", ".join(chosen)
+        return f"{declared.name} is none of: {listed}", f"{declared.name} is one of: {listed}"
     edges, values = encoder.edges[feature], turns[:-1]
     on_right = missing if turns[-1] else ""
     on_left = "" if turns[-1] else missing

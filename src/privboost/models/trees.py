@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from privboost.engine import kernels
-from privboost.engine.block import Block
-from privboost.engine.routes import route
+from privboost.engine.block import Block, route
 from privboost.engine.tree import Tree
 
 

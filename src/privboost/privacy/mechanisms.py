@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -165,7 +166,12 @@ class Curator:
         steps = math.floor(2**40 / event.noise)
         width = utility.range(self._contribution) * 2**40
         rate = Fraction(steps, width)
-        return np.array([choose(each, rate, stream) for each in scores])
+        if utility.allowed is None:
+            return np.array([choose(each, rate, stream) for each in scores])
+        open_ = [np.flatnonzero(line) for line in utility.allowed]
+        return np.array(
+            [own[choose(each[own], rate, stream)] for each, own in zip(scores, open_, strict=True)]
+        )
 
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""
@@ -291,10 +297,34 @@ def _cells_apart(query: Query) -> bool:
     """Whether features have cells of their own, so that a row touches each cell at most once."""
     if not isinstance(query, NodeHistograms):
         return True
-    spans = sorted((int(cells.min()), int(cells.max())) for cells in query.cell_of)
+    if all(not cells.flags.writeable for cells in query.cell_of):
+        return _fixed_cells_apart(_Fixed(query.cell_of), query.n_cells)
+    return _are_apart(query.cell_of, query.n_cells)
+
+
+class _Fixed:
+    """Arrays that cannot change, told apart by being the same objects."""
+
+    def __init__(self, cell_of: tuple[np.ndarray, ...]) -> None:
+        self.cell_of = cell_of
+
+    def __hash__(self) -> int:
+        return id(self.cell_of)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Fixed) and self.cell_of is other.cell_of
+
+
+@lru_cache(maxsize=16)
+def _fixed_cells_apart(fixed: _Fixed, n_cells: int) -> bool:
+    return _are_apart(fixed.cell_of, n_cells)
+
+
+def _are_apart(cell_of: tuple[np.ndarray, ...], n_cells: int) -> bool:
+    spans = sorted((int(cells.min()), int(cells.max())) for cells in cell_of)
     ends = [-1, *(last for _, last in spans)]
     apart = all(first > end for (first, _), end in zip(spans, ends, strict=False))
-    return apart and ends[-1] < query.n_cells
+    return apart and ends[-1] < n_cells
 
 
 def _everywhere(scales: np.ndarray, query: Query) -> np.ndarray:

@@ -39,6 +39,10 @@ class Utility(Protocol):
     def range(self, contribution: Contribution) -> int:
         """Return the proved range, in the same units."""
 
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """Which candidates each choice has: public; None for all."""
+
 
 @dataclass(frozen=True)
 class LargestCell:
@@ -53,6 +57,7 @@ class LargestCell:
         GRADIENT_COUNT,
         HESSIAN_COUNT,
     )
+    allowed: ClassVar[None] = None
 
     def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
         """Return each cell's sum."""
@@ -90,11 +95,14 @@ class SplitGain:
         The candidates.
     reg_lambda : float
         λ, in rows; it must be above 0.
+    allowed : bool array of shape (nodes, candidates), optional
+        Which candidates each node has: decided by public paths, never by sums.
     """
 
     statistics: ClassVar[tuple[tuple[str, ...], ...]] = (GRADIENT_COUNT,)
     splits: Splits
     reg_lambda: float
+    allowed: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if not self.reg_lambda * UNIT >= 1:

@@ -33,10 +33,13 @@ def choose_accountant(name: str, events: Sequence[Planned], delta: float) -> Acc
         raise ValueError(f"accountant must be one of {known}; {name!r} is not")
     names = ["pure"] if delta == 0 else list(ACCOUNTANTS)
     if delta == 0 and not ACCOUNTANTS["pure"]().supports(events):
-        raise ValueError("delta = 0 (pure DP) is impossible with Gaussian noise or thresholds")
+        raise ValueError(
+            "delta = 0 (pure DP) is impossible with Gaussian noise or thresholds; the recipe sarus "
+            "(SarusXGBClassifier, SarusXGBRegressor) is pure"
+        )
     if name != "auto":
         if delta == 0 and name != "pure":
-            raise ValueError(f"the {name} accountant needs delta above 0")
+            raise ValueError(f"the {name} accountant needs delta above 0; with 0 there is pure")
         names = [name]
     for each in names:
         accountant = ACCOUNTANTS[each]()
