@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -187,16 +187,9 @@ class HistogramPlan:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all that is in the plan."""
-        form = {
-            "domain": self.encoder.domain.to_dict(),
-            "edges": [edges.tolist() for edges in self.encoder.edges],
-            "releases": [asdict(planned) for planned in self.releases],
-        }
-        for part in ("task", "step", "contribution", "budget"):
-            form[part] = asdict(getattr(self, part))
-        for number in ("n_estimators", "max_bins", "weight_bound"):
-            form[number] = getattr(self, number)
-        return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
+        return plan_digest(
+            self, ("task", "step", "contribution", "budget", "n_estimators", "max_bins")
+        )
 
 
 def plan_histograms(
@@ -250,6 +243,20 @@ def plan_histograms(
 
 INIT_SHARES = (0.75, 0.25)
 """How the initial score's release is shared between the sum of labels and the count."""
+
+
+def plan_digest(plan: Any, parts: Sequence[str]) -> str:
+    """Return SHA-256 of a plan: its domain, edges and releases, and the named parts."""
+    form: dict[str, Any] = {
+        "domain": plan.encoder.domain.to_dict(),
+        "edges": [edges.tolist() for edges in plan.encoder.edges],
+        "releases": [asdict(planned) for planned in plan.releases],
+        "weight_bound": plan.weight_bound,
+    }
+    for part in parts:
+        value = getattr(plan, part)
+        form[part] = asdict(value) if is_dataclass(value) else value  # type: ignore[arg-type]
+    return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
 
 
 class PlanWithStart(Protocol):

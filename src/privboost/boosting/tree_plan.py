@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +19,7 @@ from privboost.boosting.plan import (
     check_scores,
     contribution_of,
     grid_unit,
+    plan_digest,
 )
 from privboost.boosting.structures import CATEGORY_SPLITS
 from privboost.domain import CategoricalFeature
@@ -172,15 +171,7 @@ class TreePlan:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all that is in the plan."""
-        form: dict[str, Any] = {
-            "domain": self.encoder.domain.to_dict(),
-            "edges": [edges.tolist() for edges in self.encoder.edges],
-            "releases": [asdict(planned) for planned in self.releases],
-            "weight_bound": self.weight_bound,
-        }
-        for part in ("task", "step", "settings", "contribution", "budget", "leaf"):
-            form[part] = asdict(getattr(self, part))
-        return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
+        return plan_digest(self, ("task", "step", "settings", "contribution", "budget", "leaf"))
 
 
 def plan_trees(

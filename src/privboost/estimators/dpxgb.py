@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, Self
-
-import numpy as np
+from typing import Any, ClassVar
 
 from privboost.boosting.dpxgb import PRESETS, boost_greedily
 from privboost.boosting.greedy_plan import GreedyPlan, GreedySettings, plan_greedy
 from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget, NewtonStep, check_choice, check_number
+from privboost.boosting.plan import Budget, NewtonStep, check_number
 from privboost.boosting.structures import RandomTrees, public_generator
 from privboost.encoding import Encoder
-from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.base import (
+    BUDGET_PARAMETERS,
+    RUN_PARAMETERS,
+    PrivateRegressor,
+)
+from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.trees import TreeScores
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator
 
-_PARAMETERS = """
-    Parameters
-    ----------
-    epsilon, delta : float
-        The privacy budget. Choose delta far below one over the number of protected units.
-    domain : Domain, dict or path, optional
-        What is public about the table. Without it, `fit` learns one privately (see
-        `domain_share`); then `y` must be given.
+_PARAMETERS = (
+    BUDGET_PARAMETERS.rstrip()
+    + """
     n_estimators : int
         Trees (for each class beyond two classes).
     max_depth : int
@@ -64,38 +61,15 @@ _PARAMETERS = """
         Split candidates of a number.
     candidate_rounds : int
         How often "hessian" candidates are refined: once, before the first tree, or in so many
-        rounds.
-    domain_share : float
-        Without a domain, the share of the budget that learning one takes.
-    sample_weight_bound : float, optional
-        The public bound of sample weights; needed if weights are given to `fit`.
-    accountant : {"auto", "game", "rdp"}
-        How choices and releases are composed; "auto" is exact for choices ("game").
-    random_state : int, optional
-        None is secure noise. A number makes a reproducible run without a privacy guarantee.
-    n_jobs : int, optional
-        Threads; -1 for all cores. The model does not depend on it.
-    backend : "local" or callable
-        Who holds the rows during a fit.
-    ledger : path, optional
-        A file that records the reservation and every charge before the release it pays for.
-    verbose : bool
-        Whether to show a progress bar.
-
-    Attributes
-    ----------
-    privacy_ : PrivacyReport
-        What was spent, on what, under which assumptions.
-    model_ : Model
-        The released model; `model_.to_text()` prints its trees.
-    feature_importances_ : array
-        What each feature moves the score, from released values alone.
-"""
+        rounds."""
+    + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "game", "rdp"}')
+)
 
 
-class GreedyBooster(PrivateEstimator):
+class GreedyBooster(TreeEstimator):
     """What the classifier and the regressor share: parameters, plan and recipe."""
 
+    _presets = PRESETS
     _defaults: ClassVar[dict[str, Any]]
     """What a parameter left at None means for the task."""
 
@@ -158,30 +132,6 @@ class GreedyBooster(PrivateEstimator):
         self.ledger = ledger
         self.verbose = verbose
 
-    @classmethod
-    def from_preset(cls, name: str, **parameters: Any) -> Self:
-        """Return an estimator with the settings of a published variant.
-
-        Parameters
-        ----------
-        name : {"XGB", "XGB_cyc", "XGB_ada"}
-            All features with even candidates, one feature a tree, or candidates that follow the
-            Hessians; clips and noise as published.
-        **parameters
-            Any other parameter; they come before the preset's.
-        """
-        check_choice("name", name, tuple(PRESETS))
-        return cls(**(PRESETS[name] | parameters))
-
-    @property
-    def feature_importances_(self) -> np.ndarray:
-        """What each feature moves the score: see `Model.feature_importances`."""
-        return self._fitted().feature_importances()
-
-    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield predictions after each round of training. Costs no privacy."""
-        return self._fitted().staged_predict(X)
-
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> GreedyPlan:
         settings = GreedySettings(
             n_estimators=self.n_estimators,
@@ -230,7 +180,7 @@ class GreedyBooster(PrivateEstimator):
         return boost_greedily(curator, plan, draws, start_boosting(curator, plan), track)
 
 
-class DPXGBClassifier(GreedyBooster, PrivateClassifier):  # noqa: D101
+class DPXGBClassifier(GreedyBooster, TreeClassifier):  # noqa: D101
     __doc__ = f"""A private classifier of boosted greedy trees (DP-XGB).
 {_PARAMETERS}
     Examples
@@ -246,10 +196,6 @@ class DPXGBClassifier(GreedyBooster, PrivateClassifier):  # noqa: D101
     True
     """
     _defaults: ClassVar[dict[str, Any]] = {"hessian_clip": 0.25, "noise_lambda": 0.5}
-
-    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield class probabilities after each round of training. Costs no privacy."""
-        return self._fitted().staged_predict_proba(X)
 
 
 class DPXGBRegressor(GreedyBooster, PrivateRegressor):  # noqa: D101

@@ -7,19 +7,20 @@ from typing import Any, ClassVar
 from privboost.boosting.flagship import boost_histograms
 from privboost.boosting.plan import Budget, HistogramPlan, NewtonStep, plan_histograms
 from privboost.encoding import Encoder
-from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.base import (
+    BUDGET_PARAMETERS,
+    RUN_PARAMETERS,
+    PrivateClassifier,
+    PrivateEstimator,
+    PrivateRegressor,
+)
 from privboost.models.additive import AdditiveScores
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator
 
-_PARAMETERS = """
-    Parameters
-    ----------
-    epsilon, delta : float
-        The privacy budget. Choose delta far below one over the number of protected units.
-    domain : Domain, dict or path, optional
-        What is public about the table. Without it, `fit` learns one privately (see
-        `domain_share`); then `y` must be given.
+_PARAMETERS = (
+    BUDGET_PARAMETERS.rstrip()
+    + """
     n_estimators : int, optional
         Rounds (for each class beyond two classes); each releases one feature's histogram.
         Default 400 for classes, 100 for a number.
@@ -37,31 +38,9 @@ _PARAMETERS = """
     reg_lambda : float, optional
         Added to every sum of Hessians. Default 10 for classes, 100 for a number.
     leaf_clip : float
-        A round's values are clipped to ± this before the learning rate.
-    domain_share : float
-        Without a domain, the share of the budget (on μ²) that learning one takes.
-    sample_weight_bound : float, optional
-        The public bound of sample weights; needed if weights are given to `fit`.
-    accountant : {"auto", "gdp", "pld", "rdp"}
-        How releases are composed; "auto" is the tightest, which is exact here ("gdp").
-    random_state : int, optional
-        None is secure noise. A number makes a reproducible run without a privacy guarantee.
-    n_jobs : int, optional
-        Threads; -1 for all cores. The model does not depend on it.
-    backend : "local" or callable
-        Who holds the rows during a fit.
-    ledger : path, optional
-        A file that records the reservation and every charge before the release it pays for.
-    verbose : bool
-        Whether to show a progress bar.
-
-    Attributes
-    ----------
-    privacy_ : PrivacyReport
-        What was spent, on what, under which assumptions.
-    model_ : Model
-        The released model.
-"""
+        A round's values are clipped to ± this before the learning rate."""
+    + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "pld", "rdp"}')
+)
 
 
 class HistogramBooster(PrivateEstimator):

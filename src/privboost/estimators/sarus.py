@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
-
-import numpy as np
 
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget, NewtonStep
 from privboost.boosting.sarus import boost_purely
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
 from privboost.encoding import Encoder
-from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.base import (
+    RUN_PARAMETERS,
+    PrivateRegressor,
+)
+from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.trees import TreeScores
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator
@@ -23,8 +24,8 @@ _PARAMETERS = """
     epsilon : float
         The privacy budget.
     delta : float
-        0 (the default) is pure DP. Above 0 the same mechanisms are composed under (ε, δ), and may
-        have several times less noise.
+        0 (the default) is pure DP. Above 0 the same mechanisms are composed under (ε, δ), with
+        about half the noise.
     domain : Domain, dict or path, optional
         What is public about the table; needed where delta is 0.
     n_estimators : int
@@ -58,36 +59,12 @@ _PARAMETERS = """
         How the rest of ε is divided between the sketch of split candidates, the choice of splits,
         and leaves. A sketch of share 0 leaves candidates evenly spread.
     n_candidates : int
-        Split candidates of a number.
-    domain_share : float
-        Without a domain, the share of the budget that learning one takes.
-    sample_weight_bound : float, optional
-        The public bound of sample weights; needed if weights are given to `fit`.
-    accountant : {"auto", "pure", "game", "pld", "rdp"}
-        How releases are composed; "pure" is all there is where delta is 0.
-    random_state : int, optional
-        None is secure noise. A number makes a reproducible run without a privacy guarantee.
-    n_jobs : int, optional
-        Threads; -1 for all cores. The model does not depend on it.
-    backend : "local" or callable
-        Who holds the rows during a fit.
-    ledger : path, optional
-        A file that records the reservation and every charge before the release it pays for.
-    verbose : bool
-        Whether to show a progress bar.
-
-    Attributes
-    ----------
-    privacy_ : PrivacyReport
-        What was spent, on what, under which assumptions.
-    model_ : Model
-        The released model; `model_.to_text()` prints its trees.
-    feature_importances_ : array
-        What each feature moves the score, from released values alone.
-"""
+        Split candidates of a number.""" + RUN_PARAMETERS.replace(
+    "{ACCOUNTANTS}", '{"auto", "pure", "game", "pld", "rdp"}'
+)
 
 
-class PureBooster(PrivateEstimator):
+class PureBooster(TreeEstimator):
     """What the classifier and the regressor share: parameters, plan and recipe."""
 
     _noise_lambda: ClassVar[float]
@@ -150,15 +127,6 @@ class PureBooster(PrivateEstimator):
         self.ledger = ledger
         self.verbose = verbose
 
-    @property
-    def feature_importances_(self) -> np.ndarray:
-        """What each feature moves the score: see `Model.feature_importances`."""
-        return self._fitted().feature_importances()
-
-    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield predictions after each round of training. Costs no privacy."""
-        return self._fitted().staged_predict(X)
-
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> SarusPlan:
         settings = SarusSettings(
             n_estimators=self.n_estimators,
@@ -191,7 +159,7 @@ class PureBooster(PrivateEstimator):
         return boost_purely(curator, plan, start_boosting(curator, plan), track)
 
 
-class SarusXGBClassifier(PureBooster, PrivateClassifier):  # noqa: D101
+class SarusXGBClassifier(PureBooster, TreeClassifier):  # noqa: D101
     __doc__ = f"""A classifier of boosted greedy trees under pure ε-DP.
 
     Leaves move scores by mean gradients, which are at most a half of what Newton steps would be;
@@ -210,10 +178,6 @@ class SarusXGBClassifier(PureBooster, PrivateClassifier):  # noqa: D101
     """
     _noise_lambda: ClassVar[float] = 0.5
     _learning_rate: ClassVar[float] = 1.0
-
-    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield class probabilities after each round of training. Costs no privacy."""
-        return self._fitted().staged_predict_proba(X)
 
 
 class SarusXGBRegressor(PureBooster, PrivateRegressor):  # noqa: D101

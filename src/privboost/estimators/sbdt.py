@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget, NewtonStep, check_choice, check_number
+from privboost.boosting.plan import Budget, NewtonStep, check_number
 from privboost.boosting.sbdt import PRESETS, boost_trees
 from privboost.boosting.structures import RandomTrees, public_generator
 from privboost.boosting.tree_plan import TreePlan, TreeSettings, plan_trees
 from privboost.domain import ClassTarget
 from privboost.encoding import Encoder
 from privboost.engine.backend import RecordingBackend
-from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.base import (
+    BUDGET_PARAMETERS,
+    RUN_PARAMETERS,
+    PrivateEstimator,
+    PrivateRegressor,
+)
 from privboost.estimators.streams import RowStream, load_stream, save_stream
+from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator
 from privboost.progress import rounds_bar
 
-_PARAMETERS = """
-    Parameters
-    ----------
-    epsilon, delta : float
-        The privacy budget. Choose delta far below one over the number of protected units.
-    domain : Domain, dict or path, optional
-        What is public about the table. Without it, `fit` learns one privately (see
-        `domain_share`); then `y` must be given.
+_PARAMETERS = (
+    BUDGET_PARAMETERS.rstrip()
+    + """
     n_estimators : int, optional
         Trees (for each class beyond two classes). Default 300 for classes, 100 for a number.
     max_depth : int, optional
@@ -80,40 +78,19 @@ _PARAMETERS = """
         Trees beyond `n_estimators` at no further cost: rows pay for what they contribute, and go
         on while their own budget lasts.
     batch_size : int
-        Trees that are released together, before rows follow; their values are averaged.
-    domain_share : float
-        Without a domain, the share of the budget (on μ²) that learning one takes.
-    sample_weight_bound : float, optional
-        The public bound of sample weights; needed if weights are given to `fit`.
-    accountant : {"auto", "gdp", "pld", "rdp"}
-        How releases are composed; "auto" is the tightest that covers them.
-    random_state : int, optional
-        None is secure noise. A number makes a reproducible run without a privacy guarantee.
-    n_jobs : int, optional
-        Threads; -1 for all cores. The model does not depend on it.
-    backend : "local" or callable
-        Who holds the rows during a fit.
-    ledger : path, optional
-        A file that records the reservation and every charge before the release it pays for.
-    verbose : bool
-        Whether to show a progress bar.
-
-    Attributes
-    ----------
-    privacy_ : PrivacyReport
-        What was spent, on what, under which assumptions.
-    model_ : Model
-        The released model.
-"""
+        Trees that are released together, before rows follow; their values are averaged."""
+    + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "pld", "rdp"}')
+)
 
 
 _AROUND = ("epsilon", "delta", "domain", "random_state", "n_jobs", "backend", "ledger", "verbose")
 """Parameters that belong to a run, not to a stream."""
 
 
-class RandomTreeBooster(PrivateEstimator):
+class RandomTreeBooster(TreeEstimator):
     """What the classifier and the regressor share: parameters, plan, recipe and streams."""
 
+    _presets = PRESETS
     _defaults: ClassVar[dict[str, Any]]
     """What a parameter left at None means for the task."""
 
@@ -183,21 +160,6 @@ class RandomTreeBooster(PrivateEstimator):
         self.backend = backend
         self.ledger = ledger
         self.verbose = verbose
-
-    @classmethod
-    def from_preset(cls, name: str, **parameters: Any) -> Self:
-        """Return an estimator with the settings of a published variant.
-
-        Parameters
-        ----------
-        name : {"TR", "TR_cyc", "TR_ada", "TR_ada_cyc"}
-            Totally random trees of Maddock et al.: each node on any feature or one feature a tree,
-            with even or adaptive split candidates.
-        **parameters
-            Any other parameter; they come before the preset's.
-        """
-        check_choice("name", name, tuple(PRESETS))
-        return cls(**(PRESETS[name] | parameters))
 
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
@@ -287,10 +249,6 @@ class RandomTreeBooster(PrivateEstimator):
         """
         self._stream = self._need_stream().without_rows()
         return self
-
-    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield predictions after each update of training. Costs no privacy."""
-        return self._fitted().staged_predict(X)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -386,7 +344,7 @@ class RandomTreeBooster(PrivateEstimator):
         return self._defaults[name] if value is None else value
 
 
-class SBDTClassifier(RandomTreeBooster, PrivateClassifier):  # noqa: D101
+class SBDTClassifier(RandomTreeBooster, TreeClassifier):  # noqa: D101
     __doc__ = f"""A private classifier of boosted random trees (S-BDT).
 {_PARAMETERS}
     Examples
@@ -416,10 +374,6 @@ class SBDTClassifier(RandomTreeBooster, PrivateClassifier):  # noqa: D101
         "init_share": 0.02,
         "typical_value": {"newton": 1 / 8, "gradient": 1 / 50},
     }
-
-    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield class probabilities after each update of training. Costs no privacy."""
-        return self._fitted().staged_predict_proba(X)
 
 
 class SBDTRegressor(RandomTreeBooster, PrivateRegressor):  # noqa: D101

@@ -1,0 +1,50 @@
+"""What estimators share whose models are trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from privboost.boosting.plan import check_choice
+from privboost.estimators.base import PrivateClassifier, PrivateEstimator
+
+
+class TreeEstimator(PrivateEstimator):
+    """Adds staged predictions, importances and presets."""
+
+    _presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    @classmethod
+    def from_preset(cls, name: str, **parameters: Any) -> Self:
+        """Return an estimator with the settings of a published variant.
+
+        Parameters
+        ----------
+        name : str
+            The variant; an unknown one is told with those that there are.
+        **parameters
+            Any other parameter; they come before the preset's.
+        """
+        if not cls._presets:
+            raise ValueError(f"{cls.__name__} has no presets")
+        check_choice("preset", name, tuple(cls._presets))
+        return cls(**(dict(cls._presets[name]) | parameters))
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """What each feature moves the score: see `Model.feature_importances`."""
+        return self._fitted().feature_importances()
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield predictions after each update of training. Costs no privacy."""
+        return self._fitted().staged_predict(X)
+
+
+class TreeClassifier(PrivateClassifier):
+    """Adds staged probabilities."""
+
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield class probabilities after each update of training. Costs no privacy."""
+        return self._fitted().staged_predict_proba(X)
