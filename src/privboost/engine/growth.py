@@ -38,6 +38,7 @@ class Grower:
     blocks: Sequence[Block]
     _last: _Level | None = None
     _bundled: tuple[tuple[int, ...], list[Bundle], list[int]] | None = None
+    _cells: _Cells | None = None
 
     def forget(self) -> None:
         """Drop what belongs to a tree: the rows' states have changed."""
@@ -75,7 +76,10 @@ class Grower:
             and (query.features, query.output, query.statistics)
             == (last.features, last.output, last.statistics)
             and _same_sample(query.sample, last.sample)
-            and all(map(np.array_equal, query.cell_of, last.cell_of))
+            and (
+                query.cell_of is last.cell_of
+                or all(map(np.array_equal, query.cell_of, last.cell_of))
+            )
             and tree.top(last.tree.depth).same_as(last.tree)
         )
         return self._last if same else None
@@ -100,10 +104,9 @@ class Grower:
         if not self.blocks:
             return out
         bundles, single = self._bundle(query.features)
-        cell_of = dict(zip(query.features, query.cell_of, strict=True))
-        layout = self.blocks[0].layout
-        narrow = _Columns([f for f in single if not layout.wide[f]], cell_of, layout)
-        wide = _Columns([f for f in single if layout.wide[f]], cell_of, layout)
+        if self._cells is None or self._cells.cell_of is not query.cell_of:
+            self._cells = _Cells(query, bundles, single, self.blocks[0].layout)
+        narrow, wide = self._cells.narrow, self._cells.wide
         joint = [np.zeros((len(out), len(each.digits), 2), dtype=np.int64) for each in bundles]
         own_rows, own_node = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
         own_pairs = np.empty((BLOCK_ROWS, 2), dtype=np.int64)
@@ -116,9 +119,8 @@ class Grower:
             wide.add_up(rows, at, pairs, block.wide, out)
             for each, sums in zip(bundles, joint, strict=True):
                 _EVERY_CODE.add_up(rows, at, pairs, each.codes[k][None], sums)
-        for each, sums in zip(bundles, joint, strict=True):
-            cells, first = _join([cell_of[feature] for feature in each.features])
-            kernels.add_marginals(sums, each.digits, cells, first, out)
+        for each, sums, cells in zip(bundles, joint, self._cells.of_bundles, strict=True):
+            kernels.add_marginals(sums, each.digits, *cells, out)
         return out
 
     def _bundle(self, features: tuple[int, ...]) -> tuple[list[Bundle], list[int]]:
@@ -126,6 +128,23 @@ class Grower:
         if self._bundled is None or self._bundled[0] != features:
             self._bundled = (features, *bundle(self.blocks, features))
         return self._bundled[1], self._bundled[2]
+
+
+class _Cells:
+    """The cells of a query's features, as the kernels want them; kept while queries share them."""
+
+    def __init__(
+        self,
+        query: NodeHistograms,
+        bundles: Sequence[Bundle],
+        single: Sequence[int],
+        layout: Layout,
+    ) -> None:
+        self.cell_of = query.cell_of
+        own = dict(zip(query.features, query.cell_of, strict=True))
+        self.narrow = _Columns([f for f in single if not layout.wide[f]], own, layout)
+        self.wide = _Columns([f for f in single if layout.wide[f]], own, layout)
+        self.of_bundles = [_join([own[f] for f in each.features]) for each in bundles]
 
 
 class _Columns:
