@@ -17,7 +17,7 @@ from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator, noisy_threshold
 from privboost.privacy.noise import discrete_laplace
 from privboost.privacy.sampling import bernoulli_mask
-from privboost.privacy.selection import choose
+from privboost.privacy.selection import choose, choose_each
 from privboost.privacy.utilities import SCORE, LargestCell, SplitGain
 
 REJECT = 1e-6
@@ -217,3 +217,23 @@ def test_the_range_of_a_split_holds_and_is_nearly_attained(weighted):
     assert widest <= utility.range(contribution)
     assert widest > 0.5 * utility.range(contribution)
     assert utility.range(contribution) < 4.001 * SCORE
+
+
+def test_each_choice_is_made_among_its_own_candidates():
+    """Several choices at once have the chances of one each; what is not allowed never comes."""
+    scores = np.array([[0, 1, 2, 9], [5, 0, 0, 1]])
+    allowed = np.array([[True, True, True, False], [False, True, False, True]])
+    stream = KeyStream.seeded(31)
+    seen = np.zeros((2, 4), dtype=int)
+    for k in range(20_000):
+        chosen = choose_each(scores, allowed, Fraction(1, 2), stream.child(str(k)))
+        seen[[0, 1], chosen] += 1
+    assert not seen[~allowed].any()
+    for line, mask, own in zip(seen, allowed, scores, strict=True):
+        assert selection_fit(line[mask], own[mask], 0.5) > REJECT
+        assert selection_fit(line[mask], own[mask], 0.6) < REJECT
+    exact = choose_each(scores, allowed, Fraction(1, 2), stream.child("a"), margin=1.0)
+    stream = KeyStream.seeded(31)
+    np.testing.assert_array_equal(
+        exact, choose_each(scores, allowed, Fraction(1, 2), stream.child("a"))
+    )

@@ -41,7 +41,7 @@ from privboost.privacy.filters import charge_table
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.noise import discrete_gaussian, discrete_laplace
-from privboost.privacy.selection import choose
+from privboost.privacy.selection import choose_each
 from privboost.privacy.utilities import Utility
 
 
@@ -166,12 +166,7 @@ class Curator:
         steps = math.floor(2**40 / event.noise)
         width = utility.range(self._contribution) * 2**40
         rate = Fraction(steps, width)
-        if utility.allowed is None:
-            return np.array([choose(each, rate, stream) for each in scores])
-        open_ = [np.flatnonzero(line) for line in utility.allowed]
-        return np.array(
-            [own[choose(each[own], rate, stream)] for each, own in zip(scores, open_, strict=True)]
-        )
+        return choose_each(scores, utility.allowed, rate, stream)
 
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""

@@ -16,42 +16,61 @@ from privboost.privacy.noise import MARGIN, exp_brackets
 
 
 def choose(scores: np.ndarray, rate: Fraction, stream: KeyStream, margin: float = MARGIN) -> int:
-    """Draw an index with P(j) ∝ exp(rate · scores[j]), exactly.
+    """Draw an index with P(j) ∝ exp(rate · scores[j]), exactly; see `choose_each`."""
+    return int(choose_each(scores[None], None, rate, stream, margin)[0])
+
+
+def choose_each(
+    scores: np.ndarray,
+    allowed: np.ndarray | None,
+    rate: Fraction,
+    stream: KeyStream,
+    margin: float = MARGIN,
+) -> np.ndarray:
+    """Make independent choices, each with P(j) ∝ exp(rate · score_j) among its own candidates.
 
     Parameters
     ----------
-    scores : int64 array
+    scores : int64 array of shape (choices, candidates)
         The scores.
+    allowed : bool array of the same shape, optional
+        Which candidates each choice has: one at least.
     rate : Fraction
-        Above 0.
+        At least 0.
     stream : KeyStream
-        Where the uniform comes from, as many bits as are needed.
+        Where the uniforms come from, as many bits as are needed.
     margin : float
         For tests: a larger margin sends more choices to exact arithmetic.
     """
-    uniform = _Uniform(stream)
-    gaps = scores.max() - scores
-    weights = np.exp(gaps * -float(rate))  # the exponent's rounding is far below the margin
-    ends = np.cumsum(weights)
-    total = float(ends[-1])
-    target = uniform.known / 2**64 * total
-    found = int(np.searchsorted(ends, target, side="right"))
+    uniforms = [_Uniform(int(word), stream) for word in stream.words(len(scores))]
+    if allowed is None:
+        allowed = np.ones(scores.shape, dtype=np.bool_)
+    best = np.where(allowed, scores, np.iinfo(np.int64).min).max(axis=1)
+    gaps = np.where(allowed, best[:, None] - scores, 0)
+    # The exponent's rounding is far below the margin.
+    ends = np.cumsum(np.exp(gaps * -float(rate)) * allowed, axis=1)
+    targets = np.array([uniform.known / 2**64 for uniform in uniforms]) * ends[:, -1]
+    found: np.ndarray = (ends <= targets[:, None]).sum(axis=1)
     # Each weight errs by `margin` at most, relatively, and so does their sum; the sum of K terms
     # in float64 errs by K · 2^-53 more.
-    unsure = 4 * total * (margin + len(weights) * 2.0**-52)
-    low = ends[found - 1] if found else 0.0
-    if found < len(ends) and target - low > unsure and ends[found] - target > unsure:
-        return found
-    return _choose_exactly([int(gap) * rate for gap in gaps], uniform)
+    unsure = 4 * ends[:, -1] * (margin + scores.shape[1] * 2.0**-52)
+    for k, place in enumerate(found):
+        low = ends[k, place - 1] if place else 0.0
+        sure = place < scores.shape[1] and ends[k, place] - targets[k] > unsure[k]
+        if not (sure and targets[k] - low > unsure[k]):
+            own = np.flatnonzero(allowed[k])
+            exponents = [int(gap) * rate for gap in gaps[k, own]]
+            found[k] = own[_choose_exactly(exponents, uniforms[k])]
+    return found
 
 
 class _Uniform:
     """A uniform number in [0, 1), known to as many bits as were asked for."""
 
-    def __init__(self, stream: KeyStream) -> None:
+    def __init__(self, known: int, stream: KeyStream) -> None:
         self._stream = stream
         self.bits = 64
-        self.known = int(stream.words(1)[0])
+        self.known = known
 
     def sharpen(self) -> None:
         """Learn 64 bits more."""
