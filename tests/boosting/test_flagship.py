@@ -4,7 +4,8 @@ from scipy.special import expit
 
 from privboost.boosting.candidates import uniform_grid
 from privboost.boosting.flagship import boost_histograms
-from privboost.boosting.plan import Budget, NewtonStep, plan_histograms
+from privboost.boosting.histogram_plan import plan_histograms
+from privboost.boosting.plan import Budget, NewtonStep
 from privboost.encoding import Encoder, encode_training
 from privboost.engine.backend import LocalBackend
 from privboost.engine.block import join

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from privboost.boosting.candidates import uniform_grid
-from privboost.boosting.plan import HistogramPlan
+from privboost.boosting.histogram_plan import HistogramPlan
 from privboost.engine.commands import AddFeatureValues, FeatureSums, Start
 from privboost.models.additive import AdditiveScores
 from privboost.privacy.mechanisms import Curator

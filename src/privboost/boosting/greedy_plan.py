@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
-from privboost.boosting.plan import (
-    INIT_SHARES,
-    Budget,
-    NewtonStep,
-    Task,
+from privboost.boosting.checks import (
     check_choice,
     check_count,
     check_grid,
+    check_histograms,
     check_number,
     check_part,
     check_scores,
     check_shares,
+)
+from privboost.boosting.plan import (
+    INIT_SHARES,
+    Budget,
+    NewtonStep,
+    Plan,
+    Task,
     contribution_of,
     grid_unit,
-    plan_digest,
 )
 from privboost.domain import CategoricalFeature
 from privboost.encoding import Encoder
 from privboost.engine.tree import MAX_DEPTH
 from privboost.grid import UNIT, Contribution
-from privboost.losses import LossTable
-from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events import GaussianRelease, Planned, Selection
-
-_MOST_CELLS = 2**28
-"""Cells of a level's histograms, of 16 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -80,52 +77,22 @@ class GreedySettings:
 
 
 @dataclass(frozen=True, eq=False)
-class GreedyPlan:
-    """Everything about a run that is decided before data are touched.
+class GreedyPlan(Plan):
+    """The plan of greedy trees under (ε, δ).
 
     Attributes
     ----------
-    encoder, task, step, settings, contribution, weight_bound, budget, accountant
-        As in `tree_plan.TreePlan`.
     selection : Selection
         The choice of the splits of one level.
     leaf : GaussianRelease
         The release of a tree's leaves.
-    init, sketch : GaussianRelease or None
-        The releases of the initial score, and of the Hessians that candidates follow.
-    releases : tuple of Planned
-        What is reserved.
+    sketch : GaussianRelease or None
+        The release of the Hessians that candidates follow.
     """
 
-    encoder: Encoder
-    task: Task
-    step: NewtonStep
-    settings: GreedySettings
-    contribution: Contribution
-    weight_bound: float | None
-    budget: Budget
-    accountant: Accountant
     selection: Selection
     leaf: GaussianRelease
-    init: GaussianRelease | None
     sketch: GaussianRelease | None
-    releases: tuple[Planned, ...]
-
-    @property
-    def loss(self) -> LossTable:
-        """The loss, tabulated."""
-        return self.task.table(self.step)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """What was chosen, for reports."""
-        settings = asdict(self.settings) | {"shares": list(self.settings.shares)}
-        return {"loss": self.task.loss, **settings, **asdict(self.step)}
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all that is in the plan."""
-        return plan_digest(self, ("task", "step", "settings", "contribution", "budget"))
 
 
 def plan_greedy(
@@ -160,19 +127,19 @@ def plan_greedy(
         noise = events["leaf"].sigmas[1] * step.hessian_clip * grid_unit(weight_bound)
         step = replace(step, reg_lambda=noise_lambda * noise)
     return GreedyPlan(
-        encoder,
-        task,
-        step,
-        settings,
-        contribution,
-        weight_bound,
-        budget,
-        chosen,
-        events["selection"],
-        events["leaf"],
-        events.get("init"),
-        events.get("sketch"),
-        made,
+        encoder=encoder,
+        task=task,
+        step=step,
+        settings=settings,
+        contribution=contribution,
+        weight_bound=weight_bound,
+        budget=budget,
+        accountant=chosen,
+        releases=made,
+        init=events.get("init"),
+        selection=events["selection"],
+        leaf=events["leaf"],
+        sketch=events.get("sketch"),
     )
 
 
@@ -215,16 +182,6 @@ def _wanted(
         name: (planned, share if name == "init" else rest * share / total)
         for name, (planned, share) in wanted.items()
     }
-
-
-def check_histograms(encoder: Encoder, n_candidates: int, depth: int) -> None:
-    """Refuse trees whose node histograms no machine holds."""
-    cells = sum(min(codes, n_candidates + 2) for codes in encoder.layout.n_codes)
-    if cells * 2**depth > _MOST_CELLS:
-        raise ValueError(
-            "the histograms of a level would be too large: lower max_depth (or greedy_depth) or "
-            "n_candidates"
-        )
 
 
 def n_numbers(encoder: Encoder) -> int:

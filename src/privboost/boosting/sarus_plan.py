@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
-from privboost.boosting.greedy_plan import check_histograms, n_numbers
+from privboost.boosting.checks import (
+    check_count,
+    check_grid,
+    check_histograms,
+    check_number,
+    check_part,
+    check_sampled_units,
+    check_scores,
+    check_shares,
+)
+from privboost.boosting.greedy_plan import n_numbers
 from privboost.boosting.plan import (
     INIT_SHARES,
     Budget,
     NewtonStep,
+    Plan,
     Task,
-    check_count,
-    check_grid,
-    check_number,
-    check_part,
-    check_scores,
-    check_shares,
     contribution_of,
     grid_unit,
-    plan_digest,
 )
 from privboost.encoding import Encoder
 from privboost.engine.tree import MAX_DEPTH
 from privboost.grid import UNIT, Contribution
 from privboost.losses import LossTable, filtered
-from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import calibrate
 from privboost.privacy.events import Event, LaplaceRelease, Planned, SampledGroup, Selection
@@ -63,57 +65,31 @@ class SarusSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class SarusPlan:
-    """Everything about a run that is decided before data are touched.
+class SarusPlan(Plan):
+    """The plan of greedy trees under pure ε.
 
     Attributes
     ----------
-    encoder, task, step, settings, contribution, weight_bound, budget, accountant
-        As in `tree_plan.TreePlan`.
     selection : Selection
         The choice of the splits of one level.
     leaf : LaplaceRelease
         The release of a tree's leaves.
     group : SampledGroup or None
         A tree's choices and leaves on one sample, where rows are sampled.
-    init, sketch : LaplaceRelease or None
-        The releases of the initial score, and of the histograms that candidates follow.
-    releases : tuple of Planned
-        What is reserved.
+    sketch : LaplaceRelease or None
+        The release of the histograms that candidates follow.
     """
 
-    encoder: Encoder
-    task: Task
-    step: NewtonStep
-    settings: SarusSettings
-    contribution: Contribution
-    weight_bound: float | None
-    budget: Budget
-    accountant: Accountant
     selection: Selection
     leaf: LaplaceRelease
     group: SampledGroup | None
-    init: LaplaceRelease | None
     sketch: LaplaceRelease | None
-    releases: tuple[Planned, ...]
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """What was chosen, for reports."""
-        settings = asdict(self.settings) | {"shares": list(self.settings.shares)}
-        return {"loss": self.task.loss, **settings, **asdict(self.step)}
 
     @property
     def loss(self) -> LossTable:
         """The loss, without the rows whose gradient is filtered."""
-        table = self.task.table(self.step)
-        limit = self.settings.gradient_filter
+        table, limit = super().loss, self.settings.gradient_filter
         return table if limit is None else filtered(table, limit, self.step.gradient_clip)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all that is in the plan."""
-        return plan_digest(self, ("task", "step", "settings", "contribution", "budget"))
 
 
 def plan_sarus(
@@ -138,11 +114,7 @@ def plan_sarus(
     task = Task.of(encoder.domain.target)
     check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     contribution = contribution_of(encoder.domain, weight_bound)
-    if settings.subsample < 1 and contribution.rows > 1:
-        raise ValueError(
-            "subsample below 1 needs a domain in which a unit has one row: a unit of several rows "
-            "may be sampled in part, and no amplification is proved for that"
-        )
+    check_sampled_units(settings.subsample, contribution)
     check_histograms(encoder, settings.n_candidates, settings.max_depth)
     wanted = _wanted(encoder, task, step, settings, contribution)
     chosen = choose_accountant(accountant, [*budget.before, *wanted.values()], budget.delta)
@@ -165,20 +137,20 @@ def plan_sarus(
         noise = math.sqrt(2) * leaf.scales[1] * grid_unit(weight_bound)
         step = replace(step, reg_lambda=noise_lambda * noise)
     return SarusPlan(
-        encoder,
-        task,
-        step,
-        settings,
-        contribution,
-        weight_bound,
-        budget,
-        chosen,
-        selection,
-        leaf,
-        group,
-        init,
-        sketch,
-        made,
+        encoder=encoder,
+        task=task,
+        step=step,
+        settings=settings,
+        contribution=contribution,
+        weight_bound=weight_bound,
+        budget=budget,
+        accountant=chosen,
+        releases=made,
+        init=init,
+        selection=selection,
+        leaf=leaf,
+        group=group,
+        sketch=sketch,
     )
 
 

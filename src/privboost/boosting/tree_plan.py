@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from privboost.boosting.plan import (
-    INIT_SHARES,
-    Budget,
-    NewtonStep,
-    Task,
+from privboost.boosting.checks import (
     check_choice,
     check_count,
     check_grid,
     check_number,
     check_part,
+    check_sampled_units,
     check_scores,
+)
+from privboost.boosting.plan import (
+    INIT_SHARES,
+    Budget,
+    NewtonStep,
+    Plan,
+    Task,
     contribution_of,
     grid_unit,
-    plan_digest,
 )
 from privboost.boosting.structures import CATEGORY_SPLITS
 from privboost.domain import CategoricalFeature
@@ -27,7 +29,6 @@ from privboost.encoding import Encoder
 from privboost.engine.commands import GRADIENT_COUNT, GRADIENT_HESSIAN
 from privboost.engine.tree import MAX_DEPTH
 from privboost.grid import BUDGET_UNITS, Contribution
-from privboost.losses import LossTable
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.accountants.rdp import RdpProfile
@@ -111,67 +112,24 @@ class TreeSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class TreePlan:
-    """Everything about a run that is decided before data are touched.
+class TreePlan(Plan):
+    """The plan of boosting with data-independent trees.
 
     Attributes
     ----------
-    encoder : Encoder
-        The domain and how it is coded.
-    task : Task
-        The loss.
-    step : NewtonStep
-        From sums to values.
-    settings : TreeSettings
-        The trees.
-    contribution : Contribution
-        What one protected unit may add.
-    weight_bound : float or None
-        The public bound of sample weights, if there are weights.
-    budget : Budget
-        What may be spent.
-    accountant : Accountant
-        Who computed the cost.
     leaf : GaussianRelease
         The release of a batch of trees' leaves.
-    init : GaussianRelease, LaplaceRelease or None
-        The release of the initial score.
     hessian : GaussianRelease or None
         The release that refines candidates.
     life : LifeBudget or None
         The budget of each row, where a filter charges rows.
-    releases : tuple of Planned
-        What is reserved.
     """
 
-    encoder: Encoder
-    task: Task
-    step: NewtonStep
-    settings: TreeSettings
-    contribution: Contribution
-    weight_bound: float | None
-    budget: Budget
-    accountant: Accountant
+    _hashed: ClassVar[tuple[str, ...]] = (*Plan._hashed, "leaf")
+
     leaf: GaussianRelease
-    init: GaussianRelease | LaplaceRelease | None
     hessian: GaussianRelease | None
     life: LifeBudget | None
-    releases: tuple[Planned, ...]
-
-    @property
-    def loss(self) -> LossTable:
-        """The loss, tabulated."""
-        return self.task.table(self.step)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """What was chosen, for reports."""
-        return {"loss": self.task.loss, **asdict(self.settings), **asdict(self.step)}
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all that is in the plan."""
-        return plan_digest(self, ("task", "step", "settings", "contribution", "budget", "leaf"))
 
 
 def plan_trees(
@@ -198,11 +156,7 @@ def plan_trees(
     trees = settings.n_estimators + settings.extra_estimators
     check_scores(trees * step.leaf_clip * step.learning_rate)
     contribution = contribution_of(encoder.domain, weight_bound)
-    if settings.subsample < 1 and contribution.rows > 1:
-        raise ValueError(
-            "subsample below 1 needs a domain in which a unit has one row: a unit of several rows "
-            "may be sampled in part, and no amplification is proved for that"
-        )
+    check_sampled_units(settings.subsample, contribution)
     wanted = _wanted(encoder, task, step, settings, contribution, first=not batch)
     if batch is None and settings.extra_estimators == 0:
         made = _calibrate_plain(wanted, budget, accountant)
@@ -219,7 +173,16 @@ def plan_trees(
     if noise_lambda is not None:
         noise = made.leaf.sigmas[1] * step.hessian_clip * grid_unit(weight_bound)
         step = replace(step, reg_lambda=noise_lambda * noise)
-    return TreePlan(encoder, task, step, settings, contribution, weight_bound, budget, **vars(made))
+    return TreePlan(
+        encoder=encoder,
+        task=task,
+        step=step,
+        settings=settings,
+        contribution=contribution,
+        weight_bound=weight_bound,
+        budget=budget,
+        **vars(made),
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privboost.boosting.plan import Budget, check_number
+from privboost.boosting.checks import check_number
+from privboost.boosting.plan import Budget
 from privboost.domain import ClassTarget, Domain, NumberTarget, NumericFeature, describe_unit
 from privboost.encoding import Encoder, TrainingRows, encode_training
 from privboost.engine.backend import Backend, LocalBackend, OpenBackend

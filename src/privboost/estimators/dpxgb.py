@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from privboost.boosting.checks import check_number
 from privboost.boosting.dpxgb import PRESETS, boost_greedily
 from privboost.boosting.greedy_plan import GreedyPlan, GreedySettings, plan_greedy
 from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget, NewtonStep, check_number
+from privboost.boosting.plan import Budget, NewtonStep
 from privboost.boosting.structures import RandomTrees, public_generator
 from privboost.encoding import Encoder
 from privboost.estimators.base import (

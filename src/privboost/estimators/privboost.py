@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from privboost.boosting.flagship import boost_histograms
-from privboost.boosting.plan import Budget, HistogramPlan, NewtonStep, plan_histograms
+from privboost.boosting.histogram_plan import HistogramPlan, plan_histograms
+from privboost.boosting.plan import Budget, NewtonStep
 from privboost.encoding import Encoder
 from privboost.estimators.base import (
     BUDGET_PARAMETERS,

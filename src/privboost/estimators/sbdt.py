@@ -6,8 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from privboost.boosting.checks import check_number
 from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget, NewtonStep, check_number
+from privboost.boosting.plan import Budget, NewtonStep
 from privboost.boosting.sbdt import PRESETS, boost_trees
 from privboost.boosting.structures import RandomTrees, public_generator
 from privboost.boosting.tree_plan import TreePlan, TreeSettings, plan_trees

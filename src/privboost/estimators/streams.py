@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privboost import codec
-from privboost.boosting.plan import check_scores
+from privboost.boosting.checks import check_scores
 from privboost.boosting.tree_plan import TreePlan
 from privboost.domain import Domain
 from privboost.encoding import Encoder, TrainingRows

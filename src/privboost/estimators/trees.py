@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from privboost.boosting.plan import check_choice
+from privboost.boosting.checks import check_choice
 from privboost.estimators.base import PrivateClassifier, PrivateEstimator
 
 

@@ -1,0 +1,124 @@
+"""The plan of cyclical boosting over whole-feature histograms."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from privboost.boosting.checks import check_count, check_grid, check_scores
+from privboost.boosting.plan import Budget, NewtonStep, Task, contribution_of, plan_digest
+from privboost.encoding import Encoder
+from privboost.grid import Contribution
+from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.accountants.choice import choose_accountant
+from privboost.privacy.calibration import calibrate
+from privboost.privacy.events import GaussianRelease, Planned
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramPlan:
+    """The plan of cyclical histogram boosting.
+
+    Attributes
+    ----------
+    encoder : Encoder
+        The domain and how it is coded.
+    task : Task
+        The loss.
+    step : NewtonStep
+        From sums to values.
+    n_estimators : int
+        Rounds for each output.
+    max_bins : int
+        Bins of a numeric feature.
+    contribution : Contribution
+        What one protected unit may add.
+    weight_bound : float or None
+        The public bound of sample weights, if there are weights.
+    budget : Budget
+        What may be spent.
+    releases : tuple of Planned
+        For each feature the release of its histogram, calibrated.
+    accountant : Accountant
+        Who computed their cost.
+    """
+
+    encoder: Encoder
+    task: Task
+    step: NewtonStep
+    n_estimators: int
+    max_bins: int
+    contribution: Contribution
+    weight_bound: float | None
+    budget: Budget
+    releases: tuple[Planned, ...]
+    accountant: Accountant
+
+    def release(self, feature: int) -> GaussianRelease:
+        """Return the release of a feature's histogram."""
+        event = self.releases[feature].event
+        assert isinstance(event, GaussianRelease)
+        return event
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was chosen, for reports."""
+        chosen = {"loss": self.task.loss, "n_estimators": self.n_estimators}
+        return chosen | {"max_bins": self.max_bins, **asdict(self.step)}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all that is in the plan."""
+        return plan_digest(
+            self, ("task", "step", "contribution", "budget", "n_estimators", "max_bins")
+        )
+
+
+def plan_histograms(
+    encoder: Encoder,
+    step: NewtonStep,
+    n_estimators: int,
+    max_bins: int,
+    weight_bound: float | None,
+    budget: Budget,
+    accountant: str,
+) -> HistogramPlan:
+    """Decide everything about a run of cyclical histogram boosting, and calibrate its noise."""
+    n_estimators = check_count("n_estimators", n_estimators, least=1)
+    max_bins = check_count("max_bins", max_bins, least=2)
+    check_scores(n_estimators * step.leaf_clip * step.learning_rate)
+    domain = encoder.domain
+    task = Task.of(domain.target)
+    contribution = contribution_of(domain, weight_bound)
+    features = len(domain.features)
+    wanted = [
+        Planned(
+            GaussianRelease(
+                what=f"gradients and Hessians by bin of feature {name!r}",
+                noise=1.0,
+                units=contribution.row_units * contribution.rows,
+                cells=1,
+                rows=contribution.rows,
+                shares=step.shares,
+            ),
+            count=task.n_outputs * len(range(k, n_estimators, features)),
+        )
+        for k, name in enumerate(domain.feature_names)
+    ]
+    made = [planned for planned in wanted if planned.count]
+    chosen = choose_accountant(accountant, [*budget.before, *made], budget.delta)
+    plan = HistogramPlan(
+        encoder,
+        task,
+        step,
+        n_estimators,
+        max_bins,
+        contribution,
+        weight_bound,
+        budget,
+        calibrate(made, budget.epsilon, budget.delta, chosen, budget.before),
+        chosen,
+    )
+    check_grid(plan.release(k) for k in range(len(made)))
+    return plan
