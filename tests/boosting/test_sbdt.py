@@ -91,7 +91,7 @@ def reference(scores, plan, block):
                     g, h = state[k] + block.start / SCORE_UNITS, np.ones(len(block))
                 g = np.clip(g, -step.gradient_clip, step.gradient_clip) * weight * known
                 h = np.clip(h, 0, step.hessian_clip) * weight * known
-                if plan.settings.boosting == "gradient":
+                if getattr(plan.settings, "boosting", "newton") == "gradient":
                     h = weight * known
                 total_g, total_h = (np.bincount(leaf, s, tree.n_leaves) for s in (g, h))
                 value = np.clip(-total_g / (total_h + step.reg_lambda), -2, 2)

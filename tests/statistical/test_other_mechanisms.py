@@ -17,7 +17,7 @@ from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator, noisy_threshold
 from privboost.privacy.noise import discrete_laplace
 from privboost.privacy.sampling import bernoulli_mask
-from privboost.privacy.selection import choose, choose_each
+from privboost.privacy.selection import choose_each
 from privboost.privacy.utilities import SCORE, LargestCell, SplitGain
 
 REJECT = 1e-6
@@ -51,7 +51,9 @@ SPLITS = join_splits(
 def frequencies(scores, rate, draws, **how):
     stream = KeyStream.seeded(22)
     scores = np.array(scores)
-    seen = [choose(scores, rate, stream.child(str(k)), **how) for k in range(draws)]
+    seen = [
+        choose_each(scores[None], None, rate, stream.child(str(k)), **how)[0] for k in range(draws)
+    ]
     return np.bincount(seen, minlength=len(scores))
 
 

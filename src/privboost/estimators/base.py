@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,36 +21,17 @@ from privboost.encoding import Encoder, TrainingRows, encode_training
 from privboost.engine.backend import Backend, LocalBackend, OpenBackend
 from privboost.engine.block import Block
 from privboost.errors import DomainError
-from privboost.grid import BLOCK_ROWS, UNIT
+from privboost.estimators.learning import Lesson, learn_apart, learn_within
+from privboost.grid import BLOCK_ROWS
 from privboost.models.files import save_model
 from privboost.models.model import Model
 from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.calibration import calibrate
-from privboost.privacy.domain_learning import learn, plan_learning
-from privboost.privacy.events import GaussianRelease, Planned
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
 from privboost.privacy.report import PrivacyReport, add_reports, write_report
 from privboost.privacy.units import bound_units
 from privboost.progress import rounds_bar
-
-_HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
-Pass y (labels, or the name of their column), or write a domain: what is public about the table.
-For example
-
-    from privboost import Domain
-    domain = Domain.from_dict({
-        "version": 1,
-        "features": {
-            "age": {"kind": "numeric", "bounds": [17, 90]},
-            "job": {"kind": "categorical", "categories": ["a", "b"], "missing": True},
-        },
-        "target": {"name": "income", "classes": ["<=50K", ">50K"]},
-    })
-
-Bounds and categories must be public knowledge, never read off the private rows.
-For a number to predict, the target gives "bounds" instead of "classes"."""
 
 _MOST_SEED = 2**128
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
@@ -62,44 +41,6 @@ _ANY_DOMAIN = {
 }
 """Stand for a domain that is yet to be learned, so that parameters are checked before."""
 
-
-BUDGET_PARAMETERS = """
-    Parameters
-    ----------
-    epsilon, delta : float
-        The privacy budget. Choose delta far below one over the number of protected units.
-    domain : Domain, dict or path, optional
-        What is public about the table. Without it, `fit` learns one privately (see
-        `domain_share`); then `y` must be given.
-"""
-"""What the documentation of every estimator begins with."""
-
-RUN_PARAMETERS = """
-    domain_share : float
-        Without a domain, the share of the budget that learning one takes.
-    sample_weight_bound : float, optional
-        The public bound of sample weights; needed if weights are given to `fit`.
-    accountant : {ACCOUNTANTS}
-        How releases are composed; "auto" is the tightest that covers them.
-    random_state : int, optional
-        None is secure noise. A number makes a reproducible run without a privacy guarantee.
-    n_jobs : int, optional
-        Threads; -1 for all cores. The model does not depend on it.
-    backend : "local" or callable
-        Who holds the rows during a fit.
-    ledger : path, optional
-        A file that records the reservation and every charge before the release it pays for.
-    verbose : bool
-        Whether to show a progress bar.
-
-    Attributes
-    ----------
-    privacy_ : PrivacyReport
-        What was spent, on what, under which assumptions.
-    model_ : Model
-        The released model.
-"""
-"""What it ends with."""
 
 MakePlan = Callable[[Encoder, float | None, Budget], Any]
 
@@ -203,13 +144,13 @@ class PrivateEstimator(BaseEstimator, ABC):
         elif self.domain is not None:
             domain = self._domain()
         if domain is None:
-            part = 1 - check_number("domain_share", self.domain_share, above=0, below=1)
-            least = Budget(budget.epsilon * part, budget.delta * part)
-            stand_in = make_plan(Encoder.of(_ANY_DOMAIN[self._task]), weight_bound, least)
+            lesson = Lesson(X, y, self._task, self.domain_share, budget)
+            stand_in = make_plan(Encoder.of(_ANY_DOMAIN[self._task]), weight_bound, lesson.rest)
             if all(planned.event.mu is not None for planned in stand_in.releases):
-                domain, budget, placeholder = self._learn(X, y, budget, ledger, keys)
+                domain, budget, placeholder = learn_within(lesson, ledger, keys)
             else:
-                domain, budget, apart = self._learn_apart(X, y, budget, ledger, keys)
+                apart = Ledger(*lesson.own, ledger.accountant, self._ledger_path())
+                domain, budget = learn_apart(lesson, apart, keys), lesson.rest
                 ledger = Ledger(
                     budget.epsilon, budget.delta, ledger.accountant, self._ledger_path()
                 )
@@ -276,49 +217,6 @@ class PrivateEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _boost(self, curator: Curator, plan: Any, structures: KeyStream, track: Any) -> Any:
         """Train on released values; `structures` is randomness for public choices."""
-
-    def _learn(
-        self, X: Any, y: Any, budget: Budget, ledger: Ledger, keys: KeyStream
-    ) -> tuple[Domain, Budget, Planned]:
-        """Learn the domain with a share of μ²; the rest stays reserved for training.
-
-        Returns the domain, the budget with what was spent, and what is reserved.
-        """
-        share, labels, plan = self._plan_learning(X, y, budget)
-        rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), UNIT, 1, 1, (1.0,))
-        wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
-        made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
-        plan, placeholder = plan.with_releases(made[:-1]), made[-1]
-        ledger.reserve(made)
-        domain = _learn_domain(plan, X, labels, ledger, keys, budget.delta)
-        return domain, replace(budget, before=plan.releases), placeholder
-
-    def _learn_apart(
-        self, X: Any, y: Any, budget: Budget, ledger: Ledger, keys: KeyStream
-    ) -> tuple[Domain, Budget, Ledger]:
-        """Learn the domain with a share of ε and δ, which add up with those of training.
-
-        Where training is not all Gaussian: its plan is made after the domain is known, and only
-        two whole guarantees add up whatever the second is.
-        """
-        share = check_number("domain_share", self.domain_share, above=0, below=1)
-        if budget.delta == 0:
-            raise DomainError("delta = 0: a domain cannot be learned under pure DP; write one")
-        first = Budget(share * budget.epsilon, share * budget.delta)
-        share, labels, plan = self._plan_learning(X, y, first)
-        apart = Ledger(first.epsilon, first.delta, ledger.accountant, self._ledger_path())
-        made = calibrate(plan.releases, first.epsilon, first.delta, apart.accountant)
-        apart.reserve(made)
-        domain = _learn_domain(plan.with_releases(made), X, labels, apart, keys, budget.delta)
-        return domain, Budget(budget.epsilon * (1 - share), budget.delta * (1 - share)), apart
-
-    def _plan_learning(self, X: Any, y: Any, budget: Budget) -> tuple[float, Any, Any]:
-        """Return the share of the budget that learning has, the labels and the plan."""
-        share = check_number("domain_share", self.domain_share, above=0, below=1)
-        if y is None:
-            raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
-        target, labels = (y, None) if isinstance(y, str) else (_name_of(y), y)
-        return share, labels, plan_learning(X, labels, target, self._task, {}, budget.delta)
 
     def _domain(self) -> Domain:
         domain = self.domain
@@ -430,25 +328,6 @@ def _block_rows(X: Any, threads: int) -> int:
     """Choose blocks small enough that every thread has one, where the table's length is known."""
     rows = len(X) if hasattr(X, "__len__") and not isinstance(X, str) else BLOCK_ROWS * threads
     return min(BLOCK_ROWS, max(1024, -(-rows // threads)))
-
-
-def _learn_domain(
-    plan: Any, X: Any, labels: Any, ledger: Ledger, keys: KeyStream, delta: float
-) -> Domain:
-    domain, rows = learn(plan, X, labels, ledger, keys.child("domain"))
-    if delta > 1 / max(rows, 1.0):
-        warnings.warn(
-            "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
-            "publishes a whole record; choose a smaller one",
-            stacklevel=4,
-        )
-    return domain
-
-
-def _name_of(y: Any) -> str:
-    """The name of a series, or "y"; a frame of one column has a name too."""
-    name = getattr(y, "name", None)
-    return name if isinstance(name, str) and name else "y"
 
 
 def _assumptions(

@@ -11,11 +11,8 @@ from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget, NewtonStep
 from privboost.boosting.structures import RandomTrees, public_generator
 from privboost.encoding import Encoder
-from privboost.estimators.base import (
-    BUDGET_PARAMETERS,
-    RUN_PARAMETERS,
-    PrivateRegressor,
-)
+from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.trees import TreeScores
 from privboost.privacy.keystream import KeyStream

@@ -8,13 +8,8 @@ from privboost.boosting.flagship import boost_histograms
 from privboost.boosting.histogram_plan import HistogramPlan, plan_histograms
 from privboost.boosting.plan import Budget, NewtonStep
 from privboost.encoding import Encoder
-from privboost.estimators.base import (
-    BUDGET_PARAMETERS,
-    RUN_PARAMETERS,
-    PrivateClassifier,
-    PrivateEstimator,
-    PrivateRegressor,
-)
+from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
 from privboost.models.additive import AdditiveScores
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator

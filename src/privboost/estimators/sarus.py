@@ -9,10 +9,8 @@ from privboost.boosting.plan import Budget, NewtonStep
 from privboost.boosting.sarus import boost_purely
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
 from privboost.encoding import Encoder
-from privboost.estimators.base import (
-    RUN_PARAMETERS,
-    PrivateRegressor,
-)
+from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.parameters import RUN_PARAMETERS
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.trees import TreeScores
 from privboost.privacy.keystream import KeyStream

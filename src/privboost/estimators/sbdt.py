@@ -15,12 +15,8 @@ from privboost.boosting.tree_plan import TreePlan, TreeSettings, plan_trees
 from privboost.domain import ClassTarget
 from privboost.encoding import Encoder
 from privboost.engine.backend import RecordingBackend
-from privboost.estimators.base import (
-    BUDGET_PARAMETERS,
-    RUN_PARAMETERS,
-    PrivateEstimator,
-    PrivateRegressor,
-)
+from privboost.estimators.base import PrivateEstimator, PrivateRegressor
+from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
 from privboost.estimators.streams import RowStream, load_stream, save_stream
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.model import Model

@@ -15,11 +15,6 @@ from privboost.privacy.keystream import KeyStream
 from privboost.privacy.noise import MARGIN, exp_brackets
 
 
-def choose(scores: np.ndarray, rate: Fraction, stream: KeyStream, margin: float = MARGIN) -> int:
-    """Draw an index with P(j) ∝ exp(rate · scores[j]), exactly; see `choose_each`."""
-    return int(choose_each(scores[None], None, rate, stream, margin)[0])
-
-
 def choose_each(
     scores: np.ndarray,
     allowed: np.ndarray | None,

@@ -1,0 +1,132 @@
+"""Learning a domain on the way to a fit: with a share of μ², or as a guarantee of its own."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+from privboost.boosting.checks import check_number
+from privboost.boosting.plan import Budget
+from privboost.domain import Domain
+from privboost.errors import DomainError
+from privboost.grid import UNIT
+from privboost.privacy.calibration import calibrate
+from privboost.privacy.domain_learning import LearningPlan, learn, plan_learning
+from privboost.privacy.events import GaussianRelease, Planned
+from privboost.privacy.keystream import KeyStream
+from privboost.privacy.ledger import Ledger
+
+_HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
+Pass y (labels, or the name of their column), or write a domain: what is public about the table.
+For example
+
+    from privboost import Domain
+    domain = Domain.from_dict({
+        "version": 1,
+        "features": {
+            "age": {"kind": "numeric", "bounds": [17, 90]},
+            "job": {"kind": "categorical", "categories": ["a", "b"], "missing": True},
+        },
+        "target": {"name": "income", "classes": ["<=50K", ">50K"]},
+    })
+
+Bounds and categories must be public knowledge, never read off the private rows.
+For a number to predict, the target gives "bounds" instead of "classes"."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A table without a domain, and what may be spent on learning one.
+
+    Parameters
+    ----------
+    X, y
+        What `fit` was given.
+    task : str
+        What the target is: "classes" or "number".
+    share : float
+        The part of the budget that learning has.
+    budget : Budget
+        The whole budget.
+    """
+
+    X: Any
+    y: Any
+    task: str
+    share: float
+    budget: Budget
+
+    def __post_init__(self) -> None:
+        check_number("domain_share", self.share, above=0, below=1)
+
+    @property
+    def own(self) -> tuple[float, float]:
+        """The share of ε and δ that a guarantee of its own has."""
+        return self.share * self.budget.epsilon, self.share * self.budget.delta
+
+    @property
+    def rest(self) -> Budget:
+        """What such a guarantee leaves for training."""
+        part = 1 - self.share
+        return Budget(self.budget.epsilon * part, self.budget.delta * part)
+
+    @property
+    def labels(self) -> Any:
+        """The labels, if they are given apart."""
+        return None if isinstance(self.y, str) else self.y
+
+    def plan(self, delta: float) -> LearningPlan:
+        """Return what will be learned, at a δ of thresholds."""
+        if self.y is None:
+            raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
+        target = self.y if isinstance(self.y, str) else _name_of(self.y)
+        return plan_learning(self.X, self.labels, target, self.task, {}, delta)
+
+
+def learn_within(lesson: Lesson, ledger: Ledger, keys: KeyStream) -> tuple[Domain, Budget, Planned]:
+    """Learn a domain with a share of μ²; the rest stays reserved for training.
+
+    Returns the domain, the budget with what was spent, and what is reserved.
+    """
+    budget, share = lesson.budget, lesson.share
+    plan = lesson.plan(budget.delta)
+    rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), UNIT, 1, 1, (1.0,))
+    wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
+    made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
+    plan, placeholder = plan.with_releases(made[:-1]), made[-1]
+    ledger.reserve(made)
+    domain = _learn(plan, lesson, ledger, keys)
+    return domain, replace(budget, before=plan.releases), placeholder
+
+
+def learn_apart(lesson: Lesson, ledger: Ledger, keys: KeyStream) -> Domain:
+    """Learn a domain with a share of ε and δ, which add up with those of training.
+
+    Where training is not all Gaussian: its plan is made after the domain is known, and only two
+    whole guarantees add up whatever the second is.
+    """
+    if lesson.budget.delta == 0:
+        raise DomainError("delta = 0: a domain cannot be learned under pure DP; write one")
+    plan = lesson.plan(ledger.delta)
+    made = calibrate(plan.releases, ledger.epsilon, ledger.delta, ledger.accountant)
+    ledger.reserve(made)
+    return _learn(plan.with_releases(made), lesson, ledger, keys)
+
+
+def _learn(plan: LearningPlan, lesson: Lesson, ledger: Ledger, keys: KeyStream) -> Domain:
+    domain, rows = learn(plan, lesson.X, lesson.labels, ledger, keys.child("domain"))
+    if lesson.budget.delta > 1 / max(rows, 1.0):
+        warnings.warn(
+            "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
+            "publishes a whole record; choose a smaller one",
+            stacklevel=5,
+        )
+    return domain
+
+
+def _name_of(y: Any) -> str:
+    """The name of a series, or "y"; a frame of one column has a name too."""
+    name = getattr(y, "name", None)
+    return name if isinstance(name, str) and name else "y"
