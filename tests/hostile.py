@@ -28,7 +28,7 @@ class HostileBackend:
         message = to_bytes(query)
         self._kill_some()
         order = self._rng.permutation(len(self._shards))
-        return add_answers(query, [self._shards[k].sum(from_bytes(message)) for k in order])
+        return add_answers([self._shards[k].sum(from_bytes(message)) for k in order])
 
     def apply(self, update):
         message = to_bytes(update)

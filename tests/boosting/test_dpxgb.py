@@ -75,7 +75,7 @@ def test_without_noise_splits_are_the_best(weighted):
     """Each greedy split has the largest score among all candidates, on floats."""
     _, plan, scores, block = train(CLASSES, weighted, init_share=0.0, rows=300)
     tree, _ = next(scores.trees())
-    splits = splits_of(plan.encoder, even_thresholds(plan.encoder, 12), range(6))
+    splits = splits_of(plan.encoder, even_thresholds(plan.encoder, 12), tuple(range(6)))
     weight = np.ones(len(block)) if block.weight is None else block.weight / 256
     known = block.label != 255
     g = np.where(block.label == 1, -1, 1) * 0.5 / plan.step.gradient_clip * weight * known

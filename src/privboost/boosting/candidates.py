@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -111,8 +112,12 @@ def even_thresholds(encoder: Encoder, count: int | None) -> Thresholds:
     return Thresholds.of(thresholds)
 
 
-def splits_of(encoder: Encoder, thresholds: Thresholds, features: Sequence[int]) -> Splits:
-    """Return the split candidates of some features, given the thresholds of numbers."""
+@lru_cache(maxsize=64)
+def splits_of(encoder: Encoder, thresholds: Thresholds, features: tuple[int, ...]) -> Splits:
+    """Return the split candidates of some features, given the thresholds of numbers.
+
+    Trees that share both share one object, by which shards know that nothing has changed.
+    """
     parts = []
     for feature in features:
         codes, declared = encoder.layout.n_codes[feature], encoder.domain.features[feature]

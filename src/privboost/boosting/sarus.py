@@ -60,7 +60,7 @@ def boost_purely(
         spans = NodeHistograms(stump(), sketch.features, cell_of, n_cells, 0, COUNT)
         sketch.refine(curator.laplace(spans, plan.sketch)[0, :, 0])
         thresholds = sketch.thresholds
-    splits = splits_of(plan.encoder, thresholds, range(len(plan.encoder.domain.features)))
+    splits = splits_of(plan.encoder, thresholds, tuple(range(len(plan.encoder.domain.features))))
     trees, values = [], []
     for round_ in track(range(settings.n_estimators)):
         for output in range(outputs):

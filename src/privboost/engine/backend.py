@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import reduce
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -46,21 +47,27 @@ class LocalBackend:
 
     def __init__(self, blocks: Sequence[Block], n_threads: int = 1) -> None:
         self._shards = [Shard(blocks[k::n_threads]) for k in range(n_threads)]
-        self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
+        self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
-        if self._pool is None:
-            return self._shards[0].sum(query)
-        answers = self._pool.map(lambda shard: shard.sum(query), self._shards)
-        return add_answers(query, answers)
+        answers = self._all(lambda shard: shard.sum(query))
+        return add_answers(answers)
 
     def apply(self, update: Update) -> None:
         """Tell every shard what has been released."""
+        self._all(lambda shard: shard.apply(update))
+
+    def _all(self, act: Callable[[Shard], Any]) -> list[Any]:
+        """Have every shard act, the first in this thread."""
         if self._pool is None:
-            self._shards[0].apply(update)
-        else:
-            list(self._pool.map(lambda shard: shard.apply(update), self._shards))
+            return [act(self._shards[0])]
+        others = [self._pool.submit(act, shard) for shard in self._shards[1:]]
+        try:
+            first = act(self._shards[0])
+        finally:
+            wait(others)  # nobody is left at work, whatever failed
+        return [first, *(other.result() for other in others)]
 
     def close(self) -> None:
         """Let go of the rows and the threads."""
@@ -90,9 +97,6 @@ class RecordingBackend:
         self._backend.close()
 
 
-def add_answers(query: Query, answers: Iterable[np.ndarray]) -> np.ndarray:
+def add_answers(answers: Iterable[np.ndarray]) -> np.ndarray:
     """Add the integer answers of several shards."""
-    total = np.zeros(query.shape, dtype=np.int64)
-    for answer in answers:
-        total += answer
-    return total
+    return reduce(np.add, answers)

@@ -71,6 +71,16 @@ def route(block: Block, tree: Tree, node: np.ndarray, from_depth: int = 0) -> No
     kernels.route_rows(block.narrow, block.wide, slots, tree.goes_right, from_depth, node)
 
 
+def route_and_count(
+    block: Block, tree: Tree, node: np.ndarray, from_depth: int, counts: np.ndarray
+) -> None:
+    """Do `route`, and add to the counts of rows by leaf."""
+    slots = block.layout.slot_array[tree.feature]
+    kernels.route_and_count(
+        block.narrow, block.wide, slots, tree.goes_right, from_depth, node, counts
+    )
+
+
 def join(blocks: Iterable[Block]) -> Block:
     """Return one block with the rows of several, of one cohort."""
     parts = list(blocks)

@@ -31,13 +31,42 @@ class Bundle:
         The features.
     digits : uint16 array of shape (combinations, features)
         The codes that each joint code stands for.
-    codes : list of uint16 arrays
-        The joint codes of each block's rows.
     """
 
     features: tuple[int, ...]
     digits: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Bundles:
+    """All bundles of the features that were asked for.
+
+    Attributes
+    ----------
+    asked : tuple of int
+        The features.
+    members : list of Bundle
+        The bundles, of two features or more.
+    codes : list of uint16 arrays of shape (bundles, rows)
+        The joint codes of each block's rows.
+    left_over : list of int
+        The features that are in none.
+    """
+
+    asked: tuple[int, ...]
+    members: list[Bundle]
     codes: list[np.ndarray]
+    left_over: list[int]
+
+    @property
+    def first(self) -> np.ndarray:
+        """Where the joint codes of each bundle begin, when all are numbered through."""
+        return np.cumsum([0, *(len(each.digits) for each in self.members)])
+
+    @property
+    def n_codes(self) -> int:
+        """How many joint codes there are in all."""
+        return int(self.first[-1])
 
 
 @dataclass
@@ -66,8 +95,8 @@ class _Open:
         return True
 
 
-def bundle(blocks: Sequence[Block], features: Sequence[int]) -> tuple[list[Bundle], list[int]]:
-    """Pack what is small; return the bundles (of two features or more) and the features left over.
+def bundle(blocks: Sequence[Block], features: Sequence[int]) -> Bundles:
+    """Pack what is small.
 
     Features are taken from the smallest up, so that a bundle holds as many as it can.
     """
@@ -78,10 +107,15 @@ def bundle(blocks: Sequence[Block], features: Sequence[int]) -> tuple[list[Bundl
         if not (done and done[-1].takes(feature, n_codes[feature], blocks)):
             done.append(_Open([np.zeros(len(block), dtype=np.uint16) for block in blocks]))
             done[-1].takes(feature, n_codes[feature], blocks)
-    bundles = [
-        Bundle(tuple(each.features), each.digits, each.codes)
-        for each in done
-        if len(each.features) > 1
-    ]
-    packed = {feature for each in bundles for feature in each.features}
-    return bundles, [feature for feature in features if feature not in packed]
+    done = [each for each in done if len(each.features) > 1]
+    codes = []
+    for k, block in enumerate(blocks):
+        parts = [each.codes[k] for each in done]
+        codes.append(np.array(parts, dtype=np.uint16).reshape(len(parts), len(block)))
+    packed = {feature for each in done for feature in each.features}
+    return Bundles(
+        tuple(features),
+        [Bundle(tuple(each.features), each.digits) for each in done],
+        codes,
+        [feature for feature in features if feature not in packed],
+    )

@@ -168,6 +168,55 @@ def sum_pairs_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
 
 
 @_compile
+def sum_block_by_node(
+    looked_up, weight, active, node, chosen, narrow, wide, joint, rows, start, pairs, out, joint_out
+):
+    """Add up a block's pairs by (node, cell), for the rows of chosen nodes: all in one call.
+
+    Parameters
+    ----------
+    looked_up : tuple
+        The first six arguments of `row_statistics`.
+    narrow, wide, joint : tuples of columns, slots, cell_of, first
+        See `sum_pairs_by_node`; joint columns have sums of their own.
+    rows, start, pairs : uint32, uint32 and int64 arrays
+        Room for the chosen rows, where each one's node begins, and its pair.
+    out, joint_out : int64 arrays of shape (nodes, cells, 2)
+    """
+    label, place_of_label, state, table, size, shift = looked_up
+    found = np.uint64(0)
+    for i in range(np.uint64(node.size)):
+        rows[found] = i
+        found += np.uint64(chosen[node[i]])
+    rows, start, pairs = rows[:found], start[:found], pairs[:found]
+    half, top = np.int32(size // 2), np.int32(size - 1)
+    for k in range(found):
+        row = rows[k]
+        cell = np.uint32(min(max((state[row] >> shift) + half, np.int32(0)), top))
+        pair = table[np.uint64(place_of_label[label[row]] + cell)]
+        if weight is not None:
+            pair *= np.int64(weight[row])
+        if active is not None:
+            pair &= -np.int64(active[row])
+        pairs[k, 0] = pair >> 32
+        pairs[k, 1] = pair & 0xFFFFFFFF
+    _start_of_nodes(node, rows, start, out)
+    sum_pairs_by_node(rows, start, pairs, *narrow, out.reshape(-1))
+    sum_pairs_by_node(rows, start, pairs, *wide, out.reshape(-1))
+    if joint_out.size:
+        _start_of_nodes(node, rows, start, joint_out)
+        sum_pairs_by_node(rows, start, pairs, *joint, joint_out.reshape(-1))
+
+
+@_compile
+def _start_of_nodes(node, rows, start, out):
+    """Write where in the flat result the node of each row begins."""
+    stride = np.uint32(2 * out.shape[1])
+    for k in range(np.uint64(rows.size)):
+        start[k] = np.uint32(node[rows[k]]) * stride
+
+
+@_compile
 def add_marginals(joint, digits, cell_of, first, out):
     """Add a joint histogram of several features to each one's own.
 
@@ -264,23 +313,15 @@ def leaves_of_codes(goes_right, out):
 
 
 @_compile
-def count_nodes(node, out):
-    """Count rows by node."""
+def route_and_count(narrow, wide, slots, goes_right, depth, node, out):
+    """Do `route_rows`, and add to the counts of rows by leaf."""
+    route_rows(narrow, wide, slots, goes_right, depth, node)
+    leaves = np.uint64(out.size)
+    counts = np.zeros(LANES * out.size, dtype=np.int32)
     for i in range(np.uint64(node.size)):
-        out[node[i]] += 1
-
-
-@_compile
-def rows_of_nodes(node, chosen, pairs, rows, own_node, own_pairs):
-    """List the rows whose node is chosen, with their nodes and pairs; return how many there are."""
-    found = np.uint64(0)
-    for i in range(np.uint64(node.size)):
-        rows[found] = i
-        own_node[found] = node[i]
-        own_pairs[found, 0] = pairs[i] >> 32
-        own_pairs[found, 1] = pairs[i] & 0xFFFFFFFF
-        found += np.uint64(chosen[node[i]])
-    return found
+        counts[(i & np.uint64(LANES - 1)) * leaves + np.uint64(node[i])] += 1
+    for k in range(np.uint64(counts.size)):
+        out[k % leaves] += counts[k]
 
 
 @_compile

@@ -86,7 +86,7 @@ class Shard:
     def sum(self, query: Query) -> np.ndarray:
         """Answer with exact int64 sums over this shard's rows."""
         if isinstance(query, NodeHistograms):
-            return self._grower.answer(query, lambda k: self._statistics(k, query))
+            return self._grower.answer(query, lambda k: self._rows(k, query))
         out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
         if isinstance(query, TreeSums):
             self._routes.follow(query.trees)
@@ -140,6 +140,10 @@ class Shard:
             label, places, state, table, size, shift, block.weight, active, pairs
         )
         return pairs
+
+    def _rows(self, k: int, query: Query) -> tuple[Any, ...]:
+        """What a block's rows are looked up by, their weights, and who takes part."""
+        return self._looked_up(k, query), self._blocks[k].weight, self._taking_part(k, query)
 
     def _looked_up(self, k: int, query: Query) -> tuple[Any, ...]:
         """What a row's statistics are looked up by, and where: the first arguments of kernels."""

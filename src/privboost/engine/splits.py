@@ -105,6 +105,11 @@ class Splits:
 
         For every candidate but 0.
         """
+        if candidate not in self._known_sides:
+            self._known_sides[candidate] = self._find_sides(candidate)
+        return self._known_sides[candidate]
+
+    def _find_sides(self, candidate: int) -> tuple[int, np.ndarray]:
         place = int(np.searchsorted(self.start, candidate, side="right")) - 1
         while self.n_candidates[place] == 0:  # features without candidates share a start
             place -= 1
@@ -123,6 +128,11 @@ class Splits:
         place, right = self._sides(candidate)
         own = self.cell_of[place] - self.first[place]
         return self.features[place], right[own].astype(np.uint8)
+
+    @cached_property
+    def _known_sides(self) -> dict[int, tuple[int, np.ndarray]]:
+        """The sides of candidates that were chosen before: many trees share their candidates."""
+        return {}
 
 
 @njit(nogil=True, cache=True)

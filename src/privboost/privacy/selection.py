@@ -6,10 +6,12 @@ candidate is meant; otherwise with brackets of rational numbers that are narrowe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+from numba import njit
 
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.noise import MARGIN, exp_brackets
@@ -40,10 +42,9 @@ def choose_each(
     uniforms = [_Uniform(int(word), stream) for word in stream.words(len(scores))]
     if allowed is None:
         allowed = np.ones(scores.shape, dtype=np.bool_)
-    best = np.where(allowed, scores, np.iinfo(np.int64).min).max(axis=1)
-    gaps = np.where(allowed, best[:, None] - scores, 0)
-    # The exponent's rounding is far below the margin.
-    ends = np.cumsum(np.exp(gaps * -float(rate)) * allowed, axis=1)
+    gaps = np.zeros(scores.shape, dtype=np.int64)
+    ends = np.empty(scores.shape)
+    _add_up_weights(scores, allowed, float(rate), gaps, ends)
     targets = np.array([uniform.known / 2**64 for uniform in uniforms]) * ends[:, -1]
     found: np.ndarray = (ends <= targets[:, None]).sum(axis=1)
     # Each weight errs by `margin` at most, relatively, and so does their sum; the sum of K terms
@@ -57,6 +58,25 @@ def choose_each(
             exponents = [int(gap) * rate for gap in gaps[k, own]]
             found[k] = own[_choose_exactly(exponents, uniforms[k])]
     return found
+
+
+@njit(nogil=True, cache=True)
+def _add_up_weights(scores, allowed, rate, gaps, ends):  # type: ignore[no-untyped-def]
+    """Write how far each candidate is below the best, and the sums of weights up to each.
+
+    The exponent's rounding is far below the margin.
+    """
+    for k in range(scores.shape[0]):
+        best = np.int64(-(2**63))
+        for j in range(scores.shape[1]):
+            if allowed[k, j]:
+                best = max(best, scores[k, j])
+        total = 0.0
+        for j in range(scores.shape[1]):
+            if allowed[k, j]:
+                gaps[k, j] = best - scores[k, j]
+                total += math.exp(gaps[k, j] * -rate)
+            ends[k, j] = total
 
 
 class _Uniform:
