@@ -30,6 +30,7 @@ _HOMES = {
     "DPXGBRegressor": "estimators.dpxgb",
     "SarusXGBClassifier": "estimators.sarus",
     "SarusXGBRegressor": "estimators.sarus",
+    "LazyBBClassifier": "estimators.lazybb",
     "SBDTClassifier": "estimators.sbdt",
     "SBDTRegressor": "estimators.sbdt",
 }

@@ -58,6 +58,8 @@ class Recipe(StrEnum):
     sbdt = "sbdt"
     dpxgb = "dpxgb"
     sarus = "sarus"
+    lazybb = "lazybb"
+    adassp = "adassp"
 
 
 class Task(StrEnum):
@@ -116,9 +118,11 @@ def train(
         raise ValueError(f"--preset: the recipe {recipe.value} has none")
     make = kind if preset is None else partial(kind.from_preset, preset)
     estimator = make(epsilon=epsilon, delta=delta, domain=public, random_state=seed)
-    estimator.set_params(
-        n_jobs=jobs, ledger=ledger, verbose=not quiet, sample_weight_bound=weight_bound
-    )
+    estimator.set_params(n_jobs=jobs, ledger=ledger, verbose=not quiet)
+    if "sample_weight_bound" in estimator.get_params():
+        estimator.set_params(sample_weight_bound=weight_bound)
+    elif weights is not None or weight_bound is not None:
+        raise ValueError(f"--recipe {recipe.value} takes no weights")
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
     table = open_file(data, missing or [])
     _check_outputs(data, *filter(None, (model, stream)))  # before the budget is spent
@@ -182,19 +186,18 @@ def predict(
     ] = None,
     missing: Missing = None,
 ) -> None:
-    """Predict the rows of a table: the prediction and, for classes, their probabilities."""
+    """Predict the rows of a table: the prediction, and probabilities where the model has them."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    from privboost.domain import ClassTarget
     from privboost.models.files import load_model
     from privboost.tables import open_file
 
     trained = load_model(model)
     table = open_file(data, missing or [], every_line=True)
     columns: dict[str, Any] = {"prediction": trained.predict(table)}
-    if isinstance(trained.domain.target, ClassTarget):
+    if trained.has_chances:
         chances = trained.predict_proba(table).T
         for label, chance in zip(trained.classes, chances, strict=True):
             columns[f"probability of {label}"] = chance
@@ -298,13 +301,18 @@ def _kind_of(recipe: Recipe, classes: bool) -> Any:
         Recipe.sbdt: "SBDT",
         Recipe.dpxgb: "DPXGB",
         Recipe.sarus: "SarusXGB",
+        Recipe.lazybb: "LazyBB",
+        Recipe.adassp: "BoostedAdaSSP",
     }[recipe]
-    return getattr(privboost, name + ("Classifier" if classes else "Regressor"))
+    name += "Classifier" if classes else "Regressor"
+    if name not in privboost.__all__:
+        raise ValueError(f"--recipe {recipe.value} is for classes; the target is a number")
+    return getattr(privboost, name)
 
 
 def _train(act: Any, table: Any, target: str | None, weights: str | None) -> None:
     try:
-        act(table, target, sample_weight=weights)
+        act(table, target, **({} if weights is None else {"sample_weight": weights}))
     except KeyboardInterrupt:
         _fail("interrupted; the budget that was reserved counts as spent", 130)
 

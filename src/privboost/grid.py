@@ -17,6 +17,13 @@ WEIGHT_UNITS = 2**8
 SCORE_UNITS = 2**16
 """A score (or residual) of 1.0, in units of a row's int32 state."""
 
+LINEAR_BITS = 15
+LINEAR_UNITS = 2**LINEAR_BITS
+"""The norm bound of a row's vector in a linear model, in units of its entries."""
+
+VOTE = SCORE_UNITS
+"""One vote, in units of a row's state."""
+
 MAX_SCORE = 2**14
 """Scores stay below this, so that int32 states never overflow; plans are checked against it."""
 

@@ -96,6 +96,10 @@ class ParquetTable:
             raise SchemaError(f"{path.name} is not a Parquet file") from None
         self.columns = _unique(self._schema.names)
 
+    def __len__(self) -> int:
+        with pa.parquet.ParquetFile(self._path) as file:
+            return file.metadata.num_rows
+
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
         yield {name: pa.array([], self._schema.field(name).type) for name in names}
@@ -128,6 +132,11 @@ class CsvTable:
         self._missing = ["", *missing]
         self.every_line = every_line
         self.columns = _unique(self._header())
+
+    def __len__(self) -> int:
+        """Count the records that can be read: a pass over the file."""
+        batches = self.batches(self.columns[:1], 2**20)
+        return sum(len(batch[self.columns[0]]) for batch in batches)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
@@ -257,6 +266,17 @@ def open_file(
     if kinds & {".csv", ".tsv"}:
         return CsvTable(path, missing, every_line)
     raise SchemaError(f"{path.name}: a .parquet, .csv or .tsv file is needed")
+
+
+def count_rows(data: Any) -> int:
+    """Return the number of rows of any table. Only where neighbours have the same number of them.
+
+    Parameters
+    ----------
+    data : as for `open_table`
+        The table.
+    """
+    return len(open_file(data) if isinstance(data, str | Path) else data)
 
 
 def open_vector(data: Any, name: str) -> Any:

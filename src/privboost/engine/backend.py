@@ -10,14 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from privboost.engine.block import Block
-from privboost.engine.commands import Query, Update
+from privboost.engine.commands import LinearQuery, Query, Update
 from privboost.engine.shard import Shard
 
 
 class Backend(Protocol):
     """Holds the rows of one fit. Only a mechanism of `privacy` may call `sum`."""
 
-    def sum(self, query: Query) -> np.ndarray:
+    def sum(self, query: Query | LinearQuery) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
 
     def apply(self, update: Update) -> None:
@@ -49,7 +49,7 @@ class LocalBackend:
         self._shards = [Shard(blocks[k::n_threads]) for k in range(n_threads)]
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
 
-    def sum(self, query: Query) -> np.ndarray:
+    def sum(self, query: Query | LinearQuery) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
         answers = self._all(lambda shard: shard.sum(query))
         return add_answers(answers)
@@ -83,7 +83,7 @@ class RecordingBackend:
         self._backend = backend
         self.log: list[Update] = []
 
-    def sum(self, query: Query) -> np.ndarray:
+    def sum(self, query: Query | LinearQuery) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
         return self._backend.sum(query)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from privboost import codec
+from privboost.engine.linear import Terms
 from privboost.engine.tree import Tree
 from privboost.losses import LossTable
 
@@ -23,6 +24,8 @@ GRADIENT_COUNT = ("gradient", "count")
 HESSIAN_COUNT = ("hessian", "count")
 COUNT = ("count",)
 HESSIAN = ("hessian",)
+VOTES = ("votes",)
+"""Rows by the sum of their votes and their class: for choices only, no noise is made for them."""
 STATISTICS = (GRADIENT_HESSIAN, GRADIENT_COUNT, HESSIAN_COUNT, COUNT, HESSIAN)
 """What can be added up. The second of a pair, and one alone, is never negative."""
 
@@ -139,10 +142,98 @@ class NodeHistograms:
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
-    """Begin boosting: states go back to where they start, and this loss is used."""
+class VoteCounts:
+    """Rows by node of a tree, cell of each feature, sum of votes so far, and class.
 
-    loss: LossTable
+    A row's state is the sum of the votes that were cast on it, ±1 each (`VOTE` score units).
+
+    Attributes
+    ----------
+    tree : Tree
+        What has been grown so far.
+    node_of_leaf : uint16 array
+        Which node each of its leaves is; leaves that no row can reach may share one.
+    features, cell_of, n_cells
+        As in `NodeHistograms`.
+    votes : int
+        How many votes were cast so far on this output.
+    output : int
+        Which state of a row is meant.
+    """
+
+    tree: Tree
+    node_of_leaf: np.ndarray
+    features: tuple[int, ...]
+    cell_of: tuple[np.ndarray, ...]
+    n_cells: int
+    votes: int
+    output: int = 0
+    statistics: tuple[str, ...] = VOTES
+    sample: Sample | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the answer: (nodes, cells + 1, votes + 1, classes).
+
+        The class is 0 or 1; the sum of votes is 2·k − votes. The last cell has one number, at the
+        first place of the first node: how many rows have an unknown label. They are nowhere else.
+        """
+        return (int(self.node_of_leaf.max()) + 1, self.n_cells + 1, self.votes + 1, 2)
+
+    @property
+    def cells_per_row(self) -> int:
+        """How many cells a row touches: one of each feature, in one node."""
+        return len(self.features)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSums:
+    """Sums of the rows' vectors, each times its gradient; `SetTerms` says what vectors are.
+
+    Attributes
+    ----------
+    n_columns : int
+        How many columns vectors have.
+    output : int
+        Which state of a row is meant.
+    """
+
+    n_columns: int
+    output: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the answer."""
+        return (self.n_columns,)
+
+
+@dataclass(frozen=True, eq=False)
+class GramSums:
+    """Sums of the outer products of the rows' vectors with themselves.
+
+    Attributes
+    ----------
+    n_columns : int
+        How many columns vectors have.
+    factor : int array of length 2
+        What the vectors of class 0 (or of any number) and of class 1 are multiplied by, in
+        `grid.LINEAR_UNITS`; rows of an unknown label are left out.
+    """
+
+    n_columns: int
+    factor: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the answer."""
+        return (self.n_columns, self.n_columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Begin boosting: states go back to where they start, and this loss is used, if any."""
+
+    loss: LossTable | None
     n_outputs: int = 1
 
 
@@ -171,6 +262,36 @@ class AddTreeValues:
 
     trees: tuple[Tree, ...]
     value_of: np.ndarray
+    output: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class UseLoss:
+    """Go on with another loss; states stay as they are."""
+
+    loss: LossTable
+
+
+@dataclass(frozen=True, eq=False)
+class SetTerms:
+    """Say how rows become vectors of a linear model."""
+
+    terms: Terms
+
+
+@dataclass(frozen=True, eq=False)
+class SetLinearScores:
+    """Put each row's score to what released coefficients give for its vector.
+
+    Attributes
+    ----------
+    coefficients : int32 array
+        For each column, in score units per `grid.LINEAR_UNITS`.
+    output : int
+        Which score is meant.
+    """
+
+    coefficients: np.ndarray
     output: int = 0
 
 
@@ -212,15 +333,33 @@ class Charge:
     output: int = 0
 
 
-Query = FeatureSums | TreeSums | NodeHistograms
-Update = Start | AddFeatureValues | AddTreeValues | OpenBudgets | Price | Charge
+Query = FeatureSums | TreeSums | NodeHistograms | VoteCounts
+LinearQuery = LinearSums | GramSums
+Update = (
+    Start
+    | UseLoss
+    | AddFeatureValues
+    | AddTreeValues
+    | SetTerms
+    | SetLinearScores
+    | OpenBudgets
+    | Price
+    | Charge
+)
 _KINDS = {
     kind.__name__: kind
     for kind in (
         FeatureSums,
         TreeSums,
         NodeHistograms,
+        VoteCounts,
+        LinearSums,
+        GramSums,
         Start,
+        UseLoss,
+        SetTerms,
+        SetLinearScores,
+        Terms,
         AddFeatureValues,
         AddTreeValues,
         OpenBudgets,
@@ -233,7 +372,7 @@ _KINDS = {
 }
 
 
-def to_bytes(message: Query | Update) -> bytes:
+def to_bytes(message: Query | LinearQuery | Update) -> bytes:
     """Write a message for another process."""
     return codec.dump(_to_form(message), _MAGIC)
 

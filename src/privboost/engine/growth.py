@@ -16,7 +16,7 @@ from privboost.engine import kernels
 from privboost.engine.block import Block, route_and_count
 from privboost.engine.bundles import Bundles, bundle
 from privboost.engine.commands import NodeHistograms, Sample
-from privboost.engine.layout import Layout
+from privboost.engine.layout import Layout, columns_of, join_cells, lay_out
 from privboost.engine.tree import Tree
 from privboost.grid import BLOCK_ROWS
 
@@ -149,26 +149,13 @@ class _Cells:
     def __init__(self, query: NodeHistograms, bundles: Bundles, layout: Layout) -> None:
         self.cell_of = query.cell_of
         own = dict(zip(query.features, query.cell_of, strict=True))
-        single = bundles.left_over
-        slots = layout.slots
-        narrow = {slots[f]: own[f] for f in single if not layout.wide[f]}
-        wide = {slots[f] - layout.n_narrow: own[f] for f in single if layout.wide[f]}
-        codes = {k: np.arange(len(each.digits)) for k, each in enumerate(bundles.members)}
-        self.narrow, self.wide = _columns(narrow), _columns(wide)
-        self.joint = _columns({k: c + bundles.first[k] for k, c in codes.items()})
-        self.of_bundles = [_join([own[f] for f in each.features]) for each in bundles.members]
-
-
-def _columns(cell_of: dict[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the slots of columns, twice the cells of their codes, and where each one's begin."""
-    cells, first = _join(list(cell_of.values()))
-    return np.array(list(cell_of), dtype=np.int64), 2 * cells.astype(np.uint32), first
-
-
-def _join(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return several arrays in one, and where each begins."""
-    first = np.cumsum([0, *map(len, parts)], dtype=np.int64)[:-1]
-    return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64), first
+        self.narrow, self.wide = columns_of(layout, {f: own[f] for f in bundles.left_over}, 2)
+        codes = {
+            k: bundles.first[k] + np.arange(len(each.digits))
+            for k, each in enumerate(bundles.members)
+        }
+        self.joint = lay_out(codes, 2)
+        self.of_bundles = [join_cells([own[f] for f in each.features]) for each in bundles.members]
 
 
 def _same_sample(one: Sample | None, other: Sample | None) -> bool:

@@ -7,6 +7,8 @@ because signed ones make numba test for negative indices at every access.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
@@ -217,6 +219,47 @@ def _start_of_nodes(node, rows, start, out):
 
 
 @_compile
+def count_votes(
+    label, kind_of_label, state, vote, votes, ids, node_of, narrow, wide, rows, start, out
+):
+    """Count rows by node, cell, sum of votes and class; see `commands.VoteCounts`.
+
+    Parameters
+    ----------
+    kind_of_label : unsigned array
+        0 for another class, 1 for the own, 2 for unknown.
+    vote, votes : int
+        The units of a vote, and how many were cast.
+    ids, node_of : arrays
+        An id for each row, and the node of each id.
+    narrow, wide : tuples of columns, slots, cell_of, first
+        The cells of each column's codes.
+    rows, start : uint32 arrays
+        Room for the rows of known label, and where each one's counts begin.
+    out : int64 array of shape (nodes, cells + 1, votes + 1, 2)
+    """
+    flat, step = out.reshape(-1), np.uint32(2 * out.shape[2])
+    stride, found = np.uint32(out.shape[1]) * step, np.uint64(0)
+    for i in range(np.uint64(state.size)):
+        kind = np.uint32(kind_of_label[label[i]])
+        sum_of_votes = np.uint32((state[i] // vote + votes) >> 1)
+        rows[found] = i
+        start[found] = np.uint32(node_of[ids[i]]) * stride + (sum_of_votes << 1) + (kind & 1)
+        found += np.uint64(kind < 2)
+    out[0, -1, 0, 0] += state.size - found
+    _count_columns(rows[:found], start, step, *narrow, flat)
+    _count_columns(rows[:found], start, step, *wide, flat)
+
+
+@_compile
+def _count_columns(rows, start, step, columns, slots, cell_of, first, out):
+    for c in range(slots.size):
+        ids, cells = columns[slots[c]], cell_of[first[c] :]
+        for k in range(np.uint64(rows.size)):
+            out[np.uint64(start[k] + cells[ids[rows[k]]] * step)] += 1
+
+
+@_compile
 def add_marginals(joint, digits, cell_of, first, out):
     """Add a joint histogram of several features to each one's own.
 
@@ -245,6 +288,85 @@ def add_values(ids, value_of, state):
     """Add to each row's state the value of its id."""
     for i in range(np.uint64(state.size)):
         state[i] += value_of[ids[i]]
+
+
+@_compile
+def add_joint_values(ids, others, codes, value_of, state):
+    """Add to each row's state the value of its pair of codes."""
+    for i in range(np.uint64(state.size)):
+        state[i] += value_of[np.uint64(ids[i]) * np.uint64(codes) + np.uint64(others[i])]
+
+
+@_compile
+def shorten(square, units, scale):
+    """Write what vectors of these squared norms are multiplied by to have `units` at most.
+
+    Rounded down, so that no vector is too long; `units` itself means no change.
+    """
+    for i in range(np.uint64(square.size)):
+        scale[i] = units
+        if square[i] > units * units:
+            norm = np.int64(math.sqrt(np.float64(square[i]))) + 1  # never below the norm
+            scale[i] = units * units // norm
+
+
+@_compile
+def unpack_gradients(pairs, scale, units, weight_units, out):
+    """Take gradients out of packed pairs, times the rows' scale and weight, rounded toward zero."""
+    whole = np.int64(units) * np.int64(weight_units) if scale is not None else weight_units
+    for i in range(np.uint64(out.size)):
+        g = pairs[i] >> 32
+        if scale is not None:
+            g *= np.int64(scale[i])
+        if whole != 1:
+            g = g // whole if g >= 0 else -(-g // whole)
+        out[i] = g
+
+
+@_compile
+def sum_by_code(ids, values, out):
+    """Add up values by code."""
+    codes = np.uint64(out.size)
+    sums = np.zeros(LANES * out.size, dtype=np.int64)
+    for i in range(np.uint64(values.size)):
+        sums[(i & np.uint64(LANES - 1)) * codes + np.uint64(ids[i])] += values[i]
+    for k in range(np.uint64(sums.size)):
+        out[k % codes] += sums[k]
+
+
+@_compile
+def sum_by_codes(ids, others, codes, values, out):
+    """Add up values by pair of codes."""
+    for i in range(np.uint64(values.size)):
+        out[np.uint64(ids[i]) * np.uint64(codes) + np.uint64(others[i])] += values[i]
+
+
+@_compile
+def fold(by_code, column, value, out):
+    """Add to each column the sums of its codes, times their values."""
+    for k in range(np.uint64(by_code.size)):
+        out[column[k]] += by_code[k] * np.int64(value[k])
+
+
+@_compile
+def row_factors(label, factor_of_label, scale, weight, roots, units, out):
+    """Write what each row's vector is multiplied by: by its label, its scale, its weight's root."""
+    for i in range(np.uint64(out.size)):
+        factor = np.int64(factor_of_label[label[i]])
+        if scale is not None:
+            factor = factor * np.int64(scale[i]) // units
+        if weight is not None:
+            factor = factor * np.int64(roots[weight[i]]) // units
+        out[i] = factor
+
+
+@_compile
+def write_vectors(ids, column, value, factor, units, out):
+    """Write what a term gives each row, times the row's factor, rounded toward zero."""
+    for i in range(np.uint64(ids.size)):
+        product = np.int64(value[ids[i]]) * np.int64(factor[i])
+        product = product // units if product >= 0 else -(-product // units)
+        out[column[ids[i]], i] += np.float64(product)
 
 
 @_compile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +10,10 @@ import numpy as np
 
 MOST_NARROW_CODES = 255
 """A column with more codes than this takes two bytes a cell."""
+
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Columns as kernels want them: their rows in a block's array, the cells of their codes one after
+the other, and where those of each begin."""
 
 
 @dataclass(frozen=True)
@@ -42,3 +47,36 @@ class Layout:
     def slot_array(self) -> np.ndarray:
         """The same as an array (uint16)."""
         return np.array(self.slots, dtype=np.uint16)
+
+
+def columns_of(
+    layout: Layout, cell_of: Mapping[int, np.ndarray], step: int = 1
+) -> tuple[Columns, Columns]:
+    """Return the narrow and the wide columns of some features, with the cells of their codes.
+
+    Parameters
+    ----------
+    layout : Layout
+        Where columns lie.
+    cell_of : mapping from feature to array
+        The cell of each of its codes.
+    step : int
+        What cells are multiplied by.
+    """
+    narrow = {layout.slots[f]: cells for f, cells in cell_of.items() if not layout.wide[f]}
+    wide = {
+        layout.slots[f] - layout.n_narrow: cells for f, cells in cell_of.items() if layout.wide[f]
+    }
+    return lay_out(narrow, step), lay_out(wide, step)
+
+
+def lay_out(cell_of: Mapping[int, np.ndarray], step: int = 1) -> Columns:
+    """Return columns, given the cells of each by its row in a block's array."""
+    cells, first = join_cells(list(cell_of.values()))
+    return np.array(list(cell_of), dtype=np.int64), (step * cells).astype(np.uint32), first
+
+
+def join_cells(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return several arrays in one, and where each begins."""
+    first = np.cumsum([0, *map(len, parts)], dtype=np.int64)[:-1]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64), first

@@ -11,20 +11,30 @@ import numpy as np
 from privboost.engine import kernels
 from privboost.engine.block import Block
 from privboost.engine.commands import (
+    GRADIENT_COUNT,
     AddFeatureValues,
     AddTreeValues,
     Charge,
     FeatureSums,
+    GramSums,
+    LinearQuery,
+    LinearSums,
     NodeHistograms,
     OpenBudgets,
     Price,
     Query,
+    SetLinearScores,
+    SetTerms,
     Start,
     TreeSums,
     Update,
+    UseLoss,
+    VoteCounts,
 )
 from privboost.engine.growth import Grower
+from privboost.engine.linear import LinearRows, add_scores
 from privboost.engine.routes import Routes
+from privboost.engine.votes import VoteCounter
 from privboost.grid import BLOCK_ROWS, BUDGET_UNITS, WEIGHT_UNITS
 from privboost.losses import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
 from privboost.privacy.keystream import KeyStream
@@ -53,6 +63,8 @@ class Shard:
         self._prices: dict[int, Price] = {}
         self._grower = Grower(self._blocks)
         self._routes = Routes(self._blocks, self._grower)
+        self._linear: LinearRows | None = None
+        self._votes = VoteCounter(self._blocks, self._routes)
         self._pairs = np.empty(BLOCK_ROWS, dtype=np.int64)
 
     def apply(self, update: Update) -> None:
@@ -69,6 +81,12 @@ class Shard:
             self._prices[update.number] = update
         elif isinstance(update, Charge):
             self._charge(update)
+        elif isinstance(update, UseLoss):
+            self._loss, self._tables = update.loss, {}
+        elif isinstance(update, SetTerms):
+            self._linear = LinearRows(self._blocks, update.terms)
+        elif isinstance(update, SetLinearScores):
+            self._set_linear_scores(update)
         elif isinstance(update, AddFeatureValues):
             for block, state in zip(self._blocks, self._state, strict=True):
                 column = block.column(update.feature)
@@ -83,10 +101,26 @@ class Shard:
                 ids, leaf_of = self._routes.leaves(tree, k)
                 kernels.add_values(ids, values[leaf_of], state[update.output])
 
-    def sum(self, query: Query) -> np.ndarray:
+    def _set_linear_scores(self, update: SetLinearScores) -> None:
+        tables = self._vectors().terms.tables(update.coefficients)
+        for block, state in zip(self._blocks, self._state, strict=True):
+            scores = state[update.output]
+            scores[:] = 0 if block.start is None else block.start
+            add_scores(block, tables, scores)
+
+    def _vectors(self) -> LinearRows:
+        if self._linear is None:
+            raise RuntimeError("a shard needs a SetTerms before rows are vectors")
+        return self._linear
+
+    def sum(self, query: Query | LinearQuery) -> np.ndarray:
         """Answer with exact int64 sums over this shard's rows."""
+        if isinstance(query, LinearSums | GramSums):
+            return self._add_up_vectors(query)
         if isinstance(query, NodeHistograms):
             return self._grower.answer(query, lambda k: self._rows(k, query))
+        if isinstance(query, VoteCounts):
+            return self._count_votes(query)
         out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
         if isinstance(query, TreeSums):
             self._routes.follow(query.trees)
@@ -98,6 +132,24 @@ class Shard:
                 self._add_up(k, query, leaves, out)
         return out[..., 2 - len(query.statistics) :]
 
+    def _add_up_vectors(self, query: LinearQuery) -> np.ndarray:
+        out = np.zeros(query.shape, dtype=np.int64)
+        vectors = self._vectors()
+        for k in range(len(self._blocks)):
+            if isinstance(query, LinearSums):
+                pairs = self._statistics(k, GRADIENT_COUNT, query.output, None)
+                vectors.add_gradients(k, pairs, out)
+            else:
+                kinds = _place_of_label(0, self._n_outputs, 1)
+                vectors.add_products(k, np.append(query.factor, 0)[kinds], out)
+        return out
+
+    def _count_votes(self, query: VoteCounts) -> np.ndarray:
+        if not self._n_outputs or query.sample is not None or self._active is not None:
+            raise RuntimeError("votes are counted after a Start, of all rows")
+        kinds = _place_of_label(query.output, self._n_outputs, 1)
+        return self._votes.answer(query, kinds, lambda k: self._state[k][query.output])
+
     def _add_up(
         self,
         k: int,
@@ -108,13 +160,15 @@ class Shard:
         """Add a block's statistics by the cells of each part: ids of rows, and cells of ids."""
         packed = self._blocks[k].weight is None and out.shape[1] <= _MOST_PACKED_CELLS
         if packed and len(parts) == 1:
-            label, places, state, table, size, shift = self._looked_up(k, query)
+            looked_up = self._looked_up(k, query.statistics, query.output)
+            label, places, state, table, size, shift = looked_up
             active, (ids, cell_of) = self._taking_part(k, query), parts[0]
             kernels.sum_rows_packed(
                 label, places, state, table, size, shift, active, ids, cell_of, out[0]
             )
             return
-        pairs = self._statistics(k, query)
+        active = self._taking_part(k, query)
+        pairs = self._statistics(k, query.statistics, query.output, active)
         add = kernels.sum_pairs_packed if packed else kernels.sum_pairs
         for part, sums in zip(parts, out, strict=True):
             add(*part, pairs, sums)
@@ -130,12 +184,13 @@ class Shard:
                 state[:] = block.start
             self._state.append(state)
 
-    def _statistics(self, k: int, query: Query) -> np.ndarray:
+    def _statistics(
+        self, k: int, statistics: tuple[str, ...], output: int, active: np.ndarray | None
+    ) -> np.ndarray:
         """Look up the packed statistics of a block's rows, in memory that the next call reuses."""
         block = self._blocks[k]
         pairs = self._pairs[: len(block)]
-        label, places, state, table, size, shift = self._looked_up(k, query)
-        active = self._taking_part(k, query)
+        label, places, state, table, size, shift = self._looked_up(k, statistics, output)
         kernels.row_statistics(
             label, places, state, table, size, shift, block.weight, active, pairs
         )
@@ -143,20 +198,21 @@ class Shard:
 
     def _rows(self, k: int, query: Query) -> tuple[Any, ...]:
         """What a block's rows are looked up by, their weights, and who takes part."""
-        return self._looked_up(k, query), self._blocks[k].weight, self._taking_part(k, query)
+        looked_up = self._looked_up(k, query.statistics, query.output)
+        return looked_up, self._blocks[k].weight, self._taking_part(k, query)
 
-    def _looked_up(self, k: int, query: Query) -> tuple[Any, ...]:
+    def _looked_up(self, k: int, statistics: tuple[str, ...], output: int) -> tuple[Any, ...]:
         """What a row's statistics are looked up by, and where: the first arguments of kernels."""
         loss = self._loss
         if loss is None:
             raise RuntimeError("a shard needs a Start before it can answer")
-        if query.statistics not in self._tables:
-            self._tables[query.statistics] = _packed_table(loss, query.statistics)
+        if statistics not in self._tables:
+            self._tables[statistics] = _packed_table(loss, statistics)
         return (
             self._blocks[k].label,
-            _place_of_label(query.output, self._n_outputs, loss.size),
-            self._state[k][query.output],
-            self._tables[query.statistics],
+            _place_of_label(output, self._n_outputs, loss.size),
+            self._state[k][output],
+            self._tables[statistics],
             loss.size,
             np.int32(loss.shift),
         )

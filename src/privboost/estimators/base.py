@@ -110,7 +110,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` says on what. All
         is reserved before a row is read. A second `fit` on the same rows spends it again.
         """
-        run = self._prepare(X, y, sample_weight, self._plan)
+        run = self._prepare(X, y, sample_weight, self._planner(X))
         backend = run.open_backend(run.blocks)
         try:
             curator = run.curator(backend)
@@ -149,7 +149,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             if all(planned.event.mu is not None for planned in stand_in.releases):
                 domain, budget, placeholder = learn_within(lesson, ledger, keys)
             else:
-                apart = Ledger(*lesson.own, ledger.accountant, self._ledger_path())
+                own = lesson.own(stand_in.releases[0].event.relation)
+                apart = Ledger(*own, ledger.accountant, self._ledger_path())
                 domain, budget = learn_apart(lesson, apart, keys), lesson.rest
                 ledger = Ledger(
                     budget.epsilon, budget.delta, ledger.accountant, self._ledger_path()
@@ -181,7 +182,10 @@ class PrivateEstimator(BaseEstimator, ABC):
             bounded = bound_units(rows.blocks, unit, domain.unit.max_rows, keys.child("units"))
             rows = replace(rows, blocks=bounded)
         learned = placeholder is not None or apart is not None
-        said = _assumptions(domain, weight_bound, self.epsilon, learned)
+        said = (
+            *_assumptions(domain, weight_bound, self.epsilon, learned),
+            *getattr(plan, "assumptions", ()),
+        )
         seeded = self.random_state is not None
         return Run(encoder, plan, digest, ledger, apart, keys, rows, open_backend, said, seeded)
 
@@ -209,6 +213,10 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _fitted(self) -> Model:
         check_is_fitted(self, "model_")
         return self.model_
+
+    def _planner(self, X: Any) -> MakePlan:
+        """Return what makes the plan; a recipe may look at what is public about a table."""
+        return self._plan
 
     @abstractmethod
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> Any:
@@ -276,7 +284,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
 
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):
-    """Adds classes and probabilities."""
+    """Adds classes."""
 
     _task = "classes"
 
@@ -290,12 +298,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         """The domain's classes, sorted."""
         return self._fitted().classes
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
-        return self._fitted().predict_proba(X)
-
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return scores (log-odds): one for each row, or one for each class beyond two."""
+        """Return scores: one for each row, or one for each class beyond two. Costs no privacy."""
         return self._fitted().decision_function(X)
 
     def _check_target(self, domain: Domain) -> None:
@@ -304,6 +308,14 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
                 'target: a classifier needs "classes"; this target has bounds '
                 '(Domain.learn takes task="classes")'
             )
+
+
+class LogisticClassifier(PrivateClassifier):
+    """Adds probabilities: scores are log-odds."""
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
+        return self._fitted().predict_proba(X)
 
 
 class PrivateRegressor(RegressorMixin, PrivateEstimator):

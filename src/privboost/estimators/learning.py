@@ -14,7 +14,7 @@ from privboost.errors import DomainError
 from privboost.grid import UNIT
 from privboost.privacy.calibration import calibrate
 from privboost.privacy.domain_learning import LearningPlan, learn, plan_learning
-from privboost.privacy.events import GaussianRelease, Planned
+from privboost.privacy.events import ADD_REMOVE, GaussianRelease, Planned
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 
@@ -61,10 +61,17 @@ class Lesson:
     def __post_init__(self) -> None:
         check_number("domain_share", self.share, above=0, below=1)
 
-    @property
-    def own(self) -> tuple[float, float]:
-        """The share of ε and δ that a guarantee of its own has."""
-        return self.share * self.budget.epsilon, self.share * self.budget.delta
+    def own(self, relation: str) -> tuple[float, float]:
+        """The share of ε and δ that a guarantee of its own has.
+
+        Learning is about adding or removing a row. Beside training that is about replacing one, it
+        has half of the ε, and as much less δ: what it costs after conversion is the share.
+        """
+        epsilon, delta = self.share * self.budget.epsilon, self.share * self.budget.delta
+        if relation == ADD_REMOVE:
+            return epsilon, delta
+        half = epsilon / 2 * (1 - 1e-12)
+        return half, delta / (1 + math.exp(half)) * (1 - 1e-12)
 
     @property
     def rest(self) -> Budget:

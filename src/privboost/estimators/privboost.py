@@ -8,7 +8,7 @@ from privboost.boosting.flagship import boost_histograms
 from privboost.boosting.histogram_plan import HistogramPlan, plan_histograms
 from privboost.boosting.plan import Budget, NewtonStep
 from privboost.encoding import Encoder
-from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
 from privboost.models.additive import AdditiveScores
 from privboost.privacy.keystream import KeyStream
@@ -115,7 +115,7 @@ class HistogramBooster(PrivateEstimator):
         return self._defaults[name] if value is None else value
 
 
-class PrivBoostClassifier(HistogramBooster, PrivateClassifier):  # noqa: D101
+class PrivBoostClassifier(HistogramBooster, LogisticClassifier):  # noqa: D101
     __doc__ = f"""A differentially private boosted classifier.
 {_PARAMETERS}
     Examples

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from privboost.boosting.checks import check_choice
-from privboost.estimators.base import PrivateClassifier, PrivateEstimator
+from privboost.estimators.base import LogisticClassifier, PrivateEstimator
 
 
 class TreeEstimator(PrivateEstimator):
@@ -42,7 +42,7 @@ class TreeEstimator(PrivateEstimator):
         return self._fitted().staged_predict(X)
 
 
-class TreeClassifier(PrivateClassifier):
+class TreeClassifier(LogisticClassifier):
     """Adds staged probabilities."""
 
     def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ class AdditiveScores:
     """
 
     kind = "additive"
+    log_odds: ClassVar[bool] = True
     values: tuple[np.ndarray, ...]
 
     def __post_init__(self) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from privboost.domain import CategoricalFeature, ClassTarget
 from privboost.encoding import Encoder, middle_and_half
 from privboost.engine.tree import Tree
-from privboost.grid import SCORE_UNITS
+from privboost.grid import SCORE_UNITS, VOTE
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
+from privboost.models.votes import VoteScores
 
 
 def trees_text(model: Model, most_trees: int | None = None) -> str:
@@ -40,6 +44,34 @@ def trees_text(model: Model, most_trees: int | None = None) -> str:
     if most_trees is not None and most_trees < scores.n_trees:
         lines.append(f"… and {scores.n_trees - most_trees} trees more")
     return "\n".join(lines)
+
+
+def vote_card(model: Model) -> pa.Table:
+    """Write a vote of rules as a table; see `Model.explain`."""
+    scores = model.scores
+    if not isinstance(scores, VoteScores):
+        raise AttributeError("explain: only votes of rules have a card; see effects() or to_text()")
+    votes: Counter[tuple[int, str, str]] = Counter()
+    for tree, values in scores.trees():
+        if tree.depth != 1:
+            raise AttributeError("explain: these are votes of trees; see to_text()")
+        output = int(np.abs(values).max(axis=1).argmax())
+        feature, turns = int(tree.feature[0]), tree.goes_right[0]
+        if turns[: model.encoder.layout.n_codes[feature]].any():
+            name = model.domain.features[feature].name
+            words = _conditions(model.encoder, feature, turns)[1].removeprefix(f"{name} ")
+            votes[output, name, words] += int(values[output, 1]) // VOTE
+        else:
+            votes[output, "(every row)", ""] += int(values[output, 0]) // VOTE
+    lines = sorted((-abs(count), key) for key, count in votes.items() if count)
+    columns: dict[str, list[Any]] = {
+        "votes": [votes[key] for _, key in lines],
+        "feature": [name for _, (_, name, _) in lines],
+        "value": [words for _, (_, _, words) in lines],
+    }
+    if scores.n_outputs > 1:
+        columns["class"] = [model.classes[output] for _, (output, _, _) in lines]
+    return pa.table(columns)
 
 
 def _branch(encoder: Encoder, tree: Tree, values: np.ndarray, node: int, depth: int) -> list[str]:

@@ -16,11 +16,12 @@ from privboost.errors import ModelFileError
 from privboost.models.additive import AdditiveScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
+from privboost.models.votes import VoteScores
 from privboost.privacy.report import PrivacyReport
 
 VERSION = 1
 _MAGIC = b"PRIVBST\x01"
-_KINDS: dict[str, Any] = {kind.kind: kind for kind in (AdditiveScores, TreeScores)}
+_KINDS: dict[str, Any] = {kind.kind: kind for kind in (AdditiveScores, TreeScores, VoteScores)}
 
 
 def model_bytes(model: Model) -> bytes:

@@ -88,9 +88,18 @@ class Model:
         """Yield predictions after each update of training."""
         return map(self._prediction, self.staged_decision_function(data))
 
+    @property
+    def has_chances(self) -> bool:
+        """Whether scores are log-odds, so that there are probabilities."""
+        return isinstance(self.domain.target, ClassTarget) and self.scores.log_odds
+
     def _chances(self, scores: np.ndarray) -> np.ndarray:
         if not isinstance(self.domain.target, ClassTarget):
             raise AttributeError("predict_proba: the target is a number")
+        if not self.has_chances:
+            raise AttributeError(
+                "predict_proba: the scores of this model are not log-odds; see decision_function"
+            )
         own = expit(scores)
         if own.ndim == 1:
             return np.stack([1 - own, own], axis=1)
@@ -132,6 +141,23 @@ class Model:
                     if several:
                         rows["class"].append(self.classes[output])
         return pa.table(rows)
+
+    def explain(self) -> pa.Table:
+        """Return a vote of rules as a card: how many votes each value of a feature has.
+
+        A rule votes for the second class (or its own, beyond two classes) where its value is met,
+        and against it elsewhere; negative votes are the other way round. Rules whose votes cancel
+        are left out.
+
+        Returns
+        -------
+        pyarrow.Table
+            With columns votes, feature and value, and class beyond two classes; from the most
+            votes to the fewest.
+        """
+        from privboost.models.export import vote_card
+
+        return vote_card(self)
 
     def feature_importances(self) -> np.ndarray:
         """Return what each feature moves the score, adding up to 1 (or all zero).

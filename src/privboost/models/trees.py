@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -75,13 +75,14 @@ class TreeScores:
     """
 
     kind = "trees"
+    log_odds: ClassVar[bool] = True
     start: np.ndarray
     groups: tuple[Group, ...]
     updates: np.ndarray
     n_codes: np.ndarray
 
     @classmethod
-    def of(cls, start: np.ndarray, n_codes: Sequence[int]) -> TreeScores:
+    def of(cls, start: np.ndarray, n_codes: Sequence[int]) -> Self:
         """Return a model without trees."""
         nothing = np.zeros(0, dtype=np.int32)
         return cls(start, (), nothing, np.array(n_codes, dtype=np.int32))
@@ -184,7 +185,7 @@ class TreeScores:
         }
 
     @classmethod
-    def from_form(cls, form: dict[str, Any]) -> TreeScores:
+    def from_form(cls, form: dict[str, Any]) -> Self:
         """Read what `to_form` gave."""
         groups = tuple(Group(**group) for group in form["groups"])
         return cls(form["start"], groups, form["updates"], form["n_codes"])

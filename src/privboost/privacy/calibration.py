@@ -97,6 +97,8 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
 
 _MU_SQUARED = {
     "gaussian": 1.0,
+    "gaussian vector": 1.0,
+    "gram": 1.0,
     "threshold": 1.0,
     "gaussian budget": 1.0,
     "selection": 0.25,

@@ -209,6 +209,53 @@ class GaussianRelease(NoisySums):
 
 
 @dataclass(frozen=True)
+class VectorRelease(GaussianRelease):
+    """A vector with discrete Gaussian noise, whose change by one unit is bounded in length.
+
+    Attributes
+    ----------
+    units : int
+        The L2 sensitivity: the most by which one protected unit moves the whole vector.
+    coordinates : int
+        How many coordinates one row can change.
+    """
+
+    kind: ClassVar[str] = "gaussian vector"
+    coordinates: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cells != 1 or len(self.shares) != 1 or self.sampling_rate != 1:
+            raise ValueError("a vector is one statistic, of all rows")
+
+    @property
+    def touched(self) -> int:
+        """The number of coordinates that one protected unit can change."""
+        return self.rows * self.coordinates
+
+
+@dataclass(frozen=True)
+class GramRelease(VectorRelease):
+    """The matrix Σ x·xᵀ with symmetric noise; x·xᵀ moves it by ‖x‖² at most.
+
+    Entries off the diagonal stand twice in the matrix and are drawn once. With each of them times
+    √2 the triangle has the length ‖x‖² exactly, so their noise is smaller by √2.
+    """
+
+    kind: ClassVar[str] = "gram"
+
+    @property
+    def gaussian_grid(self) -> tuple[int, float] | None:
+        """The coordinates that one unit can change, and the smallest noise scale."""
+        return self.touched, float(self.sigmas[0]) / math.sqrt(2)
+
+    @property
+    def mechanism(self) -> str:
+        """How the release is made, in words."""
+        return f"{super().mechanism} (off the diagonal less by a factor of √2)"
+
+
+@dataclass(frozen=True)
 class ThresholdRelease(GaussianRelease):
     """Counts of values that occur, with Gaussian noise, of which those above a threshold are told.
 

@@ -17,25 +17,34 @@ from privboost.engine.backend import Backend
 from privboost.engine.commands import (
     STATISTICS,
     Charge,
+    GramSums,
+    LinearSums,
     NodeHistograms,
     OpenBudgets,
     Price,
     Query,
     Sample,
+    SetTerms,
     Start,
     Update,
+    UseLoss,
+    VoteCounts,
 )
+from privboost.engine.linear import Terms
 from privboost.errors import BudgetError
-from privboost.grid import UNIT, Contribution
+from privboost.grid import LINEAR_UNITS, UNIT, Contribution
 from privboost.losses import LossTable, within_units
 from privboost.privacy.budgets import LifeBudget
 from privboost.privacy.events import (
+    ADD_REMOVE,
     Event,
     GaussianRelease,
+    GramRelease,
     LaplaceRelease,
     SampledGroup,
     Selection,
     ThresholdRelease,
+    VectorRelease,
 )
 from privboost.privacy.filters import charge_table
 from privboost.privacy.keystream import KeyStream
@@ -43,6 +52,13 @@ from privboost.privacy.ledger import Ledger
 from privboost.privacy.noise import discrete_gaussian, discrete_laplace
 from privboost.privacy.selection import choose_each
 from privboost.privacy.utilities import Utility
+
+EIGENVALUE_UNITS = 2**10
+"""What float64 may be wrong about eigenvalues, for each column and both neighbours.
+
+The solver errs by a small multiple of d · 2⁻⁵³ times the largest eigenvalue, which is below
+2³¹ rows · 2³⁰: less than 2⁹ · d.
+"""
 
 
 class Curator:
@@ -73,6 +89,7 @@ class Curator:
         self._prices: dict[tuple[GaussianRelease, tuple[str, ...]], int] = {}
         self._next_price = 0
         self._group: _Group | None = None
+        self._linear: Terms | None = None
 
     def gaussian(self, query: Query, event: GaussianRelease) -> np.ndarray:
         """Release the sums of a query with discrete Gaussian noise.
@@ -157,6 +174,8 @@ class Curator:
         """
         if query.statistics not in utility.statistics:
             raise ValueError("the utility's range is not proved for the statistics of the query")
+        if event.relation != utility.relation:
+            raise ValueError("the utility's range is not proved for the event's neighbours")
         if not _cells_apart(query):
             raise ValueError("the query's features share a cell: no range is proved for that")
         stream = self._charge(event)
@@ -168,13 +187,92 @@ class Curator:
         rate = Fraction(steps, width)
         return choose_each(scores, utility.allowed, rate, stream)
 
+    def linear(self, query: LinearSums, event: VectorRelease) -> np.ndarray:
+        """Release the sum of the rows' vectors, each times its gradient.
+
+        Returns
+        -------
+        int64 array
+            The noisy sums.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first. A row's vector is at most `LINEAR_UNITS` long, and
+        its gradient at most `UNIT`.
+        """
+        self._check_vector(event, UNIT * LINEAR_UNITS, len(self._terms().features))
+        stream = self._charge(event)
+        scales = np.full(query.n_columns, event.sigmas[0])
+        noisy: np.ndarray = self._backend.sum(query) + discrete_gaussian(scales, stream)
+        return noisy
+
+    def gram(self, query: GramSums, event: GramRelease) -> np.ndarray:
+        """Release the sum of the outer products of the rows' vectors: a symmetric matrix.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first. x·xᵀ, of which each entry off the diagonal is told
+        once and counts √2 times, is ‖x‖² long, at most `LINEAR_UNITS`².
+        """
+        self._check_gram(query, event)
+        stream = self._charge(event)
+        rows, columns = np.triu_indices(query.n_columns)
+        scales = np.where(rows == columns, 1.0, math.sqrt(0.5)) * event.sigmas[0]
+        triangle = self._backend.sum(query)[rows, columns] + discrete_gaussian(scales, stream)
+        released = np.empty(query.shape, dtype=np.int64)
+        released[rows, columns] = triangle
+        released[columns, rows] = triangle
+        return released
+
+    def least_eigenvalue(self, query: GramSums, event: VectorRelease) -> int:
+        """Release the smallest eigenvalue of the sum of outer products, in its units.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first. Adding x·xᵀ moves every eigenvalue by at most
+        ‖x‖², `LINEAR_UNITS`²; `EIGENVALUE_UNITS` covers the rounding of float64.
+        """
+        self._check_gram(query, event, EIGENVALUE_UNITS * query.n_columns)
+        stream = self._charge(event)
+        exact = np.linalg.eigvalsh(self._backend.sum(query).astype(np.float64))[0]
+        noise = discrete_gaussian(event.sigmas, stream)[0]
+        return int(np.rint(exact)) + int(noise)
+
+    def _check_gram(self, query: GramSums, event: VectorRelease, rounding: int = 0) -> None:
+        if not (query.factor.min() >= 0 and query.factor.max() <= LINEAR_UNITS):
+            raise ValueError("a factor of a class must lie between 0 and 1")
+        columns = len(self._terms().features)
+        coordinates = 1 if rounding else columns * (columns + 1) // 2
+        self._check_vector(event, LINEAR_UNITS**2 + rounding, coordinates)
+        if not rounding and not isinstance(event, GramRelease):
+            raise ValueError("a matrix needs the event of a matrix")
+
+    def _check_vector(self, event: VectorRelease, units: int, coordinates: int) -> None:
+        """Refuse an event that promises less than what the rows' vectors can reveal."""
+        honest = (
+            event.units >= units * self._contribution.rows
+            and event.rows >= self._contribution.rows
+            and event.coordinates >= coordinates
+            and event.relation == ADD_REMOVE
+        )
+        if not honest:
+            raise ValueError(f"the event understates what the query reveals: {event.what}")
+
+    def _terms(self) -> Terms:
+        if self._linear is None:
+            raise ValueError("a linear release needs SetTerms first")
+        return self._linear
+
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""
-        if isinstance(update, Start):
-            if not within_units(update.loss):
+        if isinstance(update, Start | UseLoss):
+            if update.loss is not None and not within_units(update.loss):
                 raise ValueError("a loss table exceeds the grid's unit: it would be undercharged")
             self._loss = update.loss
             self._prices.clear()  # they were computed for another loss
+        if isinstance(update, SetTerms):
+            update.terms.check()
+            self._linear = update.terms
         if isinstance(update, OpenBudgets | Price | Charge):
             raise ValueError("budgets are opened by open_budget, and charged with a release only")
         self._backend.apply(update)
@@ -282,6 +380,7 @@ class Curator:
             and event.cells >= query.cells_per_row
             and len(event.shares) == query.shape[-1]
             and query.statistics in STATISTICS
+            and event.relation == ADD_REMOVE
             and _cells_apart(query)
         )
         if not honest:
@@ -290,7 +389,7 @@ class Curator:
 
 def _cells_apart(query: Query) -> bool:
     """Whether features have cells of their own, so that a row touches each cell at most once."""
-    if not isinstance(query, NodeHistograms):
+    if not isinstance(query, NodeHistograms | VoteCounts):
         return True
     if all(not cells.flags.writeable for cells in query.cell_of):
         return _fixed_cells_apart(_Fixed(query.cell_of), query.n_cells)

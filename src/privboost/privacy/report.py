@@ -10,7 +10,8 @@ from typing import Any
 
 from privboost import __version__
 from privboost.privacy.accountants.choice import compare_accountants
-from privboost.privacy.events import ADD_REMOVE
+from privboost.privacy.events import ADD_REMOVE, REPLACE_ONE, Event, Planned
+from privboost.privacy.formulas import replace_one
 from privboost.privacy.ledger import Ledger
 
 SEEDED = "no privacy guarantee: seeded"
@@ -143,7 +144,16 @@ class PrivacyReport:
 
 
 def add_reports(first: PrivacyReport, second: PrivacyReport) -> PrivacyReport:
-    """State what two guarantees about the same rows are worth together: ε and δ add up."""
+    """State what two guarantees about the same rows are worth together: ε and δ add up.
+
+    A guarantee about adding or removing a unit is converted first where the second is about
+    replacing one.
+    """
+    if (first.relation, second.relation) == (ADD_REMOVE, REPLACE_ONE):
+        epsilon, delta = replace_one(first.epsilon, first.delta)
+        first = replace(first, epsilon=epsilon, delta=delta, relation=REPLACE_ONE)
+    if first.relation != second.relation:
+        raise ValueError("guarantees of different neighbouring relations do not add up")
     return replace(
         second,
         epsilon=first.epsilon + second.epsilon,
@@ -212,6 +222,14 @@ def _few(lines: list[str]) -> list[str]:
     return [*lines[:_LISTED], f"    … and {len(lines) - _LISTED} more, in to_json() and to_html()"]
 
 
+def _listed(plan: Sequence[Planned]) -> list[Release]:
+    """Return releases in words; those that are made in several places of a plan are one."""
+    counts: dict[Event, int] = {}
+    for planned in plan:
+        counts[planned.event] = counts.get(planned.event, 0) + planned.count
+    return [Release(event.what, count, event.mechanism) for event, count in counts.items()]
+
+
 def write_report(
     ledger: Ledger,
     unit: str,
@@ -231,7 +249,7 @@ def write_report(
         alternatives=compare_accountants(ledger.reserved, ledger.delta),
         slack=profile.slack(ledger.delta),
         releases=(
-            *(Release(p.event.what, p.count, p.event.mechanism) for p in ledger.reserved),
+            *_listed(ledger.reserved),
             *(
                 Release(f"within: {p.event.what}", p.count, p.event.mechanism)
                 for p in ledger.within

@@ -18,6 +18,7 @@ from numba import njit
 from privboost.engine.commands import GRADIENT_COUNT, GRADIENT_HESSIAN, HESSIAN_COUNT
 from privboost.engine.splits import Splits
 from privboost.grid import UNIT, WEIGHT_UNITS, Contribution
+from privboost.privacy.events import ADD_REMOVE
 
 SCORE = 2**20
 """Units of a score of 1."""
@@ -28,6 +29,8 @@ class Utility(Protocol):
 
     statistics: ClassVar[tuple[tuple[str, ...], ...]]
     """The statistics of which its range is proved."""
+    relation: ClassVar[str]
+    """The neighbours for which it is proved."""
 
     def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
         """Return integer scores of shape (choices, candidates).
@@ -57,6 +60,7 @@ class LargestCell:
         GRADIENT_COUNT,
         HESSIAN_COUNT,
     )
+    relation: ClassVar[str] = ADD_REMOVE
     allowed: ClassVar[None] = None
 
     def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
@@ -100,6 +104,7 @@ class SplitGain:
     """
 
     statistics: ClassVar[tuple[tuple[str, ...], ...]] = (GRADIENT_COUNT,)
+    relation: ClassVar[str] = ADD_REMOVE
     splits: Splits
     reg_lambda: float
     allowed: np.ndarray | None = None

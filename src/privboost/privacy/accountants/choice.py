@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from privboost.privacy.accountants.advanced import AdvancedAccountant
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.game import GameAccountant
 from privboost.privacy.accountants.gdp import GdpAccountant
@@ -14,7 +15,14 @@ from privboost.privacy.events import Planned
 
 ACCOUNTANTS: dict[str, type[Accountant]] = {
     kind.name: kind
-    for kind in (GdpAccountant, GameAccountant, PldAccountant, RdpAccountant, PureAccountant)
+    for kind in (
+        GdpAccountant,
+        GameAccountant,
+        PldAccountant,
+        RdpAccountant,
+        PureAccountant,
+        AdvancedAccountant,
+    )
 }
 """From the tightest to the loosest, where several cover the same events."""
 

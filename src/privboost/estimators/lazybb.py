@@ -1,0 +1,182 @@
+"""The estimator of smooth boosting: LazyBB."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from privboost.boosting.checks import check_part
+from privboost.boosting.lazybb import boost_lazily
+from privboost.boosting.plan import Budget, Task
+from privboost.boosting.vote_plan import VotePlan, VoteSettings, density_for, plan_votes, votes_for
+from privboost.encoding import Encoder
+from privboost.estimators.base import MakePlan, PrivateClassifier
+from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
+from privboost.estimators.trees import TreeEstimator
+from privboost.models.votes import VoteScores
+from privboost.privacy.keystream import KeyStream
+from privboost.privacy.mechanisms import Curator
+from privboost.tables import count_rows
+
+_PARAMETERS = (
+    BUDGET_PARAMETERS.rstrip()
+    + """
+    n_estimators : int, optional
+        Votes (for each class beyond two classes). By default as many as the budget affords for the
+        number of rows, from 5 to 99 and odd. If it is even, a tie is a vote for the first class.
+    learning_rate : float
+        How fast rows lose weight that are voted on rightly.
+    density : float, optional
+        The part of the rows that the weight is spread over at least, in (0, 1]. A row's weight is
+        at most one over `density` times the number of rows: the larger, the less noise. By default
+        it falls from 0.5 to 0.15 with what the budget affords for the number of rows.
+    learner : {"rule", "tree"}
+        What votes: one feature's value (DP-1R), or a tree (DP-TopDown).
+    n_splits : int
+        Inner nodes of a tree.
+    label_share : float
+        The share of a tree's budget (on μ²) that the classes of its leaves have.
+    n_candidates : int
+        Thresholds of a number, evenly spread."""
+    + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "pure", "game", "rdp", "advanced"}')
+    .replace(
+        """    sample_weight_bound : float, optional
+        The public bound of sample weights; needed if weights are given to `fit`.
+""",
+        "",
+    )
+    .lstrip("\n")
+)
+
+
+class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
+    __doc__ = f"""A private majority vote of rules or small trees (LazyBB).
+
+    Neighbours replace one row; the number of rows is public. There are no sample weights, and no
+    probabilities: votes say nothing about chances.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> from privboost import LazyBBClassifier
+    >>> from privboost.datasets import load_adult
+    >>> adult = load_adult()
+    >>> clf = LazyBBClassifier(epsilon=0.4, delta=0, domain=adult.domain, n_estimators=9)
+    >>> clf = clf.fit(adult.train)
+    >>> clf.privacy_.guarantee
+    '0.4-differential privacy (pure)'
+    >>> clf.explain().column_names
+    ['votes', 'feature', 'value']
+    """
+
+    sample_weight_bound = None
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        domain: Any = None,
+        *,
+        n_estimators: int | None = None,
+        learning_rate: float = 0.25,
+        density: float | None = None,
+        learner: str = "rule",
+        n_splits: int = 3,
+        label_share: float = 0.5,
+        n_candidates: int = 31,
+        domain_share: float = 0.1,
+        accountant: str = "auto",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        backend: Any = "local",
+        ledger: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.density = density
+        self.learner = learner
+        self.n_splits = n_splits
+        self.label_share = label_share
+        self.n_candidates = n_candidates
+        self.domain_share = domain_share
+        self.accountant = accountant
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.ledger = ledger
+        self.verbose = verbose
+
+    def fit(  # type: ignore[override]
+        self, X: Any, y: Any = None
+    ) -> LazyBBClassifier:
+        """Train a private model.
+
+        Parameters
+        ----------
+        X : data frame, array, or path of a Parquet or CSV file
+            The rows, as for all estimators.
+        y : one-dimensional or str, optional
+            The target, or the column of `X` that holds it; by default the one the domain names.
+
+        Returns
+        -------
+        self
+
+        Privacy
+        -------
+        Spends the whole budget (`epsilon`, `delta`) on these rows, where neighbours replace one of
+        them; `privacy_` says on what. All is reserved before a row is read.
+        """
+        super().fit(X, y)
+        return self
+
+    def explain(self) -> pa.Table:
+        """Return the model as a card: how many votes each value of a feature has.
+
+        See `Model.explain`.
+        """
+        return self._fitted().explain()
+
+    def _planner(self, X: Any) -> MakePlan:
+        given = self.n_estimators is not None and self.density is not None
+        return partial(self._plan, n_rows=None if given else count_rows(X))
+
+    def _plan(
+        self,
+        encoder: Encoder,
+        weight_bound: float | None,
+        budget: Budget,
+        n_rows: int | None = None,
+    ) -> VotePlan:
+        votes, density = self.n_estimators, self.density
+        if n_rows is not None and encoder.domain.unit is not None:
+            raise ValueError(
+                "n_estimators and density must be given: their defaults follow the number of rows, "
+                "and with a unit column only the number of units is public"
+            )
+        outputs = Task.of(encoder.domain.target).n_outputs
+        if density is None:
+            density = density_for(budget, n_rows or 0, outputs)
+        if votes is None:
+            check_part("density", density, or_else=1)
+            votes = votes_for(budget, n_rows or 0, density, outputs)
+        settings = VoteSettings(
+            n_estimators=votes,
+            learning_rate=self.learning_rate,
+            density=density,
+            learner=self.learner,
+            n_splits=self.n_splits,
+            label_share=self.label_share,
+            n_candidates=self.n_candidates,
+        )
+        return plan_votes(encoder, settings, budget, self.accountant)
+
+    def _boost(
+        self, curator: Curator, plan: VotePlan, structures: KeyStream, track: Any
+    ) -> VoteScores:
+        return boost_lazily(curator, plan, track)  # which has no random structure

@@ -1,0 +1,26 @@
+"""Scores of a majority vote: rules and small trees, of which each adds or takes away one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from privboost.engine.tree import Tree
+from privboost.models.trees import Group, TreeScores
+
+
+@dataclass(frozen=True, eq=False)
+class VoteScores(TreeScores):
+    """Votes for class 1 minus votes against it (or for each class beyond two)."""
+
+    kind = "votes"
+    log_odds: ClassVar[bool] = False
+
+    def with_voter(self, tree: Tree, votes: np.ndarray, output: int) -> VoteScores:
+        """Return the model with one voter more: a tree, and what its leaves say."""
+        values = np.zeros((1, self.n_outputs, tree.n_leaves), dtype=np.int32)
+        values[0, output] = votes
+        updates = np.append(self.updates, np.int32(1))
+        return replace(self, groups=(*self.groups, Group.of([tree], list(values))), updates=updates)
