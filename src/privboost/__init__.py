@@ -30,6 +30,8 @@ _HOMES = {
     "DPXGBRegressor": "estimators.dpxgb",
     "SarusXGBClassifier": "estimators.sarus",
     "SarusXGBRegressor": "estimators.sarus",
+    "BoostedAdaSSPClassifier": "estimators.adassp",
+    "BoostedAdaSSPRegressor": "estimators.adassp",
     "LazyBBClassifier": "estimators.lazybb",
     "SBDTClassifier": "estimators.sbdt",
     "SBDTRegressor": "estimators.sbdt",

@@ -81,6 +81,42 @@ def squared(gradient_clip: float, hessian_clip: float) -> LossTable:
     )
 
 
+def linear_loss(name: str, gradient_clip: float, weights: tuple[float, float]) -> LossTable:
+    """Tabulate a loss of which only gradients are used, those of each class times its weight.
+
+    Parameters
+    ----------
+    name : {"logistic", "hinge", "squared", "number"}
+        The loss. Classes are 0 and 1 for "logistic", −1 and 1 for "hinge" and "squared"; "number"
+        is the squared loss of a number, whose state is F − y.
+    gradient_clip : float
+        What gradients are clipped to, after their class's weight.
+    weights : (float, float)
+        The weights of class 0 and class 1, at most 1.
+    """
+    limit, other, own = {
+        "logistic": (8, expit, lambda score: expit(score) - 1),
+        "hinge": (8, lambda s: (s > -1).astype(float), lambda s: -(s < 1).astype(float)),
+        "squared": (8, lambda score: score + 1, lambda score: score - 1),
+        "number": (2, lambda state: state, lambda state: state),
+    }[name]
+    if not all(0 <= weight <= 1 for weight in weights):
+        raise ValueError("weights of classes must lie between 0 and 1")
+    return _tabulate(
+        limit=limit,
+        gradients=(lambda s: weights[0] * other(s), lambda s: weights[1] * own(s)),
+        hessian=np.ones_like,
+        clips=(gradient_clip, 1.0),
+    )
+
+
+def class_indicator() -> LossTable:
+    """Return a table whose "gradient" is the row's own class: 1 for class 1, else 0."""
+    one = np.full((1, _SIZE), UNIT, dtype=np.int32)
+    gradient = np.concatenate([0 * one, one, 0 * one])
+    return LossTable(gradient, np.concatenate([one, one, 0 * one]), shift=0)
+
+
 def within_units(table: LossTable) -> bool:
     """Whether no entry exceeds one unit, nor a gradient its count, as all sensitivities assume."""
     return (

@@ -13,6 +13,7 @@ from privboost.domain import CategoricalFeature, ClassTarget
 from privboost.encoding import Encoder, middle_and_half
 from privboost.engine.tree import Tree
 from privboost.grid import SCORE_UNITS, VOTE
+from privboost.models.linear import INTERCEPT, LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
@@ -71,6 +72,27 @@ def vote_card(model: Model) -> pa.Table:
     }
     if scores.n_outputs > 1:
         columns["class"] = [model.classes[output] for _, (output, _, _) in lines]
+    return pa.table(columns)
+
+
+def coefficient_table(model: Model) -> pa.Table:
+    """Write a linear model as a table; see `Model.coefficients`."""
+    scores, target = model.scores, model.domain.target
+    if not isinstance(scores, LinearScores):
+        raise AttributeError("coefficients: only linear models have them; see effects()")
+    own = scores.in_units()
+    if not isinstance(target, ClassTarget):
+        middle, half = middle_and_half(target)
+        own = own * half
+        constant = [column.feature == INTERCEPT for column in scores.columns]
+        own[:, constant] += middle
+    columns: dict[str, list[Any]] = {
+        "feature": [column.feature for column in scores.columns] * len(own),
+        "value": [column.value for column in scores.columns] * len(own),
+        "coefficient": own.reshape(-1).tolist(),
+    }
+    if len(own) > 1:
+        columns["class"] = [name for name in model.classes for _ in scores.columns]
     return pa.table(columns)
 
 

@@ -14,6 +14,7 @@ from privboost.domain import Domain
 from privboost.encoding import Encoder
 from privboost.errors import ModelFileError
 from privboost.models.additive import AdditiveScores
+from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
@@ -21,7 +22,9 @@ from privboost.privacy.report import PrivacyReport
 
 VERSION = 1
 _MAGIC = b"PRIVBST\x01"
-_KINDS: dict[str, Any] = {kind.kind: kind for kind in (AdditiveScores, TreeScores, VoteScores)}
+_KINDS: dict[str, Any] = {
+    kind.kind: kind for kind in (AdditiveScores, LinearScores, TreeScores, VoteScores)
+}
 
 
 def model_bytes(model: Model) -> bytes:

@@ -15,6 +15,7 @@ from privboost.domain import ClassTarget, Domain
 from privboost.encoding import Encoder, middle_and_half
 from privboost.grid import SCORE_UNITS
 from privboost.models.additive import AdditiveScores
+from privboost.models.linear import LinearScores
 from privboost.models.trees import TreeScores
 from privboost.privacy.report import PrivacyReport
 
@@ -27,14 +28,14 @@ class Model:
     ----------
     encoder : Encoder
         The domain and the edges of its bins.
-    scores : AdditiveScores or TreeScores
+    scores : AdditiveScores, TreeScores or LinearScores
         The released values.
     privacy : PrivacyReport
         What training spent.
     """
 
     encoder: Encoder
-    scores: AdditiveScores | TreeScores
+    scores: AdditiveScores | TreeScores | LinearScores
     privacy: PrivacyReport
 
     def __repr__(self) -> str:
@@ -158,6 +159,22 @@ class Model:
         from privboost.models.export import vote_card
 
         return vote_card(self)
+
+    def coefficients(self) -> pa.Table:
+        """Return a linear model's coefficients, in original units.
+
+        A number's is for each unit of it (on a log scale: from −1 to 1), an indicator's for its
+        value. For classes they add up to the score; for a number, to the prediction in units of
+        the target.
+
+        Returns
+        -------
+        pyarrow.Table
+            With columns feature, value and coefficient, and class beyond two classes.
+        """
+        from privboost.models.export import coefficient_table
+
+        return coefficient_table(self)
 
     def feature_importances(self) -> np.ndarray:
         """Return what each feature moves the score, adding up to 1 (or all zero).

@@ -1,0 +1,129 @@
+"""BoostedAdaSSP: a linear model boosted from noisy sufficient statistics.
+
+XᵀX is released once, and gives the shape of every step; each round releases Xᵀg for the gradients
+g at the rows' scores so far, and takes a ridge step. Where the noise is larger than the signal, the
+ridge follows it: the smallest eigenvalue becomes that of pure noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from privboost.boosting.linear_plan import LinearPlan
+from privboost.engine.commands import (
+    GRADIENT_COUNT,
+    GramSums,
+    LinearSums,
+    SetLinearScores,
+    SetTerms,
+    Start,
+    TreeSums,
+    UseLoss,
+)
+from privboost.engine.tree import stump
+from privboost.grid import LINEAR_UNITS, MAX_SCORE, SCORE_UNITS, UNIT
+from privboost.losses import LossTable, class_indicator, linear_loss
+from privboost.models.linear import LinearScores
+from privboost.privacy.mechanisms import Curator
+
+Track = Callable[[range], Iterable[int]]
+
+
+def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> LinearScores:
+    """Train a linear model.
+
+    Parameters
+    ----------
+    curator : Curator
+        Who releases.
+    plan : LinearPlan
+        What was decided; its releases are reserved.
+    track : callable
+        Wraps the rounds, to show progress.
+
+    Privacy
+    -------
+    Spends exactly `plan.releases`, whatever the rows: the matrix once, the smallest eigenvalue and
+    class counts if they are asked for, and for each round and output one vector.
+    """
+    settings, terms = plan.settings, plan.design.terms
+    outputs, columns = plan.task.n_outputs, terms.n_columns
+    curator.publish(SetTerms(terms))
+    weights = _class_weights(curator, plan)
+    curator.publish(Start(_loss(plan, weights, 0), outputs))
+    inverse = _inverse(curator, plan, weights)
+
+    theta = np.zeros((outputs, columns))
+    tail, first_of_tail = np.zeros_like(theta), _first_of_tail(plan)
+    for round_ in track(range(settings.n_estimators)):
+        if round_ and settings.clip_decay < 1:
+            curator.publish(UseLoss(_loss(plan, weights, round_)))
+        for output in range(outputs):
+            sums = curator.linear(LinearSums(columns, output), plan.gradients)
+            gradient = sums * (settings.clip(round_) / (UNIT * LINEAR_UNITS))
+            theta[output] -= settings.learning_rate * (inverse @ gradient)
+            theta[output] = _within_scores(theta[output], plan)
+            curator.publish(SetLinearScores(_on_the_grid(theta[output]), output))
+        if round_ >= first_of_tail:
+            tail += theta
+    tail /= settings.n_estimators - first_of_tail
+    log_odds = settings.loss == "logistic" and plan.task.loss == "logistic"
+    return LinearScores(terms, plan.design.columns, _on_the_grid(tail), log_odds, _scale(plan))
+
+
+def _inverse(curator: Curator, plan: LinearPlan, weights: tuple[float, float]) -> np.ndarray:
+    """Release XᵀX and return (XᵀX + λI)⁻¹, in units of the norm bound.
+
+    λ lifts the smallest eigenvalue to the edge of the noise's own spectrum, σ√(2d).
+    """
+    factor = np.floor(np.sqrt(weights) * LINEAR_UNITS).astype(np.int32)
+    query = GramSums(plan.design.terms.n_columns, factor)
+    unit = 1 / LINEAR_UNITS**2
+    values, vectors = np.linalg.eigh(curator.gram(query, plan.gram) * unit)
+    edge = plan.gram.sigmas[0] * unit * np.sqrt(2 * len(values))
+    least = values[0]
+    if plan.least is not None:
+        # What noise does to the spectrum is not in the released eigenvalue.
+        least = min(curator.least_eigenvalue(query, plan.least) * unit, values[0] + edge)
+    ridge = max(edge - least, 0.0)
+    lifted = np.maximum(values + ridge, edge)
+    return (vectors / lifted) @ vectors.T
+
+
+def _class_weights(curator: Curator, plan: LinearPlan) -> tuple[float, float]:
+    """Return the weights of the two classes, the rarer one's 1, from released counts."""
+    if plan.counts is None:
+        return 1.0, 1.0
+    curator.publish(Start(class_indicator(), plan.task.n_outputs))
+    own, all_rows = curator.gaussian(TreeSums((stump(),), 0, GRADIENT_COUNT), plan.counts)[0, 0]
+    counts = np.maximum([all_rows - own, own], plan.contribution.row_units)
+    other, same = counts.min() / counts
+    return float(other), float(same)
+
+
+def _loss(plan: LinearPlan, weights: tuple[float, float], round_: int) -> LossTable:
+    loss = plan.settings.loss if plan.task.loss == "logistic" else "number"
+    return linear_loss(loss, plan.settings.clip(round_), weights)
+
+
+def _first_of_tail(plan: LinearPlan) -> int:
+    rounds = plan.settings.n_estimators
+    return rounds - max(1, round(plan.settings.tail * rounds))
+
+
+def _scale(plan: LinearPlan) -> float:
+    """What a coefficient of 1 on the grid is worth for a column's own entries."""
+    return 1 / plan.design.norm_bound
+
+
+def _within_scores(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
+    """Shorten coefficients with which a row's score could leave the grid."""
+    longest = np.sqrt(plan.design.terms.most_square) / LINEAR_UNITS
+    most = MAX_SCORE / 2 / max(longest, 1.0)
+    return theta * min(1.0, most / max(float(np.linalg.norm(theta)), 1e-300))
+
+
+def _on_the_grid(theta: np.ndarray) -> np.ndarray:
+    return np.rint(theta * SCORE_UNITS).astype(np.int32)

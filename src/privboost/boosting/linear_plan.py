@@ -1,0 +1,226 @@
+"""The plan of boosted linear models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from privboost.boosting.checks import (
+    check_choice,
+    check_count,
+    check_grid,
+    check_number,
+    check_part,
+)
+from privboost.boosting.linear_terms import Design
+from privboost.boosting.plan import Budget, Task, contribution_of, plan_digest
+from privboost.encoding import Encoder
+from privboost.grid import LINEAR_UNITS, UNIT, Contribution
+from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.accountants.choice import choose_accountant
+from privboost.privacy.calibration import by_shares, calibrate
+from privboost.privacy.events import GaussianRelease, GramRelease, Planned, VectorRelease
+from privboost.privacy.mechanisms import EIGENVALUE_UNITS
+
+COUNT_SHARE = 0.02
+"""The share of the budget, on μ², that the counts of classes take where they are released."""
+CLASS_LOSSES = ("logistic", "hinge", "squared")
+
+
+@dataclass(frozen=True)
+class LinearSettings:
+    """How a linear model is boosted.
+
+    Parameters
+    ----------
+    loss : {"logistic", "hinge", "squared"}
+        What is minimised.
+    n_estimators : int
+        Rounds.
+    learning_rate : float
+        What each round's step is multiplied by.
+    ratio : three numbers
+        a : b : c, how μ is divided between the matrix, the gradients of all rounds, and the
+        smallest eigenvalue; c may be 0.
+    gradient_clip : float
+        What a row's gradient is clipped to in the first round.
+    clip_decay : float
+        What the clip is multiplied by after each round.
+    tail : float
+        The last part of the rounds whose coefficients are averaged; 0 for the last round alone.
+    balanced : bool
+        Whether classes are weighted by their released counts.
+    """
+
+    loss: str
+    n_estimators: int
+    learning_rate: float
+    ratio: tuple[float, float, float]
+    gradient_clip: float
+    clip_decay: float
+    tail: float
+    balanced: bool
+
+    def __post_init__(self) -> None:
+        check_choice("loss", self.loss, CLASS_LOSSES)
+        object.__setattr__(self, "n_estimators", check_count("n_estimators", self.n_estimators, 1))
+        for name in ("learning_rate", "gradient_clip"):
+            object.__setattr__(self, name, check_number(name, getattr(self, name), above=0))
+        decay = check_part("clip_decay", self.clip_decay, or_else=1)
+        object.__setattr__(self, "clip_decay", decay)
+        if decay ** (self.n_estimators - 1) < 2.0**-10:
+            raise ValueError("clip_decay is too small for so many rounds: the clip would vanish")
+        object.__setattr__(self, "tail", check_part("tail", self.tail, or_else=0))
+        object.__setattr__(self, "ratio", _check_ratio(self.ratio))
+
+    def clip(self, round_: int) -> float:
+        """Return what gradients are clipped to in a round."""
+        return self.gradient_clip * self.clip_decay**round_
+
+
+def _check_ratio(ratio: Any) -> tuple[float, float, float]:
+    if not (isinstance(ratio, Sequence) and not isinstance(ratio, str) and len(ratio) == 3):
+        raise ValueError(f"ratio must be three numbers a : b : c; {ratio!r} is not")
+    matrix = check_number("the first of ratio", ratio[0], above=0)
+    gradients = check_number("the second of ratio", ratio[1], above=0)
+    least = 0.0 if ratio[2] == 0 else check_number("the last of ratio, if not 0,", ratio[2], 0)
+    return matrix, gradients, least
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPlan:
+    """The plan of a boosted linear model.
+
+    Attributes
+    ----------
+    encoder : Encoder
+        The domain and how it is coded.
+    task : Task
+        What is learned.
+    settings : LinearSettings
+        The rounds.
+    design : Design
+        From codes to columns.
+    contribution : Contribution
+        What one protected unit may add.
+    weight_bound : float or None
+        The public bound of sample weights, if there are weights.
+    budget : Budget
+        What may be spent.
+    accountant : Accountant
+        Who computed the cost.
+    releases : tuple of Planned
+        What is reserved.
+    gram, gradients, least, counts : events
+        The releases of the matrix, of a round, of the smallest eigenvalue and of class counts; the
+        last two may be None.
+    """
+
+    encoder: Encoder
+    task: Task
+    settings: LinearSettings
+    design: Design
+    contribution: Contribution
+    weight_bound: float | None
+    budget: Budget
+    accountant: Accountant
+    releases: tuple[Planned, ...]
+    gram: GramRelease
+    gradients: VectorRelease
+    least: VectorRelease | None
+    counts: GaussianRelease | None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was chosen, for reports."""
+        chosen = asdict(self.settings) | {"ratio": list(self.settings.ratio)}
+        return chosen | {
+            "columns": self.design.terms.n_columns,
+            "norm_bound": self.design.norm_bound,
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all that is in the plan."""
+        return plan_digest(self, ("task", "settings", "contribution", "budget", "parameters"))
+
+
+def plan_linear(
+    encoder: Encoder,
+    settings: LinearSettings,
+    columns: Design,
+    weight_bound: float | None,
+    budget: Budget,
+    accountant: str,
+) -> LinearPlan:
+    """Decide everything about a run of a boosted linear model, and calibrate its noise."""
+    task = Task.of(encoder.domain.target)
+    if settings.balanced and task.n_outputs > 1:
+        raise ValueError(
+            'class_weight="balanced" needs two classes: beyond them all classes share one matrix'
+        )
+    contribution = contribution_of(encoder.domain, weight_bound)
+    wanted = _wanted(task, settings, columns, contribution)
+    shared = by_shares(list(wanted.values()))
+    chosen = choose_accountant(accountant, [*budget.before, *shared], budget.delta)
+    made = calibrate(shared, budget.epsilon, budget.delta, chosen, budget.before)
+    events: dict[str, Any] = {
+        name: planned.event for name, planned in zip(wanted, made, strict=True)
+    }
+    check_grid(events.values())
+    return LinearPlan(
+        encoder=encoder,
+        task=task,
+        settings=settings,
+        design=columns,
+        contribution=contribution,
+        weight_bound=weight_bound,
+        budget=budget,
+        accountant=chosen,
+        releases=made,
+        gram=events["gram"],
+        gradients=events["gradients"],
+        least=events.get("least"),
+        counts=events.get("counts"),
+    )
+
+
+def _wanted(
+    task: Task, settings: LinearSettings, columns: Design, contribution: Contribution
+) -> dict[str, tuple[Planned, float]]:
+    """List the releases by name, each with its share of μ²."""
+    rows, terms = contribution.rows, len(columns.terms.features)
+    one: dict[str, Any] = {"cells": 1, "rows": rows, "shares": (1.0,)}
+    matrix, rounds, least = (part**2 for part in settings.ratio)
+    gram = GramRelease(
+        "products of all pairs of columns",
+        1.0,
+        units=LINEAR_UNITS**2 * rows,
+        coordinates=terms * (terms + 1) // 2,
+        **one,
+    )
+    gradients = VectorRelease(
+        "gradients times columns", 1.0, units=UNIT * LINEAR_UNITS * rows, coordinates=terms, **one
+    )
+    wanted: dict[str, tuple[Planned, float]] = {
+        "gram": (Planned(gram, 1), matrix),
+        "gradients": (Planned(gradients, settings.n_estimators * task.n_outputs), rounds),
+    }
+    if least:
+        units = (LINEAR_UNITS**2 + EIGENVALUE_UNITS * columns.terms.n_columns) * rows
+        event = VectorRelease("the smallest eigenvalue", 1.0, units=units, coordinates=1, **one)
+        wanted["least"] = (Planned(event, 1), least)
+    if settings.balanced:
+        total = sum(share for _, share in wanted.values())
+        count = GaussianRelease(
+            "rows of each class",
+            1.0,
+            units=contribution.row_units * rows,
+            cells=1,
+            rows=rows,
+            shares=(0.5, 0.5),
+        )
+        wanted["counts"] = (Planned(count, 1), total * COUNT_SHARE / (1 - COUNT_SHARE))
+    return wanted

@@ -1,0 +1,245 @@
+"""Estimators of boosted linear models: BoostedAdaSSP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from sklearn.utils.metaestimators import available_if
+
+from privboost.boosting.adassp import boost_linear
+from privboost.boosting.checks import check_choice, check_count, check_number
+from privboost.boosting.linear_plan import LinearPlan, LinearSettings, plan_linear
+from privboost.boosting.linear_terms import design
+from privboost.boosting.plan import Budget
+from privboost.encoding import Encoder
+from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
+from privboost.models.linear import LinearScores
+from privboost.privacy.keystream import KeyStream
+from privboost.privacy.mechanisms import Curator
+
+_ROUNDS = """
+    n_estimators : int
+        Rounds; 1 is AdaSSP itself.
+    learning_rate : float, optional
+        What each round's step is multiplied by. Default 3 for the logistic loss, which bends less
+        than the matrix says, and 1 for others.
+    ratio : three floats
+        a : b : c, how μ is divided between the matrix of products, the gradients of all rounds, and
+        the smallest eigenvalue. With c = 0 the ridge follows the released matrix, which is free."""
+
+_COLUMNS = """
+    gradient_clip : float
+        What a row's gradient is clipped to, in the first round.
+    clip_decay : float
+        What the clip is multiplied by after each round: gradients shrink, and so may the noise.
+    tail : float
+        The last part of the rounds whose coefficients are averaged; 0 for the last round alone.
+    bins : int, optional
+        Cut numbers into so many bins with an indicator each: an additive model. By default a number
+        is one column, scaled to [−1, 1] by its bounds.
+    products : bool or sequence of pairs of feature names
+        Which products of two features are added: none, all, or these.
+    intercept : bool
+        Whether there is a constant column.
+    norm_bound : float, optional
+        The length of a row's vector beyond which it is shortened: smaller means less noise. By
+        default that of a row whose numbers are of the size of evenly spread ones."""
+
+
+class LinearBooster(PrivateEstimator):
+    """What the classifier and the regressor share: plan, recipe and coefficients."""
+
+    _loss: ClassVar[str]
+
+    def coefficients(self) -> pa.Table:
+        """Return the coefficients in original units: see `Model.coefficients`."""
+        return self._fitted().coefficients()
+
+    def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> LinearPlan:
+        loss = getattr(self, "loss", "squared")
+        weighting = getattr(self, "class_weight", None)
+        if weighting is not None:
+            check_choice("class_weight", weighting, ("balanced",), "None")
+        rate = self.learning_rate
+        if rate is None:
+            rate = 3.0 if loss == "logistic" else 1.0
+        settings = LinearSettings(
+            loss=loss,
+            n_estimators=self.n_estimators,
+            learning_rate=rate,
+            ratio=self.ratio,
+            gradient_clip=self.gradient_clip,
+            clip_decay=self.clip_decay,
+            tail=self.tail,
+            balanced=weighting is not None,
+        )
+        bins, bound = self.bins, self.norm_bound
+        columns = design(
+            encoder,
+            bins if bins is None else check_count("bins", bins, 2),
+            self.products,
+            bool(self.intercept),
+            bound if bound is None else check_number("norm_bound", bound, above=0),
+        )
+        return plan_linear(encoder, settings, columns, weight_bound, budget, self.accountant)
+
+    def _boost(
+        self, curator: Curator, plan: LinearPlan, structures: KeyStream, track: Any
+    ) -> LinearScores:
+        return boost_linear(curator, plan, track)  # which has no random structure
+
+
+def _is_logistic(estimator: Any) -> bool:
+    if estimator.loss != "logistic":
+        raise AttributeError('probabilities need loss="logistic"; see decision_function')
+    return True
+
+
+class BoostedAdaSSPClassifier(LinearBooster, PrivateClassifier):  # noqa: D101
+    __doc__ = f"""A private linear classifier, boosted from noisy sufficient statistics.
+{BUDGET_PARAMETERS.rstrip()}
+    loss : {{"logistic", "hinge", "squared"}}
+        What is minimised. Only the logistic loss gives probabilities.{_ROUNDS}{_COLUMNS}
+    class_weight : {{None, "balanced"}}
+        Whether the rarer of two classes weighs as much as the other, by released counts.
+{RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "rdp"}').lstrip(chr(10))}
+    Examples
+    --------
+    >>> from privboost import BoostedAdaSSPClassifier
+    >>> from privboost.datasets import load_adult
+    >>> adult = load_adult()
+    >>> clf = BoostedAdaSSPClassifier(epsilon=1.0, delta=1e-6, domain=adult.domain)
+    >>> clf = clf.fit(adult.train)
+    >>> clf.predict_proba(adult.test).shape
+    (16281, 2)
+    >>> clf.coefficients().column_names
+    ['feature', 'value', 'coefficient']
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        domain: Any = None,
+        *,
+        loss: str = "logistic",
+        n_estimators: int = 40,
+        learning_rate: float | None = None,
+        ratio: tuple[float, float, float] = (1.0, 2.0, 0.0),
+        gradient_clip: float = 1.0,
+        clip_decay: float = 1.0,
+        tail: float = 0.5,
+        bins: int | None = None,
+        products: bool | Sequence[tuple[str, str]] = False,
+        intercept: bool = True,
+        norm_bound: float | None = None,
+        class_weight: str | None = None,
+        domain_share: float = 0.1,
+        sample_weight_bound: float | None = None,
+        accountant: str = "auto",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        backend: Any = "local",
+        ledger: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.loss = loss
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.ratio = ratio
+        self.gradient_clip = gradient_clip
+        self.clip_decay = clip_decay
+        self.tail = tail
+        self.bins = bins
+        self.products = products
+        self.intercept = intercept
+        self.norm_bound = norm_bound
+        self.class_weight = class_weight
+        self.domain_share = domain_share
+        self.sample_weight_bound = sample_weight_bound
+        self.accountant = accountant
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.ledger = ledger
+        self.verbose = verbose
+
+    @available_if(_is_logistic)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
+        return self._fitted().predict_proba(X)
+
+
+class BoostedAdaSSPRegressor(LinearBooster, PrivateRegressor):  # noqa: D101
+    __doc__ = f"""A private linear regressor, boosted from noisy sufficient statistics.
+
+    Clips are in units of half the width of the target's bounds.
+{BUDGET_PARAMETERS.rstrip()}{_ROUNDS}{_COLUMNS}
+{RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "rdp"}').lstrip(chr(10))}
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privboost import BoostedAdaSSPRegressor
+    >>> domain = {{"version": 1,
+    ...           "features": {{"x": {{"kind": "numeric", "bounds": [0, 1]}}}},
+    ...           "target": {{"name": "y", "bounds": [0, 1]}}}}
+    >>> x = np.linspace(0, 1, 10_000)
+    >>> model = BoostedAdaSSPRegressor(epsilon=1.0, delta=1e-6, domain=domain)
+    >>> model = model.fit(x[:, None], 0.2 + 0.5 * x)
+    >>> bool(abs(model.predict([[0.5]])[0] - 0.45) < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        domain: Any = None,
+        *,
+        n_estimators: int = 5,
+        learning_rate: float | None = None,
+        ratio: tuple[float, float, float] = (1.0, 2.0, 0.0),
+        gradient_clip: float = 1.0,
+        clip_decay: float = 1.0,
+        tail: float = 0.5,
+        bins: int | None = None,
+        products: bool | Sequence[tuple[str, str]] = False,
+        intercept: bool = True,
+        norm_bound: float | None = None,
+        domain_share: float = 0.1,
+        sample_weight_bound: float | None = None,
+        accountant: str = "auto",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        backend: Any = "local",
+        ledger: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.ratio = ratio
+        self.gradient_clip = gradient_clip
+        self.clip_decay = clip_decay
+        self.tail = tail
+        self.bins = bins
+        self.products = products
+        self.intercept = intercept
+        self.norm_bound = norm_bound
+        self.domain_share = domain_share
+        self.sample_weight_bound = sample_weight_bound
+        self.accountant = accountant
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.ledger = ledger
+        self.verbose = verbose
