@@ -65,7 +65,8 @@ def design(
     """Lay out the columns.
 
     Numbers are scaled to [−1, 1] by their public bounds, on their declared scale; each value of a
-    category has an indicator, and so have missing values where they are declared.
+    category has an indicator, and so have missing values where they are declared. What is not
+    declared has none.
 
     Parameters
     ----------
@@ -135,12 +136,14 @@ def _indicators(encoder: Encoder, feature: int, bins: int) -> _Part:
     cells = uniform_grid(encoder, feature, bins)
     named = list(encoder.spans(feature, cells.cell_of))
     columns = [Column(declared.name, words) for words, _ in named]
-    value = np.ones(len(cells.cell_of))
-    column = cells.cell_of.astype(np.int64)
-    if not declared.missing:
-        value[-1], column[-1] = 0.0, 0
-        columns.pop()
-    return _Part((feature, -1), column, value, tuple(columns), 1.0)
+    kept = np.ones(len(columns), dtype=np.bool_)
+    kept[-1] = declared.missing
+    if isinstance(declared, CategoricalFeature):
+        kept[-2] = False  # "other": hardly a row has it, and its column would be noise
+    value = kept[cells.cell_of].astype(np.float64)
+    column = np.where(kept, np.cumsum(kept) - 1, 0)[cells.cell_of]
+    meaning = tuple(column for column, keep in zip(columns, kept, strict=True) if keep)
+    return _Part((feature, -1), column, value, meaning, 1.0)
 
 
 def _product(one: _Part, other: _Part) -> _Part:

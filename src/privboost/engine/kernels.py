@@ -361,12 +361,24 @@ def row_factors(label, factor_of_label, scale, weight, roots, units, out):
 
 
 @_compile
-def write_vectors(ids, column, value, factor, units, out):
-    """Write what a term gives each row, times the row's factor, rounded toward zero."""
+def write_vectors(ids, column, value, factor, bits, out):
+    """Write what a term gives each row, times the row's factor (if any), rounded toward zero.
+
+    A factor of 2^bits is 1.
+    """
+    one_column = column.min() == column.max()
+    own, entries = out[column[0]], value.astype(np.float64)
+    if factor is None and one_column:
+        for i in range(np.uint64(ids.size)):
+            own[i] = entries[ids[i]]
+        return
+    flat, stride = out.reshape(-1), np.uint64(out.shape[1])
     for i in range(np.uint64(ids.size)):
-        product = np.int64(value[ids[i]]) * np.int64(factor[i])
-        product = product // units if product >= 0 else -(-product // units)
-        out[column[ids[i]], i] += np.float64(product)
+        entry = entries[ids[i]]
+        if factor is not None:
+            product = np.int64(value[ids[i]]) * np.int64(factor[i])
+            entry = np.float64(product >> bits if product >= 0 else -(-product >> bits))
+        flat[np.uint64(column[ids[i]]) * stride + i] = entry
 
 
 @_compile

@@ -17,7 +17,7 @@ from privboost.engine import kernels
 from privboost.engine.block import Block
 from privboost.grid import LINEAR_BITS, LINEAR_UNITS, WEIGHT_UNITS
 
-_CHUNK = 2**18
+_CHUNK = 2**19
 """Numbers of a chunk of rows that is multiplied at once: it should stay near the processor."""
 _FEWEST_ROWS = 256
 
@@ -167,6 +167,7 @@ class LinearRows:
         kernels.row_factors(
             block.label, factor_of_label, scale, block.weight, _ROOTS, LINEAR_UNITS, factor
         )
+        whole = bool((factor == LINEAR_UNITS).all())
         for start, stop in _chunks(len(block), terms.n_columns):
             vectors = np.zeros((terms.n_columns, stop - start))
             for (first, second), column, value in zip(
@@ -177,7 +178,8 @@ class LinearRows:
                     codes = block.layout.n_codes[second]
                     ids = ids.astype(np.uint32) * np.uint32(codes)
                     ids += block.column(second)[start:stop]
-                kernels.write_vectors(ids, column, value, factor[start:stop], LINEAR_UNITS, vectors)
+                own = None if whole else factor[start:stop]
+                kernels.write_vectors(ids, column, value, own, LINEAR_BITS, vectors)
             # Sums of fewer than 2¹⁵ rows of 2³⁰: far below 2⁵³, so float64 is exact.
             out += (vectors @ vectors.T).astype(np.int64)
 

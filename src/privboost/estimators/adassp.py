@@ -25,7 +25,7 @@ _ROUNDS = """
     n_estimators : int
         Rounds; 1 is AdaSSP itself.
     learning_rate : float, optional
-        What each round's step is multiplied by. Default 3 for the logistic loss, which bends less
+        What each round's step is multiplied by. Default 4 for the logistic loss, which bends less
         than the matrix says, and 1 for others.
     ratio : three floats
         a : b : c, how μ is divided between the matrix of products, the gradients of all rounds, and
@@ -66,7 +66,7 @@ class LinearBooster(PrivateEstimator):
             check_choice("class_weight", weighting, ("balanced",), "None")
         rate = self.learning_rate
         if rate is None:
-            rate = 3.0 if loss == "logistic" else 1.0
+            rate = 4.0 if loss == "logistic" else 1.0
         settings = LinearSettings(
             loss=loss,
             n_estimators=self.n_estimators,
@@ -127,9 +127,9 @@ class BoostedAdaSSPClassifier(LinearBooster, PrivateClassifier):  # noqa: D101
         domain: Any = None,
         *,
         loss: str = "logistic",
-        n_estimators: int = 40,
+        n_estimators: int = 25,
         learning_rate: float | None = None,
-        ratio: tuple[float, float, float] = (1.0, 2.0, 0.0),
+        ratio: tuple[float, float, float] = (1.0, 3.0, 0.0),
         gradient_clip: float = 1.0,
         clip_decay: float = 1.0,
         tail: float = 0.5,
@@ -203,9 +203,9 @@ class BoostedAdaSSPRegressor(LinearBooster, PrivateRegressor):  # noqa: D101
         delta: float = 1e-6,
         domain: Any = None,
         *,
-        n_estimators: int = 5,
+        n_estimators: int = 4,
         learning_rate: float | None = None,
-        ratio: tuple[float, float, float] = (1.0, 2.0, 0.0),
+        ratio: tuple[float, float, float] = (1.0, 3.0, 0.0),
         gradient_clip: float = 1.0,
         clip_decay: float = 1.0,
         tail: float = 0.5,
