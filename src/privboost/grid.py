@@ -21,6 +21,9 @@ LINEAR_BITS = 15
 LINEAR_UNITS = 2**LINEAR_BITS
 """The norm bound of a row's vector in a linear model, in units of its entries."""
 
+GRADIENT_UNITS = 2**12
+"""The clip of a gradient where it multiplies a vector: coarser, so that large noise fits."""
+
 VOTE = SCORE_UNITS
 """One vote, in units of a row's state."""
 

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from privboost.privacy.accountants.advanced import AdvancedAccountant
 from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
 from privboost.privacy.accountants.game import GameAccountant
 from privboost.privacy.accountants.gdp import GdpAccountant
@@ -179,7 +180,24 @@ def test_bad_choices(name, events, delta, words):
         choose_accountant(name, events, delta)
 
 
+class TestAdvanced(AccountantSuite):
+    accountant, event, other = AdvancedAccountant(), laplace(0.05), gaussian(10.0)
+
+    def test_is_the_classical_formula_or_the_plain_sum(self):
+        delta = 1e-5
+        many = self.accountant.compose([Planned(laplace(0.05), 400)]).epsilon(delta)
+        drift = 400 * 0.05 * math.expm1(0.05)
+        assert many == pytest.approx(0.05 * math.sqrt(2 * 400 * math.log(1 / delta)) + drift)
+        few = self.accountant.compose([Planned(laplace(0.05), 4)]).epsilon(delta)
+        assert few == pytest.approx(0.2)
+
+    def test_looser_than_the_game(self):
+        found = compare_accountants([Planned(selection(0.05), 60)], 1e-5)
+        assert found["game"] < found["rdp"] < found["advanced"]
+
+
 PLANS = {
+    "advanced": [Planned(laplace(1.0), 20), Planned(selection(1.0), 20)],
     "gdp": [Planned(gaussian(1.0), 1000)],
     "rdp": [Planned(gaussian(1.0, rate=0.1), 1000)],
     "pld": [Planned(gaussian(1.0, rate=0.1), 1000)],

@@ -23,7 +23,7 @@ from privboost.engine.commands import (
     UseLoss,
 )
 from privboost.engine.tree import stump
-from privboost.grid import LINEAR_UNITS, MAX_SCORE, SCORE_UNITS, UNIT
+from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, MAX_SCORE, SCORE_UNITS
 from privboost.losses import LossTable, class_indicator, linear_loss
 from privboost.models.linear import LinearScores
 from privboost.privacy.mechanisms import Curator
@@ -62,7 +62,7 @@ def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> Lin
             curator.publish(UseLoss(_loss(plan, weights, round_)))
         for output in range(outputs):
             sums = curator.linear(LinearSums(columns, output), plan.gradients)
-            gradient = sums * (settings.clip(round_) / (UNIT * LINEAR_UNITS))
+            gradient = sums * (settings.clip(round_) / (GRADIENT_UNITS * LINEAR_UNITS))
             theta[output] -= settings.learning_rate * (inverse @ gradient)
             theta[output] = _within_scores(theta[output], plan)
             curator.publish(SetLinearScores(_on_the_grid(theta[output]), output))

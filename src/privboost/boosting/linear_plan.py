@@ -17,7 +17,7 @@ from privboost.boosting.checks import (
 from privboost.boosting.linear_terms import Design
 from privboost.boosting.plan import Budget, Task, contribution_of, plan_digest
 from privboost.encoding import Encoder
-from privboost.grid import LINEAR_UNITS, UNIT, Contribution
+from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, Contribution
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
@@ -202,7 +202,11 @@ def _wanted(
         **one,
     )
     gradients = VectorRelease(
-        "gradients times columns", 1.0, units=UNIT * LINEAR_UNITS * rows, coordinates=terms, **one
+        "gradients times columns",
+        1.0,
+        units=GRADIENT_UNITS * LINEAR_UNITS * rows,
+        coordinates=terms,
+        **one,
     )
     wanted: dict[str, tuple[Planned, float]] = {
         "gram": (Planned(gram, 1), matrix),

@@ -311,16 +311,22 @@ def shorten(square, units, scale):
 
 
 @_compile
-def unpack_gradients(pairs, scale, units, weight_units, out):
-    """Take gradients out of packed pairs, times the rows' scale and weight, rounded toward zero."""
-    whole = np.int64(units) * np.int64(weight_units) if scale is not None else weight_units
+def unpack_gradients(pairs, scale, units, coarser, out):
+    """Take gradients out of packed pairs, times the rows' scale, rounded toward zero.
+
+    Parameters
+    ----------
+    scale : uint16 array, optional
+        In `units`.
+    coarser : int
+        How many units of the gradient, times its weight, are one of the result.
+    """
+    whole = np.int64(units) * np.int64(coarser) if scale is not None else np.int64(coarser)
     for i in range(np.uint64(out.size)):
         g = pairs[i] >> 32
         if scale is not None:
             g *= np.int64(scale[i])
-        if whole != 1:
-            g = g // whole if g >= 0 else -(-g // whole)
-        out[i] = g
+        out[i] = g // whole if g >= 0 else -(-g // whole)
 
 
 @_compile

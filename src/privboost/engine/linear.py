@@ -15,7 +15,7 @@ import numpy as np
 
 from privboost.engine import kernels
 from privboost.engine.block import Block
-from privboost.grid import LINEAR_BITS, LINEAR_UNITS, WEIGHT_UNITS
+from privboost.grid import GRADIENT_UNITS, LINEAR_BITS, LINEAR_UNITS, UNIT, WEIGHT_UNITS
 
 _CHUNK = 2**19
 """Numbers of a chunk of rows that is multiplied at once: it should stay near the processor."""
@@ -136,8 +136,8 @@ class LinearRows:
         block, terms = self._blocks[k], self.terms
         gradient = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
-        weight_units = 1 if block.weight is None else WEIGHT_UNITS
-        kernels.unpack_gradients(pairs, scale, LINEAR_UNITS, weight_units, gradient)
+        coarser = UNIT // GRADIENT_UNITS * (1 if block.weight is None else WEIGHT_UNITS)
+        kernels.unpack_gradients(pairs, scale, LINEAR_UNITS, coarser, gradient)
         for (first, second), numbers in terms.by_features.items():
             by_code = np.zeros(len(terms.value[numbers[0]]), dtype=np.int64)
             if second < 0:

@@ -32,7 +32,7 @@ from privboost.engine.commands import (
 )
 from privboost.engine.linear import Terms
 from privboost.errors import BudgetError
-from privboost.grid import LINEAR_UNITS, UNIT, Contribution
+from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, UNIT, Contribution
 from privboost.losses import LossTable, within_units
 from privboost.privacy.budgets import LifeBudget
 from privboost.privacy.events import (
@@ -198,9 +198,9 @@ class Curator:
         Privacy
         -------
         Spends `event`, which is recorded first. A row's vector is at most `LINEAR_UNITS` long, and
-        its gradient at most `UNIT`.
+        its gradient at most `GRADIENT_UNITS`.
         """
-        self._check_vector(event, UNIT * LINEAR_UNITS, len(self._terms().features))
+        self._check_vector(event, GRADIENT_UNITS * LINEAR_UNITS, len(self._terms().features))
         stream = self._charge(event)
         scales = np.full(query.n_columns, event.sigmas[0])
         noisy: np.ndarray = self._backend.sum(query) + discrete_gaussian(scales, stream)

@@ -1,0 +1,182 @@
+"""Vectors of rows: sums against plain arithmetic, and sensitivities as claimed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privboost.boosting.linear_terms import design
+from privboost.encoding import Encoder, encode_training
+from privboost.engine.backend import LocalBackend
+from privboost.engine.commands import GramSums, LinearSums, SetLinearScores, SetTerms, Start
+from privboost.engine.linear import Terms
+from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, UNIT, WEIGHT_UNITS
+from privboost.losses import UNKNOWN_LABEL, linear_loss
+from tests.hostile import HostileBackend
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+DESIGNS = {
+    "plain": {},
+    "short": {"norm_bound": 0.7},
+    "bins": {"bins": 5, "intercept": False},
+    "products": {"products": [("age", "job"), ("gain", "age"), ("flag", "job")]},
+}
+LOSSES = {
+    "low/high": ("hinge", CLASSES),
+    "three": ("logistic", THREE),
+    "number": ("number", NUMBER),
+}
+
+
+def coded(target, rows, seed=0, weighted=False):
+    encoder = Encoder.of(make_domain(target))
+    frame = make_frame(rows, seed, target)
+    weights = "weight" if weighted else None
+    found = encode_training(encoder, frame, weights=weights, weight_bound=2.0, block_rows=90)
+    return encoder, found.blocks
+
+
+def vectors(block, terms):
+    """Plain vectors of a block's rows, not shortened."""
+    out = np.zeros((len(block), terms.n_columns), dtype=np.int64)
+    rows = np.arange(len(block))
+    for (first, second), column, value in zip(
+        terms.features, terms.column, terms.value, strict=True
+    ):
+        ids = block.column(first).astype(int)
+        if second >= 0:
+            ids = ids * block.layout.n_codes[second] + block.column(second)
+        out[rows, column[ids]] += value[ids]
+    return out
+
+
+def started(blocks, terms, loss, outputs, kind=LocalBackend, **how):
+    backend = kind(blocks, **how)
+    backend.apply(Start(loss, outputs))
+    backend.apply(SetTerms(terms))
+    rng = np.random.default_rng(5)
+    for output in range(outputs):
+        coefficients = rng.integers(-(2**17), 2**17, terms.n_columns).astype(np.int32)
+        backend.apply(SetLinearScores(coefficients, output))
+    return backend
+
+
+@pytest.mark.parametrize("columns", DESIGNS)
+@pytest.mark.parametrize("task", LOSSES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_are_those_of_single_rows(columns, task, weighted):
+    name, target = LOSSES[task]
+    encoder, blocks = coded(target, 400, weighted=weighted)
+    terms = design(encoder, **DESIGNS[columns]).terms
+    terms.check()
+    outputs = 3 if target is THREE else 1
+    loss = linear_loss(name, 0.6, (1.0, 0.5))
+    factor = np.array([LINEAR_UNITS, 20000])
+    queries = [LinearSums(terms.n_columns, outputs - 1), GramSums(terms.n_columns, factor)]
+    plain = started(blocks, terms, loss, outputs)
+    answers = [plain.sum(query) for query in queries]
+    for other in (
+        started(blocks, terms, loss, outputs, n_threads=2),
+        started(blocks, terms, loss, outputs, HostileBackend, seed=4),
+    ):
+        for query, answer in zip(queries, answers, strict=True):
+            np.testing.assert_array_equal(other.sum(query), answer)
+    # The same in plain arithmetic: scores, gradients, and vectors that are shortened.
+    rng = np.random.default_rng(5)
+    drawn = [rng.integers(-(2**17), 2**17, terms.n_columns) for _ in range(outputs)]
+    gradients = np.zeros(terms.n_columns)
+    products = np.zeros((terms.n_columns, terms.n_columns))
+    for block in blocks:
+        own = vectors(block, terms)
+        score = _scores(own, terms, drawn[-1])
+        score = score + (0 if block.start is None else block.start)
+        kind = np.where(block.label == (1 if outputs == 1 else outputs - 1), 1, 0)
+        kind[block.label == UNKNOWN_LABEL] = 2
+        cell = np.clip((score >> loss.shift) + loss.size // 2, 0, loss.size - 1)
+        gradient = np.trunc(loss.gradient[kind, cell] * (GRADIENT_UNITS / UNIT))
+        norm = np.sqrt((own.astype(float) ** 2).sum(axis=1))
+        scale = np.minimum(1, LINEAR_UNITS / np.maximum(norm, 1))
+        weight = 1.0 if block.weight is None else block.weight / WEIGHT_UNITS
+        gradients += (own * (gradient * scale * weight)[:, None]).sum(axis=0)
+        first = 1 if outputs == 1 else 0
+        of_label = np.where(block.label == first, factor[1], factor[0]) / LINEAR_UNITS
+        of_label = np.where(block.label == UNKNOWN_LABEL, 0, of_label)
+        longer = own * (scale * of_label * np.sqrt(weight))[:, None]
+        products += longer.T @ longer
+    rows = 400
+    assert np.abs(answers[0] - gradients).max() <= rows * 3 * LINEAR_UNITS
+    assert np.abs(answers[1] - products).max() <= rows * 8 * LINEAR_UNITS
+    assert np.abs(gradients).max() > rows * 10 * LINEAR_UNITS
+    assert terms.shortens == (columns != "bins")
+    if columns == "bins" and not weighted:
+        np.testing.assert_array_equal(answers[0], np.rint(gradients).astype(np.int64))
+
+
+def _scores(own, terms, coefficients):
+    """Scores as shards round them: feature by feature."""
+    total = np.zeros(len(own), dtype=np.int64)
+    for column in terms.column:
+        places = np.unique(column)
+        total += ((own[:, places] * coefficients[places]).sum(axis=1) + LINEAR_UNITS // 2) >> 15
+    return total
+
+
+def length(matrix):
+    """The length of a symmetric matrix whose triangle is told, off the diagonal √2 times."""
+    return np.sqrt((matrix.astype(float) ** 2).sum())
+
+
+@given(
+    columns=st.sampled_from(sorted(DESIGNS)),
+    task=st.sampled_from(sorted(LOSSES)),
+    rows=st.integers(1, 20),
+    seed=st.integers(0, 10_000),
+    weighted=st.booleans(),
+)
+@settings(max_examples=40)
+def test_a_row_moves_a_vector_and_a_matrix_by_what_is_claimed(columns, task, rows, seed, weighted):
+    name, target = LOSSES[task]
+    encoder, blocks = coded(target, rows, seed, weighted)
+    terms = design(encoder, **DESIGNS[columns]).terms
+    fewer = [
+        block.take(np.arange(1 if k == 0 else 0, len(block))) for k, block in enumerate(blocks)
+    ]
+    outputs = 3 if target is THREE else 1
+    loss = linear_loss(name, 0.3, (1.0, 1.0))
+    query = GramSums(terms.n_columns, np.full(2, LINEAR_UNITS))
+    more, less = (started(each, terms, loss, outputs) for each in (blocks, fewer))
+    for output in range(outputs):
+        vector = LinearSums(terms.n_columns, output)
+        change = more.sum(vector) - less.sum(vector)
+        assert np.sqrt((change.astype(float) ** 2).sum()) <= GRADIENT_UNITS * LINEAR_UNITS * (
+            1 + 1e-12
+        )
+    change = more.sum(query) - less.sum(query)
+    assert length(change) <= LINEAR_UNITS**2 * (1 + 1e-12)
+    eigenvalues = [np.linalg.eigvalsh(b.sum(query).astype(float))[0] for b in (more, less)]
+    assert -1 <= eigenvalues[0] - eigenvalues[1] <= LINEAR_UNITS**2 + 2**10 * terms.n_columns
+
+
+def test_a_broken_twin_that_forgets_to_shorten_is_caught(monkeypatch):
+    encoder, blocks = coded(CLASSES, 20, 3)
+    terms = design(encoder, norm_bound=0.7).terms
+    monkeypatch.setattr(Terms, "shortens", property(lambda terms: False))
+    query = GramSums(terms.n_columns, np.full(2, LINEAR_UNITS))
+    fewer = [blocks[0].take(np.arange(1, len(blocks[0])))]
+    loss = linear_loss("hinge", 1.0, (1.0, 1.0))
+    more, less = (started(each, terms, loss, 1) for each in (blocks, fewer))
+    assert length(more.sum(query) - less.sum(query)) > 1.5 * LINEAR_UNITS**2
+
+
+def test_terms_that_share_a_column_are_refused():
+    one = np.zeros(2, dtype=np.int32)
+    with pytest.raises(ValueError, match="columns of their own"):
+        Terms(((0, -1), (1, -1)), (one, one), (one, one), 1).check()
+
+
+def test_a_shard_without_terms_refuses():
+    _, blocks = coded(CLASSES, 5)
+    backend = LocalBackend(blocks)
+    backend.apply(Start(linear_loss("hinge", 1.0, (1.0, 1.0))))
+    with pytest.raises(RuntimeError, match="SetTerms"):
+        backend.sum(LinearSums(3))
