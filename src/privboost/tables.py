@@ -279,7 +279,9 @@ def count_rows(data: Any) -> int:
     """
     if isinstance(data, str | Path):
         data = open_file(data)
-    return data.count_rows() if isinstance(data, ParquetTable | CsvTable) else len(data)
+    if isinstance(data, ParquetTable | CsvTable):
+        return data.count_rows()
+    return len(data if hasattr(data, "__len__") else _array(data))
 
 
 def open_vector(data: Any, name: str) -> Any:

@@ -162,6 +162,8 @@ def test_balanced_classes_find_the_rare_one():
     )
     recall = [predicted[rare["t"]].mean() for predicted in (plain, balanced)]
     assert recall[1] > recall[0] + 0.3
+    given = BoostedAdaSSPClassifier(class_weight={False: 1, True: 25}, **how).fit(rare)
+    assert given.predict(rare)[rare["t"]].mean() > recall[0] + 0.3
     releases = BoostedAdaSSPClassifier(class_weight="balanced", **how).fit(rare).privacy_.releases
     assert "rows of each class" in [release.what for release in releases]
 
@@ -241,6 +243,8 @@ MANY = Domain.from_dict(
         ({"norm_bound": 0}, "norm_bound"),
         ({"class_weight": "heavy"}, "class_weight"),
         ({"class_weight": "balanced", "domain": make_domain(THREE)}, "two classes"),
+        ({"class_weight": {"low": 1.0}}, "each class"),
+        ({"class_weight": {"low": 1.0, "high": 0}}, "class_weight"),
         ({"domain": MANY}, f"at most {MOST_COLUMNS}"),
         ({"products": True, "bins": 32}, f"at most {MOST_COLUMNS}"),
         ({"delta": 0}, "pure DP"),

@@ -7,8 +7,11 @@ import polars as pl
 import pytest
 
 from privboost import (
+    BoostedAdaSSPClassifier,
+    BoostedAdaSSPRegressor,
     DPXGBClassifier,
     DPXGBRegressor,
+    LazyBBClassifier,
     PrivBoostClassifier,
     PrivBoostRegressor,
     SarusXGBClassifier,
@@ -98,6 +101,34 @@ def test_greedy_trees_are_the_same_everywhere(kind, target, weighted, how):
     assert run(n_jobs=2) == expected
     for seed in range(2):
         assert run(backend=partial(HostileBackend, seed=seed, death_rate=0.2)) == expected
+
+
+OTHERS = [
+    (LazyBBClassifier, CLASSES, False, {"delta": 0.0}),
+    (LazyBBClassifier, THREE, False, {"accountant": "rdp"}),
+    (LazyBBClassifier, CLASSES, False, {"learner": "tree", "delta": 0.0}),
+    (BoostedAdaSSPClassifier, CLASSES, True, {"class_weight": "balanced", "clip_decay": 0.9}),
+    (BoostedAdaSSPClassifier, THREE, False, {"bins": 6, "products": [("age", "job")]}),
+    (BoostedAdaSSPRegressor, NUMBER, True, {"ratio": (1, 1, 1), "norm_bound": 0.8}),
+]
+
+
+@pytest.mark.parametrize(("kind", "target", "weighted", "how"), OTHERS)
+def test_votes_and_linear_models_are_the_same_everywhere(kind, target, weighted, how):
+    def run(frame, **where):
+        settings = {"epsilon": 2.0, "delta": 1e-6, "n_estimators": 7, "random_state": 7} | how
+        if weighted:
+            settings |= {"sample_weight_bound": 2.0}
+        model = kind(**settings, domain=make_domain(target), **where)
+        return model_bytes(
+            model.fit(frame, **({"sample_weight": "weight"} if weighted else {})).model_
+        )
+
+    frame = make_frame(ROWS, target=target)
+    expected = run(frame)
+    assert run(frame.sample(frac=1, random_state=2), n_jobs=2) == expected
+    for seed in range(3):
+        assert run(frame, backend=partial(HostileBackend, seed=seed, death_rate=0.2)) == expected
 
 
 @pytest.mark.parametrize("subsample", [1.0, 0.3])

@@ -4,8 +4,11 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 from privboost import (
+    BoostedAdaSSPClassifier,
+    BoostedAdaSSPRegressor,
     DPXGBClassifier,
     DPXGBRegressor,
+    LazyBBClassifier,
     PrivBoostClassifier,
     PrivBoostRegressor,
     SarusXGBClassifier,
@@ -26,6 +29,10 @@ EXEMPT_STREAM = {
     "check_fit_score_takes_y": "it calls partial_fit after fit, which spends the whole budget and "
     "keeps no rows to go on with"
 }
+EXEMPT_UNWEIGHTED = {name: why for name, why in EXEMPT.items() if "sample_weight" not in name}
+EXEMPT_LINEAR = {
+    "check_class_weight_classifiers": "it asks for three classes, which share one matrix"
+}
 EXEMPT_CLASSIFIER = {"check_classifiers_regression_target": NO_VALUE_RAISES}
 
 # So little noise that the checks' toy tables are learned at all.
@@ -39,6 +46,12 @@ CASES = [
     (DPXGBRegressor(n_estimators=10, accountant="rdp", **LOUD), EXEMPT),
     (SarusXGBClassifier(n_estimators=10, accountant="rdp", **LOUD), EXEMPT | EXEMPT_CLASSIFIER),
     (SarusXGBRegressor(n_estimators=10, accountant="rdp", **LOUD), EXEMPT),
+    (BoostedAdaSSPClassifier(**LOUD), EXEMPT | EXEMPT_CLASSIFIER | EXEMPT_LINEAR),
+    (BoostedAdaSSPRegressor(**LOUD), EXEMPT),
+    (
+        LazyBBClassifier(1000.0, 1e-2, n_estimators=15, accountant="rdp"),
+        EXEMPT_UNWEIGHTED | EXEMPT_CLASSIFIER,
+    ),
 ]
 
 

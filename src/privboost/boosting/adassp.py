@@ -93,7 +93,13 @@ def _inverse(curator: Curator, plan: LinearPlan, weights: tuple[float, float]) -
 
 
 def _class_weights(curator: Curator, plan: LinearPlan) -> tuple[float, float]:
-    """Return the weights of the two classes, the rarer one's 1, from released counts."""
+    """Return the weights of the two classes, of which the larger is 1.
+
+    Those of "balanced" classes follow their released counts.
+    """
+    given = plan.settings.class_weight
+    if isinstance(given, tuple):
+        return given[0] / max(given), given[1] / max(given)
     if plan.counts is None:
         return 1.0, 1.0
     curator.publish(Start(class_indicator(), plan.task.n_outputs))

@@ -50,8 +50,8 @@ class LinearSettings:
         What the clip is multiplied by after each round.
     tail : float
         The last part of the rounds whose coefficients are averaged; 0 for the last round alone.
-    balanced : bool
-        Whether classes are weighted by their released counts.
+    class_weight : "balanced", pair of float, or None
+        Whether classes are weighted by their released counts, or by public weights.
     """
 
     loss: str
@@ -61,7 +61,7 @@ class LinearSettings:
     gradient_clip: float
     clip_decay: float
     tail: float
-    balanced: bool
+    class_weight: str | tuple[float, float] | None
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, CLASS_LOSSES)
@@ -74,6 +74,13 @@ class LinearSettings:
             raise ValueError("clip_decay is too small for so many rounds: the clip would vanish")
         object.__setattr__(self, "tail", check_part("tail", self.tail, or_else=0))
         object.__setattr__(self, "ratio", _check_ratio(self.ratio))
+        if self.class_weight is not None and not isinstance(self.class_weight, tuple):
+            check_choice("class_weight", self.class_weight, ("balanced",), "a dict", "None")
+
+    @property
+    def balanced(self) -> bool:
+        """Whether the counts of classes are released."""
+        return self.class_weight == "balanced"
 
     def clip(self, round_: int) -> float:
         """Return what gradients are clipped to in a round."""
@@ -135,7 +142,10 @@ class LinearPlan:
     @property
     def parameters(self) -> dict[str, Any]:
         """What was chosen, for reports."""
-        chosen = asdict(self.settings) | {"ratio": list(self.settings.ratio)}
+        chosen = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self.settings).items()
+        }
         return chosen | {
             "columns": self.design.terms.n_columns,
             "norm_bound": self.design.norm_bound,
@@ -157,10 +167,8 @@ def plan_linear(
 ) -> LinearPlan:
     """Decide everything about a run of a boosted linear model, and calibrate its noise."""
     task = Task.of(encoder.domain.target)
-    if settings.balanced and task.n_outputs > 1:
-        raise ValueError(
-            'class_weight="balanced" needs two classes: beyond them all classes share one matrix'
-        )
+    if settings.class_weight is not None and task.n_outputs > 1:
+        raise ValueError("class_weight needs two classes: beyond them all classes share one matrix")
     contribution = contribution_of(encoder.domain, weight_bound)
     wanted = _wanted(task, settings, columns, contribution)
     shared = by_shares(list(wanted.values()))

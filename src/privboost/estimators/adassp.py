@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 from sklearn.utils.metaestimators import available_if
 
 from privboost.boosting.adassp import boost_linear
-from privboost.boosting.checks import check_choice, check_count, check_number
+from privboost.boosting.checks import check_count, check_number
 from privboost.boosting.linear_plan import LinearPlan, LinearSettings, plan_linear
 from privboost.boosting.linear_terms import design
 from privboost.boosting.plan import Budget
@@ -61,9 +61,6 @@ class LinearBooster(PrivateEstimator):
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> LinearPlan:
         loss = getattr(self, "loss", "squared")
-        weighting = getattr(self, "class_weight", None)
-        if weighting is not None:
-            check_choice("class_weight", weighting, ("balanced",), "None")
         rate = self.learning_rate
         if rate is None:
             rate = 4.0 if loss == "logistic" else 1.0
@@ -75,7 +72,7 @@ class LinearBooster(PrivateEstimator):
             gradient_clip=self.gradient_clip,
             clip_decay=self.clip_decay,
             tail=self.tail,
-            balanced=weighting is not None,
+            class_weight=self._class_weight(encoder),
         )
         bins, bound = self.bins, self.norm_bound
         columns = design(
@@ -86,6 +83,23 @@ class LinearBooster(PrivateEstimator):
             bound if bound is None else check_number("norm_bound", bound, above=0),
         )
         return plan_linear(encoder, settings, columns, weight_bound, budget, self.accountant)
+
+    def _class_weight(self, encoder: Encoder) -> str | tuple[float, float] | None:
+        """Return the weights of the two classes in the model's order, if they are given."""
+        weight = getattr(self, "class_weight", None)
+        if not isinstance(weight, Mapping):
+            return weight
+        classes: Any = encoder.domain.target
+        if set(weight) != set(classes.ordered):
+            raise ValueError("class_weight must give a weight for each class of the domain")
+        if len(weight) != 2:
+            raise ValueError(
+                "class_weight needs two classes: beyond them all classes share one matrix"
+            )
+        first, second = (
+            check_number("each of class_weight", weight[name], above=0) for name in classes.ordered
+        )
+        return first, second
 
     def _boost(
         self, curator: Curator, plan: LinearPlan, structures: KeyStream, track: Any
@@ -104,8 +118,9 @@ class BoostedAdaSSPClassifier(LinearBooster, PrivateClassifier):  # noqa: D101
 {BUDGET_PARAMETERS.rstrip()}
     loss : {{"logistic", "hinge", "squared"}}
         What is minimised. Only the logistic loss gives probabilities.{_ROUNDS}{_COLUMNS}
-    class_weight : {{None, "balanced"}}
-        Whether the rarer of two classes weighs as much as the other, by released counts.
+    class_weight : dict or "balanced", optional
+        Public weights of the two classes; or "balanced", and the rarer one weighs as much as the
+        other, by released counts.
 {RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "rdp"}').lstrip(chr(10))}
     Examples
     --------
@@ -137,7 +152,7 @@ class BoostedAdaSSPClassifier(LinearBooster, PrivateClassifier):  # noqa: D101
         products: bool | Sequence[tuple[str, str]] = False,
         intercept: bool = True,
         norm_bound: float | None = None,
-        class_weight: str | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         domain_share: float = 0.1,
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
