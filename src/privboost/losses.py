@@ -49,6 +49,20 @@ class LossTable:
         count[UNKNOWN] = 0
         return count if self.taking_part is None else count * self.taking_part
 
+    def frozen(self) -> LossTable:
+        """Return a copy that nobody can change."""
+        copies = [
+            None if array is None else array.copy()
+            for array in (self.gradient, self.hessian, self.taking_part)
+        ]
+        for copy in copies:
+            if copy is not None:
+                copy.flags.writeable = False
+        gradient, hessian, taking_part = copies
+        assert gradient is not None
+        assert hessian is not None
+        return LossTable(gradient, hessian, self.shift, taking_part)
+
     @property
     def size(self) -> int:
         """The number of score cells."""
@@ -120,7 +134,8 @@ def class_indicator() -> LossTable:
 def within_units(table: LossTable) -> bool:
     """Whether no entry exceeds one unit, nor a gradient its count, as all sensitivities assume."""
     return (
-        int(np.abs(table.gradient).max()) <= UNIT
+        int(table.gradient.min()) >= -UNIT
+        and int(table.gradient.max()) <= UNIT
         and int(table.hessian.min()) >= 0
         and int(table.hessian.max()) <= UNIT
         and int(table.count.min()) >= 0
@@ -167,4 +182,6 @@ def _tabulate(
 
 def _round(values: np.ndarray, clip: float) -> np.ndarray:
     """Clip, then round toward zero: the integer sensitivity is exactly `UNIT`."""
+    if not clip > 0:
+        raise ValueError("a clip must be above 0")
     return np.trunc(np.clip(values / clip, -1, 1) * UNIT).astype(np.int32)

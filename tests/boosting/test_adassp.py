@@ -241,6 +241,7 @@ MANY = Domain.from_dict(
         ({"products": [("age", "wage")]}, "products"),
         ({"products": [("place", "age", "job")]}, "products"),
         ({"norm_bound": 0}, "norm_bound"),
+        ({"norm_bound": 1e-6}, "norm_bound is too small"),
         ({"class_weight": "heavy"}, "class_weight"),
         ({"class_weight": "balanced", "domain": make_domain(THREE)}, "two classes"),
         ({"class_weight": {"low": 1.0}}, "each class"),

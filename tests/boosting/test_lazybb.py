@@ -146,7 +146,9 @@ def test_it_learns(learner, delta, tmp_path):
     back = load_model(tmp_path / "m")
     np.testing.assert_array_equal(back.predict(frame), model.predict(frame))
     assert model.privacy_.relation == "replace one protected unit"
-    assert any("number of rows is public" in said for said in model.privacy_.assumptions)
+    assert any(
+        "number of rows that can be read is public" in said for said in model.privacy_.assumptions
+    )
     assert model.privacy_.epsilon <= 1.0
     if learner == "tree":
         assert "tree 1" in model.model_.to_text()
@@ -238,6 +240,19 @@ def test_a_domain_can_be_learned_on_the_way():
     assert (model.predict(frame) == frame["y"]).mean() > 0.8
 
 
+HUGE = Domain.from_dict(
+    {
+        "version": 1,
+        "features": {
+            name: {"kind": "categorical", "categories": [f"c{j}" for j in range(60000)]}
+            for name in "abc"
+        },
+        "target": CLASSES,
+    }
+)
+"""Categories keep all their cells, whatever n_candidates says."""
+
+
 class Untouchable:
     def __len__(self):
         return 1000
@@ -261,6 +276,7 @@ class Untouchable:
         ({"n_splits": 50}, "n_splits"),
         ({"label_share": 1.0}, "label_share"),
         ({"n_candidates": 0}, "n_candidates"),
+        ({"domain": HUGE, "n_estimators": 1000, "density": 0.5, "learning_rate": 0.1}, "too large"),
         ({"accountant": "gdp"}, "does not cover"),
         ({"domain": make_domain(CLASSES, {"column": "person", "max_rows": 2})}, "n_estimators"),
         (

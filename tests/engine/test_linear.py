@@ -174,6 +174,22 @@ def test_terms_that_share_a_column_are_refused():
         Terms(((0, -1), (1, -1)), (one, one), (one, one), 1).check()
 
 
+def test_entries_whose_squares_would_overflow_are_refused():
+    large = np.full(2, 2**30, dtype=np.int32)
+    columns = tuple(np.full(2, k, dtype=np.int32) for k in range(9))
+    features = tuple((k, -1) for k in range(9))
+    with pytest.raises(ValueError, match="too large"):
+        Terms(features, columns, (large,) * 9, 9).check()
+
+
+def test_terms_made_for_other_columns_are_refused():
+    encoder, blocks = coded(CLASSES, 5)
+    terms = design(encoder).terms
+    short = Terms(terms.features, terms.column, (terms.value[0][1:], *terms.value[1:]), 311)
+    with pytest.raises(ValueError, match="each code"):
+        LocalBackend(blocks).apply(SetTerms(short))
+
+
 def test_a_shard_without_terms_refuses():
     _, blocks = coded(CLASSES, 5)
     backend = LocalBackend(blocks)

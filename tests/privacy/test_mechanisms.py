@@ -32,7 +32,7 @@ from privboost.privacy.events import (
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
-from privboost.privacy.utilities import LargestCell, SplitGain
+from privboost.privacy.utilities import LargestCell
 
 QUERY = FeatureSums(0, np.arange(50, dtype=np.uint16), 50)
 ONE_ROW = Contribution()
@@ -151,7 +151,7 @@ def test_budgets_are_opened_and_charged_by_the_curator_alone():
         curator.laplace(QUERY, LaplaceRelease("sums", 50.0, UNIT, 1, 1, (0.9, 0.1)))
     query = replace(QUERY, statistics=GRADIENT_COUNT)
     with pytest.raises(ValueError, match="only Gaussian"):
-        curator.select(query, SplitGain(SPLITS, 1.0), Selection("x", 1.0))
+        curator.select(query, LargestCell(), Selection("x", 1.0))
     assert rows.samples == []
 
 

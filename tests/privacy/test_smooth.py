@@ -146,6 +146,19 @@ def test_ranges_are_nearly_reached_so_a_smaller_one_would_be_caught():
         assert found > share * utility.range(Contribution())
 
 
+def test_an_empty_side_is_worth_nothing_however_many_cells_there_are():
+    """Masses of different features are rounded differently; a side is made of one feature's."""
+    many = 60_000
+    splits = join_splits([(0, np.arange(many), True, False), (1, np.arange(2), True, False)])
+    sums = np.zeros((1, splits.n_cells + 1, 2, 2), dtype=np.int64)
+    sums[0, :many, 0, 0] = sums[0, :many, 1, 1] = 1  # each row in a cell of its own
+    sums[0, many, 0, 0] = sums[0, many, 1, 1] = many  # and all rows in one
+    utility = GiniGain(splits, Smoothing(0.575, 0.549), np.ones((1, splits.n_cells), dtype=bool))
+    scores = utility.scores(sums, Contribution())[0]
+    assert abs(scores[1 + many]) <= 1  # all rows on one side
+    assert abs(scores[2 + many]) <= 1
+
+
 def test_errors_are_those_of_weighted_rows():
     smoothing = Smoothing(0.3, 0.4)
     rng = np.random.default_rng(0)

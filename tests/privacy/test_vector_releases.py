@@ -165,6 +165,45 @@ def test_other_misuse_is_refused():
     assert rows.asked == 0
 
 
+def test_what_was_checked_cannot_be_changed():
+    """The curator tells the rows its own copies, whatever a recipe does to the originals."""
+    curator, rows = curator_for()
+    value = [array.copy() for array in TERMS.value]
+    mine = Terms(TERMS.features, TERMS.column, tuple(value), COLUMNS)
+    curator.publish(SetTerms(mine))
+    loss = linear_loss("hinge", 1.0, (1.0, 1.0))
+    curator.publish(Start(loss))
+    value[0][:] = 2**29
+    loss.gradient[:] = 2**20
+    told = {type(update): update for update in rows.told}
+    assert told[SetTerms].terms.value[0].max() == 2**13
+    assert told[Start].loss.gradient.max() == UNIT
+    with pytest.raises(ValueError, match="read-only"):
+        told[Start].loss.gradient[:] = 0
+
+
+def test_queries_and_utilities_are_about_the_same_columns():
+    curator, rows = curator_for(Planned(GRADIENTS, 1), Planned(GRAM, 1))
+    with pytest.raises(ValueError, match="other columns"):
+        curator.linear(LinearSums(COLUMNS - 1), GRADIENTS)
+    with pytest.raises(ValueError, match="other columns"):
+        curator.gram(GramSums(COLUMNS + 1, np.full(2, LINEAR_UNITS)), GRAM)
+    wider = join_splits([(0, np.arange(4), True, False)])
+    for splits in (wider, join_splits([(1, np.arange(3), True, False)])):
+        with pytest.raises(ValueError, match="other features"):
+            curator.select(VOTES, RuleError(splits, Smoothing(0.5, 0.5)), choice())
+    assert rows.asked == 0
+
+
+def test_the_smallest_integer_is_no_gradient():
+    """Its absolute value is itself."""
+    honest = linear_loss("hinge", 1.0, (1.0, 1.0))
+    honest.gradient[0, 0] = np.iinfo(np.int32).min
+    curator, _ = curator_for()
+    with pytest.raises(ValueError, match="undercharged"):
+        curator.publish(Start(honest))
+
+
 def test_a_vector_is_one_statistic_of_all_rows():
     for wrong in ({"cells": 2}, {"shares": (0.5, 0.5)}, {"sampling_rate": 0.5}):
         with pytest.raises(ValueError, match="one statistic"):

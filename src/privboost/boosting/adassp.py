@@ -7,6 +7,7 @@ ridge follows it: the smallest eigenvalue becomes that of pure noise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -126,7 +127,7 @@ def _scale(plan: LinearPlan) -> float:
 
 def _within_scores(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
     """Shorten coefficients with which a row's score could leave the grid."""
-    longest = np.sqrt(plan.design.terms.most_square) / LINEAR_UNITS
+    longest = math.sqrt(plan.design.terms.most_square) / LINEAR_UNITS
     most = MAX_SCORE / 2 / max(longest, 1.0)
     return theta * min(1.0, most / max(float(np.linalg.norm(theta)), 1e-300))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from privboost.domain import CategoricalFeature
 from privboost.encoding import Encoder
 from privboost.grid import MAX_SCORE, MAX_SIGMA, Contribution
 from privboost.privacy.events import LaplaceRelease
@@ -87,10 +88,17 @@ def check_count(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
+def count_cells(encoder: Encoder, n_candidates: int) -> int:
+    """Return how many cells the histograms of all features have: a category keeps its codes."""
+    return sum(
+        codes if isinstance(feature, CategoricalFeature) else min(codes, n_candidates + 2)
+        for feature, codes in zip(encoder.domain.features, encoder.layout.n_codes, strict=True)
+    )
+
+
 def check_histograms(encoder: Encoder, n_candidates: int, depth: int) -> None:
     """Refuse trees whose node histograms no machine holds."""
-    cells = sum(min(codes, n_candidates + 2) for codes in encoder.layout.n_codes)
-    if cells * 2**depth > _MOST_CELLS:
+    if count_cells(encoder, n_candidates) * 2**depth > _MOST_CELLS:
         raise ValueError(
             "the histograms of a level would be too large: lower max_depth (or greedy_depth) or "
             "n_candidates"

@@ -13,7 +13,7 @@ import numpy as np
 from privboost.boosting.candidates import uniform_grid
 from privboost.domain import CategoricalFeature
 from privboost.encoding import Encoder
-from privboost.engine.linear import Terms
+from privboost.engine.linear import MOST_SQUARE, Terms
 from privboost.grid import LINEAR_UNITS
 from privboost.models.linear import INTERCEPT, Column
 
@@ -105,6 +105,8 @@ def design(
     terms = Terms(
         tuple(part.features for part in parts), tuple(places), tuple(values), len(columns)
     )
+    if terms.most_square > MOST_SQUARE:
+        raise ValueError("norm_bound is too small: nearly all of every row would be cut away")
     return Design(terms, tuple(columns), norm_bound)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from privboost.boosting.checks import (
     check_choice,
     check_count,
-    check_histograms,
     check_number,
     check_part,
+    count_cells,
 )
 from privboost.boosting.plan import Budget, Task, contribution_of, plan_digest
 from privboost.encoding import Encoder
@@ -173,7 +173,10 @@ class VotePlan:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What is taken to be public beside the domain."""
-        return ("the number of rows is public: neighbours replace a row; none is added or removed",)
+        return (
+            "the number of rows that can be read is public: neighbours replace a row, none is "
+            "added or removed; defaults of n_estimators and density follow it",
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -192,9 +195,8 @@ def plan_votes(
             "domain a unit with max_rows 1, or none"
         )
     task = Task.of(encoder.domain.target)
-    check_histograms(encoder, settings.n_candidates, 0)
     nodes = settings.n_splits + 1 if settings.learner == "tree" else 1
-    cells = sum(min(codes, settings.n_candidates + 2) for codes in encoder.layout.n_codes)
+    cells = count_cells(encoder, settings.n_candidates)
     if 2 * nodes * (cells + 1) * (settings.n_estimators + 1) > _MOST_COUNTS:
         raise ValueError(
             "the counts of a round would be too large: lower n_estimators, n_splits or n_candidates"

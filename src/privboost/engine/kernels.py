@@ -242,7 +242,7 @@ def count_votes(
     stride, found = np.uint32(out.shape[1]) * step, np.uint64(0)
     for i in range(np.uint64(state.size)):
         kind = np.uint32(kind_of_label[label[i]])
-        sum_of_votes = np.uint32((state[i] // vote + votes) >> 1)
+        sum_of_votes = np.uint32(min(max((state[i] // vote + votes) >> 1, 0), votes))
         rows[found] = i
         start[found] = np.uint32(node_of[ids[i]]) * stride + (sum_of_votes << 1) + (kind & 1)
         found += np.uint64(kind < 2)
@@ -304,7 +304,7 @@ def shorten(square, units, scale):
     Rounded down, so that no vector is too long; `units` itself means no change.
     """
     for i in range(np.uint64(square.size)):
-        scale[i] = units
+        scale[i] = units if square[i] >= 0 else 0
         if square[i] > units * units:
             norm = np.int64(math.sqrt(np.float64(square[i]))) + 1  # never below the norm
             scale[i] = units * units // norm

@@ -15,11 +15,14 @@ import numpy as np
 
 from privboost.engine import kernels
 from privboost.engine.block import Block
+from privboost.engine.layout import Layout
 from privboost.grid import GRADIENT_UNITS, LINEAR_BITS, LINEAR_UNITS, UNIT, WEIGHT_UNITS
 
 _CHUNK = 2**19
 """Numbers of a chunk of rows that is multiplied at once: it should stay near the processor."""
 _FEWEST_ROWS = 256
+MOST_SQUARE = 2**60
+"""The largest squared norm of a row before it is shortened: far from what int64 holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class Terms:
     value: tuple[np.ndarray, ...]
     n_columns: int
 
-    @cached_property
+    @property
     def most_square(self) -> int:
         """The largest squared norm that a row can have before it is shortened."""
         return sum(int((value.astype(np.int64) ** 2).max()) for value in self.value)
@@ -56,6 +59,15 @@ class Terms:
         inside = all(min(own) >= 0 and max(own) < self.n_columns for own in columns)
         if not (apart and inside and len(self.features) == len(columns) == len(self.value)):
             raise ValueError("terms of a linear model have columns of their own")
+        if self.most_square > MOST_SQUARE:
+            raise ValueError(
+                "entries of a linear model are too large: their squares would overflow"
+            )
+
+    def frozen(self) -> Terms:
+        """Return a copy that nobody can change."""
+        column = tuple(map(_frozen, self.column))
+        return Terms(tuple(self.features), column, tuple(map(_frozen, self.value)), self.n_columns)
 
     @property
     def shortens(self) -> bool:
@@ -103,7 +115,19 @@ class LinearRows:
 
     def __init__(self, blocks: Sequence[Block], terms: Terms) -> None:
         self._blocks, self.terms = blocks, terms
+        if blocks:
+            self._check(blocks[0].layout)
         self._scale = [self._scale_of(block) for block in blocks] if terms.shortens else None
+
+    def _check(self, layout: Layout) -> None:
+        """Refuse terms that are not made for these columns: kernels do not look."""
+        self.terms.check()
+        for (first, second), column, value in zip(
+            self.terms.features, self.terms.column, self.terms.value, strict=True
+        ):
+            codes = layout.n_codes[first] * (1 if second < 0 else layout.n_codes[second])
+            if not len(column) == len(value) == codes:
+                raise ValueError("a term needs a column and an entry for each code")
 
     def _scale_of(self, block: Block) -> np.ndarray:
         """What a row's vector is multiplied by, in `LINEAR_UNITS`, so that it is not too long."""
@@ -182,6 +206,12 @@ class LinearRows:
                 kernels.write_vectors(ids, column, value, own, LINEAR_BITS, vectors)
             # Sums of fewer than 2¹⁵ rows of 2³⁰: far below 2⁵³, so float64 is exact.
             out += (vectors @ vectors.T).astype(np.int64)
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def _chunks(rows: int, columns: int) -> Iterator[tuple[int, int]]:

@@ -36,6 +36,8 @@ class VoteCounter:
         state_of : callable
             From a block's number to the states of its rows.
         """
+        if np.prod(query.shape, dtype=np.float64) >= 2**32:
+            raise ValueError("there are too many counts to number them")
         out = np.zeros(query.shape, dtype=np.int64)
         rows, start = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
         self._routes.follow((query.tree,))

@@ -130,7 +130,8 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         Privacy
         -------
         Spends the whole budget (`epsilon`, `delta`) on these rows, where neighbours replace one of
-        them; `privacy_` says on what. All is reserved before a row is read.
+        them; `privacy_` says on what. All is reserved before a cell is read; rows are counted
+        before, where `n_estimators` or `density` is left to follow their number.
         """
         super().fit(X, y)
         return self

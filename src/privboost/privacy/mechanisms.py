@@ -178,6 +178,8 @@ class Curator:
             raise ValueError("the utility's range is not proved for the event's neighbours")
         if not _cells_apart(query):
             raise ValueError("the query's features share a cell: no range is proved for that")
+        if not _scores_these(utility, query):
+            raise ValueError("the utility scores other features than the query asks for")
         stream = self._charge(event)
         query = self._sampled(query, event.sampling_rate, stream)
         scores = utility.scores(self._backend.sum(query), self._contribution)
@@ -200,6 +202,8 @@ class Curator:
         Spends `event`, which is recorded first. A row's vector is at most `LINEAR_UNITS` long, and
         its gradient at most `GRADIENT_UNITS`.
         """
+        if query.n_columns != self._terms().n_columns:
+            raise ValueError("the query has other columns than the rows' vectors")
         self._check_vector(event, GRADIENT_UNITS * LINEAR_UNITS, len(self._terms().features))
         stream = self._charge(event)
         scales = np.full(query.n_columns, event.sigmas[0])
@@ -241,6 +245,8 @@ class Curator:
     def _check_gram(self, query: GramSums, event: VectorRelease, rounding: int = 0) -> None:
         if not (query.factor.min() >= 0 and query.factor.max() <= LINEAR_UNITS):
             raise ValueError("a factor of a class must lie between 0 and 1")
+        if query.n_columns != self._terms().n_columns:
+            raise ValueError("the query has other columns than the rows' vectors")
         columns = len(self._terms().features)
         coordinates = 1 if rounding else columns * (columns + 1) // 2
         self._check_vector(event, LINEAR_UNITS**2 + rounding, coordinates)
@@ -266,11 +272,16 @@ class Curator:
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""
         if isinstance(update, Start | UseLoss):
-            if update.loss is not None and not within_units(update.loss):
-                raise ValueError("a loss table exceeds the grid's unit: it would be undercharged")
+            if update.loss is not None:
+                update = replace(update, loss=update.loss.frozen())  # what is checked stays
+                if not within_units(update.loss):  # type: ignore[arg-type]
+                    raise ValueError(
+                        "a loss table exceeds the grid's unit: it would be undercharged"
+                    )
             self._loss = update.loss
             self._prices.clear()  # they were computed for another loss
         if isinstance(update, SetTerms):
+            update = SetTerms(update.terms.frozen())
             update.terms.check()
             self._linear = update.terms
         if isinstance(update, OpenBudgets | Price | Charge):
@@ -394,6 +405,21 @@ def _cells_apart(query: Query) -> bool:
     if all(not cells.flags.writeable for cells in query.cell_of):
         return _fixed_cells_apart(_Fixed(query.cell_of), query.n_cells)
     return _are_apart(query.cell_of, query.n_cells)
+
+
+def _scores_these(utility: Utility, query: Query) -> bool:
+    """Whether a utility of splits is about the cells that a query counts."""
+    splits = getattr(utility, "splits", None)
+    if splits is None or not isinstance(query, NodeHistograms | VoteCounts):
+        return splits is None
+    return (
+        query.features == splits.features
+        and query.n_cells == splits.n_cells
+        and (
+            query.cell_of is splits.cell_of
+            or all(map(np.array_equal, query.cell_of, splits.cell_of))
+        )
+    )
 
 
 class _Fixed:

@@ -26,6 +26,8 @@ class AdvancedProfile(Profile):
         low, high = 1e-300, 1.0 - 1e-16
         if self.epsilon(low) <= epsilon:
             return low
+        if self.epsilon(high) > epsilon:
+            return 1.0
         while high / low > 1 + 1e-9:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if self.epsilon(middle) <= epsilon else (middle, high)
