@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test test-slow lint clean
-.PHONY: bench-adult bench-speed bench-scale bench-accounting bench-sbdt bench-streams bench-trees bench-dpxgb bench-sarus
+.PHONY: bench-adult bench-speed bench-scale bench-accounting bench-sbdt bench-streams bench-trees bench-dpxgb bench-sarus bench-lazybb bench-adassp bench-linear
 
 demo: $(VENV)/.demo
 	$(BIN)/privboost demo
@@ -43,6 +43,15 @@ bench-dpxgb: $(VENV)/.bench
 
 bench-sarus: $(VENV)/.bench
 	$(BIN)/python -m bench.sarus
+
+bench-lazybb: $(VENV)/.bench
+	$(BIN)/python -m bench.lazybb
+
+bench-adassp: $(VENV)/.bench
+	$(BIN)/python -m bench.adassp
+
+bench-linear: $(VENV)/.bench
+	$(BIN)/python -m bench.linear_speed
 
 bench-trees: $(VENV)/.bench
 	$(BIN)/python -m bench.tree_speed

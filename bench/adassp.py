@@ -51,7 +51,7 @@ def dp_ebm(rows: pd.DataFrame, domain: Domain, epsilon: float, seed: int) -> Any
                 middle = float(np.mean(feature.bounds))
                 table[feature.name] = table[feature.name].fillna(middle)
             else:
-                table[feature.name] = table[feature.name].astype(str)
+                table[feature.name] = table[feature.name].astype(str).fillna("missing")
         return table
 
     model = DPExplainableBoostingClassifier(

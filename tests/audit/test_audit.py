@@ -6,7 +6,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from privboost import DPXGBClassifier, PrivBoostClassifier, SarusXGBClassifier, SBDTClassifier
+from privboost import (
+    BoostedAdaSSPClassifier,
+    DPXGBClassifier,
+    LazyBBClassifier,
+    PrivBoostClassifier,
+    SarusXGBClassifier,
+    SBDTClassifier,
+)
 from privboost.audit import audit, epsilon_lower_bound
 from privboost.engine.backend import LocalBackend
 from privboost.engine.block import Block
@@ -14,18 +21,22 @@ from privboost.engine.commands import (
     COUNT,
     GRADIENT_COUNT,
     FeatureSums,
+    GramSums,
     NodeHistograms,
+    SetTerms,
     Start,
 )
 from privboost.engine.layout import Layout
+from privboost.engine.linear import Terms
 from privboost.engine.splits import join_splits
 from privboost.engine.tree import stump
-from privboost.grid import UNIT, Contribution
+from privboost.grid import LINEAR_UNITS, UNIT, Contribution
 from privboost.losses import logistic, squared
 from privboost.privacy import filters
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.events import (
     GaussianRelease,
+    GramRelease,
     LaplaceRelease,
     Planned,
     Selection,
@@ -34,6 +45,7 @@ from privboost.privacy.events import (
 from privboost.privacy.formulas import gdp_epsilon, gdp_mu
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator, noisy_threshold
+from privboost.privacy.smooth import LeafClass, RuleError
 from privboost.privacy.utilities import LargestCell, SplitGain
 
 COUNTS = FeatureSums(0, np.arange(2, dtype=np.uint16), 2, statistics=COUNT)
@@ -250,3 +262,83 @@ def test_the_bound_is_never_above_the_truth():
 def test_counts_that_tell_nothing_bound_nothing():
     assert epsilon_lower_bound(0, 0, 100, 1e-5, 0.99) == 0
     assert epsilon_lower_bound(100, 100, 100, 1e-5, 0.99) == 0
+
+
+VOTE_DOMAIN = {
+    "version": 1,
+    "features": {"x": {"kind": "categorical", "categories": ["a", "b"]}},
+    "target": {"name": "y", "classes": [0, 1]},
+}
+
+
+def vote(canary, seed, learner="rule", epsilon=1.0):
+    """Nine rows alike, of which one is of either class: one choice of a class for all."""
+    x, y = np.array(["a"] * 9, dtype=object)[:, None], [1] * 5 + [0] * 3 + [int(canary)]
+    model = LazyBBClassifier(
+        epsilon,
+        0.0,
+        VOTE_DOMAIN,
+        n_estimators=1,
+        density=1.0,
+        learner=learner,
+        n_splits=1,
+        label_share=0.999,
+        random_state=seed,
+    )
+    return float(model.fit(x, y).decision_function([["a"]])[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", ["rule", "tree"])
+def test_a_vote_stays_within_its_claim_and_half_the_range_does_not(learner, monkeypatch):
+    run = partial(vote, learner=learner)
+    assert audit(run, float, 0.0, runs=4000).epsilon <= 1.0
+    for utility in (RuleError, LeafClass):
+        monkeypatch.setattr(utility, "widest", utility.widest // 2)
+    assert audit(run, float, 0.0, runs=4000).epsilon > 1.0
+
+
+def linear_fit(canary, seed):
+    """The canary is alone in a table of one column; nearly all goes to its gradient."""
+    domain = VOTE_DOMAIN | {"features": {"x": {"kind": "categorical", "categories": ["b"]}}}
+    model = BoostedAdaSSPClassifier(
+        4.0,
+        1e-5,
+        domain,
+        n_estimators=1,
+        gradient_clip=0.5,
+        ratio=(0.05, 1.0, 0.0),
+        intercept=False,
+        random_state=seed,
+    )
+    model.fit(np.array(["b"] * canary, dtype=object)[:, None], [1] * canary)
+    return float(model.decision_function([["b"]])[0])
+
+
+@pytest.mark.slow
+def test_a_linear_fit_stays_within_its_claim_and_half_the_noise_does_not(monkeypatch):
+    delta = 0.05
+    claim = gdp_epsilon(gdp_mu(4.0, 1e-5), delta)
+    assert audit(linear_fit, float, delta, runs=2000).epsilon <= claim
+    halve_the_noise(monkeypatch)
+    assert audit(linear_fit, float, delta, runs=2000).epsilon > claim
+
+
+def matrix_fit(canary, seed):
+    """The canary is the only row of its column: what the matrix tells of it is told alone."""
+    event = GramRelease("matrix", 1.2, LINEAR_UNITS**2, 1, 1, (1.0,), coordinates=1)
+    curator = curator_for(canary, seed)
+    one = np.array([0, 1], dtype=np.int32)
+    whole = np.full(2, LINEAR_UNITS, dtype=np.int32)
+    curator.publish(SetTerms(Terms(((0, -1),), (one,), (whole,), 2)))
+    query = GramSums(2, np.full(2, LINEAR_UNITS))
+    return float(curator.gram(query, event)[0, 0])
+
+
+@pytest.mark.slow
+def test_a_matrix_stays_within_its_claim_and_half_the_noise_does_not(monkeypatch):
+    delta = 0.05
+    claim = gdp_epsilon(1 / 1.2, delta)
+    assert audit(matrix_fit, float, delta, runs=8000).epsilon <= claim
+    halve_the_noise(monkeypatch)
+    assert audit(matrix_fit, float, delta, runs=8000).epsilon > claim

@@ -186,6 +186,33 @@ def test_the_card_adds_up_to_the_votes():
     assert (sum(abs(line["votes"]) for line in card) - 15) % 2 == 0
 
 
+def test_sparsity_and_the_card_in_words():
+    frame, domain = learnable(3000)
+    model = LazyBBClassifier(5.0, 0.0, domain, n_estimators=7, random_state=1).fit(frame)
+    figures = model.sparsity()
+    assert figures["votes"] == 7
+    assert figures["rules"] == model.explain().num_rows
+    assert 1 <= figures["features"] <= figures["of_features"] == 3
+    text = model.model_.to_text()
+    assert text.startswith("votes\n")
+    assert "yes with more than 0 wins" in text
+    assert "a > 0." in text
+
+
+def test_a_constant_is_a_line_of_its_own():
+    frame, domain = learnable(500)
+    model = LazyBBClassifier(domain=domain, n_estimators=1, **QUIET).fit(frame.assign(y="yes"))
+    assert model.explain().to_pylist() == [{"votes": 1, "feature": "(every row)", "value": ""}]
+    assert (model.predict(frame) == "yes").all()
+    assert model.sparsity()["features"] == 0
+
+
+def test_one_class_is_no_domain():
+    form = learnable(5)[1].to_dict()
+    with pytest.raises(DomainError, match="classes"):
+        Domain.from_dict(form | {"target": {"name": "y", "classes": ["no"]}})
+
+
 def test_a_tie_is_a_vote_for_the_first_class():
     frame, domain = learnable(50)
     model = LazyBBClassifier(1e-3, 0.0, domain, n_estimators=2, random_state=0).fit(frame)

@@ -141,3 +141,22 @@ def test_a_stream_of_random_trees(tmp_path, target):
     assert "different files" in refused.stderr
     refused = run(*base, "--recipe", "sbdt", "--preset", "XGB", code=1)
     assert '"TR_ada"' in refused.stderr
+
+
+@pytest.mark.parametrize("recipe", ["lazybb", "adassp"])
+def test_votes_and_linear_models(tmp_path, recipe):
+    domain, data, model = (tmp_path / name for name in ("d.json", "t.csv", "m.privboost"))
+    make_domain().to_json(domain)
+    make_frame(300).to_csv(data, index=False)
+    how = ("--set", "n_estimators=5", "--recipe", recipe, "--quiet")
+    base = ("train", data, "--domain", domain, "--model", model, "--epsilon", 1, "--delta", 1e-6)
+    assert "1e-06)-differential privacy" in run(*base, *how).stdout
+    header = run("predict", model, data).stdout.splitlines()[0]
+    assert ("probability" in header) == (recipe == "adassp")
+    relation = "replace one" if recipe == "lazybb" else "add or remove one"
+    assert f"{relation} protected unit" in run("report", model).stdout
+    if recipe == "lazybb":
+        weighted = run(*base, *how, "--weights", "weight", "--weight-bound", 1, code=1)
+        assert "takes no weights" in weighted.stderr
+        make_domain(NUMBER).to_json(domain)
+        assert "is for classes" in run(*base, *how, code=1).stderr

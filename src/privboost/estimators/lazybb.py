@@ -143,6 +143,10 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         """
         return self._fitted().explain()
 
+    def sparsity(self) -> dict[str, int]:
+        """Return how many votes, rules and features the model has: see `Model.sparsity`."""
+        return self._fitted().sparsity()
+
     def _planner(self, X: Any) -> MakePlan:
         given = self.n_estimators is not None and self.density is not None
         return partial(self._plan, n_rows=None if given else count_rows(X))

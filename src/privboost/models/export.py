@@ -24,6 +24,8 @@ def trees_text(model: Model, most_trees: int | None = None) -> str:
     scores = model.scores
     if not isinstance(scores, TreeScores):
         raise AttributeError("to_text: only models of trees have one; see effects()")
+    if isinstance(scores, VoteScores) and scores.of_rules:
+        return _card_text(model)
     target = model.domain.target
     classes = isinstance(target, ClassTarget)
     unit = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
@@ -53,9 +55,9 @@ def vote_card(model: Model) -> pa.Table:
     if not isinstance(scores, VoteScores):
         raise AttributeError("explain: only votes of rules have a card; see effects() or to_text()")
     votes: Counter[tuple[int, str, str]] = Counter()
+    if not scores.of_rules:
+        raise AttributeError("explain: these are votes of trees; see to_text()")
     for tree, values in scores.trees():
-        if tree.depth != 1:
-            raise AttributeError("explain: these are votes of trees; see to_text()")
         output = int(np.abs(values).max(axis=1).argmax())
         feature, turns = int(tree.feature[0]), tree.goes_right[0]
         if turns[: model.encoder.layout.n_codes[feature]].any():
@@ -73,6 +75,20 @@ def vote_card(model: Model) -> pa.Table:
     if scores.n_outputs > 1:
         columns["class"] = [model.classes[output] for _, (output, _, _) in lines]
     return pa.table(columns)
+
+
+def _card_text(model: Model) -> str:
+    """Write a vote of rules as a card."""
+    several = model.scores.n_outputs > 1
+    lines = [
+        f"{line['votes']:+5d}  {line['feature']} {line['value']}".rstrip()
+        + (f"  (for {line['class']})" if several else "")
+        for line in vote_card(model).to_pylist()
+    ]
+    wins = "the class with the most votes" if several else f"{model.classes[1]} with more than 0"
+    return "\n".join(
+        ["votes", *lines, f"votes count against where a line does not hold; {wins} wins"]
+    )
 
 
 def coefficient_table(model: Model) -> pa.Table:

@@ -160,6 +160,23 @@ class Model:
 
         return vote_card(self)
 
+    def sparsity(self) -> dict[str, int]:
+        """Return how small a vote of rules is: votes, and rules and features with a net vote.
+
+        Returns
+        -------
+        dict
+            With votes, rules, features, and of_features, how many features the domain has.
+        """
+        card = self.explain()
+        named = set(card["feature"].to_pylist()) & set(self.domain.feature_names)
+        return {
+            "votes": self.scores.n_trees,  # type: ignore[union-attr]
+            "rules": card.num_rows,
+            "features": len(named),
+            "of_features": len(self.domain.features),
+        }
+
     def coefficients(self) -> pa.Table:
         """Return a linear model's coefficients, in original units.
 
@@ -190,6 +207,8 @@ class Model:
 
     def to_text(self, most_trees: int | None = None) -> str:
         """Write the trees in words: conditions, and what each leaf adds to the score.
+
+        A vote of rules is written as its card (see `explain`).
 
         Parameters
         ----------

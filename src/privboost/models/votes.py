@@ -18,6 +18,11 @@ class VoteScores(TreeScores):
     kind = "votes"
     log_odds: ClassVar[bool] = False
 
+    @property
+    def of_rules(self) -> bool:
+        """Whether each voter looks at one feature once."""
+        return all(tree.depth == 1 for tree, _ in self.trees())
+
     def with_voter(self, tree: Tree, votes: np.ndarray, output: int) -> VoteScores:
         """Return the model with one voter more: a tree, and what its leaves say."""
         values = np.zeros((1, self.n_outputs, tree.n_leaves), dtype=np.int32)
