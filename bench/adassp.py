@@ -72,6 +72,7 @@ def dp_ebm(rows: pd.DataFrame, domain: Domain, epsilon: float, seed: int) -> Any
 
 
 METHODS: dict[str, Fit] = {
+    "AdaSSP": ours(BoostedAdaSSPClassifier, loss="squared", n_estimators=1),
     "squared": ours(BoostedAdaSSPClassifier, loss="squared", n_estimators=10),
     "logistic": ours(BoostedAdaSSPClassifier),
     "hinge": ours(BoostedAdaSSPClassifier, loss="hinge"),
@@ -143,7 +144,7 @@ def by_rounds(name: str, runs: int) -> dict[str, Any]:
 
 
 def plot(results: dict[str, Any], rounds: dict[str, Any]) -> None:
-    """Draw the curves by ε, those by rounds, and what boosting adds to one round."""
+    """Draw curves by ε, their means, what boosting adds to one round, and curves by rounds."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -161,14 +162,32 @@ def plot(results: dict[str, Any], rounds: dict[str, Any]) -> None:
     axes[0, 0].legend()
     figure.tight_layout()
     figure.savefig(runner.RESULTS / "adassp_by_epsilon.png", dpi=110)
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4))
+    for method in METHODS:
+        for axis, metric in zip(axes, ("f1", "auroc"), strict=False):
+            cells = [
+                [results[name][method][e][metric]["mean"] for e in EPSILONS] for name in results
+            ]
+            axis.plot(EPSILONS, np.mean(cells, axis=0), marker="o", label=method)
+            axis.set(xscale="log", xlabel="epsilon", ylabel=f"{metric.upper()}, mean of all data")
+    for name, methods in results.items():
+        one, ten = (
+            np.array([methods[m][e]["f1"]["mean"] for e in EPSILONS]) for m in ("AdaSSP", "squared")
+        )
+        axes[2].plot(EPSILONS, (ten + 0.01) / (one + 0.01), marker="o", label=name)
+    axes[2].set(xscale="log", yscale="log", xlabel="epsilon", ylabel="F1, ten rounds / one")
+    axes[0].legend(fontsize=7)
+    axes[2].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(runner.RESULTS / "adassp_means.png", dpi=110)
     figure, axes = plt.subplots(2, len(rounds), figsize=(4 * len(rounds), 7), squeeze=False)
     for column, (name, settings) in enumerate(rounds.items()):
         for setting, cells in settings.items():
-            means = np.array([cell["f1"]["mean"] for cell in cells])
-            axes[0, column].plot(ROUNDS, means, marker="o", label=setting)
-            axes[1, column].plot(ROUNDS, means / max(means[0], 1e-3), marker="o", label=setting)
-        axes[0, column].set(xscale="log", title=name, xlabel="rounds", ylabel="F1")
-        axes[1, column].set(xscale="log", yscale="log", xlabel="rounds", ylabel="F1 / one round's")
+            for row, metric in enumerate(("f1", "auroc")):
+                means = [cell[metric]["mean"] for cell in cells]
+                axes[row, column].plot(ROUNDS, means, marker="o", label=setting)
+                axes[row, column].set(xscale="log", title=name, xlabel="rounds")
+                axes[row, column].set(ylabel=metric.upper())
     axes[0, 0].legend()
     figure.tight_layout()
     figure.savefig(runner.RESULTS / "adassp_by_rounds.png", dpi=110)

@@ -107,6 +107,8 @@ def train(
     from privboost.domain import ClassTarget, Domain
     from privboost.tables import open_file
 
+    if weights is not None and weight_bound is None:
+        raise ValueError("--weights needs --weight-bound: the largest weight, publicly known")
     if (domain is None) == (target is None):
         raise ValueError("give --domain, or --target to have a domain learned privately")
     public = None if domain is None else Domain.from_json(domain)
@@ -186,14 +188,17 @@ def predict(
     ] = None,
     missing: Missing = None,
 ) -> None:
-    """Predict the rows of a table: the prediction, and probabilities where the model has them."""
+    """Predict the rows of a table: the prediction and, for classes, probabilities or scores."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
+    from privboost.domain import ClassTarget
     from privboost.models.files import load_model
     from privboost.tables import open_file
 
+    if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
+        raise ValueError(f"{out}: a .csv or .parquet file is needed")
     trained = load_model(model)
     table = open_file(data, missing or [], every_line=True)
     columns: dict[str, Any] = {"prediction": trained.predict(table)}
@@ -201,6 +206,12 @@ def predict(
         chances = trained.predict_proba(table).T
         for label, chance in zip(trained.classes, chances, strict=True):
             columns[f"probability of {label}"] = chance
+    elif isinstance(trained.domain.target, ClassTarget):
+        scores = trained.decision_function(table)
+        if scores.ndim == 1:
+            columns["score"] = scores
+        else:
+            columns |= {f"score of {c}": s for c, s in zip(trained.classes, scores.T, strict=True)}
     if out is not None and out.suffix.lower() == ".parquet":
         pa.parquet.write_table(pa.table(columns), out)
     else:
@@ -335,6 +346,9 @@ def _check_writable(path: Path) -> None:
     part.unlink()
 
 
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
 def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
     """Read name=value pairs, a value as JSON or else as text."""
     own = {"epsilon", "delta", "domain", "random_state", "n_jobs", "backend", "ledger", "verbose"}
@@ -346,7 +360,7 @@ def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
         if not equals or name not in names:
             raise typer.BadParameter(f"{setting!r}: name=value with one of {', '.join(names)}")
         try:
-            parameters[name] = json.loads(text)
+            parameters[name] = json.loads(_PYTHON_WORDS.get(text, text))
         except json.JSONDecodeError:
             parameters[name] = text
     return parameters

@@ -240,11 +240,13 @@ MANY = Domain.from_dict(
         ({"products": [("age", "age")]}, "products"),
         ({"products": [("age", "wage")]}, "products"),
         ({"products": [("place", "age", "job")]}, "products"),
+        ({"products": "age"}, "products"),
+        ({"products": [("age", "wage")]}, "no feature 'wage'; there are 'age'"),
         ({"norm_bound": 0}, "norm_bound"),
         ({"norm_bound": 1e-6}, "norm_bound is too small"),
         ({"class_weight": "heavy"}, "class_weight"),
         ({"class_weight": "balanced", "domain": make_domain(THREE)}, "two classes"),
-        ({"class_weight": {"low": 1.0}}, "each class"),
+        ({"class_weight": {"low": 1.0}}, "each of high, low"),
         ({"class_weight": {"low": 1.0, "high": 0}}, "class_weight"),
         ({"domain": MANY}, f"at most {MOST_COLUMNS}"),
         ({"products": True, "bins": 32}, f"at most {MOST_COLUMNS}"),
@@ -268,6 +270,72 @@ def test_few_rows_and_much_noise_give_a_valid_model(rows, epsilon):
         assert predicted.shape == (50,)
         if target is NUMBER:
             assert ((predicted >= 0) & (predicted <= 10)).all()
+
+
+def test_names_and_classes_are_known_before_a_domain_is_learned(tmp_path):
+    frame, _ = table(5000)
+    frame["t"] = np.where(frame["t"], "yes", "no")
+    how = {"epsilon": 8.0, "delta": 1e-5, "random_state": 1}
+    weighted = BoostedAdaSSPClassifier(
+        products=[("a", "b")], class_weight={"no": 1, "yes": 2}, **how
+    ).fit(frame, "t")
+    assert "a × b" in weighted.coefficients()["feature"].to_pylist()
+    wrong = BoostedAdaSSPClassifier(products=[("a", "x")], ledger=tmp_path / "l", **how)
+    with pytest.raises(ValueError, match="no feature 'x'"):
+        wrong.fit(frame, "t")
+    assert not (tmp_path / "l").exists()
+
+
+def test_what_fails_after_a_domain_was_learned_says_that_it_is_paid_for():
+    frame, _ = table(3000, "three")
+    model = BoostedAdaSSPClassifier(20.0, 1e-2, class_weight="balanced", random_state=1)
+    with (
+        pytest.warns(UserWarning, match="delta exceeds"),
+        pytest.raises(ValueError, match=r"two classes.*is spent"),
+    ):
+        model.fit(frame.assign(t=frame["t"].astype(str)), "t")
+
+
+def test_values_that_nobody_declared_have_the_mean_effect():
+    """Only differences between indicators are learned; their common level would be noise."""
+    frame, domain = table(4000)
+    strange = frame.assign(c="elsewhere")
+    for seed in range(5):
+        model = BoostedAdaSSPClassifier(1.0, 1e-6, domain, random_state=seed).fit(frame)
+        named = [model.decision_function(frame.assign(c=name)) for name in "xyz"]
+        np.testing.assert_allclose(
+            model.decision_function(strange), np.mean(named, axis=0), atol=1e-3
+        )
+        told = model.coefficients().to_pylist()
+        assert abs(sum(c["coefficient"] for c in told if c["feature"] == "c")) < 1e-3
+
+
+def test_a_missing_number_adds_up_too():
+    frame, domain = table(4000)
+    form = domain.to_dict()
+    form["features"]["a"]["missing"] = True
+    gone = frame.assign(a=frame["a"].where(np.arange(len(frame)) % 5 > 0))
+    model = BoostedAdaSSPClassifier(domain=Domain.from_dict(form), norm_bound=5.0, **QUIET).fit(
+        gone
+    )
+    told = {(c["feature"], c["value"]): c["coefficient"] for c in model.coefficients().to_pylist()}
+    rows = gone[gone["a"].isna()]
+    by_hand = told["(intercept)", ""] + told["a", "missing"] + told["b", ""] * rows["b"]
+    by_hand += rows["c"].map({name: told["c", name] for name in "xyz"})
+    assert np.abs(by_hand - model.decision_function(rows)).max() < 0.03
+    assert model.model_.to_text().startswith("coefficients\n")
+
+
+def test_classes_of_weights_may_be_written_as_text():
+    """As a command line writes them."""
+    frame, domain = table(2000)
+    number = frame.assign(t=frame["t"].astype(int))
+    form = domain.to_dict() | {"target": {"name": "t", "classes": [0, 1]}}
+    for weight in ({0: 1, 1: 3}, {"0": 1, "1": 3}):
+        model = BoostedAdaSSPClassifier(
+            1.0, 1e-6, Domain.from_dict(form), class_weight=weight, random_state=2
+        )
+        assert model.fit(number).privacy_.parameters["class_weight"] == [1.0, 3.0]
 
 
 def test_a_domain_can_be_learned_on_the_way():

@@ -140,6 +140,8 @@ def test_it_learns(learner, delta, tmp_path):
     model.fit(frame)
     assert (model.predict(frame) == frame["y"]).mean() > 0.9
     assert not hasattr(model, "predict_proba")
+    with pytest.raises(AttributeError, match="votes are no log-odds"):
+        model.predict_proba(frame)
     with pytest.raises(AttributeError, match="not log-odds"):
         model.model_.predict_proba(frame)
     model.save(tmp_path / "m")

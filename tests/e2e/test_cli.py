@@ -153,10 +153,13 @@ def test_votes_and_linear_models(tmp_path, recipe):
     assert "1e-06)-differential privacy" in run(*base, *how).stdout
     header = run("predict", model, data).stdout.splitlines()[0]
     assert ("probability" in header) == (recipe == "adassp")
+    assert ("score" in header) == (recipe == "lazybb")
+    assert "is needed" in run("predict", model, data, "--out", tmp_path / "p.xlsx", code=1).stderr
     relation = "replace one" if recipe == "lazybb" else "add or remove one"
     assert f"{relation} protected unit" in run("report", model).stdout
     if recipe == "lazybb":
         weighted = run(*base, *how, "--weights", "weight", "--weight-bound", 1, code=1)
         assert "takes no weights" in weighted.stderr
+        assert "--weight-bound" in run(*base, *how, "--weights", "weight", code=1).stderr
         make_domain(NUMBER).to_json(domain)
         assert "is for classes" in run(*base, *how, code=1).stderr

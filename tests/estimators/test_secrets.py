@@ -51,7 +51,9 @@ def traces(request, monkeypatch, tmp_path):
         def sum(self, query):
             answer = super().sum(query)
             if isinstance(query, VoteCounts):
-                secrets["votes"] += answer[answer > 1000].tolist()
+                # Counts with few bits stand in look-ups by chance.
+                large = answer[answer > 1000].tolist()
+                secrets["votes"] += [v for v in large if (v & 255).bit_count() > 2]
                 return answer
             found = (int(v) for v in answer.reshape(-1) if abs(v) > 2**20)
             # Small counts are round numbers, whose bytes stand in many an array by chance.
@@ -116,7 +118,7 @@ def test_no_key(traces):
 def test_no_exact_sum(traces):
     places, secrets, _ = traces
     sums = sorted(secrets["sums"] | set(secrets["votes"]))
-    assert len(sums) > 25
+    assert len(sums) > 15
     assert (
         search(places, *(f for s in sums for f in (struct.pack("<q", s), struct.pack("<d", s))))
         == []

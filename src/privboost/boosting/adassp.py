@@ -26,7 +26,7 @@ from privboost.engine.commands import (
 from privboost.engine.tree import stump
 from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, MAX_SCORE, SCORE_UNITS
 from privboost.losses import LossTable, class_indicator, linear_loss
-from privboost.models.linear import LinearScores
+from privboost.models.linear import INTERCEPT, LinearScores
 from privboost.privacy.mechanisms import Curator
 
 Track = Callable[[range], Iterable[int]]
@@ -69,7 +69,7 @@ def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> Lin
             curator.publish(SetLinearScores(_on_the_grid(theta[output]), output))
         if round_ >= first_of_tail:
             tail += theta
-    tail /= settings.n_estimators - first_of_tail
+    tail = _centred(tail / (settings.n_estimators - first_of_tail), plan)
     log_odds = settings.loss == "logistic" and plan.task.loss == "logistic"
     return LinearScores(terms, plan.design.columns, _on_the_grid(tail), log_odds, _scale(plan))
 
@@ -113,6 +113,26 @@ def _class_weights(curator: Curator, plan: LinearPlan) -> tuple[float, float]:
 def _loss(plan: LinearPlan, weights: tuple[float, float], round_: int) -> LossTable:
     loss = plan.settings.loss if plan.task.loss == "logistic" else "number"
     return linear_loss(loss, plan.settings.clip(round_), weights)
+
+
+def _centred(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
+    """Move the mean of each feature's indicators into the intercept.
+
+    Only their differences are learned, as every row has one of them: the common level is noise. A
+    value without an indicator then has the mean of those that have one.
+    """
+    columns, terms = plan.design.columns, plan.design.terms
+    if columns[0].feature != INTERCEPT:
+        return theta
+    centred = theta.copy()
+    for (_, second), column, value in zip(terms.features, terms.column, terms.value, strict=True):
+        own = np.unique(column)
+        alike = {int(entry) for entry in np.unique(value)} - {0}
+        if second < 0 and len(own) > 1 and len(alike) == 1 and own[0] > 0:
+            mean = theta[:, own].mean(axis=1)
+            centred[:, own] -= mean[:, None]
+            centred[:, 0] += mean * (alike.pop() / terms.value[0][0])
+    return centred
 
 
 def _first_of_tail(plan: LinearPlan) -> int:

@@ -19,8 +19,8 @@ from privboost.boosting.checks import (
 from privboost.boosting.plan import (
     INIT_SHARES,
     Budget,
+    NewtonPlan,
     NewtonStep,
-    Plan,
     Task,
     contribution_of,
     grid_unit,
@@ -77,7 +77,7 @@ class GreedySettings:
 
 
 @dataclass(frozen=True, eq=False)
-class GreedyPlan(Plan):
+class GreedyPlan(NewtonPlan):
     """The plan of greedy trees under (ε, δ).
 
     Attributes

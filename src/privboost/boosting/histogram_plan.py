@@ -3,57 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from privboost.boosting.checks import check_count, check_grid, check_scores
-from privboost.boosting.plan import Budget, NewtonStep, Task, contribution_of, plan_digest
+from privboost.boosting.plan import Budget, NewtonStep, Plan, Task, contribution_of
 from privboost.encoding import Encoder
-from privboost.grid import Contribution
-from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import calibrate
 from privboost.privacy.events import GaussianRelease, Planned
 
 
 @dataclass(frozen=True, eq=False)
-class HistogramPlan:
-    """The plan of cyclical histogram boosting.
+class HistogramPlan(Plan):
+    """The plan of cyclical histogram boosting; for each feature it has one release.
 
     Attributes
     ----------
-    encoder : Encoder
-        The domain and how it is coded.
-    task : Task
-        The loss.
     step : NewtonStep
         From sums to values.
     n_estimators : int
         Rounds for each output.
     max_bins : int
         Bins of a numeric feature.
-    contribution : Contribution
-        What one protected unit may add.
-    weight_bound : float or None
-        The public bound of sample weights, if there are weights.
-    budget : Budget
-        What may be spent.
-    releases : tuple of Planned
-        For each feature the release of its histogram, calibrated.
-    accountant : Accountant
-        Who computed their cost.
     """
 
-    encoder: Encoder
-    task: Task
+    _hashed: ClassVar[tuple[str, ...]] = (
+        "task",
+        "step",
+        "contribution",
+        "budget",
+        "n_estimators",
+        "max_bins",
+    )
+
     step: NewtonStep
     n_estimators: int
     max_bins: int
-    contribution: Contribution
-    weight_bound: float | None
-    budget: Budget
-    releases: tuple[Planned, ...]
-    accountant: Accountant
 
     def release(self, feature: int) -> GaussianRelease:
         """Return the release of a feature's histogram."""
@@ -66,13 +51,6 @@ class HistogramPlan:
         """What was chosen, for reports."""
         chosen = {"loss": self.task.loss, "n_estimators": self.n_estimators}
         return chosen | {"max_bins": self.max_bins, **asdict(self.step)}
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all that is in the plan."""
-        return plan_digest(
-            self, ("task", "step", "contribution", "budget", "n_estimators", "max_bins")
-        )
 
 
 def plan_histograms(
@@ -109,16 +87,16 @@ def plan_histograms(
     made = [planned for planned in wanted if planned.count]
     chosen = choose_accountant(accountant, [*budget.before, *made], budget.delta)
     plan = HistogramPlan(
-        encoder,
-        task,
-        step,
-        n_estimators,
-        max_bins,
-        contribution,
-        weight_bound,
-        budget,
-        calibrate(made, budget.epsilon, budget.delta, chosen, budget.before),
-        chosen,
+        encoder=encoder,
+        task=task,
+        contribution=contribution,
+        weight_bound=weight_bound,
+        budget=budget,
+        accountant=chosen,
+        releases=calibrate(made, budget.epsilon, budget.delta, chosen, budget.before),
+        step=step,
+        n_estimators=n_estimators,
+        max_bins=max_bins,
     )
     check_grid(plan.release(k) for k in range(len(made)))
     return plan

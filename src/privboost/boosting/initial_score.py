@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from privboost.boosting.plan import Plan
+from privboost.boosting.plan import NewtonPlan
 from privboost.engine.commands import GRADIENT_COUNT, AddTreeValues, Start, TreeSums
 from privboost.engine.tree import stump
 from privboost.grid import SCORE_UNITS
@@ -20,7 +20,7 @@ _LEAST_MEAN = 0.01
 """A mean of labels is kept this far from 0 and 1 before its logit is taken."""
 
 
-def start_boosting(curator: Curator, plan: Plan) -> TreeScores:
+def start_boosting(curator: Curator, plan: NewtonPlan) -> TreeScores:
     """Release the initial score of each output and tell the rows; return a model of it alone.
 
     Privacy
@@ -43,11 +43,11 @@ def start_boosting(curator: Curator, plan: Plan) -> TreeScores:
     return TreeScores.of(start, plan.encoder.layout.n_codes)
 
 
-def _initial_loss(plan: Plan) -> Any:
+def _initial_loss(plan: NewtonPlan) -> Any:
     return LOSSES[plan.task.loss](0.5 if plan.task.loss == "logistic" else 1.0, 1.0)
 
 
-def _initial_score(plan: Plan, gradient_units: float) -> int:
+def _initial_score(plan: NewtonPlan, gradient_units: float) -> int:
     """Turn the released mean gradient, in units of its clip, into a score on the grid."""
     if plan.task.loss == "logistic":
         mean = np.clip((1 - gradient_units) / 2, _LEAST_MEAN, 1 - _LEAST_MEAN)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from privboost.boosting.checks import (
     check_choice,
@@ -15,10 +14,9 @@ from privboost.boosting.checks import (
     check_part,
 )
 from privboost.boosting.linear_terms import Design
-from privboost.boosting.plan import Budget, Task, contribution_of, plan_digest
+from privboost.boosting.plan import Budget, Plan, Task, contribution_of, listed
 from privboost.encoding import Encoder
 from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, Contribution
-from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events import GaussianRelease, GramRelease, Planned, VectorRelease
@@ -97,43 +95,30 @@ def _check_ratio(ratio: Any) -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearPlan:
+class LinearPlan(Plan):
     """The plan of a boosted linear model.
 
     Attributes
     ----------
-    encoder : Encoder
-        The domain and how it is coded.
-    task : Task
-        What is learned.
     settings : LinearSettings
         The rounds.
     design : Design
         From codes to columns.
-    contribution : Contribution
-        What one protected unit may add.
-    weight_bound : float or None
-        The public bound of sample weights, if there are weights.
-    budget : Budget
-        What may be spent.
-    accountant : Accountant
-        Who computed the cost.
-    releases : tuple of Planned
-        What is reserved.
     gram, gradients, least, counts : events
         The releases of the matrix, of a round, of the smallest eigenvalue and of class counts; the
         last two may be None.
     """
 
-    encoder: Encoder
-    task: Task
+    _hashed: ClassVar[tuple[str, ...]] = (
+        "task",
+        "settings",
+        "contribution",
+        "budget",
+        "parameters",
+    )
+
     settings: LinearSettings
     design: Design
-    contribution: Contribution
-    weight_bound: float | None
-    budget: Budget
-    accountant: Accountant
-    releases: tuple[Planned, ...]
     gram: GramRelease
     gradients: VectorRelease
     least: VectorRelease | None
@@ -142,19 +127,10 @@ class LinearPlan:
     @property
     def parameters(self) -> dict[str, Any]:
         """What was chosen, for reports."""
-        chosen = {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self.settings).items()
-        }
-        return chosen | {
+        return listed(self.settings) | {
             "columns": self.design.terms.n_columns,
-            "norm_bound": self.design.norm_bound,
+            **self.design.choices,
         }
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all that is in the plan."""
-        return plan_digest(self, ("task", "settings", "contribution", "budget", "parameters"))
 
 
 def plan_linear(

@@ -15,7 +15,7 @@ from privboost.domain import CategoricalFeature
 from privboost.encoding import Encoder
 from privboost.engine.linear import MOST_SQUARE, Terms
 from privboost.grid import LINEAR_UNITS
-from privboost.models.linear import INTERCEPT, Column
+from privboost.models.linear import INTERCEPT, MISSING, Column
 
 MOST_COLUMNS = 4096
 """Columns of which all pairs of products are kept: 128 MiB."""
@@ -37,11 +37,14 @@ class Design:
         What each column means.
     norm_bound : float
         The length to which vectors are shortened.
+    choices : dict
+        How the columns were chosen.
     """
 
     terms: Terms
     columns: tuple[Column, ...]
     norm_bound: float
+    choices: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +110,9 @@ def design(
     )
     if terms.most_square > MOST_SQUARE:
         raise ValueError("norm_bound is too small: nearly all of every row would be cut away")
-    return Design(terms, tuple(columns), norm_bound)
+    chosen = {"bins": bins, "intercept": intercept, "norm_bound": norm_bound}
+    listed = products if isinstance(products, bool) else [list(pair) for pair in products]
+    return Design(terms, tuple(columns), norm_bound, chosen | {"products": listed})
 
 
 def _constant(encoder: Encoder) -> _Part:
@@ -127,7 +132,7 @@ def _number(encoder: Encoder, feature: int) -> _Part:
         ends = np.concatenate([[low], edges, [high]])
         position = (ends[:-1] + ends[1:] - low - high) / (high - low)
         meaning = Column(declared.name, "", 2 / (high - low), (low + high) / 2)
-    missing = (Column(declared.name, "missing"),) if declared.missing else ()
+    missing = (Column(declared.name, MISSING),) if declared.missing else ()
     column = np.append(np.zeros(bins, dtype=np.int64), len(missing))
     value = np.append(position, 1.0 if missing else 0.0)
     return _Part((feature, -1), column, value, (meaning, *missing), _TYPICAL_SQUARE)
@@ -167,20 +172,33 @@ def _words(column: Column) -> list[str]:
     return [column.value or "scaled to -1 to 1"]
 
 
+def named_features(products: bool | Sequence[tuple[str, str]]) -> list[str]:
+    """Return the features that products name, or raise if they are no pairs of names."""
+    if isinstance(products, bool):
+        return []
+    named: list[str] = []
+    for pair in [products] if isinstance(products, str) else products:
+        fine = isinstance(pair, Sequence) and not isinstance(pair, str) and len(set(pair)) == 2
+        if not fine or len(pair) != 2:
+            raise ValueError(
+                f"products must be True, False, or pairs of two different features; {pair!r} is "
+                "no such pair"
+            )
+        named += pair
+    return named
+
+
 def _pairs(encoder: Encoder, products: bool | Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
     names = encoder.domain.feature_names
     if isinstance(products, bool):
         return list(combinations(range(len(names)), 2)) if products else []
-    pairs = []
-    for pair in products:
-        fine = isinstance(pair, Sequence) and not isinstance(pair, str) and len(set(pair)) == 2
-        if not fine or not set(pair) <= set(names):
+    for name in named_features(products):
+        if name not in names:
             raise ValueError(
-                f"products must be True, False, or pairs of two features each; {pair!r} is not one"
+                f"products: there is no feature {name!r}; there are {', '.join(map(repr, names))}"
             )
-        first, second = sorted(names.index(name) for name in pair)
-        pairs.append((first, second))
-    return list(dict.fromkeys(pairs))
+    numbers = [sorted(names.index(name) for name in pair) for pair in products]
+    return list(dict.fromkeys((first, second) for first, second in numbers))
 
 
 def _check_size(

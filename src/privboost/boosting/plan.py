@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
@@ -31,7 +32,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon, above=0))
-        delta = 0.0 if self.delta == 0 else check_number("delta", self.delta, above=0, below=1)
+        delta = 0.0 if self.delta == 0 else check_number("delta, if not 0,", self.delta, 0, 1)
         object.__setattr__(self, "delta", delta)
 
 
@@ -150,19 +151,15 @@ def plan_digest(plan: Any, parts: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """Everything about a run with trees that is decided before data are touched.
+class Plan(ABC):
+    """Everything about a run that is decided before data are touched.
 
     Attributes
     ----------
     encoder : Encoder
         The domain and how it is coded.
     task : Task
-        The loss.
-    step : NewtonStep
-        From sums to values.
-    settings : dataclass
-        The trees.
+        What is learned.
     contribution : Contribution
         What one protected unit may add.
     weight_bound : float or None
@@ -173,21 +170,53 @@ class Plan:
         Who computed the cost.
     releases : tuple of Planned
         What is reserved.
+    """
+
+    _hashed: ClassVar[tuple[str, ...]]
+    """What is in the digest beside the domain and the releases."""
+
+    encoder: Encoder
+    task: Task
+    contribution: Contribution
+    weight_bound: float | None
+    budget: Budget
+    accountant: Accountant
+    releases: tuple[Planned, ...]
+
+    @property
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """What was chosen, for reports."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What is taken to be public beside the domain."""
+        return ()
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all that is in the plan."""
+        return plan_digest(self, self._hashed)
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonPlan(Plan):
+    """The plan of a run with trees.
+
+    Attributes
+    ----------
+    step : NewtonStep
+        From sums to values.
+    settings : dataclass
+        The trees.
     init : GaussianRelease, LaplaceRelease or None
         The release of the initial score.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = ("task", "step", "settings", "contribution", "budget")
 
-    encoder: Encoder
-    task: Task
     step: NewtonStep
     settings: Any
-    contribution: Contribution
-    weight_bound: float | None
-    budget: Budget
-    accountant: Accountant
-    releases: tuple[Planned, ...]
     init: GaussianRelease | LaplaceRelease | None
 
     @property
@@ -198,16 +227,15 @@ class Plan:
     @property
     def parameters(self) -> dict[str, Any]:
         """What was chosen, for reports."""
-        chosen = {"loss": self.task.loss, **asdict(self.settings), **asdict(self.step)}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in chosen.items()
-        }
+        return {"loss": self.task.loss, **listed(self.settings), **asdict(self.step)}
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all that is in the plan."""
-        return plan_digest(self, self._hashed)
+
+def listed(settings: Any) -> dict[str, Any]:
+    """Return settings as they stand in JSON."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(settings).items()
+    }
 
 
 def contribution_of(domain: Domain, weight_bound: float | None) -> Contribution:

@@ -20,8 +20,8 @@ from privboost.boosting.greedy_plan import n_numbers
 from privboost.boosting.plan import (
     INIT_SHARES,
     Budget,
+    NewtonPlan,
     NewtonStep,
-    Plan,
     Task,
     contribution_of,
     grid_unit,
@@ -65,7 +65,7 @@ class SarusSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class SarusPlan(Plan):
+class SarusPlan(NewtonPlan):
     """The plan of greedy trees under pure ε.
 
     Attributes

@@ -17,8 +17,8 @@ from privboost.boosting.checks import (
 from privboost.boosting.plan import (
     INIT_SHARES,
     Budget,
+    NewtonPlan,
     NewtonStep,
-    Plan,
     Task,
     contribution_of,
     grid_unit,
@@ -112,7 +112,7 @@ class TreeSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class TreePlan(Plan):
+class TreePlan(NewtonPlan):
     """The plan of boosting with data-independent trees.
 
     Attributes
@@ -125,7 +125,7 @@ class TreePlan(Plan):
         The budget of each row, where a filter charges rows.
     """
 
-    _hashed: ClassVar[tuple[str, ...]] = (*Plan._hashed, "leaf")
+    _hashed: ClassVar[tuple[str, ...]] = (*NewtonPlan._hashed, "leaf")
 
     leaf: GaussianRelease
     hessian: GaussianRelease | None

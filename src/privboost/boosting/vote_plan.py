@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from privboost.boosting.checks import (
     check_choice,
@@ -14,10 +13,8 @@ from privboost.boosting.checks import (
     check_part,
     count_cells,
 )
-from privboost.boosting.plan import Budget, Task, contribution_of, plan_digest
+from privboost.boosting.plan import Budget, Plan, Task, contribution_of
 from privboost.encoding import Encoder
-from privboost.grid import Contribution
-from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events import REPLACE_ONE, Planned, Selection
@@ -120,35 +117,18 @@ def _epsilon_of_a_vote(budget: Budget, choices: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class VotePlan:
-    """The plan of smooth boosting.
+class VotePlan(Plan):
+    """The plan of smooth boosting; its releases are in the order in which choices are made.
 
     Attributes
     ----------
-    encoder : Encoder
-        The domain and how it is coded.
-    task : Task
-        How many outputs there are.
     settings : VoteSettings
         The votes.
-    contribution : Contribution
-        What one protected unit may add: one row.
-    budget : Budget
-        What may be spent.
-    accountant : Accountant
-        Who computed the cost.
-    releases : tuple of Planned
-        What is reserved, in the order in which choices are made.
     """
 
-    encoder: Encoder
-    task: Task
+    _hashed: ClassVar[tuple[str, ...]] = ("task", "settings", "contribution", "budget")
+
     settings: VoteSettings
-    contribution: Contribution
-    budget: Budget
-    accountant: Accountant
-    releases: tuple[Planned, ...]
-    weight_bound: None = None
 
     @property
     def choice(self) -> Selection:
@@ -168,7 +148,8 @@ class VotePlan:
     @property
     def parameters(self) -> dict[str, Any]:
         """What was chosen, for reports."""
-        return asdict(self.settings)
+        unused = () if self.settings.learner == "tree" else ("n_splits", "label_share")
+        return {k: v for k, v in asdict(self.settings).items() if k not in unused}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -177,11 +158,6 @@ class VotePlan:
             "the number of rows that can be read is public: neighbours replace a row, none is "
             "added or removed; defaults of n_estimators and density follow it",
         )
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all that is in the plan."""
-        return plan_digest(self, ("task", "settings", "contribution", "budget"))
 
 
 def plan_votes(
@@ -219,4 +195,13 @@ def plan_votes(
         )
     chosen = choose_accountant(accountant, [*budget.before, *shared], budget.delta)
     made = calibrate(shared, budget.epsilon, budget.delta, chosen, budget.before)
-    return VotePlan(encoder, task, settings, contribution, budget, chosen, made)
+    return VotePlan(
+        encoder=encoder,
+        task=task,
+        contribution=contribution,
+        weight_bound=None,
+        budget=budget,
+        accountant=chosen,
+        releases=made,
+        settings=settings,
+    )

@@ -12,8 +12,9 @@ from sklearn.utils.metaestimators import available_if
 from privboost.boosting.adassp import boost_linear
 from privboost.boosting.checks import check_count, check_number
 from privboost.boosting.linear_plan import LinearPlan, LinearSettings, plan_linear
-from privboost.boosting.linear_terms import design
+from privboost.boosting.linear_terms import design, named_features
 from privboost.boosting.plan import Budget
+from privboost.domain import ClassTarget, Domain, NumericFeature
 from privboost.encoding import Encoder
 from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
@@ -89,17 +90,31 @@ class LinearBooster(PrivateEstimator):
         weight = getattr(self, "class_weight", None)
         if not isinstance(weight, Mapping):
             return weight
-        classes: Any = encoder.domain.target
-        if set(weight) != set(classes.ordered):
-            raise ValueError("class_weight must give a weight for each class of the domain")
-        if len(weight) != 2:
+        target: Any = encoder.domain.target
+        by_text = {str(name): value for name, value in weight.items()}  # as labels are matched
+        classes = [str(name) for name in target.ordered]
+        if set(by_text) != set(classes):
+            raise ValueError(f"class_weight must give a weight for each of {', '.join(classes)}")
+        if len(classes) != 2:
             raise ValueError(
                 "class_weight needs two classes: beyond them all classes share one matrix"
             )
         first, second = (
-            check_number("each of class_weight", weight[name], above=0) for name in classes.ordered
+            check_number("each of class_weight", by_text[name], above=0) for name in classes
         )
         return first, second
+
+    def _stand_in(self) -> Domain:
+        names = dict.fromkeys(["x", *self._named_features()])
+        features = tuple(NumericFeature(name, (0, 1)) for name in names)
+        target = super()._stand_in().target
+        weight = getattr(self, "class_weight", None)
+        if isinstance(weight, Mapping) and len(weight) > 1:
+            target = ClassTarget("y", tuple(weight))
+        return Domain(features, target)
+
+    def _named_features(self) -> list[str]:
+        return named_features(self.products)
 
     def _boost(
         self, curator: Curator, plan: LinearPlan, structures: KeyStream, track: Any

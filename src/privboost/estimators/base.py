@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -145,7 +145,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             domain = self._domain()
         if domain is None:
             lesson = Lesson(X, y, self._task, self.domain_share, budget)
-            stand_in = make_plan(Encoder.of(_ANY_DOMAIN[self._task]), weight_bound, lesson.rest)
+            stand_in = make_plan(Encoder.of(self._stand_in()), weight_bound, lesson.rest)
+            lesson.check_features(self._named_features())
             if all(planned.event.mu is not None for planned in stand_in.releases):
                 domain, budget, placeholder = learn_within(lesson, ledger, keys)
             else:
@@ -156,7 +157,16 @@ class PrivateEstimator(BaseEstimator, ABC):
                     budget.epsilon, budget.delta, ledger.accountant, self._ledger_path()
                 )
         encoder = Encoder.of(domain)
-        plan = make_plan(encoder, weight_bound, budget)
+        learned = placeholder is not None or apart is not None
+        try:
+            plan = make_plan(encoder, weight_bound, budget)
+        except ValueError as error:
+            if not learned:
+                raise
+            raise ValueError(
+                f"{error} (the domain was learned, and what that costs is spent: keep to a domain "
+                "that you write, or learn it once with Domain.learn)"
+            ) from None
         digest = plan.digest
         if earlier is not None:
             earlier.check(plan)
@@ -181,10 +191,9 @@ class PrivateEstimator(BaseEstimator, ABC):
             assert unit is not None
             bounded = bound_units(rows.blocks, unit, domain.unit.max_rows, keys.child("units"))
             rows = replace(rows, blocks=bounded)
-        learned = placeholder is not None or apart is not None
         said = (
             *_assumptions(domain, weight_bound, self.epsilon, learned),
-            *getattr(plan, "assumptions", ()),
+            *plan.assumptions,
         )
         seeded = self.random_state is not None
         return Run(encoder, plan, digest, ledger, apart, keys, rows, open_backend, said, seeded)
@@ -217,6 +226,14 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _planner(self, X: Any) -> MakePlan:
         """Return what makes the plan; a recipe may look at what is public about a table."""
         return self._plan
+
+    def _stand_in(self) -> Domain:
+        """Return a domain to check parameters with, while the real one is yet to be learned."""
+        return _ANY_DOMAIN[self._task]
+
+    def _named_features(self) -> Sequence[str]:
+        """Return the features that parameters name."""
+        return ()
 
     @abstractmethod
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> Any:

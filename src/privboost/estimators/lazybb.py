@@ -136,6 +136,11 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         super().fit(X, y)
         return self
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "predict_proba":
+            raise AttributeError("predict_proba: votes are no log-odds; see decision_function")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def explain(self) -> pa.Table:
         """Return the model as a card: how many votes each value of a feature has.
 

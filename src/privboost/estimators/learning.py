@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,6 +84,14 @@ class Lesson:
     def labels(self) -> Any:
         """The labels, if they are given apart."""
         return None if isinstance(self.y, str) else self.y
+
+    def check_features(self, names: Sequence[str]) -> None:
+        """Refuse names that the table has no feature of; its columns are public."""
+        features = self.plan(self.budget.delta).features if names else ()
+        for name in names:
+            if name not in features:
+                listed = ", ".join(map(repr, features))
+                raise ValueError(f"there is no feature {name!r}; there are {listed}")
 
     def plan(self, delta: float) -> LearningPlan:
         """Return what will be learned, at a δ of thresholds."""

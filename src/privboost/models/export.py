@@ -22,8 +22,10 @@ from privboost.models.votes import VoteScores
 def trees_text(model: Model, most_trees: int | None = None) -> str:
     """Write a model's trees in words; see `Model.to_text`."""
     scores = model.scores
+    if isinstance(scores, LinearScores):
+        return _coefficients_text(model)
     if not isinstance(scores, TreeScores):
-        raise AttributeError("to_text: only models of trees have one; see effects()")
+        raise AttributeError("to_text: an additive model has none; see effects()")
     if isinstance(scores, VoteScores) and scores.of_rules:
         return _card_text(model)
     target = model.domain.target
@@ -110,6 +112,16 @@ def coefficient_table(model: Model) -> pa.Table:
     if len(own) > 1:
         columns["class"] = [name for name in model.classes for _ in scores.columns]
     return pa.table(columns)
+
+
+def _coefficients_text(model: Model) -> str:
+    """Write a linear model as a list of coefficients."""
+    lines = [
+        f"{line['coefficient']:+12.5g}  {line['feature']} {line['value']}".rstrip()
+        + (f"  (for {line['class']})" if "class" in line else "")
+        for line in coefficient_table(model).to_pylist()
+    ]
+    return "\n".join(["coefficients", *lines])
 
 
 def _branch(encoder: Encoder, tree: Tree, values: np.ndarray, node: int, depth: int) -> list[str]:

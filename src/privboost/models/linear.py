@@ -13,6 +13,7 @@ from privboost.engine.linear import Terms, add_scores
 from privboost.grid import SCORE_UNITS
 
 INTERCEPT = "(intercept)"
+MISSING = "missing"
 
 
 @dataclass(frozen=True)
@@ -93,15 +94,20 @@ class LinearScores:
     def in_units(self) -> np.ndarray:
         """Return the coefficients in original units: per unit of a number, or for an indicator.
 
-        The intercept is that of all numbers at 0.
+        The intercept is that of all numbers at 0; the coefficient of a missing number stands for
+        the number as well (which counts as the middle of its bounds).
         """
         plain = self.coefficients * (self.scale / SCORE_UNITS)
         slope = np.array([column.per_unit or 1.0 for column in self.columns])
         middle = np.array([column.middle if column.per_unit else 0.0 for column in self.columns])
         own = plain * slope
+        at_middle = own * middle
+        number = {c.feature: k for k, c in enumerate(self.columns) if c.per_unit}
         for k, column in enumerate(self.columns):
             if column.feature == INTERCEPT:
-                own[:, k] -= own @ middle
+                own[:, k] -= at_middle.sum(axis=1)
+            elif column.value == MISSING and column.feature in number:
+                own[:, k] += at_middle[:, number[column.feature]]
         return own
 
     def to_form(self) -> dict[str, Any]:

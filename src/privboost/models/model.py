@@ -208,7 +208,8 @@ class Model:
     def to_text(self, most_trees: int | None = None) -> str:
         """Write the trees in words: conditions, and what each leaf adds to the score.
 
-        A vote of rules is written as its card (see `explain`).
+        A vote of rules is written as its card (see `explain`), a linear model as the list of its
+        `coefficients`.
 
         Parameters
         ----------

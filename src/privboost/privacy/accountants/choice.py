@@ -42,8 +42,8 @@ def choose_accountant(name: str, events: Sequence[Planned], delta: float) -> Acc
     names = ["pure"] if delta == 0 else list(ACCOUNTANTS)
     if delta == 0 and not ACCOUNTANTS["pure"]().supports(events):
         raise ValueError(
-            "delta = 0 (pure DP) is impossible with Gaussian noise or thresholds; the recipe sarus "
-            "(SarusXGBClassifier, SarusXGBRegressor) is pure"
+            "delta = 0 (pure DP) is impossible with Gaussian noise or thresholds; the recipes "
+            "sarus (SarusXGBClassifier, SarusXGBRegressor) and lazybb (LazyBBClassifier) are pure"
         )
     if name != "auto":
         if delta == 0 and name != "pure":
