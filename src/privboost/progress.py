@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+
+Track = Callable[[range], Iterable[int]]
+"""What wraps the rounds of a recipe, to show progress."""
 
 
-def rounds_bar(verbose: bool) -> Callable[[range], Iterator[int]]:
+def rounds_bar(verbose: bool) -> Track:
     """Return a wrapper of rounds that draws a bar on the standard error stream if asked to."""
     if not verbose:
         return iter

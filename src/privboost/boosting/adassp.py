@@ -8,7 +8,6 @@ ridge follows it: the smallest eigenvalue becomes that of pure noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -28,8 +27,7 @@ from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, MAX_SCORE, SCORE_UNITS
 from privboost.losses import LossTable, class_indicator, linear_loss
 from privboost.models.linear import INTERCEPT, LinearScores
 from privboost.privacy.mechanisms import Curator
-
-Track = Callable[[range], Iterable[int]]
+from privboost.progress import Track
 
 
 def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> LinearScores:
@@ -71,7 +69,8 @@ def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> Lin
             tail += theta
     tail = _centred(tail / (settings.n_estimators - first_of_tail), plan)
     log_odds = settings.loss == "logistic" and plan.task.loss == "logistic"
-    return LinearScores(terms, plan.design.columns, _on_the_grid(tail), log_odds, _scale(plan))
+    scale = 1 / plan.design.norm_bound
+    return LinearScores(terms, plan.design.columns, _on_the_grid(tail), log_odds, scale)
 
 
 def _inverse(curator: Curator, plan: LinearPlan, weights: tuple[float, float]) -> np.ndarray:
@@ -132,17 +131,12 @@ def _centred(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
             mean = theta[:, own].mean(axis=1)
             centred[:, own] -= mean[:, None]
             centred[:, 0] += mean * (alike.pop() / terms.value[0][0])
-    return centred
+    return np.stack([_within_scores(own, plan) for own in centred])
 
 
 def _first_of_tail(plan: LinearPlan) -> int:
     rounds = plan.settings.n_estimators
     return rounds - max(1, round(plan.settings.tail * rounds))
-
-
-def _scale(plan: LinearPlan) -> float:
-    """What a coefficient of 1 on the grid is worth for a column's own entries."""
-    return 1 / plan.design.norm_bound
 
 
 def _within_scores(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:

@@ -6,7 +6,6 @@ because a row lies in one node. Below `greedy_depth` splits are random, which co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,7 @@ from privboost.models.trees import Group, TreeScores
 from privboost.privacy.events import Selection
 from privboost.privacy.mechanisms import Curator
 from privboost.privacy.utilities import SplitGain
-
-Track = Callable[[range], Iterable[int]]
+from privboost.progress import Track
 
 PRESETS: dict[str, dict[str, Any]] = {
     "XGB": {"features": "all", "candidates": "grid"},

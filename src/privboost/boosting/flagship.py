@@ -8,8 +8,6 @@ from one of its rounds to the next, so all that were released are averaged: that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import numpy as np
 
 from privboost.boosting.candidates import uniform_grid
@@ -17,8 +15,7 @@ from privboost.boosting.histogram_plan import HistogramPlan
 from privboost.engine.commands import AddFeatureValues, FeatureSums, Start
 from privboost.models.additive import AdditiveScores
 from privboost.privacy.mechanisms import Curator
-
-Track = Callable[[range], Iterable[int]]
+from privboost.progress import Track
 
 
 def boost_histograms(curator: Curator, plan: HistogramPlan, track: Track = iter) -> AdditiveScores:

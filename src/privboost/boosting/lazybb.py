@@ -7,8 +7,6 @@ never leave the mechanism: it is told how many rows have which votes, and tells 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import numpy as np
 
 from privboost.boosting.candidates import even_thresholds, splits_of
@@ -20,8 +18,8 @@ from privboost.grid import VOTE
 from privboost.models.votes import VoteScores
 from privboost.privacy.mechanisms import Curator
 from privboost.privacy.smooth import GiniGain, LeafClass, RuleError
+from privboost.progress import Track
 
-Track = Callable[[range], Iterable[int]]
 Voter = tuple[Tree, np.ndarray]
 """A tree, and the votes of its leaves."""
 

@@ -6,7 +6,6 @@ leaves are released on one Poisson sample; sums of gradients and counts have noi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -27,8 +26,7 @@ from privboost.engine.tree import stump
 from privboost.grid import SCORE_UNITS
 from privboost.models.trees import Group, TreeScores
 from privboost.privacy.mechanisms import Curator
-
-Track = Callable[[range], Iterable[int]]
+from privboost.progress import Track
 
 
 def boost_purely(

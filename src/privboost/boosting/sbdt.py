@@ -6,7 +6,6 @@ totally random trees of Maddock et al. are the same recipe with other settings (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,7 @@ from privboost.engine.commands import (
 from privboost.engine.tree import Tree, stump
 from privboost.models.trees import Group, TreeScores
 from privboost.privacy.mechanisms import Curator
-
-Track = Callable[[range], Iterable[int]]
+from privboost.progress import Track
 
 PRESETS: dict[str, dict[str, Any]] = {
     "TR": {"features": "uniform", "candidates": "grid"},
