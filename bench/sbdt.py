@@ -31,8 +31,9 @@ from bench import data, runner
 from privboost import ClassTarget, Domain, SBDTClassifier, SBDTRegressor
 from privboost.boosting.plan import INIT_SHARES
 from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned
+from privboost.privacy.events import Planned
 from privboost.privacy.formulas import calibrate_gaussian
+from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
 DELTA = 5e-8
 EPSILON_SIZE = 0.005

@@ -34,18 +34,17 @@ from privboost.grid import LINEAR_UNITS, UNIT, Contribution
 from privboost.losses import logistic, squared
 from privboost.privacy import filters
 from privboost.privacy.accountants.choice import choose_accountant
-from privboost.privacy.events import (
-    GaussianRelease,
-    GramRelease,
-    LaplaceRelease,
-    Planned,
-    Selection,
-    ThresholdRelease,
-)
+from privboost.privacy.events import Planned, Selection
 from privboost.privacy.formulas import gdp_epsilon, gdp_mu
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator, noisy_threshold
 from privboost.privacy.smooth import LeafClass, RuleError
+from privboost.privacy.sum_events import (
+    GaussianRelease,
+    GramRelease,
+    LaplaceRelease,
+    ThresholdRelease,
+)
 from privboost.privacy.utilities import LargestCell, SplitGain
 
 COUNTS = FeatureSums(0, np.arange(2, dtype=np.uint16), 2, statistics=COUNT)

@@ -229,6 +229,7 @@ MANY = Domain.from_dict(
         ({"loss": "cubic"}, "loss"),
         ({"n_estimators": 0}, "n_estimators"),
         ({"learning_rate": -1}, "learning_rate"),
+        ({"learning_rate": 1e300}, "learning_rate"),
         ({"ratio": (1, 2)}, "ratio"),
         ({"ratio": (0, 2, 0)}, "ratio"),
         ({"ratio": (1, 2, -1)}, "ratio"),
@@ -308,6 +309,18 @@ def test_values_that_nobody_declared_have_the_mean_effect():
         )
         told = model.coefficients().to_pylist()
         assert abs(sum(c["coefficient"] for c in told if c["feature"] == "c")) < 1e-3
+
+
+def test_huge_steps_stay_on_the_grid():
+    """Also the intercept, into which the means of many features are moved."""
+    names = [f"f{k}" for k in range(400)]
+    feature = {"kind": "categorical", "categories": ["a", "b"]}
+    form = {"version": 1, "features": dict.fromkeys(names, feature)}
+    domain = Domain.from_dict(form | {"target": {"name": "t", "classes": [0, 1]}})
+    x = np.random.default_rng(0).choice(np.array(["a", "b"], dtype=object), (500, 400))
+    how = {"loss": "hinge", "n_estimators": 1, "learning_rate": 9e5, "random_state": 1}
+    model = BoostedAdaSSPClassifier(500.0, 1e-6, domain, **how).fit(x, np.ones(500))
+    assert (model.decision_function(x) > 0).mean() > 0.9
 
 
 def test_a_missing_number_adds_up_too():

@@ -10,8 +10,8 @@ from privboost.boosting.structures import public_generator
 from privboost.encoding import Encoder, encode_training
 from privboost.engine.block import join
 from privboost.grid import SCORE_UNITS, WEIGHT_UNITS
-from privboost.privacy.events import GaussianRelease, LaplaceRelease
 from privboost.privacy.keystream import KeyStream
+from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 from tests.boosting.test_flagship import Tell as TellGaussian
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 

@@ -10,8 +10,8 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.commands import Start
 from privboost.grid import Contribution
 from privboost.losses import LossTable, logistic, squared
-from privboost.privacy.events import GaussianRelease
 from privboost.privacy.keystream import KeyStream
+from privboost.privacy.sum_events import GaussianRelease
 from privboost.privacy.units import bound_units
 from tests.engine.test_queries import queries, updates
 from tests.hostile import HostileBackend

@@ -5,13 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from privboost.privacy.events import (
-    REPLACE_ONE,
-    GaussianRelease,
-    LaplaceRelease,
-    Planned,
-    Selection,
-)
+from privboost.privacy.events import REPLACE_ONE, Planned, Selection
+from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
 
 def gaussian(z, rate=1.0):

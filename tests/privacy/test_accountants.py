@@ -10,14 +10,9 @@ from privboost.privacy.accountants.pld import PldAccountant
 from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events import (
-    REPLACE_ONE,
-    GaussianRelease,
-    LaplaceRelease,
-    Planned,
-    ThresholdRelease,
-)
+from privboost.privacy.events import REPLACE_ONE, Planned
 from privboost.privacy.formulas import bounded_range_delta, gdp_epsilon, laplace_rdp
+from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease, ThresholdRelease
 from tests.privacy.accountant_suite import AccountantSuite, gaussian, laplace, selection
 
 

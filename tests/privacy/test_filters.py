@@ -21,9 +21,10 @@ from privboost.losses import logistic, squared
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.budgets import GaussianBudget, RenyiBudget
-from privboost.privacy.events import GaussianRelease, Planned
+from privboost.privacy.events import Planned
 from privboost.privacy.filters import charge_table
 from privboost.privacy.formulas import gdp_epsilon, rdp_to_epsilon, subsampled_gaussian_rdp
+from privboost.privacy.sum_events import GaussianRelease
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 

@@ -6,9 +6,10 @@ from privboost import BudgetError
 from privboost.privacy.accountants.game import GameAccountant
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.calibration import calibrate
-from privboost.privacy.events import GaussianRelease, Planned, Selection
+from privboost.privacy.events import Planned, Selection
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.report import round_up
+from privboost.privacy.sum_events import GaussianRelease
 
 PLAN = calibrate(
     [Planned(GaussianRelease("sums", 1.0, 2**16, 1, 1, (0.5, 0.5)), 3)], 1.0, 1e-6, GdpAccountant()

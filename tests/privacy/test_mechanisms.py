@@ -22,16 +22,11 @@ from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.budgets import GaussianBudget
-from privboost.privacy.events import (
-    GaussianRelease,
-    LaplaceRelease,
-    Planned,
-    SampledGroup,
-    Selection,
-)
+from privboost.privacy.events import Planned, SampledGroup, Selection
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
+from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 from privboost.privacy.utilities import LargestCell
 
 QUERY = FeatureSums(0, np.arange(50, dtype=np.uint16), 50)

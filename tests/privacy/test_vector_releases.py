@@ -22,18 +22,12 @@ from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, UNIT, Contribution
 from privboost.losses import LossTable, linear_loss
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.events import (
-    REPLACE_ONE,
-    GaussianRelease,
-    GramRelease,
-    Planned,
-    Selection,
-    VectorRelease,
-)
+from privboost.privacy.events import REPLACE_ONE, Planned, Selection
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import EIGENVALUE_UNITS, Curator
 from privboost.privacy.smooth import LeafClass, RuleError, Smoothing
+from privboost.privacy.sum_events import GaussianRelease, GramRelease, VectorRelease
 from privboost.privacy.utilities import LargestCell
 
 COLUMNS = 4

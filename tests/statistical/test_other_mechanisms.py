@@ -11,13 +11,14 @@ from privboost.engine.splits import join_splits
 from privboost.grid import UNIT, Contribution
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.events import LaplaceRelease, Planned, Selection, ThresholdRelease
+from privboost.privacy.events import Planned, Selection
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator, noisy_threshold
 from privboost.privacy.noise import discrete_laplace
 from privboost.privacy.sampling import bernoulli_mask
 from privboost.privacy.selection import choose_each
+from privboost.privacy.sum_events import LaplaceRelease, ThresholdRelease
 from privboost.privacy.utilities import SCORE, LargestCell, SplitGain
 
 REJECT = 1e-6

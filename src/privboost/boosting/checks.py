@@ -11,7 +11,7 @@ import numpy as np
 from privboost.domain import CategoricalFeature
 from privboost.encoding import Encoder
 from privboost.grid import MAX_SCORE, MAX_SIGMA, Contribution
-from privboost.privacy.events import LaplaceRelease
+from privboost.privacy.sum_events import LaplaceRelease
 
 _MOST_CELLS = 2**28
 """Cells of a level's histograms, of 16 bytes each."""

@@ -31,7 +31,8 @@ from privboost.engine.tree import MAX_DEPTH
 from privboost.grid import UNIT, Contribution
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events import GaussianRelease, Planned, Selection
+from privboost.privacy.events import Planned, Selection
+from privboost.privacy.sum_events import GaussianRelease
 
 
 @dataclass(frozen=True)

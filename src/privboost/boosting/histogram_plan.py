@@ -10,7 +10,8 @@ from privboost.boosting.plan import Budget, NewtonStep, Plan, Task, contribution
 from privboost.encoding import Encoder
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import calibrate
-from privboost.privacy.events import GaussianRelease, Planned
+from privboost.privacy.events import Planned
+from privboost.privacy.sum_events import GaussianRelease
 
 
 @dataclass(frozen=True, eq=False)

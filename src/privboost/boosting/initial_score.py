@@ -13,8 +13,8 @@ from privboost.engine.tree import stump
 from privboost.grid import SCORE_UNITS
 from privboost.losses import LOSSES
 from privboost.models.trees import TreeScores
-from privboost.privacy.events import GaussianRelease
 from privboost.privacy.mechanisms import Curator
+from privboost.privacy.sum_events import GaussianRelease
 
 _LEAST_MEAN = 0.01
 """A mean of labels is kept this far from 0 and 1 before its logit is taken."""

@@ -19,11 +19,14 @@ from privboost.encoding import Encoder
 from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, Contribution
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events import GaussianRelease, GramRelease, Planned, VectorRelease
+from privboost.privacy.events import Planned
 from privboost.privacy.mechanisms import EIGENVALUE_UNITS
+from privboost.privacy.sum_events import GaussianRelease, GramRelease, VectorRelease
 
 COUNT_SHARE = 0.02
 """The share of the budget, on μ², that the counts of classes take where they are released."""
+_LARGE = 1e6
+"""Beyond this a step or a clip means nothing."""
 CLASS_LOSSES = ("logistic", "hinge", "squared")
 
 
@@ -65,7 +68,8 @@ class LinearSettings:
         check_choice("loss", self.loss, CLASS_LOSSES)
         object.__setattr__(self, "n_estimators", check_count("n_estimators", self.n_estimators, 1))
         for name in ("learning_rate", "gradient_clip"):
-            object.__setattr__(self, name, check_number(name, getattr(self, name), above=0))
+            number = check_number(name, getattr(self, name), above=0, below=_LARGE)
+            object.__setattr__(self, name, number)
         decay = check_part("clip_decay", self.clip_decay, or_else=1)
         object.__setattr__(self, "clip_decay", decay)
         if decay ** (self.n_estimators - 1) < 2.0**-10:

@@ -19,7 +19,8 @@ from privboost.encoding import Encoder
 from privboost.grid import SCORE_UNITS, UNIT, WEIGHT_UNITS, Contribution
 from privboost.losses import LOSSES, LossTable
 from privboost.privacy.accountants.base import Accountant
-from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned
+from privboost.privacy.events import Planned
+from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
 
 @dataclass(frozen=True)

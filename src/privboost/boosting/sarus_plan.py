@@ -32,7 +32,8 @@ from privboost.grid import UNIT, Contribution
 from privboost.losses import LossTable, filtered
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import calibrate
-from privboost.privacy.events import Event, LaplaceRelease, Planned, SampledGroup, Selection
+from privboost.privacy.events import Event, Planned, SampledGroup, Selection
+from privboost.privacy.sum_events import LaplaceRelease
 
 
 @dataclass(frozen=True)

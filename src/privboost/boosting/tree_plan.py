@@ -34,8 +34,9 @@ from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.accountants.rdp import RdpProfile
 from privboost.privacy.budgets import GaussianBudget, LifeBudget, RenyiBudget
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned
+from privboost.privacy.events import Planned
 from privboost.privacy.formulas import best_order
+from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
 STREAM_RELEASES = 2**16
 """How many releases the budget for life of a stream's rows may see."""

@@ -154,6 +154,10 @@ class VotePlan(Plan):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What is taken to be public beside the domain."""
+        if self.encoder.domain.unit is not None:
+            return (
+                "the number of units is public: neighbours replace one, none is added or removed",
+            )
         return (
             "the number of rows that can be read is public: neighbours replace a row, none is "
             "added or removed; defaults of n_estimators and density follow it",

@@ -7,8 +7,6 @@ because signed ones make numba test for negative indices at every access.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
 
@@ -288,103 +286,6 @@ def add_values(ids, value_of, state):
     """Add to each row's state the value of its id."""
     for i in range(np.uint64(state.size)):
         state[i] += value_of[ids[i]]
-
-
-@_compile
-def add_joint_values(ids, others, codes, value_of, state):
-    """Add to each row's state the value of its pair of codes."""
-    for i in range(np.uint64(state.size)):
-        state[i] += value_of[np.uint64(ids[i]) * np.uint64(codes) + np.uint64(others[i])]
-
-
-@_compile
-def shorten(square, units, scale):
-    """Write what vectors of these squared norms are multiplied by to have `units` at most.
-
-    Rounded down, so that no vector is too long; `units` itself means no change.
-    """
-    for i in range(np.uint64(square.size)):
-        scale[i] = units if square[i] >= 0 else 0
-        if square[i] > units * units:
-            norm = np.int64(math.sqrt(np.float64(square[i]))) + 1  # never below the norm
-            scale[i] = units * units // norm
-
-
-@_compile
-def unpack_gradients(pairs, scale, units, coarser, out):
-    """Take gradients out of packed pairs, times the rows' scale, rounded toward zero.
-
-    Parameters
-    ----------
-    scale : uint16 array, optional
-        In `units`.
-    coarser : int
-        How many units of the gradient, times its weight, are one of the result.
-    """
-    whole = np.int64(units) * np.int64(coarser) if scale is not None else np.int64(coarser)
-    for i in range(np.uint64(out.size)):
-        g = pairs[i] >> 32
-        if scale is not None:
-            g *= np.int64(scale[i])
-        out[i] = g // whole if g >= 0 else -(-g // whole)
-
-
-@_compile
-def sum_by_code(ids, values, out):
-    """Add up values by code."""
-    codes = np.uint64(out.size)
-    sums = np.zeros(LANES * out.size, dtype=np.int64)
-    for i in range(np.uint64(values.size)):
-        sums[(i & np.uint64(LANES - 1)) * codes + np.uint64(ids[i])] += values[i]
-    for k in range(np.uint64(sums.size)):
-        out[k % codes] += sums[k]
-
-
-@_compile
-def sum_by_codes(ids, others, codes, values, out):
-    """Add up values by pair of codes."""
-    for i in range(np.uint64(values.size)):
-        out[np.uint64(ids[i]) * np.uint64(codes) + np.uint64(others[i])] += values[i]
-
-
-@_compile
-def fold(by_code, column, value, out):
-    """Add to each column the sums of its codes, times their values."""
-    for k in range(np.uint64(by_code.size)):
-        out[column[k]] += by_code[k] * np.int64(value[k])
-
-
-@_compile
-def row_factors(label, factor_of_label, scale, weight, roots, units, out):
-    """Write what each row's vector is multiplied by: by its label, its scale, its weight's root."""
-    for i in range(np.uint64(out.size)):
-        factor = np.int64(factor_of_label[label[i]])
-        if scale is not None:
-            factor = factor * np.int64(scale[i]) // units
-        if weight is not None:
-            factor = factor * np.int64(roots[weight[i]]) // units
-        out[i] = factor
-
-
-@_compile
-def write_vectors(ids, column, value, factor, bits, out):
-    """Write what a term gives each row, times the row's factor (if any), rounded toward zero.
-
-    A factor of 2^bits is 1.
-    """
-    one_column = column.min() == column.max()
-    own, entries = out[column[0]], value.astype(np.float64)
-    if factor is None and one_column:
-        for i in range(np.uint64(ids.size)):
-            own[i] = entries[ids[i]]
-        return
-    flat, stride = out.reshape(-1), np.uint64(out.shape[1])
-    for i in range(np.uint64(ids.size)):
-        entry = entries[ids[i]]
-        if factor is not None:
-            product = np.int64(value[ids[i]]) * np.int64(factor[i])
-            entry = np.float64(product >> bits if product >= 0 else -(-product >> bits))
-        flat[np.uint64(column[ids[i]]) * stride + i] = entry
 
 
 @_compile

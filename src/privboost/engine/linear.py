@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from privboost.engine import kernels
+from privboost.engine import kernels, linear_kernels
 from privboost.engine.block import Block
 from privboost.engine.layout import Layout
 from privboost.grid import GRADIENT_UNITS, LINEAR_BITS, LINEAR_UNITS, UNIT, WEIGHT_UNITS
@@ -105,7 +105,7 @@ def add_scores(block: Block, tables: dict[tuple[int, int], np.ndarray], scores: 
             kernels.add_values(block.column(first), table, scores)
         else:
             codes = block.layout.n_codes[second]
-            kernels.add_joint_values(
+            linear_kernels.add_joint_values(
                 block.column(first), block.column(second), codes, table, scores
             )
 
@@ -135,7 +135,7 @@ class LinearRows:
         for features, table in self._squares.items():
             add_scores(block, {features: table}, square)
         scale = np.empty(len(block), dtype=np.uint16)
-        kernels.shorten(square, LINEAR_UNITS, scale)
+        linear_kernels.shorten(square, LINEAR_UNITS, scale)
         return scale
 
     @cached_property
@@ -161,18 +161,18 @@ class LinearRows:
         gradient = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
         coarser = UNIT // GRADIENT_UNITS * (1 if block.weight is None else WEIGHT_UNITS)
-        kernels.unpack_gradients(pairs, scale, LINEAR_UNITS, coarser, gradient)
+        linear_kernels.unpack_gradients(pairs, scale, LINEAR_UNITS, coarser, gradient)
         for (first, second), numbers in terms.by_features.items():
             by_code = np.zeros(len(terms.value[numbers[0]]), dtype=np.int64)
             if second < 0:
-                kernels.sum_by_code(block.column(first), gradient, by_code)
+                linear_kernels.sum_by_code(block.column(first), gradient, by_code)
             else:
                 codes = block.layout.n_codes[second]
-                kernels.sum_by_codes(
+                linear_kernels.sum_by_codes(
                     block.column(first), block.column(second), codes, gradient, by_code
                 )
             for number in numbers:
-                kernels.fold(by_code, terms.column[number], terms.value[number], out)
+                linear_kernels.fold(by_code, terms.column[number], terms.value[number], out)
 
     def add_products(self, k: int, factor_of_label: np.ndarray, out: np.ndarray) -> None:
         """Add the outer products of a block's vectors with themselves: exact in float64.
@@ -188,7 +188,7 @@ class LinearRows:
         block, terms = self._blocks[k], self.terms
         factor = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
-        kernels.row_factors(
+        linear_kernels.row_factors(
             block.label, factor_of_label, scale, block.weight, _ROOTS, LINEAR_UNITS, factor
         )
         whole = bool((factor == LINEAR_UNITS).all())
@@ -203,7 +203,7 @@ class LinearRows:
                     ids = ids.astype(np.uint32) * np.uint32(codes)
                     ids += block.column(second)[start:stop]
                 own = None if whole else factor[start:stop]
-                kernels.write_vectors(ids, column, value, own, LINEAR_BITS, vectors)
+                linear_kernels.write_vectors(ids, column, value, own, LINEAR_BITS, vectors)
             # Sums of fewer than 2¹⁵ rows of 2³⁰: far below 2⁵³, so float64 is exact.
             out += (vectors @ vectors.T).astype(np.int64)
 

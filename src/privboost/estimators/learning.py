@@ -15,9 +15,10 @@ from privboost.errors import DomainError
 from privboost.grid import UNIT
 from privboost.privacy.calibration import calibrate
 from privboost.privacy.domain_learning import LearningPlan, learn, plan_learning
-from privboost.privacy.events import ADD_REMOVE, GaussianRelease, Planned
+from privboost.privacy.events import ADD_REMOVE, Planned
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
+from privboost.privacy.sum_events import GaussianRelease
 
 _HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
 Pass y (labels, or the name of their column), or write a domain: what is public about the table.

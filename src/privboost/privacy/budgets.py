@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from privboost.errors import BudgetError
-from privboost.privacy.events import Event, GaussianRelease
+from privboost.privacy.events import Event
 from privboost.privacy.formulas import subsampled_gaussian_rdp
+from privboost.privacy.sum_events import GaussianRelease
 
 _LEVELS = 1024
 """Steps to which a share is rounded up before its Rényi divergence is computed."""

@@ -13,8 +13,9 @@ from scipy.optimize import brentq
 
 from privboost.grid import UNIT
 from privboost.privacy.accountants.base import Accountant
-from privboost.privacy.events import GaussianRelease, LaplaceRelease, Planned, Selection
+from privboost.privacy.events import Planned, Selection
 from privboost.privacy.formulas import gdp_mu
+from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
 _CLOSE = 1e-7
 """What a quick accountant leaves of ε, relatively, so that rounding never overspends."""

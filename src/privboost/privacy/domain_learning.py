@@ -48,10 +48,11 @@ from privboost.errors import DomainError, SchemaError
 from privboost.grid import BLOCK_ROWS, UNIT, Contribution
 from privboost.losses import squared
 from privboost.privacy.calibration import by_shares
-from privboost.privacy.events import GaussianRelease, Planned, ThresholdRelease
+from privboost.privacy.events import Planned
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator, noisy_threshold
+from privboost.privacy.sum_events import GaussianRelease, ThresholdRelease
 from privboost.privacy.units import kept_rows
 from privboost.tables import CsvTable, open_table, open_vector, slice_vector
 

@@ -15,7 +15,7 @@ import numpy as np
 from privboost.grid import BUDGET_UNITS, UNIT, WEIGHT_CLASSES
 from privboost.losses import LossTable
 from privboost.privacy.budgets import LifeBudget
-from privboost.privacy.events import GaussianRelease
+from privboost.privacy.sum_events import GaussianRelease
 
 
 def charge_table(

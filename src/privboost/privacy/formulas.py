@@ -359,7 +359,8 @@ def _rdp_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier:
 
 
 def _equal_gaussians(noise_multiplier: float, sampling_rate: float, rounds: int) -> Any:
-    from privboost.privacy.events import GaussianRelease, Planned
+    from privboost.privacy.events import Planned
+    from privboost.privacy.sum_events import GaussianRelease
 
     one = GaussianRelease("sums", noise_multiplier, 1, 1, 1, (1.0,), sampling_rate)
     return (Planned(one, rounds),)

@@ -13,7 +13,8 @@ from typing import Any
 from privboost.errors import BudgetError
 from privboost.privacy.accountants.base import Accountant, Profile
 from privboost.privacy.budgets import LifeBudget
-from privboost.privacy.events import Event, GaussianRelease, Planned
+from privboost.privacy.events import Event, Planned
+from privboost.privacy.sum_events import GaussianRelease
 
 
 class Ledger:

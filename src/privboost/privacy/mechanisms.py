@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -19,7 +18,6 @@ from privboost.engine.commands import (
     Charge,
     GramSums,
     LinearSums,
-    NodeHistograms,
     OpenBudgets,
     Price,
     Query,
@@ -28,36 +26,33 @@ from privboost.engine.commands import (
     Start,
     Update,
     UseLoss,
-    VoteCounts,
 )
 from privboost.engine.linear import Terms
 from privboost.errors import BudgetError
 from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, UNIT, Contribution
 from privboost.losses import LossTable, within_units
 from privboost.privacy.budgets import LifeBudget
-from privboost.privacy.events import (
-    ADD_REMOVE,
-    Event,
-    GaussianRelease,
-    GramRelease,
-    LaplaceRelease,
-    SampledGroup,
-    Selection,
-    ThresholdRelease,
-    VectorRelease,
-)
+from privboost.privacy.events import ADD_REMOVE, Event, SampledGroup, Selection
 from privboost.privacy.filters import charge_table
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.noise import discrete_gaussian, discrete_laplace
+from privboost.privacy.query_checks import cells_apart, scores_these
 from privboost.privacy.selection import choose_each
+from privboost.privacy.sum_events import (
+    GaussianRelease,
+    GramRelease,
+    LaplaceRelease,
+    ThresholdRelease,
+    VectorRelease,
+)
 from privboost.privacy.utilities import Utility
 
 EIGENVALUE_UNITS = 2**10
 """What float64 may be wrong about eigenvalues, for each column and both neighbours.
 
-The solver errs by a small multiple of d · 2⁻⁵³ times the largest eigenvalue, which is below
-2³¹ rows · 2³⁰: less than 2⁹ · d.
+The solver is taken to err by at most 2d · 2⁻⁵³ times the largest eigenvalue (backward errors of
+symmetric solvers are far smaller), which is below 2³¹ rows · 2³⁰: 2⁹ · d for each neighbour.
 """
 
 
@@ -176,9 +171,9 @@ class Curator:
             raise ValueError("the utility's range is not proved for the statistics of the query")
         if event.relation != utility.relation:
             raise ValueError("the utility's range is not proved for the event's neighbours")
-        if not _cells_apart(query):
+        if not cells_apart(query):
             raise ValueError("the query's features share a cell: no range is proved for that")
-        if not _scores_these(utility, query):
+        if not scores_these(utility, query):
             raise ValueError("the utility scores other features than the query asks for")
         stream = self._charge(event)
         query = self._sampled(query, event.sampling_rate, stream)
@@ -392,59 +387,10 @@ class Curator:
             and len(event.shares) == query.shape[-1]
             and query.statistics in STATISTICS
             and event.relation == ADD_REMOVE
-            and _cells_apart(query)
+            and cells_apart(query)
         )
         if not honest:
             raise ValueError(f"the event understates what the query reveals: {event.what}")
-
-
-def _cells_apart(query: Query) -> bool:
-    """Whether features have cells of their own, so that a row touches each cell at most once."""
-    if not isinstance(query, NodeHistograms | VoteCounts):
-        return True
-    if all(not cells.flags.writeable for cells in query.cell_of):
-        return _fixed_cells_apart(_Fixed(query.cell_of), query.n_cells)
-    return _are_apart(query.cell_of, query.n_cells)
-
-
-def _scores_these(utility: Utility, query: Query) -> bool:
-    """Whether a utility of splits is about the cells that a query counts."""
-    splits = getattr(utility, "splits", None)
-    if splits is None or not isinstance(query, NodeHistograms | VoteCounts):
-        return splits is None
-    return (
-        query.features == splits.features
-        and query.n_cells == splits.n_cells
-        and (
-            query.cell_of is splits.cell_of
-            or all(map(np.array_equal, query.cell_of, splits.cell_of))
-        )
-    )
-
-
-class _Fixed:
-    """Arrays that cannot change, told apart by being the same objects."""
-
-    def __init__(self, cell_of: tuple[np.ndarray, ...]) -> None:
-        self.cell_of = cell_of
-
-    def __hash__(self) -> int:
-        return id(self.cell_of)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Fixed) and self.cell_of is other.cell_of
-
-
-@lru_cache(maxsize=16)
-def _fixed_cells_apart(fixed: _Fixed, n_cells: int) -> bool:
-    return _are_apart(fixed.cell_of, n_cells)
-
-
-def _are_apart(cell_of: tuple[np.ndarray, ...], n_cells: int) -> bool:
-    spans = sorted((int(cells.min()), int(cells.max())) for cells in cell_of)
-    ends = [-1, *(last for _, last in spans)]
-    apart = all(first > end for (first, _), end in zip(spans, ends, strict=False))
-    return apart and ends[-1] < n_cells
 
 
 def _everywhere(scales: np.ndarray, query: Query) -> np.ndarray:

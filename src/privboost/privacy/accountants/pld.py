@@ -8,7 +8,8 @@ from typing import Any
 
 from privboost.privacy.accountants.base import Accountant, GridProfile
 from privboost.privacy.accountants.rdp import RdpProfile
-from privboost.privacy.events import GaussianRelease, Planned
+from privboost.privacy.events import Planned
+from privboost.privacy.sum_events import GaussianRelease
 
 _CELLS = 2000
 """Grid cells within ε: rounding, which is always pessimistic, then costs a thousandth of it."""
