@@ -160,8 +160,9 @@ class LinearRows:
         block, terms = self._blocks[k], self.terms
         gradient = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
-        coarser = UNIT // GRADIENT_UNITS * (1 if block.weight is None else WEIGHT_UNITS)
-        linear_kernels.unpack_gradients(pairs, scale, LINEAR_UNITS, coarser, gradient)
+        finer = UNIT // GRADIENT_UNITS * (1 if block.weight is None else WEIGHT_UNITS)
+        bits = finer.bit_length() - 1 + (0 if scale is None else LINEAR_BITS)
+        linear_kernels.unpack_gradients(pairs, scale, bits, gradient)
         for (first, second), numbers in terms.by_features.items():
             by_code = np.zeros(len(terms.value[numbers[0]]), dtype=np.int64)
             if second < 0:

@@ -33,22 +33,19 @@ def shorten(square, units, scale):
 
 
 @_compile
-def unpack_gradients(pairs, scale, units, coarser, out):
+def unpack_gradients(pairs, scale, bits, out):
     """Take gradients out of packed pairs, times the rows' scale, rounded toward zero.
 
     Parameters
     ----------
-    scale : uint16 array, optional
-        In `units`.
-    coarser : int
-        How many units of the gradient, times its weight, are one of the result.
+    bits : int
+        How many bits finer the gradient, times weight and scale, is than the result.
     """
-    whole = np.int64(units) * np.int64(coarser) if scale is not None else np.int64(coarser)
     for i in range(np.uint64(out.size)):
         g = pairs[i] >> 32
         if scale is not None:
             g *= np.int64(scale[i])
-        out[i] = g // whole if g >= 0 else -(-g // whole)
+        out[i] = g >> bits if g >= 0 else -(-g >> bits)
 
 
 @_compile
