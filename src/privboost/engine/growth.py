@@ -117,7 +117,10 @@ class Grower:
         cells = self._cells
         joint_out = np.zeros((len(out), bundles.n_codes, 2), dtype=np.int64)
         own_rows, start = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
-        pairs = np.empty((BLOCK_ROWS, 2), dtype=np.int64)
+        pairs = np.empty(BLOCK_ROWS, dtype=np.int64)
+        packed, joint_packed = (
+            np.empty(sums.shape[:2], dtype=np.int64) for sums in (out, joint_out)
+        )
         for k, (block, node) in enumerate(zip(self.blocks, nodes, strict=True)):
             looked_up, weight, active = rows_of_block(k)
             kernels.sum_block_by_node(
@@ -132,6 +135,8 @@ class Grower:
                 own_rows,
                 start,
                 pairs,
+                packed,
+                joint_packed,
                 out,
                 joint_out,
             )
@@ -149,12 +154,12 @@ class _Cells:
     def __init__(self, query: NodeHistograms, bundles: Bundles, layout: Layout) -> None:
         self.cell_of = query.cell_of
         own = dict(zip(query.features, query.cell_of, strict=True))
-        self.narrow, self.wide = columns_of(layout, {f: own[f] for f in bundles.left_over}, 2)
+        self.narrow, self.wide = columns_of(layout, {f: own[f] for f in bundles.left_over})
         codes = {
             k: bundles.first[k] + np.arange(len(each.digits))
             for k, each in enumerate(bundles.members)
         }
-        self.joint = lay_out(codes, 2)
+        self.joint = lay_out(codes)
         self.of_bundles = [join_cells([own[f] for f in each.features]) for each in bundles.members]
 
 

@@ -129,47 +129,22 @@ def sum_pairs(ids, cell_of, pairs, out):
 
 
 @_compile
-def sum_pairs_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
-    """Add up pairs by (node, cell) for several columns, two at a time.
-
-    Parameters
-    ----------
-    rows : uint32 array
-        The rows, of which the next two hold the values.
-    start : uint32 array
-        Where in the flat result a row's node begins.
-    pairs : int64 array of shape (rows, 2)
-    columns : array of shape (columns, all rows)
-        Codes; `slots` says which of them are meant.
-    cell_of, first : uint32 and int arrays
-        Twice the cell of each code, column after column, and where those of each begin.
-    out : int64 array
-        Flat: for each node and cell two sums.
-    """
-    one, flat = np.uint64(1), pairs.reshape(-1)
-    for c in range(0, slots.size, 2):
-        pair_up = c + 1 < slots.size
-        ids, cells = columns[slots[c]], cell_of[first[c] :]
-        if not pair_up:
-            for k in range(np.uint64(rows.size)):
-                at = np.uint64(start[k] + cells[ids[rows[k]]])
-                out[at] += flat[k + k]
-                out[at + one] += flat[k + k + one]
-            continue
-        next_ids, next_cells = columns[slots[c + 1]], cell_of[first[c + 1] :]
-        for k in range(np.uint64(rows.size)):
-            row, g, n = rows[k], flat[k + k], flat[k + k + one]
-            at = np.uint64(start[k] + cells[ids[row]])
-            out[at] += g
-            out[at + one] += n
-            at = np.uint64(start[k] + next_cells[next_ids[row]])
-            out[at] += g
-            out[at + one] += n
-
-
-@_compile
 def sum_block_by_node(
-    looked_up, weight, active, node, chosen, narrow, wide, joint, rows, start, pairs, out, joint_out
+    looked_up,
+    weight,
+    active,
+    node,
+    chosen,
+    narrow,
+    wide,
+    joint,
+    rows,
+    start,
+    pairs,
+    packed,
+    joint_packed,
+    out,
+    joint_out,
 ):
     """Add up a block's pairs by (node, cell), for the rows of chosen nodes: all in one call.
 
@@ -178,9 +153,12 @@ def sum_block_by_node(
     looked_up : tuple
         The first six arguments of `row_statistics`.
     narrow, wide, joint : tuples of columns, slots, cell_of, first
-        See `sum_pairs_by_node`; joint columns have sums of their own.
+        Codes, which of the columns are meant, the cell of each code, column after column, and where
+        those of each begin; joint columns have sums of their own.
     rows, start, pairs : uint32, uint32 and int64 arrays
-        Room for the chosen rows, where each one's node begins, and its pair.
+        Room for the chosen rows, where each one's node begins, and its packed pair.
+    packed, joint_packed : int64 arrays of shape (nodes, cells)
+        Room for a block's sums, packed: without weights they stay below 2³¹.
     out, joint_out : int64 arrays of shape (nodes, cells, 2)
     """
     label, place_of_label, state, table, size, shift = looked_up
@@ -198,20 +176,74 @@ def sum_block_by_node(
             pair *= np.int64(weight[row])
         if active is not None:
             pair &= -np.int64(active[row])
-        pairs[k, 0] = pair >> 32
-        pairs[k, 1] = pair & 0xFFFFFFFF
+        pairs[k] = pair
     _start_of_nodes(node, rows, start, out)
-    sum_pairs_by_node(rows, start, pairs, *narrow, out.reshape(-1))
-    sum_pairs_by_node(rows, start, pairs, *wide, out.reshape(-1))
+    if weight is not None:
+        _sum_pairs_by_node(rows, start, pairs, *narrow, out)
+        _sum_pairs_by_node(rows, start, pairs, *wide, out)
+    else:
+        _clear(packed, chosen)
+        _sum_packed_by_node(rows, start, pairs, *narrow, packed.reshape(-1))
+        _sum_packed_by_node(rows, start, pairs, *wide, packed.reshape(-1))
+        _unpack(packed, chosen, out)
     if joint_out.size:
         _start_of_nodes(node, rows, start, joint_out)
-        sum_pairs_by_node(rows, start, pairs, *joint, joint_out.reshape(-1))
+        if weight is not None:
+            _sum_pairs_by_node(rows, start, pairs, *joint, joint_out)
+        else:
+            _clear(joint_packed, chosen)
+            _sum_packed_by_node(rows, start, pairs, *joint, joint_packed.reshape(-1))
+            _unpack(joint_packed, chosen, joint_out)
+
+
+@_compile
+def _sum_packed_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
+    """Add up packed pairs, for two columns at a time."""
+    for c in range(0, slots.size, 2):
+        ids, cells = columns[slots[c]], cell_of[first[c] :]
+        if c + 1 == slots.size:
+            for k in range(np.uint64(rows.size)):
+                out[np.uint64(start[k] + cells[ids[rows[k]]])] += pairs[k]
+            continue
+        next_ids, next_cells = columns[slots[c + 1]], cell_of[first[c + 1] :]
+        for k in range(np.uint64(rows.size)):
+            row, pair = rows[k], pairs[k]
+            out[np.uint64(start[k] + cells[ids[row]])] += pair
+            out[np.uint64(start[k] + next_cells[next_ids[row]])] += pair
+
+
+@_compile
+def _sum_pairs_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
+    """Add up pairs, each statistic in its own int64."""
+    flat = out.reshape(-1)
+    for c in range(slots.size):
+        ids, cells = columns[slots[c]], cell_of[first[c] :]
+        for k in range(np.uint64(rows.size)):
+            at = np.uint64(start[k] + cells[ids[rows[k]]]) << np.uint64(1)
+            flat[at] += pairs[k] >> 32
+            flat[at + np.uint64(1)] += pairs[k] & 0xFFFFFFFF
+
+
+@_compile
+def _clear(packed, chosen):
+    for node in range(chosen.size):
+        if chosen[node]:
+            packed[node] = 0
+
+
+@_compile
+def _unpack(packed, chosen, out):
+    for node in range(chosen.size):
+        if chosen[node]:
+            for cell in range(packed.shape[1]):
+                out[node, cell, 0] += packed[node, cell] >> 32
+                out[node, cell, 1] += packed[node, cell] & 0xFFFFFFFF
 
 
 @_compile
 def _start_of_nodes(node, rows, start, out):
-    """Write where in the flat result the node of each row begins."""
-    stride = np.uint32(2 * out.shape[1])
+    """Write at which cell, all counted through, the node of each row begins."""
+    stride = np.uint32(out.shape[1])
     for k in range(np.uint64(rows.size)):
         start[k] = np.uint32(node[rows[k]]) * stride
 

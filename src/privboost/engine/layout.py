@@ -49,9 +49,7 @@ class Layout:
         return np.array(self.slots, dtype=np.uint16)
 
 
-def columns_of(
-    layout: Layout, cell_of: Mapping[int, np.ndarray], step: int = 1
-) -> tuple[Columns, Columns]:
+def columns_of(layout: Layout, cell_of: Mapping[int, np.ndarray]) -> tuple[Columns, Columns]:
     """Return the narrow and the wide columns of some features, with the cells of their codes.
 
     Parameters
@@ -60,20 +58,18 @@ def columns_of(
         Where columns lie.
     cell_of : mapping from feature to array
         The cell of each of its codes.
-    step : int
-        What cells are multiplied by.
     """
     narrow = {layout.slots[f]: cells for f, cells in cell_of.items() if not layout.wide[f]}
     wide = {
         layout.slots[f] - layout.n_narrow: cells for f, cells in cell_of.items() if layout.wide[f]
     }
-    return lay_out(narrow, step), lay_out(wide, step)
+    return lay_out(narrow), lay_out(wide)
 
 
-def lay_out(cell_of: Mapping[int, np.ndarray], step: int = 1) -> Columns:
+def lay_out(cell_of: Mapping[int, np.ndarray]) -> Columns:
     """Return columns, given the cells of each by its row in a block's array."""
     cells, first = join_cells(list(cell_of.values()))
-    return np.array(list(cell_of), dtype=np.int64), (step * cells).astype(np.uint32), first
+    return np.array(list(cell_of), dtype=np.int64), cells.astype(np.uint32), first
 
 
 def join_cells(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
