@@ -198,13 +198,14 @@ def test_full_blocks_at_the_clip_do_not_overflow():
     from privboost.engine.block import Block
     from privboost.grid import BLOCK_ROWS, WEIGHT_UNITS
 
-    layout = Layout((4,))
+    layout = Layout((4, 4, 200))
+    cells = (np.arange(4), np.arange(4) + 4, np.arange(200) + 8)
     rows = BLOCK_ROWS
     for label, sign in ((0, 1), (1, -1)):
         for weight in (None, np.full(rows, WEIGHT_UNITS, dtype=np.uint16)):
             block = Block(
                 layout,
-                np.zeros((1, rows), dtype=np.uint8),
+                np.zeros((3, rows), dtype=np.uint8),
                 np.zeros((0, rows), dtype=np.uint16),
                 np.full(rows, label, dtype=np.uint8),
                 weight,
@@ -214,6 +215,9 @@ def test_full_blocks_at_the_clip_do_not_overflow():
             most = 2 * rows * UNIT * (1 if weight is None else WEIGHT_UNITS)
             query = FeatureSums(0, np.arange(4, dtype=np.uint16), 4)
             assert backend.sum(query)[0].tolist() == [sign * most, most]
+            by_node = backend.sum(NodeHistograms(stump(), (0, 1, 2), cells, 208))[0]
+            assert by_node[[0, 4, 8]].tolist() == [[sign * most, most]] * 3
+            assert np.count_nonzero(by_node) == 6
 
 
 def test_an_empty_table_answers_zeros():
