@@ -30,6 +30,8 @@ bench-scale: $(VENV)/.bench
 	$(BIN)/python -m bench.scale
 	$(BIN)/python -m bench.scale --recipe trees
 	$(BIN)/python -m bench.scale --recipe filter
+	$(BIN)/python -m bench.scale --recipe linear --rounds 25
+	$(BIN)/python -m bench.scale --recipe votes --rounds 25
 
 bench-sbdt: $(VENV)/.bench
 	$(BIN)/python -m bench.sbdt

@@ -17,12 +17,20 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from bench import runner
-from privboost import Domain, PrivBoostClassifier, SBDTClassifier
+from privboost import (
+    BoostedAdaSSPClassifier,
+    Domain,
+    LazyBBClassifier,
+    PrivBoostClassifier,
+    SBDTClassifier,
+)
 
 COLUMNS = 20
 RECIPES = {
     "flagship": (PrivBoostClassifier, {}),
     "trees": (SBDTClassifier, {"features": "uniform", "max_depth": 6}),
+    "linear": (BoostedAdaSSPClassifier, {}),
+    "votes": (LazyBBClassifier, {"density": 0.2}),
     "filter": (SBDTClassifier, {"features": "uniform", "max_depth": 6, "extra_estimators": 20}),
 }
 
