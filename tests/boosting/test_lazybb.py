@@ -9,7 +9,7 @@ import pytest
 from privboost import Domain, DomainError, LazyBBClassifier, load_model
 from privboost.boosting.candidates import even_thresholds, splits_of
 from privboost.boosting.plan import Budget
-from privboost.boosting.vote_plan import density_for, votes_for
+from privboost.boosting.vote_plan import density_for, rate_for, votes_for
 from privboost.encoding import Encoder, encode_training
 from privboost.engine.block import join, route
 from privboost.losses import UNKNOWN_LABEL
@@ -239,6 +239,7 @@ def test_defaults_follow_the_budget_and_the_rows():
         assert densities == sorted(densities, reverse=True)
         assert votes == sorted(votes)
         assert all(count % 2 for count in votes)
+    assert rate_for(5) > rate_for(25) > rate_for(99) > 0.1
     pure, other = (votes_for(Budget(1.0, delta), 30000, 0.3, 1) for delta in (0.0, 1e-6))
     assert pure < other
 

@@ -108,6 +108,14 @@ def votes_for(budget: Budget, n_rows: int, density: float, n_outputs: int) -> in
     return max(affordable, default=_FEWEST)
 
 
+def rate_for(votes: int) -> float:
+    """Return a learning rate: the more votes there are, the less each should change weights.
+
+    Measured as the density: 1.6/√τ is near the best from 5 votes to 99.
+    """
+    return round(1.6 / math.sqrt(votes), 3)
+
+
 def _epsilon_of_a_vote(budget: Budget, choices: int) -> float:
     """Return about what each of so many choices may cost: ε/k, or 2μ/√k where δ allows it."""
     pure = budget.epsilon / choices

@@ -7,10 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from privboost.boosting.checks import check_part
+from privboost.boosting.checks import check_count, check_part
 from privboost.boosting.lazybb import boost_lazily
 from privboost.boosting.plan import Budget, Task
-from privboost.boosting.vote_plan import VotePlan, VoteSettings, density_for, plan_votes, votes_for
+from privboost.boosting.vote_plan import (
+    VotePlan,
+    VoteSettings,
+    density_for,
+    plan_votes,
+    rate_for,
+    votes_for,
+)
 from privboost.encoding import Encoder
 from privboost.estimators.base import MakePlan, PrivateClassifier
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
@@ -26,8 +33,9 @@ _PARAMETERS = (
     n_estimators : int, optional
         Votes (for each class beyond two classes). By default as many as the budget affords for the
         number of rows, from 5 to 99 and odd. If it is even, a tie is a vote for the first class.
-    learning_rate : float
-        How fast rows lose weight that are voted on rightly.
+    learning_rate : float, optional
+        How fast rows lose weight that are voted on rightly. By default 1.6 over the root of the
+        number of votes.
     density : float, optional
         The part of the rows that the weight is spread over at least, in (0, 1]. A row's weight is
         at most one over `density` times the number of rows: the larger, the less noise. By default
@@ -79,7 +87,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         domain: Any = None,
         *,
         n_estimators: int | None = None,
-        learning_rate: float = 0.25,
+        learning_rate: float | None = None,
         density: float | None = None,
         learner: str = "rule",
         n_splits: int = 3,
@@ -175,9 +183,12 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         if votes is None:
             check_part("density", density, or_else=1)
             votes = votes_for(budget, n_rows or 0, density, outputs)
+        rate = self.learning_rate
+        if rate is None:
+            rate = rate_for(check_count("n_estimators", votes, 1))
         settings = VoteSettings(
             n_estimators=votes,
-            learning_rate=self.learning_rate,
+            learning_rate=rate,
             density=density,
             learner=self.learner,
             n_splits=self.n_splits,
