@@ -17,7 +17,7 @@ from privboost.boosting.plan import Budget
 from privboost.domain import ClassTarget, Domain, NumericFeature
 from privboost.encoding import Encoder
 from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
-from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
+from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
 from privboost.models.linear import LinearScores
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator
@@ -177,29 +177,7 @@ class BoostedAdaSSPClassifier(LinearBooster, PrivateClassifier):  # noqa: D101
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.loss = loss
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.ratio = ratio
-        self.gradient_clip = gradient_clip
-        self.clip_decay = clip_decay
-        self.tail = tail
-        self.bins = bins
-        self.products = products
-        self.intercept = intercept
-        self.norm_bound = norm_bound
-        self.class_weight = class_weight
-        self.domain_share = domain_share
-        self.sample_weight_bound = sample_weight_bound
-        self.accountant = accountant
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.ledger = ledger
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     @available_if(_is_logistic)
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -252,24 +230,4 @@ class BoostedAdaSSPRegressor(LinearBooster, PrivateRegressor):  # noqa: D101
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.ratio = ratio
-        self.gradient_clip = gradient_clip
-        self.clip_decay = clip_decay
-        self.tail = tail
-        self.bins = bins
-        self.products = products
-        self.intercept = intercept
-        self.norm_bound = norm_bound
-        self.domain_share = domain_share
-        self.sample_weight_bound = sample_weight_bound
-        self.accountant = accountant
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.ledger = ledger
-        self.verbose = verbose
+        keep_parameters(self, locals())

@@ -12,7 +12,7 @@ from privboost.boosting.plan import Budget, NewtonStep
 from privboost.boosting.structures import RandomTrees, public_generator
 from privboost.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
+from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.trees import TreeScores
 from privboost.privacy.keystream import KeyStream
@@ -102,33 +102,7 @@ class GreedyBooster(TreeEstimator):
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.greedy_depth = greedy_depth
-        self.learning_rate = learning_rate
-        self.gradient_clip = gradient_clip
-        self.hessian_clip = hessian_clip
-        self.hessian_share = hessian_share
-        self.reg_lambda = reg_lambda
-        self.split_lambda = split_lambda
-        self.leaf_clip = leaf_clip
-        self.init_share = init_share
-        self.shares = shares
-        self.features = features
-        self.candidates = candidates
-        self.n_candidates = n_candidates
-        self.candidate_rounds = candidate_rounds
-        self.domain_share = domain_share
-        self.sample_weight_bound = sample_weight_bound
-        self.accountant = accountant
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.ledger = ledger
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> GreedyPlan:
         settings = GreedySettings(

@@ -20,7 +20,7 @@ from privboost.boosting.vote_plan import (
 )
 from privboost.encoding import Encoder
 from privboost.estimators.base import MakePlan, PrivateClassifier
-from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
+from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
 from privboost.estimators.trees import TreeEstimator
 from privboost.models.votes import VoteScores
 from privboost.privacy.keystream import KeyStream
@@ -101,23 +101,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.density = density
-        self.learner = learner
-        self.n_splits = n_splits
-        self.label_share = label_share
-        self.n_candidates = n_candidates
-        self.domain_share = domain_share
-        self.accountant = accountant
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.ledger = ledger
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def fit(  # type: ignore[override]
         self, X: Any, y: Any = None

@@ -1,6 +1,9 @@
-"""What the documentation of all estimators says of the parameters that they share."""
+"""Parameters of estimators: how constructors keep them, and what is said of those they share."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 BUDGET_PARAMETERS = """
     Parameters
@@ -39,3 +42,17 @@ RUN_PARAMETERS = """
         The released model.
 """
 """What it ends with."""
+
+
+def keep_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
+    """Make each argument of a constructor an attribute of that name: all that it may do.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose constructor is called.
+    given : mapping
+        Its local names.
+    """
+    for name in estimator._get_param_names():
+        setattr(estimator, name, given[name])

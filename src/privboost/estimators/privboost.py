@@ -9,7 +9,7 @@ from privboost.boosting.histogram_plan import HistogramPlan, plan_histograms
 from privboost.boosting.plan import Budget, NewtonStep
 from privboost.encoding import Encoder
 from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
-from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
+from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
 from privboost.models.additive import AdditiveScores
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator
@@ -68,25 +68,7 @@ class HistogramBooster(PrivateEstimator):
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.max_bins = max_bins
-        self.gradient_clip = gradient_clip
-        self.hessian_clip = hessian_clip
-        self.hessian_share = hessian_share
-        self.reg_lambda = reg_lambda
-        self.leaf_clip = leaf_clip
-        self.domain_share = domain_share
-        self.sample_weight_bound = sample_weight_bound
-        self.accountant = accountant
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.ledger = ledger
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _plan(
         self,

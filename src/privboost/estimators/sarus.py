@@ -10,7 +10,7 @@ from privboost.boosting.sarus import boost_purely
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
 from privboost.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.parameters import RUN_PARAMETERS
+from privboost.estimators.parameters import RUN_PARAMETERS, keep_parameters
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.trees import TreeScores
 from privboost.privacy.keystream import KeyStream
@@ -98,32 +98,7 @@ class PureBooster(TreeEstimator):
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.subsample = subsample
-        self.gradient_clip = gradient_clip
-        self.gradient_filter = gradient_filter
-        self.count_share = count_share
-        self.reg_lambda = reg_lambda
-        self.split_lambda = split_lambda
-        self.leaf_clip = leaf_clip
-        self.geometric_clip = geometric_clip
-        self.min_child_weight = min_child_weight
-        self.init_share = init_share
-        self.shares = shares
-        self.n_candidates = n_candidates
-        self.domain_share = domain_share
-        self.sample_weight_bound = sample_weight_bound
-        self.accountant = accountant
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.ledger = ledger
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> SarusPlan:
         settings = SarusSettings(

@@ -16,7 +16,7 @@ from privboost.domain import ClassTarget
 from privboost.encoding import Encoder
 from privboost.engine.backend import RecordingBackend
 from privboost.estimators.base import PrivateEstimator, PrivateRegressor
-from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS
+from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
 from privboost.estimators.streams import RowStream, load_stream, save_stream
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.model import Model
@@ -126,37 +126,7 @@ class RandomTreeBooster(TreeEstimator):
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.subsample = subsample
-        self.gradient_clip = gradient_clip
-        self.hessian_clip = hessian_clip
-        self.hessian_share = hessian_share
-        self.reg_lambda = reg_lambda
-        self.leaf_clip = leaf_clip
-        self.init_share = init_share
-        self.init_noise = init_noise
-        self.boosting = boosting
-        self.features = features
-        self.candidates = candidates
-        self.n_candidates = n_candidates
-        self.candidate_rounds = candidate_rounds
-        self.candidate_share = candidate_share
-        self.category_splits = category_splits
-        self.extra_estimators = extra_estimators
-        self.batch_size = batch_size
-        self.domain_share = domain_share
-        self.sample_weight_bound = sample_weight_bound
-        self.accountant = accountant
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.ledger = ledger
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
