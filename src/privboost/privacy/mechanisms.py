@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,19 +20,18 @@ from privboost.engine.commands import (
     OpenBudgets,
     Price,
     Query,
-    Sample,
     SetTerms,
     Start,
     Update,
     UseLoss,
 )
 from privboost.engine.linear import Terms
-from privboost.errors import BudgetError
 from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, UNIT, Contribution
 from privboost.losses import LossTable, within_units
 from privboost.privacy.budgets import LifeBudget
 from privboost.privacy.events import ADD_REMOVE, Event, SampledGroup, Selection
 from privboost.privacy.filters import charge_table
+from privboost.privacy.groups import Group, fresh_sample
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.noise import discrete_gaussian, discrete_laplace
@@ -83,7 +81,7 @@ class Curator:
         self._budgets: list[LifeBudget] = []
         self._prices: dict[tuple[GaussianRelease, tuple[str, ...]], int] = {}
         self._next_price = 0
-        self._group: _Group | None = None
+        self._group: Group | None = None
         self._linear: Terms | None = None
 
     def gaussian(self, query: Query, event: GaussianRelease) -> np.ndarray:
@@ -359,7 +357,7 @@ class Curator:
         if self._group is not None:
             raise ValueError("a group of pure releases is under way")
         stream = self._charge(event)
-        self._group = _Group(event, _fresh_sample(event.sampling_rate, stream, self._contribution))
+        self._group = Group(event, fresh_sample(event.sampling_rate, stream, self._contribution))
         try:
             yield
         finally:
@@ -371,7 +369,7 @@ class Curator:
             return replace(query, sample=self._group.sample)
         if rate == 1:
             return query if query.sample is None else replace(query, sample=None)
-        return replace(query, sample=_fresh_sample(rate, stream, self._contribution))
+        return replace(query, sample=fresh_sample(rate, stream, self._contribution))
 
     def _next_stream(self) -> KeyStream:
         self._releases += 1
@@ -398,30 +396,6 @@ def _everywhere(scales: np.ndarray, query: Query) -> np.ndarray:
     out = np.empty(query.shape, dtype=scales.dtype)
     out[...] = scales
     return out.reshape(-1)
-
-
-class _Group:
-    """A group that is under way: its sample, and which of its releases are still to come."""
-
-    def __init__(self, event: SampledGroup, sample: Sample) -> None:
-        self.sample = sample
-        self._left: Counter[Event] = Counter()
-        for planned in event.inner:
-            self._left[planned.event] += planned.count
-
-    def take(self, event: Event) -> None:
-        """Use up one of the releases."""
-        if self._left[event] < 1:
-            raise BudgetError(f"not in the group, or made already: {event.what}")
-        self._left[event] -= 1
-
-
-def _fresh_sample(rate: float, stream: KeyStream, bound: Contribution) -> Sample:
-    """Return a sample that a release's own randomness decides."""
-    if bound.rows > 1:
-        raise ValueError("units of several rows may be sampled in part: nothing is proved for that")
-    key = np.frombuffer(stream.child("sample").words(4).tobytes(), dtype=np.uint8)
-    return Sample(key, rate)
 
 
 def noisy_threshold(
