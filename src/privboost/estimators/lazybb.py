@@ -48,14 +48,14 @@ _PARAMETERS = (
         The share of a tree's budget (on μ²) that the classes of its leaves have.
     n_candidates : int
         Thresholds of a number, evenly spread."""
-    + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "pure", "game", "rdp", "advanced"}')
-    .replace(
+    + RUN_PARAMETERS.replace(
+        "{ACCOUNTANTS}", '{"auto", "pure", "game", "rdp", "advanced"}'
+    ).replace(
         """    sample_weight_bound : float, optional
         The public bound of sample weights; needed if weights are given to `fit`.
 """,
         "",
     )
-    .lstrip("\n")
 )
 
 
