@@ -189,22 +189,7 @@ def plan_votes(
         raise ValueError(
             "the counts of a round would be too large: lower n_estimators, n_splits or n_candidates"
         )
-    votes = settings.n_estimators * task.n_outputs
-    if settings.learner == "rule":
-        rule = Selection("a rule: a feature, its values, and a class", 1.0, relation=REPLACE_ONE)
-        shared = by_shares([(Planned(rule, votes), 1.0)])
-    else:
-        split = Selection("a split of a tree: a leaf, a feature, its values", 1.0)
-        label = Selection("the classes of all leaves of a tree", 1.0)
-        tree = [(split, settings.n_splits, 1 - settings.label_share)]
-        tree += [(label, 1, settings.label_share)]
-        shared = by_shares(
-            [
-                (Planned(Selection(e.what, 1.0, relation=REPLACE_ONE), count), share)
-                for _ in range(votes)
-                for e, count, share in tree
-            ]
-        )
+    shared = by_shares(_wanted(settings, settings.n_estimators * task.n_outputs))
     chosen = choose_accountant(accountant, [*budget.before, *shared], budget.delta)
     made = calibrate(shared, budget.epsilon, budget.delta, chosen, budget.before)
     return VotePlan(
@@ -217,3 +202,15 @@ def plan_votes(
         releases=made,
         settings=settings,
     )
+
+
+def _wanted(settings: VoteSettings, votes: int) -> list[tuple[Planned, float]]:
+    """List the choices of all votes in their order, each with its share of μ²."""
+    if settings.learner == "rule":
+        rule = Selection("a rule: a feature, its values, and a class", 1.0, relation=REPLACE_ONE)
+        return [(Planned(rule, votes), 1.0)]
+    what = "a split of a tree: a leaf, a feature, its values"
+    split = Selection(what, 1.0, relation=REPLACE_ONE)
+    label = Selection("the classes of all leaves of a tree", 1.0, relation=REPLACE_ONE)
+    share = settings.label_share
+    return [(Planned(split, settings.n_splits), 1 - share), (Planned(label, 1), share)] * votes

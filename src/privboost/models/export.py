@@ -19,15 +19,20 @@ from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
 
 
-def trees_text(model: Model, most_trees: int | None = None) -> str:
-    """Write a model's trees in words; see `Model.to_text`."""
+def model_text(model: Model, most_trees: int | None = None) -> str:
+    """Write a model in words; see `Model.to_text`."""
     scores = model.scores
     if isinstance(scores, LinearScores):
         return _coefficients_text(model)
-    if not isinstance(scores, TreeScores):
-        raise AttributeError("to_text: an additive model has none; see effects()")
     if isinstance(scores, VoteScores) and scores.of_rules:
         return _card_text(model)
+    if isinstance(scores, TreeScores):
+        return _trees_text(model, scores, most_trees)
+    raise AttributeError("to_text: an additive model has none; see effects()")
+
+
+def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str:
+    """Write trees as conditions and leaves."""
     target = model.domain.target
     classes = isinstance(target, ClassTarget)
     unit = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
@@ -56,9 +61,9 @@ def vote_card(model: Model) -> pa.Table:
     scores = model.scores
     if not isinstance(scores, VoteScores):
         raise AttributeError("explain: only votes of rules have a card; see effects() or to_text()")
-    votes: Counter[tuple[int, str, str]] = Counter()
     if not scores.of_rules:
         raise AttributeError("explain: these are votes of trees; see to_text()")
+    votes: Counter[tuple[int, str, str]] = Counter()
     for tree, values in scores.trees():
         output = int(np.abs(values).max(axis=1).argmax())
         feature, turns = int(tree.feature[0]), tree.goes_right[0]

@@ -206,7 +206,7 @@ class Model:
         return moved / moved.sum() if moved.any() else moved
 
     def to_text(self, most_trees: int | None = None) -> str:
-        """Write the trees in words: conditions, and what each leaf adds to the score.
+        """Write the model in words: of trees, conditions and what each leaf adds to the score.
 
         A vote of rules is written as its card (see `explain`), a linear model as the list of its
         `coefficients`.
@@ -216,9 +216,9 @@ class Model:
         most_trees : int, optional
             Stop after so many trees.
         """
-        from privboost.models.export import trees_text
+        from privboost.models.export import model_text
 
-        return trees_text(self, most_trees)
+        return model_text(self, most_trees)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file (see `load_model`)."""

@@ -16,6 +16,7 @@ from privboost.engine.commands import (
     STATISTICS,
     Charge,
     GramSums,
+    LinearQuery,
     LinearSums,
     OpenBudgets,
     Price,
@@ -195,13 +196,11 @@ class Curator:
         Spends `event`, which is recorded first. A row's vector is at most `LINEAR_UNITS` long, and
         its gradient at most `GRADIENT_UNITS`.
         """
-        if query.n_columns != self._terms().n_columns:
-            raise ValueError("the query has other columns than the rows' vectors")
-        self._check_vector(event, GRADIENT_UNITS * LINEAR_UNITS, len(self._terms().features))
+        terms = self._terms_of(query)
+        self._check_vector(event, GRADIENT_UNITS * LINEAR_UNITS, len(terms.features))
         stream = self._charge(event)
         scales = np.full(query.n_columns, event.sigmas[0])
-        noisy: np.ndarray = self._backend.sum(query) + discrete_gaussian(scales, stream)
-        return noisy
+        return self._noisy(query, discrete_gaussian(scales, stream))
 
     def gram(self, query: GramSums, event: GramRelease) -> np.ndarray:
         """Release the sum of the outer products of the rows' vectors: a symmetric matrix.
@@ -211,15 +210,17 @@ class Curator:
         Spends `event`, which is recorded first. x·xᵀ, of which each entry off the diagonal is told
         once and counts √2 times, is ‖x‖² long, at most `LINEAR_UNITS`².
         """
-        self._check_gram(query, event)
+        touched = len(self._terms_of(query).features)
+        self._check_vector(event, LINEAR_UNITS**2, touched * (touched + 1) // 2)
+        if not isinstance(event, GramRelease):
+            raise ValueError("a matrix needs the event of a matrix")
         stream = self._charge(event)
         rows, columns = np.triu_indices(query.n_columns)
         scales = np.where(rows == columns, 1.0, math.sqrt(0.5)) * event.sigmas[0]
-        triangle = self._backend.sum(query)[rows, columns] + discrete_gaussian(scales, stream)
-        released = np.empty(query.shape, dtype=np.int64)
-        released[rows, columns] = triangle
-        released[columns, rows] = triangle
-        return released
+        noise = np.empty(query.shape, dtype=np.int64)
+        noise[rows, columns] = discrete_gaussian(scales, stream)
+        noise[columns, rows] = noise[rows, columns]
+        return self._noisy(query, noise)
 
     def least_eigenvalue(self, query: GramSums, event: VectorRelease) -> int:
         """Release the smallest eigenvalue of the sum of outer products, in its units.
@@ -229,22 +230,12 @@ class Curator:
         Spends `event`, which is recorded first. Adding x·xᵀ moves every eigenvalue by at most
         ‖x‖², `LINEAR_UNITS`²; `EIGENVALUE_UNITS` covers the rounding of float64.
         """
-        self._check_gram(query, event, EIGENVALUE_UNITS * query.n_columns)
+        self._terms_of(query)
+        self._check_vector(event, LINEAR_UNITS**2 + EIGENVALUE_UNITS * query.n_columns, 1)
         stream = self._charge(event)
         exact = np.linalg.eigvalsh(self._backend.sum(query).astype(np.float64))[0]
         noise = discrete_gaussian(event.sigmas, stream)[0]
         return int(np.rint(exact)) + int(noise)
-
-    def _check_gram(self, query: GramSums, event: VectorRelease, rounding: int = 0) -> None:
-        if not (query.factor.min() >= 0 and query.factor.max() <= LINEAR_UNITS):
-            raise ValueError("a factor of a class must lie between 0 and 1")
-        if query.n_columns != self._terms().n_columns:
-            raise ValueError("the query has other columns than the rows' vectors")
-        columns = len(self._terms().features)
-        coordinates = 1 if rounding else columns * (columns + 1) // 2
-        self._check_vector(event, LINEAR_UNITS**2 + rounding, coordinates)
-        if not rounding and not isinstance(event, GramRelease):
-            raise ValueError("a matrix needs the event of a matrix")
 
     def _check_vector(self, event: VectorRelease, units: int, coordinates: int) -> None:
         """Refuse an event that promises less than what the rows' vectors can reveal."""
@@ -257,9 +248,16 @@ class Curator:
         if not honest:
             raise ValueError(f"the event understates what the query reveals: {event.what}")
 
-    def _terms(self) -> Terms:
+    def _terms_of(self, query: LinearQuery) -> Terms:
+        """Return what vectors are, and refuse a query that is about others."""
         if self._linear is None:
             raise ValueError("a linear release needs SetTerms first")
+        if query.n_columns != self._linear.n_columns:
+            raise ValueError("the query has other columns than the rows' vectors")
+        if isinstance(query, GramSums) and not (
+            query.factor.min() >= 0 and query.factor.max() <= LINEAR_UNITS
+        ):
+            raise ValueError("a factor of a class must lie between 0 and 1")
         return self._linear
 
     def publish(self, update: Update) -> None:
@@ -330,8 +328,8 @@ class Curator:
             self._next_price += 1
         self._backend.apply(Charge(self._prices[kind], query.output))
 
-    def _noisy(self, query: Query, noise: np.ndarray) -> np.ndarray:
-        """The one place where exact sums and noise are added."""
+    def _noisy(self, query: Query | LinearQuery, noise: np.ndarray) -> np.ndarray:
+        """Add noise to exact sums."""
         noisy: np.ndarray = self._backend.sum(query) + noise.reshape(query.shape)
         return noisy
 
