@@ -16,7 +16,7 @@ _HOMES = {
     "Domain": "domain",
     "NumberTarget": "domain",
     "NumericFeature": "domain",
-    "Unit": "domain",
+    "Unit": "unit",
     "BudgetError": "errors",
     "DomainError": "errors",
     "ModelFileError": "errors",

@@ -69,6 +69,19 @@ class Task(StrEnum):
     number = "number"
 
 
+class Rows(StrEnum):
+    """From which rows a domain was learned."""
+
+    same = "same"
+    other = "other"
+
+
+DomainRows = Annotated[
+    Rows,
+    typer.Option(help="From which rows a learned domain was learned; same adds its price."),
+]
+
+
 @app.command()
 def train(
     data: DataFile,
@@ -94,6 +107,7 @@ def train(
         Path | None,
         typer.Option(help="With sbdt: begin a stream, and write its private state here."),
     ] = None,
+    domain_rows: DomainRows = Rows.same,
     set_: Parameters = None,
     weights: Weights = None,
     weight_bound: WeightBound = None,
@@ -121,6 +135,7 @@ def train(
     make = kind if preset is None else partial(kind.from_preset, preset)
     estimator = make(epsilon=epsilon, delta=delta, domain=public, random_state=seed)
     estimator.set_params(n_jobs=jobs, ledger=ledger, verbose=not quiet)
+    estimator.set_params(domain_rows=domain_rows.value)
     if "sample_weight_bound" in estimator.get_params():
         estimator.set_params(sample_weight_bound=weight_bound)
     elif weights is not None or weight_bound is not None:
@@ -145,6 +160,7 @@ def extend(
     target: Annotated[
         str | None, typer.Option(help="The column to predict, if the domain was learned.")
     ] = None,
+    domain_rows: DomainRows = Rows.same,
     set_: Parameters = None,
     weights: Weights = None,
     weight_bound: WeightBound = None,
@@ -159,7 +175,7 @@ def extend(
     Parameters are those of the batch before, but for what --set changes.
     """
     from privboost.domain import ClassTarget
-    from privboost.estimators.streams import load_stream
+    from privboost.estimators.streams import load_stream, take_stream
     from privboost.tables import open_file
 
     began, before = load_stream(stream)
@@ -167,14 +183,19 @@ def extend(
     estimator = _kind_of(Recipe.sbdt, classes)(epsilon, delta, random_state=seed)
     estimator.set_params(**began.parameters)
     estimator.set_params(
-        n_jobs=jobs, ledger=ledger, verbose=not quiet, sample_weight_bound=weight_bound
+        n_jobs=jobs,
+        ledger=ledger,
+        verbose=not quiet,
+        domain_rows=domain_rows.value,
+        sample_weight_bound=weight_bound,
     )
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
     estimator.load_stream(stream)
     table = open_file(data, missing or [])
     _check_outputs(data, model, stream)
-    _train(estimator.partial_fit, table, target, weights)
-    estimator.save_stream(stream)  # it holds the new model, should the next line fail
+    with take_stream(stream, lambda: estimator.n_batches_ == began.n_batches):
+        _train(estimator.partial_fit, table, target, weights)
+        estimator.save_stream(stream)  # it holds the new model, should the last line fail
     estimator.save(model)
     typer.echo(f"{model}: {estimator.privacy_.guarantee}")
 
@@ -351,7 +372,17 @@ _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
     """Read name=value pairs, a value as JSON or else as text."""
-    own = {"epsilon", "delta", "domain", "random_state", "n_jobs", "backend", "ledger", "verbose"}
+    own = {
+        "epsilon",
+        "delta",
+        "domain",
+        "domain_rows",
+        "random_state",
+        "n_jobs",
+        "backend",
+        "ledger",
+        "verbose",
+    }
     own.add("sample_weight_bound")  # options of their own
     names = sorted(set(known) - own)
     parameters = {}

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 from privboost.domain_checks import (
     MAX_CATEGORIES,
     MAX_CLASSES,
-    MAX_ROWS_PER_UNIT,
     Label,
     check_bounds,
     check_edges,
@@ -25,6 +24,8 @@ from privboost.domain_checks import (
     unique_keys,
 )
 from privboost.errors import DomainError
+from privboost.privacy.report import PrivacyReport
+from privboost.unit import Unit, describe_unit
 
 VERSION = 1
 
@@ -166,31 +167,6 @@ Target = ClassTarget | NumberTarget
 
 
 @dataclass(frozen=True)
-class Unit:
-    """Who is protected when it is not a row: all rows that share a value of `column`.
-
-    At most `max_rows` rows of a unit are used; rows without a value are not used at all.
-    """
-
-    column: str
-    max_rows: int
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.column, str) or not self.column:
-            raise DomainError("unit.column: the name of a column is needed")
-        rows = self.max_rows
-        if not isinstance(rows, int) or isinstance(rows, bool) or not rows >= 1:
-            raise DomainError(f"unit.max_rows: {rows!r} is not a whole number of at least 1")
-        if rows > MAX_ROWS_PER_UNIT:
-            raise DomainError(f"unit.max_rows: {rows} is more than {MAX_ROWS_PER_UNIT}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {"column": self.column, "max_rows": self.max_rows} | _optional(self)
-
-
-@dataclass(frozen=True)
 class Domain:
     """What is public about a table: features, target and protected unit.
 
@@ -203,7 +179,8 @@ class Domain:
     unit : Unit, optional
         Who is protected. Without it, one row is.
     privacy : PrivacyReport, optional
-        What was spent on learning it; None for a domain that was written.
+        What was spent on learning it; None for a domain that was written. It travels with the
+        domain, so that whoever trains on the same rows adds it.
 
     Examples
     --------
@@ -226,7 +203,7 @@ class Domain:
     features: tuple[Feature, ...]
     target: Target
     unit: Unit | None = None
-    privacy: Any = field(default=None, compare=False)
+    privacy: PrivacyReport | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.features:
@@ -248,14 +225,19 @@ class Domain:
     @classmethod
     def from_dict(cls, form: Mapping[str, Any]) -> Domain:
         """Build a domain from its JSON form; errors name the place."""
-        form = check_mapping(form, "domain", {"version", "features", "target"}, {"unit"})
+        form = check_mapping(form, "domain", {"version", "features", "target"}, {"unit", "privacy"})
         if form["version"] != VERSION:
             raise DomainError(f"version: {form['version']!r} is not {VERSION}")
         if not isinstance(form["features"], Mapping):
             raise DomainError("features: a mapping from column name to feature is needed")
         features = tuple(_read_feature(name, entry) for name, entry in form["features"].items())
-        unit = form.get("unit")
-        return cls(features, _read_target(form["target"]), None if unit is None else _unit(unit))
+        unit, privacy = form.get("unit"), form.get("privacy")
+        return cls(
+            features,
+            _read_target(form["target"]),
+            None if unit is None else Unit.from_dict(unit),
+            None if privacy is None else _read_privacy(privacy),
+        )
 
     @classmethod
     def learn(
@@ -322,6 +304,8 @@ class Domain:
         }
         if self.unit is not None:
             form["unit"] = self.unit.to_dict()
+        if self.privacy is not None:
+            form["privacy"] = self.privacy.to_dict()
         return form
 
     @classmethod
@@ -348,7 +332,9 @@ class Domain:
             f"    {_line(name)}: {_line(entry)}" for name, entry in form["features"].items()
         )
         rest = "".join(
-            f',\n  "{key}": {_line(form[key])}' for key in ("target", "unit") if key in form
+            f',\n  "{key}": {_line(form[key])}'
+            for key in ("target", "unit", "privacy")
+            if key in form
         )
         text = f'{{\n  "version": {VERSION},\n  "features": {{\n{lines}\n  }}{rest}\n}}\n'
         if path is not None:
@@ -367,14 +353,9 @@ class Domain:
         else:
             lines.append(f"  target {self.target.name}: {_span(self.target.bounds)}")
         lines.append(f"  protected unit: {describe_unit(self.unit)}")
+        if self.privacy is not None:
+            lines.append(f"  learned at: {self.privacy.guarantee}")
         return "\n".join(lines)
-
-
-def describe_unit(unit: Unit | None) -> str:
-    """Say in words who is protected."""
-    if unit is None:
-        return "one row"
-    return f"all rows of one {unit.column} (at most {unit.max_rows} are used)"
 
 
 def _range(feature: Feature) -> str:
@@ -440,6 +421,8 @@ def _read_target(form: Any) -> Target:
     return NumberTarget(name, form["bounds"], read_reason(form, "target"))
 
 
-def _unit(form: Any) -> Unit:
-    form = check_mapping(form, "unit", {"column", "max_rows"}, {"reason"})
-    return Unit(form["column"], form["max_rows"], read_reason(form, "unit"))
+def _read_privacy(form: Any) -> PrivacyReport:
+    try:
+        return PrivacyReport.from_dict(form)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise DomainError("privacy: not the report of a learned domain, or altered") from None

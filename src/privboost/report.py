@@ -27,7 +27,7 @@ def privacy_page(report: PrivacyReport) -> str:
         "epsilon": round_up(report.epsilon),
         "delta": round_up(report.delta),
         "neighbours": report.relation,
-        "protected unit": report.unit,
+        "protected unit": report.protects,
         "accountant": report.accountant,
         "epsilon by each accountant": ", ".join(
             f"{name} {round_up(epsilon)}" for name, epsilon in report.alternatives.items()
@@ -35,6 +35,11 @@ def privacy_page(report: PrivacyReport) -> str:
         "discretisation slack (part of epsilon)": f"{report.slack:.2g}",
         "noise": "from a seed" if report.seeded else "from the operating system's generator",
     }
+    if report.parts:
+        facts["sum of"] = "; ".join(
+            f"({round_up(part.epsilon)}, {round_up(part.delta)}) for {part.what}"
+            for part in report.parts
+        )
     kind = "statement none" if report.seeded else "statement"
     rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in facts.items())
     releases = "".join(

@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import stat
+import threading
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor
 from privboost.domain import Domain
 from privboost.engine.backend import LocalBackend
 from privboost.errors import DomainError
+from privboost.estimators.streams import take_stream
 from privboost.models.files import model_bytes
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
@@ -257,3 +259,100 @@ def test_a_failed_batch_leaves_the_stream_as_it_was():
         model.partial_fit(second.drop(columns="age"))
     model.partial_fit(second)
     assert model_bytes(model.model_) == model_bytes(other.partial_fit(second).model_)
+
+
+class FailingClose:
+    """A backend whose end fails, after all releases were made."""
+
+    def __init__(self, blocks):
+        self._own = LocalBackend(blocks)
+        self.sum, self.apply = self._own.sum, self._own.apply
+
+    def close(self):
+        raise OSError("a worker did not answer")
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["close", "report", "keep", "extended"])
+def test_nobody_goes_on_from_a_state_whose_rows_paid(where, monkeypatch):
+    """Whatever fails after the releases: the old state is gone, and its budgets with it."""
+    first, second, third = batches()
+    model = stream().partial_fit(first)
+    if where == "close":
+        model.set_params(backend=FailingClose)
+    with monkeypatch.context() as patch:
+        if where == "report":
+            patch.setattr("privboost.estimators.base.Run.report", interrupt)
+        if where == "keep":
+            patch.setattr(SBDTClassifier, "_keep", interrupt)
+        if where == "extended":
+            patch.setattr("privboost.estimators.streams.RowStream.extended", interrupt)
+        with pytest.raises((OSError, KeyboardInterrupt)):
+            model.partial_fit(second)
+    assert model.n_batches_ == 0
+    model.set_params(backend="local")
+    with pytest.raises(ValueError, match="failed midway"):
+        model.partial_fit(third)
+    with pytest.raises(ValueError, match="no stream"):
+        model.save_stream("nowhere")
+
+
+def test_a_batch_refused_before_any_release_leaves_the_stream():
+    first, second, _ = batches()
+    model = stream().partial_fit(first)
+    with pytest.raises(ValueError, match="column"):
+        model.partial_fit(second.drop(columns="age"))
+    assert model.n_batches_ == 1
+    model.partial_fit(second)
+    assert model.n_batches_ == 2
+
+
+def test_two_threads_do_not_get_one_state():
+    first, second, third = batches()
+    inside, done = threading.Event(), threading.Event()
+
+    class Slow(LocalBackend):
+        def sum(self, query):
+            inside.set()
+            assert done.wait(30)
+            return super().sum(query)
+
+    model = stream().partial_fit(first)
+    model.set_params(backend=Slow)
+    other = threading.Thread(target=model.partial_fit, args=(second,))
+    other.start()
+    try:
+        assert inside.wait(30)
+        for act in (model.partial_fit, model.fit):
+            with pytest.raises(RuntimeError, match="another thread"):
+                act(third)
+        assert model.n_batches_ == 0
+    finally:
+        done.set()
+        other.join()
+    assert model.n_batches_ == 2
+
+
+def test_a_file_is_set_aside_while_a_batch_goes_on_from_it(tmp_path):
+    first, _, _ = batches()
+    path = tmp_path / "state"
+    model = stream().partial_fit(first)
+    model.save_stream(path)
+    with pytest.raises(OSError, match="before"), take_stream(path, lambda: True):
+        raise OSError("before any release")
+    assert stream().load_stream(path).n_batches_ == 1
+    with take_stream(path, lambda: False):
+        assert not path.exists()
+        model.save_stream(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+    child = os.fork()
+    if child == 0:
+        with take_stream(path, lambda: True):
+            os._exit(9)  # as if it were killed
+    os.waitpid(child, 0)
+    with pytest.raises(ModelFileError, match="did not come to its end"):
+        stream().load_stream(path)
+    assert stream().load_stream(tmp_path / "state.taken").n_batches_ == 1

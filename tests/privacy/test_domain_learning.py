@@ -207,14 +207,6 @@ def test_too_little_budget_is_warned_about():
         Domain.learn(frame_of(20), "label", 0.01, 1e-6)
 
 
-def test_a_report_names_a_learned_domain():
-    frame = frame_of(2000)
-    domain = Domain.learn(frame, "label", 0.5, 1e-6)
-    said = PrivBoostClassifier(1.0, 1e-6, domain, n_estimators=6).fit(frame).privacy_.assumptions
-    assert "learned privately at (0.5, 1e-06)" in said[0]
-    assert not any("not read off" in text for text in said)
-
-
 def test_a_large_delta_is_warned_about():
     with pytest.warns(UserWarning, match="delta exceeds one over"):
         PrivBoostClassifier(5.0, 0.01, n_estimators=6).fit(frame_of(3000), "label")

@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privboost.boosting.checks import check_number
+from privboost.boosting.checks import check_choice, check_number
 from privboost.boosting.plan import Budget
-from privboost.domain import ClassTarget, Domain, NumberTarget, NumericFeature, describe_unit
+from privboost.domain import ClassTarget, Domain, NumberTarget, NumericFeature
 from privboost.encoding import Encoder, TrainingRows, encode_training
 from privboost.engine.backend import Backend, LocalBackend, OpenBackend
 from privboost.engine.block import Block
@@ -29,7 +29,8 @@ from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.mechanisms import Curator
-from privboost.privacy.report import PrivacyReport, add_reports, write_report
+from privboost.privacy.report import PrivacyReport
+from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.privacy.units import bound_units
 from privboost.progress import rounds_bar
 
@@ -53,7 +54,7 @@ class Run:
     plan: Any
     digest: str
     ledger: Ledger
-    apart: Ledger | None
+    lesson: PrivacyReport | None
     keys: KeyStream
     rows: TrainingRows
     open_backend: OpenBackend
@@ -71,12 +72,15 @@ class Run:
 
     def report(self) -> PrivacyReport:
         """State what the run spends."""
-        unit = describe_unit(self.encoder.domain.unit)
-        about = (unit, self.assumptions, self.seeded, self.plan.parameters, self.digest)
-        report = write_report(self.ledger, *about)
-        if self.apart is None:
-            return report
-        return add_reports(write_report(self.apart, *about), report)
+        report = write_report(
+            self.ledger,
+            self.encoder.domain.unit,
+            self.assumptions,
+            self.seeded,
+            self.plan.parameters,
+            self.digest,
+        )
+        return report if self.lesson is None else add_lesson(self.lesson, report, "training")
 
 
 class PrivateEstimator(BaseEstimator, ABC):
@@ -136,15 +140,20 @@ class PrivateEstimator(BaseEstimator, ABC):
         open_backend = self._open_backend(threads)
         weight_bound = self._weight_bound(sample_weight)
         ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), self._ledger_path())
-        domain, placeholder, apart = None, None, None
+        domain, placeholder, paid = None, None, None
         if earlier is not None and earlier.n_batches:
             domain = earlier.encoder.domain
             if self.domain is not None and self._domain() != domain:
                 raise DomainError("domain: a stream goes on with the domain it began with")
         elif self.domain is not None:
             domain = self._domain()
-        if domain is None:
-            lesson = Lesson(X, y, self._task, self.domain_share, budget)
+        learned = domain is None
+        if domain is not None:
+            paid = None if earlier is not None and earlier.learned else self._paid_before(domain)
+        else:
+            lesson = Lesson(
+                X, y, self._task, self.domain_share, budget, self.random_state is not None
+            )
             stand_in = make_plan(Encoder.of(self._stand_in()), weight_bound, lesson.rest)
             lesson.check_features(self._named_features())
             if all(planned.event.mu is not None for planned in stand_in.releases):
@@ -153,11 +162,11 @@ class PrivateEstimator(BaseEstimator, ABC):
                 own = lesson.own(stand_in.releases[0].event.relation)
                 apart = Ledger(*own, ledger.accountant, self._ledger_path())
                 domain, budget = learn_apart(lesson, apart, keys), lesson.rest
+                paid = domain.privacy
                 ledger = Ledger(
                     budget.epsilon, budget.delta, ledger.accountant, self._ledger_path()
                 )
         encoder = Encoder.of(domain)
-        learned = placeholder is not None or apart is not None
         try:
             plan = make_plan(encoder, weight_bound, budget)
         except ValueError as error:
@@ -192,11 +201,19 @@ class PrivateEstimator(BaseEstimator, ABC):
             bounded = bound_units(rows.blocks, unit, domain.unit.max_rows, keys.child("units"))
             rows = replace(rows, blocks=bounded)
         said = (
-            *_assumptions(domain, weight_bound, self.epsilon, learned),
+            *_assumptions(domain, weight_bound, self.epsilon, learned, paid is not None),
             *plan.assumptions,
         )
         seeded = self.random_state is not None
-        return Run(encoder, plan, digest, ledger, apart, keys, rows, open_backend, said, seeded)
+        return Run(encoder, plan, digest, ledger, paid, keys, rows, open_backend, said, seeded)
+
+    def _paid_before(self, domain: Domain) -> PrivacyReport | None:
+        """Return what learning the domain cost these rows, if it was learned from them."""
+        check_choice("domain_rows", self.domain_rows, ("same", "other"))
+        if domain.privacy is None or self.domain_rows == "other":
+            return None
+        check_lesson(domain.privacy, domain.unit)
+        return domain.privacy
 
     def _keep(self, model: Model) -> None:
         self.model_ = model
@@ -360,18 +377,15 @@ def _block_rows(X: Any, threads: int) -> int:
 
 
 def _assumptions(
-    domain: Domain, weight_bound: float | None, epsilon: float, learned: bool
+    domain: Domain, weight_bound: float | None, epsilon: float, learned: bool, paid: bool
 ) -> tuple[str, ...]:
-    """Say what was taken to be public, and what else the guarantee rests on."""
+    """Say what was taken to be public, and what else the guarantee rests on.
+
+    `learned` says that the domain was learned in this fit or stream, `paid` that its price is a
+    part of the guarantee.
+    """
     said = [
-        "the columns of the table and their types are public; bounds, categories and classes were "
-        "learned privately, within this epsilon"
-        if learned
-        else f"the domain was learned privately at {domain.privacy.guarantee}: if from these rows, "
-        "that adds to the epsilon stated here"
-        if domain.privacy is not None
-        else "the domain is public: names, bounds, categories, classes and edges were not read "
-        "off the rows",
+        _origin(domain, learned, paid),
         "all parameters of the estimator were chosen without looking at the rows",
         f"these rows were used in no other release; another one adds to epsilon {epsilon:g}",
     ]
@@ -385,3 +399,21 @@ def _assumptions(
         named[domain.unit.column] = domain.unit.reason
     said += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
     return tuple(said)
+
+
+def _origin(domain: Domain, learned: bool, paid: bool) -> str:
+    """Say where the domain comes from."""
+    if domain.privacy is None:
+        return (
+            "the domain is public: names, bounds, categories, classes and edges were not read "
+            "off the rows"
+        )
+    if learned or paid:
+        return (
+            "the columns of the table and their types are public; bounds, categories and classes "
+            "were learned privately, within this epsilon"
+        )
+    return (
+        f"the domain was learned privately ({domain.privacy.guarantee}) from other rows: no "
+        "protected unit is among both"
+    )

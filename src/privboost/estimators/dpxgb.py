@@ -94,6 +94,7 @@ class GreedyBooster(TreeEstimator):
         n_candidates: int = 32,
         candidate_rounds: int = 1,
         domain_share: float = 0.1,
+        domain_rows: str = "same",
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,

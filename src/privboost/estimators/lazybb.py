@@ -94,6 +94,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         label_share: float = 0.5,
         n_candidates: int = 31,
         domain_share: float = 0.1,
+        domain_rows: str = "same",
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,

@@ -17,6 +17,7 @@ from privboost.privacy.calibration import calibrate
 from privboost.privacy.domain_learning import LearningPlan, learn, plan_learning
 from privboost.privacy.events import ADD_REMOVE, Planned
 from privboost.privacy.keystream import KeyStream
+from privboost.privacy.learned_domain import state_lesson
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.sum_events import GaussianRelease
 
@@ -52,6 +53,8 @@ class Lesson:
         The part of the budget that learning has.
     budget : Budget
         The whole budget.
+    seeded : bool
+        Whether noise comes from a seed.
     """
 
     X: Any
@@ -59,6 +62,7 @@ class Lesson:
     task: str
     share: float
     budget: Budget
+    seeded: bool
 
     def __post_init__(self) -> None:
         check_number("domain_share", self.share, above=0, below=1)
@@ -114,7 +118,9 @@ def learn_within(lesson: Lesson, ledger: Ledger, keys: KeyStream) -> tuple[Domai
     made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
     plan, placeholder = plan.with_releases(made[:-1]), made[-1]
     ledger.reserve(made)
-    domain = _learn(plan, lesson, ledger, keys)
+    part = Ledger(budget.epsilon, budget.delta, ledger.accountant)
+    part.reserve(plan.releases)  # what the lesson alone is worth, for whoever uses it again
+    domain = _learn(plan, lesson, ledger, part, keys)
     return domain, replace(budget, before=plan.releases), placeholder
 
 
@@ -129,10 +135,13 @@ def learn_apart(lesson: Lesson, ledger: Ledger, keys: KeyStream) -> Domain:
     plan = lesson.plan(ledger.delta)
     made = calibrate(plan.releases, ledger.epsilon, ledger.delta, ledger.accountant)
     ledger.reserve(made)
-    return _learn(plan.with_releases(made), lesson, ledger, keys)
+    return _learn(plan.with_releases(made), lesson, ledger, ledger, keys)
 
 
-def _learn(plan: LearningPlan, lesson: Lesson, ledger: Ledger, keys: KeyStream) -> Domain:
+def _learn(
+    plan: LearningPlan, lesson: Lesson, ledger: Ledger, own: Ledger, keys: KeyStream
+) -> Domain:
+    """Learn a domain that carries its price; `own` holds the lesson's releases alone."""
     domain, rows = learn(plan, lesson.X, lesson.labels, ledger, keys.child("domain"))
     if lesson.budget.delta > 1 / max(rows, 1.0):
         warnings.warn(
@@ -140,7 +149,7 @@ def _learn(plan: LearningPlan, lesson: Lesson, ledger: Ledger, keys: KeyStream) 
             "publishes a whole record; choose a smaller one",
             stacklevel=5,
         )
-    return domain
+    return replace(domain, privacy=state_lesson(own, plan, lesson.seeded))
 
 
 def _name_of(y: Any) -> str:

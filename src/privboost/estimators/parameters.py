@@ -19,6 +19,9 @@ BUDGET_PARAMETERS = """
 RUN_PARAMETERS = """
     domain_share : float
         Without a domain, the share of the budget that learning one takes.
+    domain_rows : {"same", "other"}
+        From which rows a learned domain was learned. "same" adds its price to the report; say
+        "other" only if no protected unit of these rows was among those it was learned from.
     sample_weight_bound : float, optional
         The public bound of sample weights; needed if weights are given to `fit`.
     accountant : {ACCOUNTANTS}

@@ -60,6 +60,7 @@ class HistogramBooster(PrivateEstimator):
         reg_lambda: float | None = None,
         leaf_clip: float = 2.0,
         domain_share: float = 0.1,
+        domain_rows: str = "same",
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,

@@ -90,6 +90,7 @@ class PureBooster(TreeEstimator):
         shares: tuple[float, float, float] = (0.1, 0.45, 0.45),
         n_candidates: int = 32,
         domain_share: float = 0.1,
+        domain_rows: str = "same",
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar, Self
 
 from privboost.boosting.checks import check_number
@@ -15,7 +18,7 @@ from privboost.boosting.tree_plan import TreePlan, TreeSettings, plan_trees
 from privboost.domain import ClassTarget
 from privboost.encoding import Encoder
 from privboost.engine.backend import RecordingBackend
-from privboost.estimators.base import PrivateEstimator, PrivateRegressor
+from privboost.estimators.base import PrivateEstimator, PrivateRegressor, Run
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
 from privboost.estimators.streams import RowStream, load_stream, save_stream
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
@@ -80,8 +83,13 @@ _PARAMETERS = (
 )
 
 
-_AROUND = ("epsilon", "delta", "domain", "random_state", "n_jobs", "backend", "ledger", "verbose")
+_AROUND = (
+    *("epsilon", "delta", "domain", "domain_rows", "random_state"),
+    *("n_jobs", "backend", "ledger", "verbose"),
+)
 """Parameters that belong to a run, not to a stream."""
+_UNSAVED = ("_stream", "_training")
+"""What no copy of an estimator has: private rows, and who is training."""
 
 
 class RandomTreeBooster(TreeEstimator):
@@ -118,6 +126,7 @@ class RandomTreeBooster(TreeEstimator):
         extra_estimators: int = 0,
         batch_size: int = 1,
         domain_share: float = 0.1,
+        domain_rows: str = "same",
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,
@@ -156,41 +165,63 @@ class RandomTreeBooster(TreeEstimator):
         keeps the coded rows: see `save_stream` and `forget_rows`. A batch that fails after it has
         released anything ends the stream, for what its rows paid is not given back.
         """
-        stream = getattr(self, "_stream", None)
-        if stream is None:
-            if hasattr(self, "model_"):
-                raise ValueError(
-                    "this model's rows are not there to go on with: fit spends the whole budget "
-                    "and keeps no rows, copies have none, and a batch that failed midway ends a "
-                    "stream. Begin one with a new estimator's partial_fit, or load_stream one"
-                )
-            stream = RowStream()
-        self._check_classes(classes)
-        make_plan = partial(self._plan, batch=stream.n_batches)
-        run = self._prepare(X, y, sample_weight, make_plan, stream)
-        plan: TreePlan = run.plan
-        backend = RecordingBackend(run.open_backend([*stream.blocks, *run.blocks]))
-        try:
-            curator = run.curator(backend)
-            if stream.n_batches:
-                curator.resume(stream.log, stream.budgets)
-                before = self._trees()
-            else:
-                before = start_boosting(curator, plan)
-            structures = self._structures(plan, run.keys.child("structures"))
-            track = rounds_bar(bool(self.verbose))
-            scores = boost_trees(curator, plan, structures, before, track)
-        except BaseException:
-            self._stream = None  # what rows paid in vain is paid: nobody goes on from before it
-            raise
-        finally:
-            backend.close()
-        assert plan.life is not None
-        used = run.ledger.used(plan.life)
-        own = {name: value for name, value in self.get_params().items() if name not in _AROUND}
-        self._stream = stream.extended(plan, run.rows, run.report(), used, backend.log, own)
-        self._keep(Model(run.encoder, scores, self._stream.report()))
+        with self._alone():
+            stream = self._stream_to_continue()
+            self._check_classes(classes)
+            make_plan = partial(self._plan, batch=stream.n_batches)
+            run = self._prepare(X, y, sample_weight, make_plan, stream)
+            self._stream = None  # until all is done: what rows pay in vain is paid all the same
+            backend = RecordingBackend(run.open_backend([*stream.blocks, *run.blocks]))
+            try:
+                scores = self._continue(run, stream, backend)
+            finally:
+                backend.close()
+            used = run.ledger.used(run.plan.life)
+            own = {name: value for name, value in self.get_params().items() if name not in _AROUND}
+            grown = stream.extended(run.plan, run.rows, run.report(), used, backend.log, own)
+            self._keep(Model(run.encoder, scores, grown.report()))
+            self._stream = grown
         return self
+
+    def _stream_to_continue(self) -> RowStream:
+        stream = getattr(self, "_stream", None)
+        if stream is not None:
+            return stream
+        if hasattr(self, "model_"):
+            raise ValueError(
+                "this model's rows are not there to go on with: fit spends the whole budget "
+                "and keeps no rows, copies have none, and a batch that failed midway ends a "
+                "stream. Begin one with a new estimator's partial_fit, or load_stream one"
+            )
+        return RowStream(learned=self.domain is None)
+
+    def _continue(self, run: Run, stream: RowStream, backend: RecordingBackend) -> TreeScores:
+        """Boost on the rows of all batches, on top of what they were told before."""
+        curator = run.curator(backend)
+        if stream.n_batches:
+            curator.resume(stream.log, stream.budgets)
+            before = self._trees()
+        else:
+            before = start_boosting(curator, run.plan)
+        structures = self._structures(run.plan, run.keys.child("structures"))
+        return boost_trees(curator, run.plan, structures, before, rounds_bar(bool(self.verbose)))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one thread train at a time: two must not go on from the same state."""
+        lock = self.__dict__.setdefault("_training", Lock())
+        if not lock.acquire(blocking=False):
+            raise RuntimeError("this estimator is being trained in another thread")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @property
+    def n_batches_(self) -> int:
+        """How many batches the stream has that `partial_fit` would continue; 0 without one."""
+        stream: RowStream | None = getattr(self, "_stream", None)
+        return 0 if stream is None else stream.n_batches
 
     def save_stream(self, path: str | Path) -> None:
         """Write the private state of a stream: coded rows, what they have spent, and the model.
@@ -219,11 +250,12 @@ class RandomTreeBooster(TreeEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_stream"}
+        return {name: value for name, value in state.items() if name not in _UNSAVED}
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: D102
-        self._stream = None
-        super().fit(X, y, sample_weight)
+        with self._alone():
+            self._stream = None
+            super().fit(X, y, sample_weight)
         return self
 
     fit.__doc__ = PrivateEstimator.fit.__doc__
@@ -234,8 +266,8 @@ class RandomTreeBooster(TreeEstimator):
         return scores
 
     def _need_stream(self) -> RowStream:
-        stream = getattr(self, "_stream", None)
-        if stream is None:
+        stream: RowStream | None = getattr(self, "_stream", None)
+        if stream is None or not stream.n_batches:
             raise ValueError("there is no stream: begin one with partial_fit")
         return stream
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -31,7 +32,8 @@ from privboost.grid import BLOCK_ROWS
 from privboost.models.files import model_bytes, read_model
 from privboost.models.model import Model
 from privboost.privacy.budgets import LifeBudget, budget_from_dict
-from privboost.privacy.report import PrivacyReport, join_reports
+from privboost.privacy.report import PrivacyReport
+from privboost.privacy.statements import join_reports
 
 _MAGIC = b"PVBSTR\x00\x01"
 _ONE_BATCH = (
@@ -68,7 +70,10 @@ class Cohort:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RowStream:
-    """The private state of a stream after some batches, and the parameters of the last."""
+    """The private state of a stream after some batches, and the parameters of the last.
+
+    `learned` says that the domain was learned from the first batch: later ones did not pay for it.
+    """
 
     encoder: Encoder | None = None
     weight_bound: float | None = None
@@ -78,6 +83,7 @@ class RowStream:
     cohorts: tuple[Cohort, ...] = ()
     log: tuple[Update, ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
+    learned: bool = False
 
     @property
     def n_batches(self) -> int:
@@ -133,15 +139,16 @@ class RowStream:
         assert plan.life is not None
         before = [replace(cohort, used=cohort.used + count) for cohort in self.cohorts]
         newest = Cohort(tuple(rows.blocks), plan.life, count, report, rows.unit_names)
-        return RowStream(
-            plan.encoder,
-            plan.weight_bound,
-            _clips(plan),
-            self.next_id + rows.n_read,
-            self.most_score + _most_score(plan),
-            (*before, newest),
-            tuple(log),
-            parameters,
+        return replace(
+            self,
+            encoder=plan.encoder,
+            weight_bound=plan.weight_bound,
+            clips=_clips(plan),
+            next_id=self.next_id + rows.n_read,
+            most_score=self.most_score + _most_score(plan),
+            cohorts=(*before, newest),
+            log=tuple(log),
+            parameters=parameters,
         )
 
     def without_rows(self) -> RowStream:
@@ -166,9 +173,45 @@ def save_stream(stream: RowStream, model: Model, path: str | Path) -> None:
     part.replace(path)
 
 
+@contextmanager
+def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[None]:
+    """Set the file of a stream aside while a batch goes on from it, so that no other one does.
+
+    A process that dies leaves it aside: what its rows paid is not given back.
+
+    Parameters
+    ----------
+    path : path
+        The file; by the end of the work inside it is to be there anew.
+    intact : callable
+        Says after an error whether the state is as it was; then the file goes back to its place.
+    """
+    path = Path(path)
+    aside = _aside(path)
+    path.replace(aside)
+    try:
+        yield
+    except BaseException:
+        if intact():
+            aside.replace(path)
+        raise
+    aside.unlink()
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(path.name + ".taken")
+
+
 def load_stream(path: str | Path) -> tuple[RowStream, Model]:
     """Read the private state of a stream, and its model."""
-    data = Path(path).read_bytes()
+    path = Path(path)
+    if not path.exists() and _aside(path).exists():
+        raise ModelFileError(
+            f"{path}: a batch that went on from this state did not come to its end, and what its "
+            "rows paid is not given back. The stream is over; its last model is in "
+            f"{_aside(path).name}"
+        )
+    data = path.read_bytes()
     try:
         form = codec.load(zlib.decompress(data), _MAGIC)
         return _from_form(form), read_model(form["model"].tobytes(), str(path))
@@ -189,6 +232,7 @@ def _to_bytes(stream: RowStream, model: Model) -> bytes:
         "most_score": stream.most_score,
         "cohorts": [_cohort_form(cohort) for cohort in stream.cohorts],
         "parameters": stream.parameters,
+        "learned": stream.learned,
         "lengths": [len(message) for message in messages],
         "log": np.frombuffer(b"".join(messages), dtype=np.uint8),
     }
@@ -242,6 +286,7 @@ def _from_form(form: dict[str, Any]) -> RowStream:
         tuple(cohorts),
         tuple(from_bytes(log[a:b]) for a, b in pairwise(ends)),
         form["parameters"],
+        form["learned"],
     )
 
 

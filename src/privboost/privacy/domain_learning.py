@@ -416,7 +416,7 @@ def _read_given(
 ) -> tuple[dict[str, Feature], Target | None, Unit | None]:
     """Read a part of a domain's form by completing it."""
     given = given.to_dict() if isinstance(given, Domain) else given
-    given = {key: part for key, part in given.items() if key != "version"}
+    given = {key: part for key, part in given.items() if key not in ("version", "privacy")}
     for key in given:
         if key not in ("features", "target", "unit"):
             raise DomainError(f"given: unknown key {key!r} (known: features, target, unit)")

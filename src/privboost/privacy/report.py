@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+import math
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from privboost import __version__
-from privboost.privacy.accountants.choice import compare_accountants
-from privboost.privacy.events import ADD_REMOVE, REPLACE_ONE, Event, Planned
-from privboost.privacy.formulas import replace_one
-from privboost.privacy.ledger import Ledger
+from privboost.unit import Unit, describe_unit
 
 SEEDED = "no privacy guarantee: seeded"
 
 
+_DERIVED = ("guarantee", "protects")
 _LISTED = 20
 """How many releases and reasons the text form lists; the other forms have all."""
 
@@ -31,6 +27,15 @@ class Release:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One of the guarantees that add up to a report's, and what it is worth there."""
+
+    what: str
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
 class PrivacyReport:
     """What was spent, on what, and under which assumptions.
 
@@ -41,8 +46,8 @@ class PrivacyReport:
         `seeded`, the guarantee that the same run would have had with secure noise.
     relation : str
         Which tables count as neighbours.
-    unit : str
-        Who is protected.
+    unit : Unit or None
+        Who is protected; None is one row.
     accountant : str
         The theory that composed the releases.
     alternatives : dict
@@ -61,12 +66,15 @@ class PrivacyReport:
         SHA-256 of the public plan.
     software : str
         The package and its version.
+    parts : tuple of Part
+        The guarantees whose sum this is, if there are several: a domain learned from the same
+        rows, and training.
     """
 
     epsilon: float
     delta: float
     relation: str
-    unit: str
+    unit: Unit | None
     accountant: str
     alternatives: dict[str, float]
     slack: float
@@ -76,6 +84,7 @@ class PrivacyReport:
     parameters: dict[str, Any]
     plan: str
     software: str
+    parts: tuple[Part, ...] = ()
 
     @property
     def guarantee(self) -> str:
@@ -86,21 +95,40 @@ class PrivacyReport:
             return f"{round_up(self.epsilon)}-differential privacy (pure)"
         return f"({round_up(self.epsilon)}, {round_up(self.delta)})-differential privacy"
 
+    @property
+    def protects(self) -> str:
+        """Who is protected, in words."""
+        return describe_unit(self.unit)
+
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON."""
-        form = asdict(self) | {"guarantee": self.guarantee}
-        return form | {
+        return asdict(self) | {
+            "guarantee": self.guarantee,
+            "protects": self.protects,
+            "unit": None if self.unit is None else self.unit.to_dict(),
             "releases": [asdict(release) for release in self.releases],
             "assumptions": list(self.assumptions),
+            "parts": [asdict(part) for part in self.parts],
         }
 
     @classmethod
     def from_dict(cls, form: dict[str, Any]) -> PrivacyReport:
-        """Read what `to_dict` gave."""
-        fields = {name: value for name, value in form.items() if name != "guarantee"}
+        """Read what `to_dict` gave; refuse what cannot be a statement."""
+        fields = {name: value for name, value in form.items() if name not in _DERIVED}
+        fields["unit"] = None if form["unit"] is None else Unit.from_dict(form["unit"])
         fields["releases"] = tuple(Release(**release) for release in form["releases"])
-        fields["assumptions"] = tuple(form["assumptions"])
-        return cls(**fields)
+        fields["assumptions"] = tuple(map(str, form["assumptions"]))
+        fields["parts"] = tuple(Part(**part) for part in form.get("parts", ()))
+        report = cls(**fields)
+        sums = (report.epsilon, report.slack, *report.alternatives.values())
+        sums += tuple(part.epsilon for part in report.parts)
+        if not all(isinstance(e, int | float) and math.isfinite(e) and e >= 0 for e in sums):
+            raise ValueError("epsilon is a number of at least 0")
+        if not all(0 <= d <= 1 for d in (report.delta, *(part.delta for part in report.parts))):
+            raise ValueError("delta is a number between 0 and 1")
+        if not isinstance(report.seeded, bool):
+            raise ValueError("seeded is true or false")
+        return report
 
     def to_json(self) -> str:
         """Return the report as JSON."""
@@ -119,7 +147,7 @@ class PrivacyReport:
         lines = [
             f"Privacy: {self.guarantee}",
             f"  neighbours  {self.relation}",
-            f"  unit        {self.unit}",
+            f"  unit        {self.protects}",
             f"  accountant  {self.accountant}; discretisation slack {self.slack:.2g} of epsilon",
         ]
         others = [
@@ -127,6 +155,9 @@ class PrivacyReport:
         ]
         if others:
             lines.append(f"  otherwise   epsilon by {', '.join(others)}")
+        for number, part in enumerate(self.parts):
+            worth = f"({round_up(part.epsilon)}, {round_up(part.delta)}) for {part.what}"
+            lines.append(f"  {'' if number else 'sum of':<10}  {worth}")
         if self.seeded:
             same = f"({round_up(self.epsilon)}, {round_up(self.delta)})"
             lines.append(f"  note        with secure noise the same run would be {same}-DP")
@@ -143,70 +174,6 @@ class PrivacyReport:
     __repr__ = __str__
 
 
-def add_reports(first: PrivacyReport, second: PrivacyReport) -> PrivacyReport:
-    """State what two guarantees about the same rows are worth together: ε and δ add up.
-
-    A guarantee about adding or removing a unit is converted first where the second is about
-    replacing one.
-    """
-    if (first.relation, second.relation) == (ADD_REMOVE, REPLACE_ONE):
-        epsilon, delta = replace_one(first.epsilon, first.delta)
-        first = replace(first, epsilon=epsilon, delta=delta, relation=REPLACE_ONE)
-    if first.relation != second.relation:
-        raise ValueError("guarantees of different neighbouring relations do not add up")
-    return replace(
-        second,
-        epsilon=first.epsilon + second.epsilon,
-        delta=first.delta + second.delta,
-        alternatives={
-            name: first.epsilon + epsilon for name, epsilon in second.alternatives.items()
-        },
-        slack=first.slack + second.slack,
-        releases=(*first.releases, *second.releases),
-    )
-
-
-def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyReport:
-    """State what holds for every unit, where each unit is in one of several batches.
-
-    Each report is of one batch; a unit's guarantee is its own batch's, so the whole has the largest
-    ε and δ.
-
-    Parameters
-    ----------
-    reports : sequence of PrivacyReport
-        In the order of the batches.
-    assumption : str
-        Why no unit is in two of them.
-    """
-    worst = max(reports, key=lambda report: report.epsilon)
-    if len(reports) == 1:
-        return worst
-    shared = set.intersection(*(set(report.alternatives) for report in reports))
-    return replace(
-        worst,
-        delta=max(report.delta for report in reports),
-        alternatives={
-            name: max(report.alternatives[name] for report in reports)
-            for name in worst.alternatives
-            if name in shared
-        },
-        slack=max(report.slack for report in reports),
-        releases=tuple(
-            replace(release, what=f"batch {number}: {release.what}")
-            for number, report in enumerate(reports, 1)
-            for release in report.releases
-        ),
-        assumptions=(
-            *dict.fromkeys(said for report in reports for said in report.assumptions),
-            assumption,
-        ),
-        seeded=any(report.seeded for report in reports),
-        parameters=reports[-1].parameters,
-        plan=hashlib.sha256("".join(report.plan for report in reports).encode()).hexdigest(),
-    )
-
-
 def round_up(value: float) -> str:
     """Write a number in six digits, never below its value."""
     text, more = f"{value:.6g}", value
@@ -220,44 +187,3 @@ def _few(lines: list[str]) -> list[str]:
     if len(lines) <= _LISTED:
         return lines
     return [*lines[:_LISTED], f"    … and {len(lines) - _LISTED} more, in to_json() and to_html()"]
-
-
-def _listed(plan: Sequence[Planned]) -> list[Release]:
-    """Return releases in words; those that are made in several places of a plan are one."""
-    counts: dict[Event, int] = {}
-    for planned in plan:
-        counts[planned.event] = counts.get(planned.event, 0) + planned.count
-    return [Release(event.what, count, event.mechanism) for event, count in counts.items()]
-
-
-def write_report(
-    ledger: Ledger,
-    unit: str,
-    assumptions: tuple[str, ...],
-    seeded: bool,
-    parameters: dict[str, Any],
-    plan: str,
-) -> PrivacyReport:
-    """State what a ledger's reservations guarantee."""
-    profile = ledger.profile
-    return PrivacyReport(
-        epsilon=ledger.accountant.cost(ledger.reserved, ledger.delta),
-        delta=ledger.delta,
-        relation=ledger.reserved[0].event.relation if ledger.reserved else ADD_REMOVE,
-        unit=unit,
-        accountant=ledger.accountant.name,
-        alternatives=compare_accountants(ledger.reserved, ledger.delta),
-        slack=profile.slack(ledger.delta),
-        releases=(
-            *_listed(ledger.reserved),
-            *(
-                Release(f"within: {p.event.what}", p.count, p.event.mechanism)
-                for p in ledger.within
-            ),
-        ),
-        assumptions=assumptions,
-        seeded=seeded,
-        parameters=parameters,
-        plan=plan,
-        software=f"privboost {__version__}",
-    )

@@ -1,0 +1,151 @@
+"""Statements of what was spent: of one ledger, of several guarantees together, of a stream."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from privboost import __version__
+from privboost.errors import DomainError
+from privboost.privacy.accountants.choice import compare_accountants
+from privboost.privacy.events import ADD_REMOVE, REPLACE_ONE, Event, Planned
+from privboost.privacy.formulas import replace_one
+from privboost.privacy.ledger import Ledger
+from privboost.privacy.report import Part, PrivacyReport, Release
+from privboost.unit import Unit, describe_unit
+
+
+def write_report(
+    ledger: Ledger,
+    unit: Unit | None,
+    assumptions: tuple[str, ...],
+    seeded: bool,
+    parameters: dict[str, Any],
+    plan: str,
+) -> PrivacyReport:
+    """State what a ledger's reservations guarantee."""
+    profile = ledger.profile
+    return PrivacyReport(
+        epsilon=ledger.accountant.cost(ledger.reserved, ledger.delta),
+        delta=ledger.delta,
+        relation=ledger.reserved[0].event.relation if ledger.reserved else ADD_REMOVE,
+        unit=unit,
+        accountant=ledger.accountant.name,
+        alternatives=compare_accountants(ledger.reserved, ledger.delta),
+        slack=profile.slack(ledger.delta),
+        releases=(
+            *_listed(ledger.reserved),
+            *(
+                Release(f"within: {p.event.what}", p.count, p.event.mechanism)
+                for p in ledger.within
+            ),
+        ),
+        assumptions=assumptions,
+        seeded=seeded,
+        parameters=parameters,
+        plan=plan,
+        software=f"privboost {__version__}",
+    )
+
+
+def check_lesson(lesson: PrivacyReport, unit: Unit | None) -> None:
+    """Refuse to add a lesson about other units than those that are protected now.
+
+    A lesson about rows bounds nobody's rows, so it says nothing about whoever has many of them.
+    """
+    if _column(lesson.unit) != _column(unit):
+        raise DomainError(
+            f"domain: it was learned protecting {lesson.protects}; now {describe_unit(unit)} is to "
+            "be protected, and the two do not add up. Learn it with the same unit "
+            "(Domain.learn takes given={'unit': …}), or write it"
+        )
+
+
+def add_lesson(lesson: PrivacyReport, report: PrivacyReport, what: str) -> PrivacyReport:
+    """State what is worth a lesson about a domain, and what was done after it, to the same rows.
+
+    ε and δ add up. A lesson about adding or removing a unit is converted first where the second
+    guarantee is about replacing one. A seeded lesson leaves no guarantee at all.
+
+    Parameters
+    ----------
+    lesson : PrivacyReport
+        What learning the domain spent; about the same unit.
+    report : PrivacyReport
+        What was spent afterwards.
+    what : str
+        On what, in words.
+    """
+    check_lesson(lesson, report.unit)
+    epsilon, delta = lesson.epsilon, lesson.delta
+    if (lesson.relation, report.relation) == (ADD_REMOVE, REPLACE_ONE):
+        epsilon, delta = replace_one(epsilon, delta)
+    elif lesson.relation != report.relation:
+        raise ValueError("guarantees of different neighbouring relations do not add up")
+    after = report.parts or (Part(what, report.epsilon, report.delta),)
+    return replace(
+        report,
+        epsilon=epsilon + report.epsilon,
+        delta=min(1.0, delta + report.delta),
+        alternatives={name: epsilon + other for name, other in report.alternatives.items()},
+        slack=lesson.slack + report.slack,
+        releases=(*lesson.releases, *report.releases),
+        seeded=lesson.seeded or report.seeded,
+        parts=(Part("learning the domain", epsilon, min(1.0, delta)), *after),
+    )
+
+
+def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyReport:
+    """State what holds for every unit, where each unit is in one of several batches.
+
+    Each report is of one batch; a unit's guarantee is its own batch's, so the whole has the largest
+    ε and δ.
+
+    Parameters
+    ----------
+    reports : sequence of PrivacyReport
+        In the order of the batches.
+    assumption : str
+        Why no unit is in two of them.
+    """
+    worst = max(reports, key=lambda report: report.epsilon)
+    if len(reports) == 1:
+        return worst
+    shared = set.intersection(*(set(report.alternatives) for report in reports))
+    return replace(
+        worst,
+        delta=max(report.delta for report in reports),
+        alternatives={
+            name: max(report.alternatives[name] for report in reports)
+            for name in worst.alternatives
+            if name in shared
+        },
+        slack=max(report.slack for report in reports),
+        releases=tuple(
+            replace(release, what=f"batch {number}: {release.what}")
+            for number, report in enumerate(reports, 1)
+            for release in report.releases
+        ),
+        assumptions=(
+            *dict.fromkeys(said for report in reports for said in report.assumptions),
+            assumption,
+        ),
+        seeded=any(report.seeded for report in reports),
+        parameters=reports[-1].parameters,
+        plan=hashlib.sha256("".join(report.plan for report in reports).encode()).hexdigest(),
+    )
+
+
+def _listed(plan: Sequence[Planned]) -> list[Release]:
+    """Return releases in words; those that are made in several places of a plan are one."""
+    counts: dict[Event, int] = {}
+    for planned in plan:
+        counts[planned.event] = counts.get(planned.event, 0) + planned.count
+    return [Release(event.what, count, event.mechanism) for event, count in counts.items()]
+
+
+def _column(unit: Unit | None) -> str | None:
+    """What tells units apart: a lesson that bounds their rows otherwise is about the same units."""
+    return None if unit is None else unit.column

@@ -1,0 +1,48 @@
+"""Who is protected: one row, or all rows of one person, household or patient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from privboost.domain_checks import MAX_ROWS_PER_UNIT, check_mapping, read_reason
+from privboost.errors import DomainError
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Who is protected when it is not a row: all rows that share a value of `column`.
+
+    At most `max_rows` rows of a unit are used; rows without a value are not used at all.
+    """
+
+    column: str
+    max_rows: int
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not self.column:
+            raise DomainError("unit.column: the name of a column is needed")
+        rows = self.max_rows
+        if not isinstance(rows, int) or isinstance(rows, bool) or not rows >= 1:
+            raise DomainError(f"unit.max_rows: {rows!r} is not a whole number of at least 1")
+        if rows > MAX_ROWS_PER_UNIT:
+            raise DomainError(f"unit.max_rows: {rows} is more than {MAX_ROWS_PER_UNIT}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        form = {"column": self.column, "max_rows": self.max_rows}
+        return form | ({"reason": self.reason} if self.reason else {})
+
+    @classmethod
+    def from_dict(cls, form: Any) -> Unit:
+        """Read what `to_dict` gave; errors name the place."""
+        form = check_mapping(form, "unit", {"column", "max_rows"}, {"reason"})
+        return cls(form["column"], form["max_rows"], read_reason(form, "unit"))
+
+
+def describe_unit(unit: Unit | None) -> str:
+    """Say in words who is protected."""
+    if unit is None:
+        return "one row"
+    return f"all rows of one {unit.column} (at most {unit.max_rows} are used)"
