@@ -181,7 +181,12 @@ def load_stream(path: str | Path) -> tuple[RowStream, Model]:
     Whatever the file holds, either `ModelFileError` is raised, or its rows and what they were told
     fit its model.
     """
-    content = STREAM_FILE.unseal(Path(path).read_bytes(), str(path))
+    return read_stream(Path(path).read_bytes(), str(path))
+
+
+def read_stream(data: bytes, path: str) -> tuple[RowStream, Model]:
+    """Read the content of a stream's file; errors name the path."""
+    content = STREAM_FILE.unseal(data, path)
     try:
         form = need_keys(codec.load(decompress(content), _MAGIC), "file", _KEYS)
         held = need_array(form["model"], "model", np.uint8, (None,))
