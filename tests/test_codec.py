@@ -29,6 +29,20 @@ def test_objects_are_not_written():
         codec.dump(np.array([object()]), MAGIC)
 
 
+def test_only_what_is_written_is_read():
+    data = codec.dump({"a": 1, "b": [2]}, MAGIC)
+    spaced = data.replace(b'"a": 1', b'"a":1 ')
+    with pytest.raises(ValueError, match="not one of this format"):
+        codec.load(spaced, MAGIC)
+
+
+def test_a_name_may_be_the_one_of_arrays():
+    value = {"features": {"__array__": {"kind": "numeric"}}}
+    assert codec.load(codec.dump(value, MAGIC), MAGIC) == value
+    with pytest.raises(TypeError, match="means an array"):
+        codec.dump({"__array__": 0}, MAGIC)
+
+
 @pytest.mark.parametrize("cut", [0, 7, 12, 20, -1])
 def test_damaged_bytes_are_refused(cut):
     data = codec.dump({"x": np.arange(4, dtype=np.int64)}, MAGIC)

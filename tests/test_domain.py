@@ -1,8 +1,10 @@
 import json
 
+import numpy as np
 import pytest
 
 from privboost import Domain, DomainError
+from privboost.encoding import Encoder
 
 FORM = {
     "version": 1,
@@ -64,6 +66,9 @@ F = "features"
         ([F, "age", "bounds"], [17, 17], "features.age.bounds"),
         ([F, "age", "bounds"], [17], "features.age.bounds"),
         ([F, "age", "bounds"], [17, float("inf")], "features.age.bounds"),
+        ([F, "age", "bounds"], [17, float("nan")], "features.age.bounds"),
+        ([F, "age", "bounds"], [17, 10**400], "features.age.bounds"),
+        ([F, "age", "bounds"], [2**60, 2**60 + 1], "features.age.bounds"),
         ([F, "age", "bounds"], ["17", 90], "features.age.bounds"),
         ([F, "age", "bounds"], None, "features.age: 'bounds'"),
         ([F, "age", "kind"], "number", "features.age.kind"),
@@ -77,6 +82,8 @@ F = "features"
         ([F, "job", "categories"], [], "features.job.categories"),
         ([F, "job", "categories"], ["a", "a"], "features.job.categories"),
         ([F, "job", "categories"], ["a", 1], "features.job.categories"),
+        ([F, "job", "categories"], [1, 10**400], "features.job.categories"),
+        ([F, "step", "edges"], [1, 10**400], "features.step.edges"),
         ([F, "job", "categories"], list(range(65534)), "features.job.categories: a code"),
         (["target"], {"name": "y"}, "target"),
         (["target"], {"name": "y", "classes": ["a"]}, "target.classes"),
@@ -91,6 +98,11 @@ F = "features"
 def test_errors_name_the_place(path, value, place):
     with pytest.raises(DomainError, match=place.replace(".", r"\.")):
         Domain.from_dict(changed(path, value))
+
+
+def test_large_whole_numbers_are_bounds_like_any():
+    domain = Domain.from_dict(changed([F, "age", "bounds"], [17, 10**30]))
+    assert Encoder.of(domain).edges[0].dtype == np.float64
 
 
 def test_a_key_given_twice_is_refused():

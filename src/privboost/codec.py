@@ -3,6 +3,9 @@
 A file or message is: eight bytes that name the format, the length of a JSON text, that text, and
 the arrays one after the other, little-endian. In the JSON an array stands as its place in a table
 of element types and shapes.
+
+Only what `dump` would write is read. So no array stands in two places, no key is given twice, no
+text holds half a character, and what is read takes memory in proportion to its bytes.
 """
 
 from __future__ import annotations
@@ -16,41 +19,63 @@ import numpy as np
 
 _ALLOWED = ("|u1", "<u2", "<u4", "<u8", "<i4", "<i8", "<f8")
 _ARRAY = "__array__"
+_MOST_AXES = 4
 
 
 def dump(value: Any, magic: bytes) -> bytes:
     """Write a value made of dicts, lists, numbers, texts, None and arrays."""
-    arrays: list[np.ndarray] = []
-    body = _strip(value, arrays)
-    table = [[_element(array), list(array.shape)] for array in arrays]
-    text = json.dumps({"body": body, "arrays": table}, ensure_ascii=False)
-    head = text.encode()
+    head, arrays = _head(value)
     parts = [np.ascontiguousarray(a).astype(_element(a), copy=False).tobytes() for a in arrays]
     return b"".join([magic, struct.pack("<Q", len(head)), head, *parts])
 
 
-def load(data: bytes, magic: bytes) -> Any:
+def load(data: bytes | memoryview, magic: bytes) -> Any:
     """Read what `dump` wrote; raise ValueError where the bytes are anything else."""
     if data[:8] != magic or len(data) < 16:
         raise ValueError("the first bytes do not name this format")
     (length,) = struct.unpack("<Q", data[8:16])
     if length > len(data) - 16:
         raise ValueError("the text is cut short")
-    head = json.loads(data[16 : 16 + length])
-    at = 16 + length
+    text = bytes(data[16 : 16 + length])
+    try:
+        head = json.loads(text)
+        value = _fill(head["body"], _arrays(head["arrays"], data, 16 + length))
+        as_written = _head(value)[0] == text
+    except (LookupError, TypeError, RecursionError):
+        as_written = False
+    if not as_written:
+        raise ValueError("the text is not one of this format")
+    return value
+
+
+def _head(value: Any) -> tuple[bytes, list[np.ndarray]]:
+    """Return the JSON text, and the arrays in the order in which they stand there."""
+    arrays: list[np.ndarray] = []
+    body = _strip(value, arrays)
+    table = [[_element(array), list(array.shape)] for array in arrays]
+    return json.dumps({"body": body, "arrays": table}, ensure_ascii=False).encode(), arrays
+
+
+def _arrays(table: list[Any], data: bytes | memoryview, at: int) -> list[np.ndarray]:
+    """Read the arrays, which take up all bytes from `at` to the end."""
     arrays = []
-    for element, shape in head["arrays"]:
-        if element not in _ALLOWED or any(not isinstance(n, int) or n < 0 for n in shape):
+    for element, shape in table:
+        # A side is bounded by itself: beside a side of 0 it takes no bytes.
+        if (
+            element not in _ALLOWED
+            or len(shape) > _MOST_AXES
+            or any(not isinstance(side, int) or not 0 <= side <= len(data) for side in shape)
+        ):
             raise ValueError("an array of an unknown kind")
-        size = math.prod(shape) * np.dtype(element).itemsize
+        count = math.prod(shape)
+        size = count * np.dtype(element).itemsize
         if size > len(data) - at:
             raise ValueError("an array is cut short")
-        array = np.frombuffer(data, dtype=element, count=math.prod(shape), offset=at)
-        arrays.append(array.reshape(shape))
+        arrays.append(np.frombuffer(data, element, count, at).reshape(shape))
         at += size
     if at != len(data):
         raise ValueError("bytes are left over")
-    return _fill(head["body"], arrays)
+    return arrays
 
 
 def _element(array: np.ndarray) -> str:
@@ -65,6 +90,8 @@ def _strip(value: Any, arrays: list[np.ndarray]) -> Any:
         arrays.append(value)
         return {_ARRAY: len(arrays) - 1}
     if isinstance(value, dict):
+        if _stands_for_array(value):
+            raise TypeError(f"a whole number alone under {_ARRAY!r} means an array")
         return {key: _strip(entry, arrays) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_strip(entry, arrays) for entry in value]
@@ -73,9 +100,13 @@ def _strip(value: Any, arrays: list[np.ndarray]) -> Any:
 
 def _fill(value: Any, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, dict):
-        if set(value) == {_ARRAY}:
+        if _stands_for_array(value):
             return arrays[value[_ARRAY]]
         return {key: _fill(entry, arrays) for key, entry in value.items()}
     if isinstance(value, list):
         return [_fill(entry, arrays) for entry in value]
     return value
+
+
+def _stands_for_array(value: dict[str, Any]) -> bool:
+    return len(value) == 1 and isinstance(value.get(_ARRAY), int)

@@ -20,6 +20,7 @@ from privboost.domain_checks import (
     check_edges,
     check_labels,
     check_mapping,
+    given_twice,
     read_reason,
     unique_keys,
 )
@@ -209,9 +210,9 @@ class Domain:
         if not self.features:
             raise DomainError("features: at least one feature is needed")
         names = [feature.name for feature in self.features]
-        for name in names:
-            if names.count(name) > 1:
-                raise DomainError(f"features.{name}: declared twice")
+        twice = given_twice(names)
+        if twice is not None:
+            raise DomainError(f"features.{twice}: declared twice")
         if self.target.name in names:
             raise DomainError(f"target.name: {self.target.name!r} is a feature too")
         if self.unit is not None and self.unit.column in (*names, self.target.name):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -34,12 +35,16 @@ def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) ->
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a key given twice: JSON would silently keep the last."""
-    form = dict(pairs)
-    if len(form) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+    twice = given_twice([key for key, _ in pairs])
+    if twice is not None:
         raise DomainError(f"{twice}: declared twice")
-    return form
+    return dict(pairs)
+
+
+def given_twice(keys: Sequence[Any]) -> Any:
+    """Return the first of several keys that is there again, or None."""
+    counts = Counter(keys)
+    return next((key for key in keys if counts[key] > 1), None)
 
 
 def read_reason(form: Mapping[str, Any], place: str) -> str:
@@ -63,14 +68,20 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _plain_number(value: Any) -> Any:
+    """Turn large whole numbers into the floats that they become in arrays."""
+    large = isinstance(value, int) and 2**53 < abs(value) <= 1e300
+    return float(value) if large else value
+
+
 def check_bounds(bounds: Any, place: str) -> tuple[float, float]:
     """Check a pair of bounds."""
     bounds = _plain(bounds)
     if not isinstance(bounds, list | tuple) or len(bounds) != 2:
         raise DomainError(f"{place}: a pair of numbers is needed")
-    lower, upper = bounds
-    # Beyond 1e300 the width of the bounds would overflow.
-    if not all(_is_number(b) and math.isfinite(b) and abs(b) <= 1e300 for b in (lower, upper)):
+    lower, upper = map(_plain_number, bounds)
+    # Beyond 1e300 the width of the bounds would overflow; NaN is not below anything.
+    if not all(_is_number(b) and abs(b) <= 1e300 for b in (lower, upper)):
         raise DomainError(f"{place}: two finite numbers are needed")
     if not lower < upper:
         raise DomainError(f"{place}: the lower bound {lower:g} is not below the upper {upper:g}")
@@ -84,6 +95,7 @@ def check_edges(edges: Any, bounds: tuple[float, float], place: str) -> tuple[fl
     edges = _plain(edges)
     if not isinstance(edges, list | tuple) or not all(_is_number(edge) for edge in edges):
         raise DomainError(f"{place}: a list of numbers is needed")
+    edges = list(map(_plain_number, edges))
     if len(edges) + 1 > MAX_NUMERIC_BINS:
         raise DomainError(
             f"{place}: a code holds {MAX_NUMERIC_BINS} bins, these make {len(edges) + 1}"
@@ -107,10 +119,10 @@ def check_labels(labels: Any, place: str, most: int, least: int = 1) -> tuple[La
     for label in labels:
         if isinstance(label, str) != text or not isinstance(label, str | int | float):
             raise DomainError(f"{place}: all must be texts, or all numbers")
-        if isinstance(label, float) and not math.isfinite(label):
+        if not isinstance(label, str) and not abs(label) <= sys.float_info.max:
             raise DomainError(f"{place}: a number that is not finite")
-    keys = [label if text else float(label) for label in labels]
-    if len(set(keys)) < len(keys):
-        twice = next(label for label, key in zip(labels, keys, strict=True) if keys.count(key) > 1)
-        raise DomainError(f"{place}: {twice!r} is given twice")
+    twice = given_twice([label if text else float(label) for label in labels])
+    if twice is not None:
+        label = next(label for label in labels if label == twice)
+        raise DomainError(f"{place}: {label!r} is given twice")
     return tuple(labels)

@@ -156,6 +156,14 @@ def test_a_state_belongs_to_its_owner_and_a_broken_one_is_refused(tmp_path):
             stream().load_stream(tmp_path / wrong)
 
 
+def test_a_stream_of_numbers_is_not_one_of_classes(tmp_path):
+    stream(NUMBER).partial_fit(batches(NUMBER)[0]).save_stream(tmp_path / "state")
+    model = stream()
+    with pytest.raises(DomainError, match="a classifier needs"):
+        model.load_stream(tmp_path / "state")
+    assert not hasattr(model, "model_")
+
+
 def test_forgotten_rows_are_gone(tmp_path):
     first, second, _ = batches()
     model = stream().partial_fit(first).forget_rows()

@@ -54,9 +54,9 @@ class Terms:
 
     def check(self) -> None:
         """Refuse terms of which two share a column: their norms would not add up."""
-        columns = [set(column.tolist()) for column in self.column]
-        apart = sum(map(len, columns)) == len(set().union(*columns))
-        inside = all(min(own) >= 0 and max(own) < self.n_columns for own in columns)
+        columns = [np.unique(column) for column in self.column]
+        apart = sum(map(len, columns)) == len(np.unique(np.concatenate(columns)))
+        inside = all(own[0] >= 0 and own[-1] < self.n_columns for own in columns)
         if not (apart and inside and len(self.features) == len(columns) == len(self.value)):
             raise ValueError("terms of a linear model have columns of their own")
         if self.most_square > MOST_SQUARE:
@@ -83,11 +83,19 @@ class Terms:
             For each column, in score units per `LINEAR_UNITS`.
         """
         tables: dict[tuple[int, int], np.ndarray] = {}
-        half = 1 << (LINEAR_BITS - 1)
-        for features, column, value in zip(self.features, self.column, self.value, strict=True):
-            own = (coefficients.astype(np.int64)[column] * value + half) >> LINEAR_BITS
+        for features, own in zip(self.features, self._parts(coefficients), strict=True):
             tables[features] = tables.get(features, 0) + own
         return {features: table.astype(np.int32) for features, table in tables.items()}
+
+    def most_score(self, coefficients: np.ndarray) -> int:
+        """Return a size that no row's score exceeds, nor any part of it (score units)."""
+        return sum(int(np.abs(own).max()) for own in self._parts(coefficients))
+
+    def _parts(self, coefficients: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield what the codes of each term add to a score (int64)."""
+        wide, half = coefficients.astype(np.int64), 1 << (LINEAR_BITS - 1)
+        for column, value in zip(self.column, self.value, strict=True):
+            yield (wide[column] * value + half) >> LINEAR_BITS
 
     @cached_property
     def by_features(self) -> dict[tuple[int, int], list[int]]:

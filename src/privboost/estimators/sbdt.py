@@ -236,7 +236,9 @@ class RandomTreeBooster(TreeEstimator):
 
         This estimator's own parameters count for the batches to come.
         """
-        self._stream, model = load_stream(path)
+        stream, model = load_stream(path)
+        self._check_target(model.domain)
+        self._stream = stream
         self._keep(model)
         return self
 

@@ -7,12 +7,10 @@ memory, or in a file of its own; a model, a pickle or a report never holds it.
 
 from __future__ import annotations
 
-import os
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +21,39 @@ import pyarrow.compute as pc
 from privboost import codec
 from privboost.boosting.checks import check_scores
 from privboost.boosting.tree_plan import TreePlan
-from privboost.domain import Domain
 from privboost.encoding import Encoder, TrainingRows
 from privboost.engine.block import Block, join
 from privboost.engine.commands import Update, from_bytes, to_bytes
-from privboost.errors import ModelFileError
-from privboost.grid import BLOCK_ROWS
+from privboost.errors import DomainError, ModelFileError
+from privboost.estimators.stream_checks import (
+    ROW_ARRAYS,
+    check_ids,
+    check_log,
+    read_budget,
+    read_names,
+    read_rows,
+)
+from privboost.files import UNREADABLE, FileKind, compress, decompress, write_file
+from privboost.grid import MAX_SCORE
+from privboost.models.checks import (
+    need,
+    need_array,
+    need_flag,
+    need_keys,
+    need_list,
+    need_number,
+    need_whole,
+    read_report,
+)
 from privboost.models.files import model_bytes, read_model
 from privboost.models.model import Model
-from privboost.privacy.budgets import LifeBudget, budget_from_dict
+from privboost.models.trees import TreeScores
+from privboost.privacy.budgets import LifeBudget
 from privboost.privacy.report import PrivacyReport
 from privboost.privacy.statements import join_reports
 
-_MAGIC = b"PVBSTR\x00\x01"
+STREAM_FILE = FileKind(b"PVBSTRM", 2, "the state of a stream")
+_MAGIC = b"PVBSTATE"
 _ONE_BATCH = (
     "every protected unit is in one batch of the stream (with a unit column, rows of a unit that "
     "came before are left out), batches were formed without looking at the rows, and no saved "
@@ -162,15 +180,7 @@ class RowStream:
 
 def save_stream(stream: RowStream, model: Model, path: str | Path) -> None:
     """Write the private state of a stream, and its model, to a file only its owner may read."""
-    path, content = Path(path), _to_bytes(stream, model)
-    part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    write_file(path, _to_bytes(stream, model), mode=0o600)
 
 
 @contextmanager
@@ -203,7 +213,11 @@ def _aside(path: Path) -> Path:
 
 
 def load_stream(path: str | Path) -> tuple[RowStream, Model]:
-    """Read the private state of a stream, and its model."""
+    """Read the private state of a stream, and its model.
+
+    Whatever the file holds, either `ModelFileError` is raised, or its rows and what they were told
+    fit its model.
+    """
     path = Path(path)
     if not path.exists() and _aside(path).exists():
         raise ModelFileError(
@@ -211,21 +225,41 @@ def load_stream(path: str | Path) -> tuple[RowStream, Model]:
             "rows paid is not given back. The stream is over; its last model is in "
             f"{_aside(path).name}"
         )
-    data = path.read_bytes()
+    return read_stream(path.read_bytes(), str(path))
+
+
+def read_stream(data: bytes, path: str) -> tuple[RowStream, Model]:
+    """Read the content of a stream's file; errors name the path."""
+    content = STREAM_FILE.unseal(data, path)
     try:
-        form = codec.load(zlib.decompress(data), _MAGIC)
-        return _from_form(form), read_model(form["model"].tobytes(), str(path))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, zlib.error):
-        raise ModelFileError(f"{path} is not the state of a stream, or it is damaged") from None
+        form = need_keys(codec.load(decompress(content), _MAGIC), "file", _KEYS)
+        held = need_array(form["model"], "model", np.uint8, (None,))
+        model = read_model(held.data, "its model")
+        return _from_form(form, model), model
+    except (DomainError, ModelFileError) as error:
+        raise ModelFileError(f"{path} holds no stream: {error}") from None
+    except UNREADABLE:
+        raise ModelFileError(f"{path} holds no stream: its form is not that of one") from None
+
+
+_KEYS = (
+    "model",
+    "weight_bound",
+    "clips",
+    "next_id",
+    "most_score",
+    "cohorts",
+    "parameters",
+    "learned",
+    "lengths",
+    "log",
+)
 
 
 def _to_bytes(stream: RowStream, model: Model) -> bytes:
-    assert stream.encoder is not None
     messages = [to_bytes(update) for update in stream.log]
     form = {
         "model": np.frombuffer(model_bytes(model), dtype=np.uint8),
-        "domain": stream.encoder.domain.to_dict(),
-        "edges": list(stream.encoder.edges),
         "weight_bound": stream.weight_bound,
         "clips": list(stream.clips),
         "next_id": stream.next_id,
@@ -236,13 +270,13 @@ def _to_bytes(stream: RowStream, model: Model) -> bytes:
         "lengths": [len(message) for message in messages],
         "log": np.frombuffer(b"".join(messages), dtype=np.uint8),
     }
-    return zlib.compress(codec.dump(form, _MAGIC), 1)
+    return STREAM_FILE.seal(compress(codec.dump(form, _MAGIC)))
 
 
 def _cohort_form(cohort: Cohort) -> dict[str, Any]:
     rows = join(cohort.blocks) if cohort.blocks else None
     return {
-        "rows": None if rows is None else {name: getattr(rows, name) for name in _ARRAYS},
+        "rows": None if rows is None else {name: getattr(rows, name) for name in ROW_ARRAYS},
         "budget": cohort.budget.to_dict(),
         "used": cohort.used,
         "report": cohort.report.to_dict(),
@@ -257,44 +291,59 @@ def _names_form(names: list[bytes]) -> dict[str, np.ndarray]:
     }
 
 
-def _names(form: dict[str, np.ndarray]) -> pa.Array:
-    text = form["bytes"].tobytes()
-    spans = pairwise([0, *form["ends"].tolist()])
-    return pa.array([text[start:end] for start, end in spans], pa.large_binary())
-
-
-_ARRAYS = ("narrow", "wide", "label", "weight", "start", "ids")
-
-
-def _from_form(form: dict[str, Any]) -> RowStream:
-    encoder = Encoder(Domain.from_dict(form["domain"]), tuple(form["edges"]))
-    cohorts = []
-    for number, each in enumerate(form["cohorts"]):
-        blocks = () if each["rows"] is None else _cut(encoder, each["rows"], number)
-        report = PrivacyReport.from_dict(each["report"])
-        units = None if each["units"] is None else _names(each["units"])
-        budget = budget_from_dict(each["budget"])
-        cohorts.append(Cohort(blocks, budget, each["used"], report, units))
-    ends = np.cumsum([0, *form["lengths"]])
-    log = form["log"].tobytes()
+def _from_form(form: dict[str, Any], model: Model) -> RowStream:
+    encoder, bound = model.encoder, form["weight_bound"]
+    need(model.scores.kind == TreeScores.kind, "model", "a stream's model is one of trees")
+    if bound is not None:
+        need_number(bound, "weight_bound", 0, above=True)
+    clips = need_list(form["clips"], "clips", 2)
+    for clip in clips:
+        need_number(clip, "clips", 0, above=True)
+    need(isinstance(form["parameters"], dict), "parameters", "a mapping is needed")
+    cohorts = tuple(
+        _read_cohort(each, encoder, bound is not None, number)
+        for number, each in enumerate(need_list(form["cohorts"], "cohorts"))
+    )
+    need(len(cohorts) > 0, "cohorts", "a stream has a batch")
+    next_id = need_whole(form["next_id"], "next_id", 0, 2**32)
+    check_ids([cohort.blocks for cohort in cohorts], next_id)
+    log = _read_log(form)
+    check_log(log, encoder, bound is not None, [cohort.used for cohort in cohorts])
+    most_score = need_number(form["most_score"], "most_score", 0, MAX_SCORE)
+    parameters = form["parameters"]
     return RowStream(
         encoder,
-        form["weight_bound"],
-        (form["clips"][0], form["clips"][1]),
-        form["next_id"],
-        form["most_score"],
-        tuple(cohorts),
-        tuple(from_bytes(log[a:b]) for a, b in pairwise(ends)),
-        form["parameters"],
-        form["learned"],
+        bound,
+        (clips[0], clips[1]),
+        next_id,
+        most_score,
+        cohorts,
+        log,
+        parameters,
+        need_flag(form["learned"], "learned"),
     )
 
 
-def _cut(encoder: Encoder, arrays: dict[str, Any], cohort: int) -> tuple[Block, ...]:
-    """Cut the rows of a cohort into blocks."""
-    rows = Block(encoder.layout, **arrays, cohort=cohort)
-    starts = range(0, len(rows), BLOCK_ROWS)
-    return tuple(rows.take(np.arange(at, min(at + BLOCK_ROWS, len(rows)))) for at in starts)
+def _read_cohort(form: Any, encoder: Encoder, weighted: bool, number: int) -> Cohort:
+    form = need_keys(form, "cohorts", ("rows", "budget", "used", "report", "units"))
+    budget = read_budget(form["budget"])
+    return Cohort(
+        read_rows(form["rows"], encoder, weighted, number),
+        budget,
+        need_whole(form["used"], "used", 0, budget.releases),
+        read_report(form["report"], "report"),
+        read_names(form["units"], encoder.domain.unit is not None),
+    )
+
+
+def _read_log(form: dict[str, Any]) -> tuple[Update, ...]:
+    log = need_array(form["log"], "log", np.uint8, (None,)).tobytes()
+    lengths = need_list(form["lengths"], "lengths")
+    for length in lengths:
+        need_whole(length, "lengths", 0, len(log))
+    need(sum(lengths) == len(log), "lengths", "they must add up to the log")
+    ends = accumulate(lengths, initial=0)
+    return tuple(from_bytes(log[start:end]) for start, end in pairwise(ends))
 
 
 def _clips(plan: TreePlan) -> tuple[float, float]:

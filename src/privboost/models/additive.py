@@ -9,6 +9,15 @@ import numpy as np
 
 from privboost.engine import kernels
 from privboost.engine.block import Block
+from privboost.engine.layout import Layout
+from privboost.models.checks import (
+    largest,
+    need,
+    need_array,
+    need_keys,
+    need_list,
+    need_scores,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +60,12 @@ class AdditiveScores:
         return {"values": list(self.values)}
 
     @classmethod
-    def from_form(cls, form: dict[str, Any]) -> AdditiveScores:
-        """Read what `to_form` gave."""
-        return cls(tuple(form["values"]))
+    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> AdditiveScores:
+        """Read what `to_form` gave: for each feature a value for each output and code."""
+        place = "scores.values"
+        values = need_list(need_keys(form, "scores", {"values"})["values"], place)
+        need(len(values) == len(layout.n_codes), place, "an array for each feature is needed")
+        for own, codes in zip(values, layout.n_codes, strict=True):
+            need_array(own, place, np.int32, (n_outputs, codes))
+        need_scores(np.sum([largest(own, axis=1) for own in values], axis=0), place)
+        return cls(tuple(values))

@@ -1,27 +1,35 @@
 """Model files: one file of JSON and plain arrays. Loading runs no code.
 
-A file holds released values and public facts: no time, host, backend, seed or key.
+A file holds released values and public facts: no time, host, backend, seed or key. What is read is
+checked part by part against the domain in the same file, so that no file can make a model read
+memory that is not its own.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from privboost import codec
-from privboost.domain import Domain
-from privboost.encoding import Encoder
-from privboost.errors import ModelFileError
+from privboost.domain import ClassTarget
+from privboost.errors import DomainError, ModelFileError
+from privboost.files import UNREADABLE, FileKind, write_file
 from privboost.models.additive import AdditiveScores
+from privboost.models.checks import (
+    count_outputs,
+    need,
+    need_keys,
+    need_text,
+    read_encoder,
+    read_report,
+)
 from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
-from privboost.privacy.report import PrivacyReport
 
-VERSION = 1
-_MAGIC = b"PRIVBST\x01"
+MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
+_MAGIC = b"PVBMODEL"
 _KINDS: dict[str, Any] = {
     kind.kind: kind for kind in (AdditiveScores, LinearScores, TreeScores, VoteScores)
 }
@@ -30,29 +38,26 @@ _KINDS: dict[str, Any] = {
 def model_bytes(model: Model) -> bytes:
     """Return the content of a model's file."""
     form = {
-        "version": VERSION,
         "kind": model.scores.kind,
         "domain": model.domain.to_dict(),
         "edges": list(model.encoder.edges),
         "scores": model.scores.to_form(),
         "privacy": model.privacy.to_dict(),
     }
-    return codec.dump(form, _MAGIC)
+    return MODEL_FILE.seal(codec.dump(form, _MAGIC))
 
 
 def save_model(model: Model, path: str | Path) -> None:
     """Write a model; a file of that name is replaced at once or not at all."""
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(model_bytes(model))
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    write_file(path, model_bytes(model))
 
 
 def load_model(path: str | Path) -> Model:
     """Read a model file.
+
+    A file may come from anybody: whatever it holds, either `ModelFileError` is raised, or the model
+    predicts from its own values alone, within the bounds of its own domain. Whether the values are
+    good, or the privacy report true, only its author can say.
 
     Examples
     --------
@@ -63,23 +68,23 @@ def load_model(path: str | Path) -> Model:
     return read_model(Path(path).read_bytes(), str(path))
 
 
-def read_model(data: bytes, path: str) -> Model:
+def read_model(data: bytes | memoryview, path: str) -> Model:
     """Read the content of a model's file; errors name the path."""
+    content = MODEL_FILE.unseal(data, path)
     try:
-        form = codec.load(data, _MAGIC)
-    except (ValueError, KeyError, TypeError, IndexError):
-        raise ModelFileError(f"{path} is not a privboost model file, or it is damaged") from None
-    if form.get("version") != VERSION:
-        raise ModelFileError(f"{path} has version {form.get('version')!r}; {VERSION} is read here")
-    try:
-        return _read(form)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ModelFileError(f"{path} is damaged") from None
+        return _read(codec.load(content, _MAGIC))
+    except (DomainError, ModelFileError) as error:
+        raise ModelFileError(f"{path} holds no model: {error}") from None
+    except UNREADABLE:
+        raise ModelFileError(f"{path} holds no model: its form is not that of one") from None
 
 
-def _read(form: dict[str, Any]) -> Model:
-    return Model(
-        encoder=Encoder(Domain.from_dict(form["domain"]), tuple(form["edges"])),
-        scores=_KINDS[form["kind"]].from_form(form["scores"]),
-        privacy=PrivacyReport.from_dict(form["privacy"]),
-    )
+def _read(form: Any) -> Model:
+    form = need_keys(form, "file", {"kind", "domain", "edges", "scores", "privacy"})
+    encoder = read_encoder(form["domain"], form["edges"])
+    target = encoder.domain.target
+    kind = need_text(form["kind"], "kind")
+    need(kind in _KINDS, "kind", f"one of {', '.join(_KINDS)} is needed")
+    need(kind != VoteScores.kind or isinstance(target, ClassTarget), "kind", "votes need classes")
+    scores = _KINDS[kind].from_form(form["scores"], encoder.layout, count_outputs(target))
+    return Model(encoder, scores, read_report(form["privacy"]))

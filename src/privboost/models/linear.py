@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from privboost.engine.block import Block
+from privboost.engine.layout import Layout
 from privboost.engine.linear import Terms, add_scores
+from privboost.errors import ModelFileError
 from privboost.grid import SCORE_UNITS
+from privboost.models.checks import (
+    need,
+    need_array,
+    need_flag,
+    need_keys,
+    need_list,
+    need_number,
+    need_scores,
+    need_text,
+)
 
 INTERCEPT = "(intercept)"
 MISSING = "missing"
@@ -123,9 +135,48 @@ class LinearScores:
         }
 
     @classmethod
-    def from_form(cls, form: dict[str, Any]) -> LinearScores:
-        """Read what `to_form` gave."""
-        features = tuple((int(a), int(b)) for a, b in form["features"])
-        columns = tuple(Column(**column) for column in form["columns"])
-        terms = Terms(features, tuple(form["column"]), tuple(form["value"]), len(columns))
-        return cls(terms, columns, form["coefficients"], form["log_odds"], form["scale"])
+    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> LinearScores:
+        """Read what `to_form` gave: a coefficient for each output and column."""
+        form = need_keys(form, "scores", _KEYS)
+        columns = tuple(map(_read_column, need_list(form["columns"], "scores.columns")))
+        terms = _read_terms(form, layout, len(columns))
+        place = "scores.coefficients"
+        shape = (n_outputs, len(columns))
+        coefficients = need_array(form["coefficients"], place, np.int32, shape)
+        need_scores([terms.most_score(own) for own in coefficients], place)
+        log_odds = need_flag(form["log_odds"], "scores.log_odds")
+        scale = need_number(form["scale"], "scores.scale", 0, above=True)
+        return cls(terms, columns, coefficients, log_odds, scale)
+
+
+_KEYS = {"features", "column", "value", "columns", "coefficients", "log_odds", "scale"}
+_MOST_ENTRY = 2**30
+
+
+def _read_column(form: Any) -> Column:
+    place = "scores.columns"
+    form = need_keys(form, place, {field.name for field in fields(Column)})
+    names = need_text(form["feature"], place), need_text(form["value"], place)
+    return Column(*names, *(need_number(form[name], place) for name in ("per_unit", "middle")))
+
+
+def _read_terms(form: dict[str, Any], layout: Layout, n_columns: int) -> Terms:
+    """Read terms that look at the layout's codes and have columns of their own."""
+    last = len(layout.n_codes) - 1
+    pairs = need_array(form["features"], "scores.features", np.int32, (None, 2), -1, last)
+    need(bool((pairs[:, 0] >= 0).all()), "scores.features", "a term looks at a feature")
+    alone = set(pairs[pairs[:, 1] < 0, 0].tolist())
+    need(len(alone) == last + 1, "scores.features", "every feature has a term of its own")
+    column = need_list(form["column"], "scores.column", len(pairs))
+    value = need_list(form["value"], "scores.value", len(pairs))
+    for (first, second), places, entries in zip(pairs.tolist(), column, value, strict=True):
+        codes = layout.n_codes[first] * (1 if second < 0 else layout.n_codes[second])
+        need_array(places, "scores.column", np.int32, (codes,), 0, n_columns - 1)
+        need_array(entries, "scores.value", np.int32, (codes,), -_MOST_ENTRY, _MOST_ENTRY)
+    features = tuple((first, second) for first, second in pairs.tolist())
+    terms = Terms(features, tuple(column), tuple(value), n_columns)
+    try:
+        terms.check()
+    except ValueError as error:
+        raise ModelFileError(f"scores: {error}") from None
+    return terms

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import expit
+from scipy.special import expit, log_expit, softmax
 
 from privboost.domain import ClassTarget, Domain
 from privboost.encoding import Encoder, middle_and_half
@@ -101,10 +101,10 @@ class Model:
             raise AttributeError(
                 "predict_proba: the scores of this model are not log-odds; see decision_function"
             )
-        own = expit(scores)
-        if own.ndim == 1:
+        if scores.ndim == 1:
+            own = expit(scores)
             return np.stack([1 - own, own], axis=1)
-        return own / own.sum(axis=1, keepdims=True)
+        return softmax(log_expit(scores), axis=1)  # chances themselves may all be too small
 
     def _prediction(self, scores: np.ndarray) -> np.ndarray:
         target = self.domain.target

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -11,7 +11,12 @@ import numpy as np
 
 from privboost.engine import kernels
 from privboost.engine.block import Block, route
-from privboost.engine.tree import Tree
+from privboost.engine.layout import Layout
+from privboost.engine.tree import MAX_DEPTH, Tree
+from privboost.models.checks import largest, need, need_array, need_keys, need_list, need_scores
+
+_MOST_FEATURES = 2**16
+"""Features that a node of a tree can tell apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +61,30 @@ class Group:
         """Return one tree."""
         turns = np.unpackbits(self.goes_right[number], axis=1, bitorder="little")
         return Tree(self.feature[number], turns)
+
+    def to_form(self) -> dict[str, np.ndarray]:
+        """Return what a model file keeps."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Group:
+        """Read what `to_form` gave: complete trees that turn at every code of their features."""
+        place = "scores.groups"
+        form = need_keys(form, place, {field.name for field in fields(cls)})
+        last = len(layout.n_codes) - 1
+        feature = need_array(form["feature"], f"{place}.feature", np.uint16, (None, None), 0, last)
+        count, nodes = feature.shape
+        complete = count > 0 and nodes & (nodes + 1) == 0 and nodes < 2**MAX_DEPTH
+        need(complete, f"{place}.feature", f"complete trees of depth {MAX_DEPTH} at most")
+        shape = (count, n_outputs, nodes + 1)
+        values = need_array(form["values"], f"{place}.values", np.int32, shape)
+        turns = form["goes_right"]
+        need_array(turns, f"{place}.goes_right", np.uint8, (count, nodes, None))
+        n_codes = np.array(layout.n_codes)
+        seen = n_codes[feature].max() if feature.size else 0
+        fits = seen <= 8 * turns.shape[2] < n_codes.max() + 8
+        need(fits, f"{place}.goes_right", "a bit for each code of the features is needed")
+        return cls(feature, turns, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,22 +202,30 @@ class TreeScores:
 
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
-        groups = [
-            {"feature": g.feature, "goes_right": g.goes_right, "values": g.values}
-            for g in self.groups
-        ]
         return {
             "start": self.start,
-            "groups": groups,
+            "groups": [group.to_form() for group in self.groups],
             "updates": self.updates,
             "n_codes": self.n_codes,
         }
 
     @classmethod
-    def from_form(cls, form: dict[str, Any]) -> Self:
-        """Read what `to_form` gave."""
-        groups = tuple(Group(**group) for group in form["groups"])
-        return cls(form["start"], groups, form["updates"], form["n_codes"])
+    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Self:
+        """Read what `to_form` gave: trees for this layout, all of them in the stages."""
+        form = need_keys(form, "scores", {"start", "groups", "updates", "n_codes"})
+        need(len(layout.n_codes) <= _MOST_FEATURES, "domain", "too many features for trees")
+        start = need_array(form["start"], "scores.start", np.int32, (n_outputs,))
+        listed = need_list(form["groups"], "scores.groups")
+        groups = tuple(Group.from_form(each, layout, n_outputs) for each in listed)
+        n_codes = need_array(form["n_codes"], "scores.n_codes", np.int32, (len(layout.n_codes),))
+        need(tuple(n_codes.tolist()) == layout.n_codes, "scores.n_codes", "not those of the domain")
+        count = sum(map(len, groups))
+        updates = need_array(form["updates"], "scores.updates", np.int32, (None,), 1, count)
+        total = int(updates.sum(dtype=np.int64))
+        need(total == count, "scores.updates", "they must add up to the trees")
+        most = sum((largest(g.values, axis=2).sum(axis=0) for g in groups), largest(start[None], 0))
+        need_scores(most, "scores.groups.values")
+        return cls(start, groups, updates, n_codes)
 
 
 def _add(block: Block, tree: Tree, values: np.ndarray, scores: np.ndarray) -> None:

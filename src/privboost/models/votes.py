@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from privboost.engine.layout import Layout
 from privboost.engine.tree import Tree
+from privboost.grid import VOTE
+from privboost.models.checks import need
 from privboost.models.trees import Group, TreeScores
 
 
@@ -29,3 +32,12 @@ class VoteScores(TreeScores):
         values[0, output] = votes
         updates = np.append(self.updates, np.int32(1))
         return replace(self, groups=(*self.groups, Group.of([tree], list(values))), updates=updates)
+
+    @classmethod
+    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Self:
+        """Read what `to_form` gave: trees whose leaves say one vote, or nothing."""
+        scores = super().from_form(form, layout, n_outputs)
+        for group in scores.groups:
+            votes = bool(np.isin(group.values, (-VOTE, 0, VOTE)).all())
+            need(votes, "scores.groups.values", "leaves must say one vote, or nothing")
+        return scores

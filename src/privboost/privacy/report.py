@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from privboost.unit import Unit, describe_unit
@@ -113,22 +113,38 @@ class PrivacyReport:
 
     @classmethod
     def from_dict(cls, form: dict[str, Any]) -> PrivacyReport:
-        """Read what `to_dict` gave; refuse what cannot be a statement."""
-        fields = {name: value for name, value in form.items() if name not in _DERIVED}
-        fields["unit"] = None if form["unit"] is None else Unit.from_dict(form["unit"])
-        fields["releases"] = tuple(Release(**release) for release in form["releases"])
-        fields["assumptions"] = tuple(map(str, form["assumptions"]))
-        fields["parts"] = tuple(Part(**part) for part in form.get("parts", ()))
-        report = cls(**fields)
-        sums = (report.epsilon, report.slack, *report.alternatives.values())
-        sums += tuple(part.epsilon for part in report.parts)
-        if not all(isinstance(e, int | float) and math.isfinite(e) and e >= 0 for e in sums):
-            raise ValueError("epsilon is a number of at least 0")
-        if not all(0 <= d <= 1 for d in (report.delta, *(part.delta for part in report.parts))):
-            raise ValueError("delta is a number between 0 and 1")
-        if not isinstance(report.seeded, bool):
-            raise ValueError("seeded is true or false")
+        """Read what `to_dict` gave; raise ValueError for what cannot be a statement."""
+        names = {each.name for each in fields(cls)}
+        if not isinstance(form, dict) or set(form) != names | set(_DERIVED):
+            raise ValueError("a report has these parts: " + ", ".join(sorted(names)))
+        own = {name: form[name] for name in names}
+        own["unit"] = None if form["unit"] is None else Unit.from_dict(form["unit"])
+        own["releases"] = tuple(Release(**release) for release in form["releases"])
+        own["assumptions"] = tuple(form["assumptions"])
+        own["parts"] = tuple(Part(**part) for part in form["parts"])
+        report = cls(**own)
+        report._check()
         return report
+
+    def _check(self) -> None:
+        """Refuse what cannot be a statement; it may come from anywhere."""
+        spent: list[PrivacyReport | Part] = [self, *self.parts]
+        texts = [self.relation, self.accountant, self.plan, self.software, *self.assumptions]
+        texts += [text for each in self.releases for text in (each.what, each.mechanism)]
+        texts += [part.what for part in self.parts]
+        epsilons = [*(each.epsilon for each in spent), self.slack, *self.alternatives.values()]
+        rules = {
+            "texts": all(isinstance(text, str) for text in texts),
+            "epsilon": all(_is_number(value) and value >= 0 for value in epsilons)
+            and all(math.isfinite(each.epsilon) for each in spent),
+            "delta": all(_is_number(each.delta) and 0 <= each.delta <= 1 for each in spent),
+            "counts": all(type(each.count) is int and each.count >= 0 for each in self.releases),
+            "seeded": isinstance(self.seeded, bool),
+            "parameters": isinstance(self.parameters, dict),
+        }
+        for part, holds in rules.items():
+            if not holds:
+                raise ValueError(f"{part}: not what a report has there")
 
     def to_json(self) -> str:
         """Return the report as JSON."""
@@ -187,3 +203,7 @@ def _few(lines: list[str]) -> list[str]:
     if len(lines) <= _LISTED:
         return lines
     return [*lines[:_LISTED], f"    … and {len(lines) - _LISTED} more, in to_json() and to_html()"]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,240 @@
+"""What the parts of a stream's file must be: its rows, their budgets, and what rows were told.
+
+Rows are given to kernels, and updates are replayed on them, so both must fit the model's layout.
+Messages quote no value and no length: all of this is private.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from privboost.domain import ClassTarget
+from privboost.encoding import Encoder
+from privboost.engine.block import Block
+from privboost.engine.commands import AddTreeValues, Charge, OpenBudgets, Price, Start, Update
+from privboost.engine.layout import Layout
+from privboost.engine.tree import Tree
+from privboost.grid import BLOCK_ROWS, SCORE_UNITS, WEIGHT_CLASSES, WEIGHT_UNITS
+from privboost.losses import UNKNOWN_LABEL, LossTable, within_units
+from privboost.models.checks import (
+    count_outputs,
+    largest,
+    need,
+    need_array,
+    need_keys,
+    need_list,
+    need_number,
+    need_scores,
+    need_text,
+    need_whole,
+)
+from privboost.privacy.budgets import GaussianBudget, LifeBudget, RenyiBudget, budget_from_dict
+from privboost.privacy.events import ADD_REMOVE, REPLACE_ONE
+from privboost.privacy.formulas import MOST_ORDER
+
+ROW_ARRAYS = ("narrow", "wide", "label", "weight", "start", "ids")
+"""What a file keeps of rows."""
+_LEAST_NOISE = 1e-100
+"""No plan has less noise, nor more than one over it; squares of both are numbers."""
+
+
+def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple[Block, ...]:
+    """Read the rows of a cohort, and cut them into blocks."""
+    if form is None:
+        return ()
+    form = need_keys(form, "rows", ROW_ARRAYS)
+    layout, target = encoder.layout, encoder.domain.target
+    narrow = need_array(form["narrow"], "rows.narrow", np.uint8, (layout.n_narrow, None))
+    rows, n_wide = narrow.shape[1], len(layout.n_codes) - layout.n_narrow
+    wide = need_array(form["wide"], "rows.wide", np.uint16, (n_wide, rows))
+    label = need_array(form["label"], "rows.label", np.uint8, (rows,))
+    classes = len(target.classes) if isinstance(target, ClassTarget) else 1
+    known = bool(((label < classes) | (label == UNKNOWN_LABEL)).all())
+    need(known, "rows.label", "labels must be classes of the domain")
+    weight = need_if(weighted, form["weight"], "rows.weight", np.uint16, (rows,), 0, WEIGHT_UNITS)
+    start = need_if(
+        not isinstance(target, ClassTarget),
+        form["start"],
+        "rows.start",
+        np.int32,
+        (rows,),
+        -SCORE_UNITS,
+        SCORE_UNITS,
+    )
+    ids = need_array(form["ids"], "rows.ids", np.uint32, (rows,))
+    whole = Block(layout, narrow, wide, label, weight, start, ids, cohort)
+    for feature, codes in enumerate(layout.n_codes):
+        fine = not rows or int(whole.column(feature).max()) < codes
+        need(fine, "rows", "codes must be those of the domain")
+    starts = range(0, rows, BLOCK_ROWS)
+    return tuple(whole.take(np.arange(at, min(at + BLOCK_ROWS, rows))) for at in starts)
+
+
+def need_if(wanted: bool, value: Any, place: str, *rule: Any) -> np.ndarray | None:
+    """Check an array that is there exactly where it is wanted."""
+    need(wanted or value is None, place, "nothing is needed here")
+    return need_array(value, place, *rule) if wanted else None
+
+
+def check_ids(cohorts: list[tuple[Block, ...]], next_id: int) -> None:
+    """Refuse rows of one id: they would be sampled together."""
+    ids = [np.asarray(block.ids) for blocks in cohorts for block in blocks]
+    every = np.sort(np.concatenate([np.empty(0, dtype=np.uint32), *ids]))
+    apart = bool((every[1:] > every[:-1]).all())
+    below = not len(every) or int(every[-1]) < next_id
+    need(apart and below, "rows.ids", "each row needs an id of its own, below the next one")
+
+
+def read_names(form: Any, expected: bool) -> pa.Array | None:
+    """Read the names of units, where the domain has units."""
+    if not expected:
+        need(form is None, "units", "nothing is needed here")
+        return None
+    form = need_keys(form, "units", {"ends", "bytes"})
+    text = need_array(form["bytes"], "units.bytes", np.uint8, (None,))
+    ends = need_array(form["ends"], "units.ends", np.int64, (None,))
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+    cut = bool((offsets[1:] >= offsets[:-1]).all()) and offsets[-1] == len(text)
+    need(cut, "units.ends", "names must cut their bytes into pieces")
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text.tobytes())]
+    return pa.Array.from_buffers(pa.large_binary(), len(ends), buffers)
+
+
+def read_budget(form: Any) -> LifeBudget:
+    """Read a budget for life."""
+    need(isinstance(form, dict), "budget", "a mapping is needed")
+    need_text(form.get("kind"), "budget.kind")
+    budget = budget_from_dict(form)
+    need_text(budget.what, "budget.what")
+    need_number(budget.noise, "budget.noise", _LEAST_NOISE, 1 / _LEAST_NOISE)
+    need(budget.relation in (ADD_REMOVE, REPLACE_ONE), "budget.relation", "an unknown relation")
+    need_whole(budget.releases, "budget.releases", 1)
+    if isinstance(budget, GaussianBudget):
+        need_whole(budget.touched, "budget.touched", 1)
+        need_number(budget.least_sigma, "budget.least_sigma", _LEAST_NOISE, 1 / _LEAST_NOISE)
+    if isinstance(budget, RenyiBudget):
+        need_whole(budget.alpha, "budget.alpha", 2, MOST_ORDER)
+    return budget
+
+
+@dataclass
+class _State:
+    """What rows know while they are told one update after the other."""
+
+    encoder: Encoder
+    weighted: bool
+    n_cohorts: int
+    loss: LossTable | None = None
+    open: bool = False
+
+    def __post_init__(self) -> None:
+        self.prices: list[Price] = []
+        self.charges = [0] * self.n_cohorts
+        self.n_outputs = count_outputs(self.encoder.domain.target)
+        self.most = np.full(self.n_outputs, SCORE_UNITS, dtype=np.int64)  # where numbers start
+
+    def follow(self, update: Any) -> None:
+        """Check one update, and what follows from it."""
+        if isinstance(update, Start):
+            need(update.n_outputs == self.n_outputs, "log", "scores for each class are needed")
+            self.loss = _loss(update.loss)
+            self.most[:] = SCORE_UNITS
+        elif isinstance(update, OpenBudgets):
+            need(not self.open, "log", "budgets are opened once")
+            self.open = True
+        elif isinstance(update, Price):
+            self._price(update)
+        elif isinstance(update, Charge):
+            self._charge(update)
+        elif isinstance(update, AddTreeValues):
+            self._add(update)
+        else:
+            need(False, "log", "an update that no stream has")
+
+    def _price(self, update: Price) -> None:
+        need(self.loss is not None and self.open, "log", "a price needs a loss and budgets")
+        assert self.loss is not None
+        need_whole(update.number, "log.price", len(self.prices), len(self.prices))
+        tables = need_list(update.tables, "log.price")
+        need(0 < len(tables) <= self.n_cohorts, "log.price", "a table for each cohort is needed")
+        steps = WEIGHT_CLASSES + 1 if self.weighted else 1
+        for table in tables:
+            need_array(table, "log.price", np.int32, (steps, 3, self.loss.size), 0)
+        self.prices.append(update)
+
+    def _charge(self, update: Charge) -> None:
+        need_whole(update.price, "log.charge", 0, len(self.prices) - 1)
+        self._check_output(update.output)
+        tables = self.prices[update.price].tables
+        fits = self.loss is not None and tables[0].shape[2] == self.loss.size
+        need(fits, "log.charge", "the price is one of another loss")
+        for cohort in range(len(tables)):
+            self.charges[cohort] += 1
+
+    def _add(self, update: AddTreeValues) -> None:
+        need(self.loss is not None, "log", "the first update is a start")
+        self._check_output(update.output)
+        trees = need_list(update.trees, "log.trees")
+        for tree in trees:
+            check_tree(tree, self.encoder.layout)
+        alike = len({len(tree.feature) for tree in trees}) == 1
+        need(alike, "log.trees", "trees of one depth are needed")
+        shape = (len(trees), trees[0].n_leaves)
+        values = need_array(update.value_of, "log.values", np.int32, shape)
+        self.most[update.output] += largest(values, axis=1).sum()
+        need_scores(self.most, "log.values")
+
+    def _check_output(self, output: Any) -> None:
+        need_whole(output, "log.output", 0, self.n_outputs - 1)
+
+
+def check_log(log: tuple[Update, ...], encoder: Encoder, weighted: bool, used: list[int]) -> None:
+    """Check that updates can be replayed on rows, and cost cohorts no more than is recorded.
+
+    Parameters
+    ----------
+    log : tuple of Update
+        The updates, in order.
+    encoder : Encoder
+        How the rows are coded.
+    weighted : bool
+        Whether rows have weights.
+    used : list of int
+        How many releases were made within each cohort's budget.
+    """
+    state = _State(encoder, weighted, len(used))
+    for update in log:
+        state.follow(update)
+    need(state.loss is not None and state.open, "log", "a stream has a start and budgets")
+    covered = all(made <= own for made, own in zip(state.charges, used, strict=True))
+    need(covered, "log", "rows were charged for more releases than their budgets record")
+
+
+def _loss(loss: Any) -> LossTable:
+    place = "log.loss"
+    need(isinstance(loss, LossTable), place, "a loss is needed")
+    gradient = need_array(loss.gradient, place, np.int32, (3, None))
+    size = gradient.shape[1]
+    need(size > 0, place, "an entry for each score is needed")
+    need_array(loss.hessian, place, np.int32, (3, size))
+    need_whole(loss.shift, place, 0, 31)
+    need(loss.taking_part is None, place, "all rows take part in a stream")
+    need(within_units(loss), place, "an entry exceeds the grid's unit")
+    return loss
+
+
+def check_tree(tree: Any, layout: Layout) -> None:
+    """Check a tree: its features are the layout's, and every code of them turns left or right."""
+    place = "log.trees"
+    need(isinstance(tree, Tree), place, "a tree is needed")
+    nodes = len(tree.feature)
+    feature = need_array(tree.feature, place, np.uint16, (nodes,), 0, len(layout.n_codes) - 1)
+    turns = need_array(tree.goes_right, place, np.uint8, (nodes, None), 0, 1)
+    n_codes = np.array(layout.n_codes)
+    wide = not nodes or n_codes[feature].max() <= turns.shape[1]
+    need(bool(wide), place, "a turn for each code of the features is needed")
+    need(turns.shape[1] <= n_codes.max(), place, "there are more turns than codes")

@@ -1,0 +1,112 @@
+"""Files that are written whole or not at all, and are read only if no bit has changed.
+
+A file is: seven bytes that name its kind, one byte for the version, SHA-256 of all the other bytes,
+and the content. The checksum finds damage; it does not say who wrote a file, so readers believe
+nothing in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from privboost.errors import ModelFileError
+
+_MOST_TIMES = 64
+"""How many times its own size a compressed content may have, unpacked."""
+
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+"""What reading a form that is none can raise."""
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file.
+
+    Attributes
+    ----------
+    name : bytes
+        Seven bytes.
+    version : int
+        The one version that is written and read.
+    what : str
+        The kind in words.
+    """
+
+    name: bytes
+    version: int
+    what: str
+
+    def seal(self, content: bytes) -> bytes:
+        """Return a file's bytes."""
+        magic = self.name + bytes([self.version])
+        return magic + _digest(magic, content) + content
+
+    def unseal(self, data: bytes | memoryview, path: str) -> memoryview:
+        """Return a file's content, or raise `ModelFileError`, which names the path."""
+        view = memoryview(data)
+        magic, digest, content = view[:8], view[8:40], view[40:]
+        if magic[:7] == self.name and len(magic) == 8 and magic[7] != self.version:
+            raise ModelFileError(f"{path} has version {magic[7]}; {self.version} is read here")
+        if magic[:7] != self.name or digest != _digest(magic, content):
+            raise ModelFileError(f"{path} is not {self.what}, or it is damaged")
+        return content
+
+
+def _digest(magic: bytes | memoryview, content: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(magic)
+    digest.update(content)
+    return digest.digest()
+
+
+def compress(content: bytes) -> bytes:
+    """Compress a content, as far as `decompress` goes along."""
+    packed = zlib.compress(content, 1)
+    return packed if len(content) <= _MOST_TIMES * len(packed) else zlib.compress(content, 0)
+
+
+def decompress(packed: bytes | memoryview) -> bytes:
+    """Return what was compressed; raise where it is much larger than any file of ours."""
+    reader = zlib.decompressobj()
+    content = reader.decompress(packed, _MOST_TIMES * len(packed) + 1)
+    if not reader.eof or reader.unused_data:
+        raise ValueError("the content is cut short, or larger than its file allows")
+    return content
+
+
+def write_file(path: str | Path, content: bytes, mode: int = 0o666) -> None:
+    """Write a file; one of that name is replaced at once or not at all.
+
+    Parameters
+    ----------
+    path : path
+        Where to.
+    content : bytes
+        What.
+    mode : int
+        Who may read and write it, if the process lets them.
+    """
+    path = Path(path)
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,144 @@
+"""What the parts of a file must be: kernels and people trust what has passed here.
+
+Each check returns what it was given, or raises `ModelFileError` with the place in the file and the
+rule. Messages quote no value: a stream's file is private.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from privboost.domain import CategoricalFeature, ClassTarget, Domain, Feature, Target
+from privboost.encoding import Encoder, fine_edges
+from privboost.errors import ModelFileError
+from privboost.privacy.report import PrivacyReport
+
+_SCORE = np.iinfo(np.int32)
+_NEAR = 1e-9
+"""How far edges may lie from those computed here, in parts of the bounds: logarithms differ."""
+
+
+def need(rule_holds: bool, place: str, rule: str) -> None:
+    """Raise unless a rule holds."""
+    if not rule_holds:
+        raise ModelFileError(f"{place}: {rule}")
+
+
+def need_array(
+    value: Any,
+    place: str,
+    element: type[np.generic],
+    shape: tuple[int | None, ...],
+    least: int | None = None,
+    most: int | None = None,
+) -> np.ndarray:
+    """Check an array: its elements, its sides (None for any length), and its entries' range."""
+    need(
+        isinstance(value, np.ndarray)
+        and value.dtype == element
+        and value.ndim == len(shape)
+        and all(want in (None, side) for want, side in zip(shape, value.shape, strict=True)),
+        place,
+        f"an array of {np.dtype(element)} is needed, of the shape that the other parts give",
+    )
+    array: np.ndarray = value
+    if array.size:
+        need(least is None or array.min() >= least, place, f"entries of at least {least}")
+        need(most is None or array.max() <= most, place, f"entries of at most {most}")
+    return array
+
+
+def need_whole(value: Any, place: str, least: int, most: int = 2**63 - 1) -> int:
+    """Check a whole number."""
+    fine = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    need(fine, place, f"a whole number from {least} to {most} is needed")
+    return int(value)
+
+
+def need_number(
+    value: Any, place: str, least: float = -math.inf, most: float = math.inf, *, above: bool = False
+) -> float:
+    """Check a finite number between two others; with `above`, it is not the lower one."""
+    rule = f"a finite number {'above' if above else 'from'} {least:g} to {most:g} is needed"
+    need(isinstance(value, int | float) and not isinstance(value, bool), place, rule)
+    inside = least < value <= most if above else least <= value <= most
+    need(inside and abs(value) <= sys.float_info.max, place, rule)
+    return float(value)
+
+
+def need_text(value: Any, place: str) -> str:
+    """Check a text."""
+    need(isinstance(value, str), place, "a text is needed")
+    return str(value)
+
+
+def need_flag(value: Any, place: str) -> bool:
+    """Check a truth value."""
+    need(isinstance(value, bool), place, "true or false is needed")
+    return bool(value)
+
+
+def need_list(value: Any, place: str, length: int | None = None) -> list[Any]:
+    """Check a list."""
+    fine = isinstance(value, list | tuple) and length in (None, len(value))
+    need(fine, place, "a list is needed" + ("" if length is None else f", of {length}"))
+    return list(value)
+
+
+def need_keys(value: Any, place: str, keys: Iterable[str]) -> dict[str, Any]:
+    """Check a mapping that has exactly these keys."""
+    keys = sorted(keys)
+    fine = isinstance(value, dict) and sorted(value) == keys
+    need(fine, place, f"a mapping is needed, with {', '.join(keys)}")
+    return dict(value)
+
+
+def largest(values: np.ndarray, axis: int) -> np.ndarray:
+    """Return the largest size of the entries along an axis, as int64."""
+    high, low = values.max(axis=axis), values.min(axis=axis)
+    sizes: np.ndarray = np.maximum(high.astype(np.int64), -low.astype(np.int64))
+    return sizes
+
+
+def need_scores(most: Any, place: str) -> None:
+    """Check that no row's score, of which these are the largest sizes, leaves int32."""
+    need(np.max(most) <= _SCORE.max, place, "the scores of some rows would overflow")
+
+
+def count_outputs(target: Target) -> int:
+    """Return how many scores a row has: one for each class beyond two."""
+    if isinstance(target, ClassTarget) and len(target.classes) > 2:
+        return len(target.classes)
+    return 1
+
+
+def read_encoder(domain: Any, edges: Any) -> Encoder:
+    """Read a domain and the edges of its bins, which must be those that the domain describes."""
+    known = Domain.from_dict(domain)
+    listed = need_list(edges, "edges", len(known.features))
+    for feature, own in zip(known.features, listed, strict=True):
+        _check_edges(own, feature, f"edges of {feature.name!r}")
+    return Encoder(known, tuple(listed))
+
+
+def _check_edges(value: Any, feature: Feature, place: str) -> None:
+    expected = fine_edges(feature)
+    edges = need_array(value, place, np.float64, (len(expected),))
+    rule = "edges must increase, and be those that the domain describes"
+    need(bool(np.isfinite(edges).all() and (np.diff(edges) > 0).all()), place, rule)
+    given = isinstance(feature, CategoricalFeature) or feature.edges is not None
+    far = 0.0 if given else _NEAR * max(map(abs, feature.bounds))  # type: ignore[union-attr]
+    need(bool((np.abs(edges - expected) <= far).all()), place, rule)
+
+
+def read_report(form: Any, place: str = "privacy") -> PrivacyReport:
+    """Read a privacy report."""
+    try:
+        return PrivacyReport.from_dict(form)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ModelFileError(f"{place}: it is not a privacy report") from None

@@ -1,0 +1,60 @@
+import os
+import stat
+
+import pytest
+
+from privboost import ModelFileError
+from privboost.files import FileKind, compress, decompress, write_file
+
+KIND = FileKind(b"TESTFIL", 3, "a file of tests")
+
+
+def test_content_comes_back():
+    assert bytes(KIND.unseal(KIND.seal(b"content"), "path")) == b"content"
+
+
+@pytest.mark.parametrize("at", range(len(KIND.seal(b"content"))))
+def test_every_bit_is_covered(at):
+    for bit in range(8):
+        data = bytearray(KIND.seal(b"content"))
+        data[at] ^= 1 << bit
+        with pytest.raises(ModelFileError, match=r"path (is not a file of tests, or|has version)"):
+            KIND.unseal(bytes(data), "path")
+
+
+def test_every_length_is_covered():
+    data = KIND.seal(b"content")
+    for wrong in (*(data[:end] for end in range(len(data))), data + b"0", b""):
+        with pytest.raises(ModelFileError, match="damaged"):
+            KIND.unseal(wrong, "path")
+
+
+def test_another_version_is_named():
+    other = FileKind(KIND.name, 9, KIND.what).seal(b"content")
+    with pytest.raises(ModelFileError, match="path has version 9; 3 is read here"):
+        KIND.unseal(other, "path")
+
+
+@pytest.mark.parametrize("content", [b"", b"some bytes", bytes(10**6), os.urandom(10**5)])
+def test_what_is_compressed_comes_back(content):
+    """Even what would shrink to nearly nothing, which is no reason not to read it."""
+    packed = compress(content)
+    assert decompress(packed) == content
+    for wrong in (packed[:-1], packed + b"0"):
+        with pytest.raises(ValueError, match="cut short"):
+            decompress(wrong)
+
+
+def test_a_file_is_replaced_at_once_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_file(path, b"old", mode=0o600)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def fail(_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file"]
