@@ -1,6 +1,8 @@
 """scikit-learn's manners, and what users expect of fit and predict."""
 
 import pickle
+import re
+import time
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from privboost import PrivBoostClassifier, PrivBoostRegressor
+from privboost.progress import rounds_bar
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 
@@ -143,6 +146,18 @@ def test_progress_counts_rounds(capsys):
     assert shown.out == ""
     assert "12/12" in shown.err
     assert "137" not in shown.err
+
+
+def test_progress_says_nothing_of_time(capsys, monkeypatch):
+    """On a terminal too, with rounds slow enough for an estimate; the only numbers are rounds."""
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}.items():
+        monkeypatch.setenv(name, value)
+    for _ in rounds_bar(True)(range(7)):
+        time.sleep(0.2)
+    drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert drawn.count("/7") > 3  # it was drawn while rounds went by
+    for line in filter(str.strip, re.split(r"[\r\n]", drawn)):
+        assert re.fullmatch(r"rounds [━╸╺ ]* ?[0-7]/7 *", line), line
 
 
 def test_a_frame_with_numbers_for_names():
