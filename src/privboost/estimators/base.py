@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from privboost.boosting.checks import check_number
 from privboost.boosting.plan import Budget
+from privboost.cautions import caution
 from privboost.domain import ClassTarget, Domain, NumberTarget, NumericFeature, describe_unit
 from privboost.encoding import Encoder, TrainingRows, encode_training
 from privboost.engine.backend import Backend, LocalBackend, OpenBackend
@@ -33,7 +34,6 @@ from privboost.privacy.report import PrivacyReport, add_reports, write_report
 from privboost.privacy.units import bound_units
 from privboost.progress import rounds_bar
 
-_MOST_SEED = 2**128
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
     "classes": Domain(_ANY_FEATURE, ClassTarget("y", (0, 1))),
@@ -129,7 +129,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         `earlier` is the stream that the rows continue (see `streams.RowStream`), if any.
         """
         budget = Budget(self.epsilon, self.delta)
-        keys = self._keys()
+        keys = KeyStream.of(self.random_state)
+        caution(budget.epsilon, budget.delta, self.random_state)
         if earlier is not None:
             keys = keys.child(f"batch {earlier.n_batches + 1}")
         threads = self._threads()
@@ -201,6 +202,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _keep(self, model: Model) -> None:
         self.model_ = model
         self.privacy_ = model.privacy
+        self.domain_ = model.domain
         self.n_features_in_ = len(model.domain.features)
         self.feature_names_in_ = np.array(model.domain.feature_names, dtype=object)
 
@@ -256,16 +258,6 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _check_target(self, domain: Domain) -> None:
         """Refuse a domain whose target is of the other kind."""
-
-    def _keys(self) -> KeyStream:
-        seed = self.random_state
-        if seed is None:
-            return KeyStream.secure()
-        if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
-            raise TypeError("random_state must be None (secure noise) or a whole number (a seed)")
-        if not 0 <= seed < _MOST_SEED:
-            raise ValueError("random_state must lie between 0 and 2^128")
-        return KeyStream.seeded(int(seed))
 
     def _threads(self) -> int:
         jobs = 1 if self.n_jobs is None else self.n_jobs
