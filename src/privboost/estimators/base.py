@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -23,6 +23,7 @@ from privboost.engine.backend import Backend, LocalBackend, OpenBackend
 from privboost.engine.block import Block
 from privboost.errors import DomainError
 from privboost.estimators.learning import Lesson, learn_apart, learn_within
+from privboost.estimators.parameters import check_arguments
 from privboost.grid import BLOCK_ROWS
 from privboost.models.files import save_model
 from privboost.models.model import Model
@@ -88,7 +89,11 @@ class PrivateEstimator(BaseEstimator, ABC):
     _task: str
     """What the target is: "classes" or "number"."""
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PrivateEstimator:
+    def __new__(cls, *by_place: Any, **by_name: Any) -> Self:
+        check_arguments(cls, by_place, by_name)
+        return super().__new__(cls)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a private model.
 
         Parameters

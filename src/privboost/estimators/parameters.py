@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 BUDGET_PARAMETERS = """
@@ -54,5 +56,34 @@ def keep_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
     given : mapping
         Its local names.
     """
-    for name in estimator._get_param_names():
-        setattr(estimator, name, given[name])
+    for name, value in given.items():
+        if name != "self":
+            setattr(estimator, name, value)
+
+
+def check_arguments(kind: type, by_place: tuple[Any, ...], by_name: Mapping[str, Any]) -> None:
+    """Refuse arguments that a constructor does not have, in words of the estimator.
+
+    Python would name the class that the constructor was written for, which users do not know.
+    """
+    signature = inspect.signature(kind.__init__)  # type: ignore[misc]
+    known = list(signature.parameters.values())[1:]
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
+        names = [parameter.name for parameter in known]
+        for name in by_name:
+            if name not in names:
+                raise TypeError(f"{kind.__name__} has no parameter {name!r}; {_nearest(name, names)}")
+    try:
+        signature.bind(None, *by_place, **by_name)
+    except TypeError as error:
+        placed = [p.name for p in known if p.kind is p.POSITIONAL_OR_KEYWORD]
+        raise TypeError(
+            f"{kind.__name__}: {error}; by position it takes {', '.join(placed)}, and all others "
+            "by name"
+        ) from None
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    begun = [known for known in names if len(name) > 1 and known.startswith(name)]
+    near = begun or get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
