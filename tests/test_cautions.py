@@ -88,7 +88,7 @@ def test_they_are_easy_to_silence():
 
 
 def test_they_come_before_rows_are_read():
-    """They follow from parameters alone, so an error made of them stops a fit that spent nothing."""
+    """They follow from parameters alone; made an error, one stops a fit that has spent nothing."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivacyWarning)
         with pytest.raises(PrivacyWarning, match="random_state"):

@@ -4,6 +4,7 @@ import inspect
 import pickle
 import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -142,6 +143,15 @@ def test_the_report_says_what_there_is_to_say():
     assert "&#x27;age&#x27;" in report.to_html()
 
 
+def test_reports_go_to_files(tmp_path):
+    report = classifier().fit(make_frame(30)).privacy_
+    for form, write in {"json": report.to_json, "html": report.to_html}.items():
+        text = write()
+        for path in (tmp_path / f"a.{form}", str(tmp_path / f"b.{form}")):
+            assert write(path) == text
+            assert Path(path).read_bytes().decode("utf-8") == text
+
+
 def test_progress_counts_rounds(capsys):
     classifier(verbose=True).fit(make_frame(137))
     shown = capsys.readouterr()
@@ -186,7 +196,10 @@ ESTIMATORS = [
         (((), {"eps": 1}), " has no parameter 'eps'; did you mean 'epsilon'?"),
         (((), {"n_estimator": 1}), " has no parameter 'n_estimator'; did you mean 'n_estimators'?"),
         (((), {"colour": 1}), " has no parameter 'colour'; there are epsilon, delta, domain, "),
-        (((1, 0.1, None, 4), {}), ": too many positional arguments; by position it takes epsilon, "),
+        (
+            ((1, 0.1, None, 4), {}),
+            ": too many positional arguments; by position it takes epsilon, ",
+        ),
         (((1,), {"epsilon": 1}), ": multiple values for argument 'epsilon'"),
     ],
 )

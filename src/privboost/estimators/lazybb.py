@@ -47,7 +47,7 @@ _PARAMETERS = (
     label_share : float
         The share of a tree's budget (on μ²) that the classes of its leaves have.
     n_candidates : int
-        Thresholds of a number, evenly spread."""
+        Thresholds of a number, evenly spread: at most 191, or as many as its given edges."""
     + RUN_PARAMETERS.replace(
         "{ACCOUNTANTS}", '{"auto", "pure", "game", "rdp", "advanced"}'
     ).replace(

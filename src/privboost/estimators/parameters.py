@@ -72,7 +72,9 @@ def check_arguments(kind: type, by_place: tuple[Any, ...], by_name: Mapping[str,
         names = [parameter.name for parameter in known]
         for name in by_name:
             if name not in names:
-                raise TypeError(f"{kind.__name__} has no parameter {name!r}; {_nearest(name, names)}")
+                raise TypeError(
+                    f"{kind.__name__} has no parameter {name!r}; {_nearest(name, names)}"
+                )
     try:
         signature.bind(None, *by_place, **by_name)
     except TypeError as error:

@@ -57,7 +57,8 @@ _PARAMETERS = """
         How the rest of ε is divided between the sketch of split candidates, the choice of splits,
         and leaves. A sketch of share 0 leaves candidates evenly spread.
     n_candidates : int
-        Split candidates of a number.""" + RUN_PARAMETERS.replace(
+        Split candidates of a number: at most 191, or as many as its given
+        edges.""" + RUN_PARAMETERS.replace(
     "{ACCOUNTANTS}", '{"auto", "pure", "game", "pld", "rdp"}'
 )
 

@@ -64,7 +64,7 @@ _PARAMETERS = (
         Where numbers may be split: at `n_candidates` evenly spread edges; at all fine edges; or at
         edges that follow released Hessians, refined in the first `candidate_rounds` updates.
     n_candidates : int
-        Split candidates of a number.
+        Split candidates of a number: at most 191, or as many as its given edges.
     candidate_rounds : int
         Releases that refine "hessian" candidates.
     candidate_share : float

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from privboost import __version__
@@ -102,15 +103,15 @@ class PrivacyReport:
         fields["assumptions"] = tuple(form["assumptions"])
         return cls(**fields)
 
-    def to_json(self) -> str:
-        """Return the report as JSON."""
-        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the report as JSON, and write it to `path` if one is given."""
+        return _written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
 
-    def to_html(self) -> str:
-        """Return the report as a page that stands alone."""
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the report as a page that stands alone, and write it to `path` if one is given."""
         from privboost.report import privacy_page
 
-        return privacy_page(self)
+        return _written(privacy_page(self), path)
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -205,6 +206,12 @@ def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyRe
         parameters=reports[-1].parameters,
         plan=hashlib.sha256("".join(report.plan for report in reports).encode()).hexdigest(),
     )
+
+
+def _written(text: str, path: str | Path | None) -> str:
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
 
 
 def round_up(value: float) -> str:
