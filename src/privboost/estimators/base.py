@@ -90,6 +90,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     """What the target is: "classes" or "number"."""
 
     def __new__(cls, *by_place: Any, **by_name: Any) -> Self:
+        """Refuse arguments that the constructor does not have."""
         check_arguments(cls, by_place, by_name)
         return super().__new__(cls)
 
