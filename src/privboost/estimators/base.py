@@ -114,7 +114,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         Privacy
         -------
         Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` says on what. All
-        is reserved before a row is read. A second `fit` on the same rows spends it again.
+        is reserved before a row is read. A second `fit` on the same rows spends it again. What was
+        fitted to the rows before (a scaler, an imputer), and parameters that exact scores on them
+        chose (a grid search), are not covered at any ε.
         """
         run = self._prepare(X, y, sample_weight, self._planner(X))
         backend = run.open_backend(run.blocks)
@@ -313,6 +315,16 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         """The domain's classes, sorted."""
         return self._fitted().classes
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the exact accuracy on some rows, which must be public.
+
+        Privacy
+        -------
+        None: an exact score tells about every row in it, at any ε, and so does whatever is chosen
+        by it. Use public or synthetic rows.
+        """
+        return super().score(X, y, sample_weight)
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Return scores: one for each row, or one for each class beyond two. Costs no privacy."""
         return self._fitted().decision_function(X)
@@ -343,6 +355,16 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         tags.regressor_tags.poor_score = True  # on toy tables, which noise drowns
         return tags
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the exact R² on some rows, which must be public.
+
+        Privacy
+        -------
+        None: an exact score tells about every row in it, at any ε, and so does whatever is chosen
+        by it. Use public or synthetic rows.
+        """
+        return super().score(X, y, sample_weight)
+
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, NumberTarget):
             raise DomainError(
@@ -370,7 +392,8 @@ def _assumptions(
         if domain.privacy is not None
         else "the domain is public: names, bounds, categories, classes and edges were not read "
         "off the rows",
-        "all parameters of the estimator were chosen without looking at the rows",
+        "all parameters of the estimator were chosen, and all that came before it was fitted, "
+        "without these rows or exact scores on them",
         f"these rows were used in no other release; another one adds to epsilon {epsilon:g}",
     ]
     if domain.unit is not None:

@@ -11,7 +11,8 @@ BUDGET_PARAMETERS = """
     Parameters
     ----------
     epsilon, delta : float
-        The privacy budget. Choose delta far below one over the number of protected units.
+        The privacy budget. Choose delta far below one over the number of protected units. It covers
+        what `fit` does, not a search around it: exact scores on private rows are private at no ε.
     domain : Domain, dict or path, optional
         What is public about the table. Without it, `fit` learns one privately (see
         `domain_share`); then `y` must be given.
@@ -26,7 +27,8 @@ RUN_PARAMETERS = """
     accountant : {ACCOUNTANTS}
         How releases are composed; "auto" is the tightest that covers them.
     random_state : int, optional
-        None is secure noise. A number makes a reproducible run without a privacy guarantee.
+        None is secure noise. A number makes a reproducible run without a privacy guarantee, and a
+        warning that says so.
     n_jobs : int, optional
         Threads; -1 for all cores. The model does not depend on it.
     backend : "local" or callable
@@ -42,6 +44,8 @@ RUN_PARAMETERS = """
         What was spent, on what, under which assumptions.
     model_ : Model
         The released model.
+    domain_ : Domain
+        The domain it was trained with, given or learned.
 """
 """What it ends with."""
 

@@ -20,7 +20,8 @@ _PARAMETERS = """
     Parameters
     ----------
     epsilon : float
-        The privacy budget.
+        The privacy budget. It covers what `fit` does, not a search around it: exact scores on
+        private rows are private at no ε.
     delta : float
         0 (the default) is pure DP. Above 0 the same mechanisms are composed under (ε, δ), with
         about half the noise.

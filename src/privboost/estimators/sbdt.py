@@ -153,8 +153,9 @@ class RandomTreeBooster(TreeEstimator):
         Every protected unit of every batch has the guarantee (`epsilon`, `delta`) for the whole
         stream, if it is in one batch only; rows of a unit that came with an earlier batch are left
         out. Without a unit column every row given is a new unit: give no row twice. The estimator
-        keeps the coded rows: see `save_stream` and `forget_rows`. A batch that fails after it has
-        released anything ends the stream, for what its rows paid is not given back.
+        keeps the coded rows: see `save_stream` and `forget_rows`. What was fitted to the rows
+        before, and parameters that exact scores on them chose, are not covered. A batch that fails
+        after it has released anything ends the stream, for what its rows paid is not given back.
         """
         stream = getattr(self, "_stream", None)
         if stream is None:
