@@ -356,13 +356,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         return tags
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the exact R² on some rows, which must be public.
-
-        Privacy
-        -------
-        None: an exact score tells about every row in it, at any ε, and so does whatever is chosen
-        by it. Use public or synthetic rows.
-        """
+        """Return the exact R² on rows that must be public: see `PrivateClassifier.score`."""
         return super().score(X, y, sample_weight)
 
     def _check_target(self, domain: Domain) -> None:
