@@ -44,8 +44,9 @@ def test_feature_order_is_the_order_given():
     assert Domain.from_dict(FORM).feature_names == ("age", "gain", "step", "job")
 
 
-def test_repr_is_a_table():
-    text = repr(Domain.from_dict(FORM))
+def test_its_text_is_a_table_and_its_repr_a_line():
+    assert repr(Domain.from_dict(FORM)) == "<Domain: 4 features -> income>"
+    text = str(Domain.from_dict(FORM))
     assert "gain  numeric      0 … 100000, log scale" in text
     assert "job   categorical  2 categories, missing expected" in text
     assert "protected unit: all rows of one patient (at most 3 are used)" in text

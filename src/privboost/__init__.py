@@ -6,7 +6,50 @@ The public names load on first use, so that importing the package is quick.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+# isort: off
+if TYPE_CHECKING:  # the same names, for tools that read types
+    from privboost.domain import (
+        CategoricalFeature as CategoricalFeature,
+        ClassTarget as ClassTarget,
+        Domain as Domain,
+        NumberTarget as NumberTarget,
+        NumericFeature as NumericFeature,
+        Unit as Unit,
+    )
+    from privboost.errors import (
+        BudgetError as BudgetError,
+        DomainError as DomainError,
+        ModelFileError as ModelFileError,
+        PrivacyWarning as PrivacyWarning,
+        SchemaError as SchemaError,
+    )
+    from privboost.estimators.adassp import (
+        BoostedAdaSSPClassifier as BoostedAdaSSPClassifier,
+        BoostedAdaSSPRegressor as BoostedAdaSSPRegressor,
+    )
+    from privboost.estimators.dpxgb import (
+        DPXGBClassifier as DPXGBClassifier,
+        DPXGBRegressor as DPXGBRegressor,
+    )
+    from privboost.estimators.lazybb import LazyBBClassifier as LazyBBClassifier
+    from privboost.estimators.privboost import (
+        PrivBoostClassifier as PrivBoostClassifier,
+        PrivBoostRegressor as PrivBoostRegressor,
+    )
+    from privboost.estimators.sarus import (
+        SarusXGBClassifier as SarusXGBClassifier,
+        SarusXGBRegressor as SarusXGBRegressor,
+    )
+    from privboost.estimators.sbdt import (
+        SBDTClassifier as SBDTClassifier,
+        SBDTRegressor as SBDTRegressor,
+    )
+    from privboost.models.files import load_model as load_model
+    from privboost.models.model import Model as Model
+    from privboost.privacy.report import PrivacyReport as PrivacyReport
+# isort: on
 
 __version__ = "0.1.0"
 
@@ -20,6 +63,7 @@ _HOMES = {
     "BudgetError": "errors",
     "DomainError": "errors",
     "ModelFileError": "errors",
+    "PrivacyWarning": "errors",
     "SchemaError": "errors",
     "Model": "models.model",
     "load_model": "models.files",
@@ -39,10 +83,12 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'privboost' has no attribute {name!r}")
-    return getattr(import_module(f"privboost.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:  # else every name would be known, and could be anything
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'privboost' has no attribute {name!r}")
+        return getattr(import_module(f"privboost.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

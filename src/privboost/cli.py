@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+
+from privboost.cli_files import check_files, print_csv, read_separator
 
 app = typer.Typer(
     add_completion=False,
@@ -23,8 +27,13 @@ ModelFile = Annotated[Path, typer.Argument(help="A model file.")]
 Missing = Annotated[
     list[str] | None, typer.Option(help='A text that means "missing" in a CSV file; repeatable.')
 ]
-
-
+Separator = Annotated[
+    str | None,
+    typer.Option(help="What stands between the cells of a CSV file, such as ';' or '\\t'."),
+]
+Epsilon = Annotated[float, typer.Option(help="The privacy budget.")]
+Delta = Annotated[float, typer.Option(help="The privacy budget's delta.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
 Parameters = Annotated[
     list[str] | None,
     typer.Option("--set", help="Another parameter, as name=value; repeatable."),
@@ -86,8 +95,11 @@ DomainRows = Annotated[
 def train(
     data: DataFile,
     model: Annotated[Path, typer.Option(help="Where to write the model.")],
-    epsilon: Annotated[float, typer.Option(help="The privacy budget.")],
-    delta: Annotated[float, typer.Option(help="The privacy budget's delta.")],
+    epsilon: Epsilon,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="The privacy budget's delta.", show_default="1e-6; sarus: 0"),
+    ] = None,
     domain: Annotated[
         Path | None, typer.Option(help="What is public about the table (JSON).")
     ] = None,
@@ -112,10 +124,12 @@ def train(
     weights: Weights = None,
     weight_bound: WeightBound = None,
     missing: Missing = None,
+    separator: Separator = None,
     jobs: Jobs = 1,
     ledger: LedgerFile = None,
     seed: Seed = None,
     quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Train a model on a private table. Spends the budget."""
     from privboost.domain import ClassTarget, Domain
@@ -133,7 +147,8 @@ def train(
     if preset is not None and not hasattr(kind, "from_preset"):
         raise ValueError(f"--preset: the recipe {recipe.value} has none")
     make = kind if preset is None else partial(kind.from_preset, preset)
-    estimator = make(epsilon=epsilon, delta=delta, domain=public, random_state=seed)
+    estimator = make(epsilon=epsilon, domain=public, random_state=seed)
+    estimator.set_params(**({} if delta is None else {"delta": delta}))
     estimator.set_params(n_jobs=jobs, ledger=ledger, verbose=not quiet)
     estimator.set_params(domain_rows=domain_rows.value)
     if "sample_weight_bound" in estimator.get_params():
@@ -141,12 +156,15 @@ def train(
     elif weights is not None or weight_bound is not None:
         raise ValueError(f"--recipe {recipe.value} takes no weights")
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
-    table = open_file(data, missing or [])
-    _check_outputs(data, *filter(None, (model, stream)))  # before the budget is spent
-    _train(estimator.fit if stream is None else estimator.partial_fit, table, target, weights)
-    if stream is not None:
-        estimator.save_stream(stream)
-    estimator.save(model)
+    table = open_file(data, missing or [], separator=read_separator(separator))
+    written = [model] if stream is None else [model, stream]
+    check_files((data, domain, ledger), written, written if force else ())  # before it costs
+    with _spending(estimator):
+        act = estimator.fit if stream is None else estimator.partial_fit
+        act(table, target, **({} if weights is None else {"sample_weight": weights}))
+        if stream is not None:
+            estimator.save_stream(stream)
+        estimator.save(model)
     typer.echo(f"{model}: {estimator.privacy_.guarantee}")
 
 
@@ -156,7 +174,7 @@ def extend(
     data: DataFile,
     model: Annotated[Path, typer.Option(help="Where to write the model.")],
     epsilon: Annotated[float, typer.Option(help="The privacy budget of the new rows.")],
-    delta: Annotated[float, typer.Option(help="The privacy budget's delta.")],
+    delta: Delta = 1e-6,
     target: Annotated[
         str | None, typer.Option(help="The column to predict, if the domain was learned.")
     ] = None,
@@ -165,10 +183,12 @@ def extend(
     weights: Weights = None,
     weight_bound: WeightBound = None,
     missing: Missing = None,
+    separator: Separator = None,
     jobs: Jobs = 1,
     ledger: LedgerFile = None,
     seed: Seed = None,
     quiet: Quiet = False,
+    force: Force = False,
 ) -> None:
     """Train on rows that came later; rows of earlier batches go on while their budget lasts.
 
@@ -191,12 +211,15 @@ def extend(
     )
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
     estimator.load_stream(stream)
-    table = open_file(data, missing or [])
-    _check_outputs(data, model, stream)
-    with take_stream(stream, lambda: estimator.n_batches_ == began.n_batches):
-        _train(estimator.partial_fit, table, target, weights)
-        estimator.save_stream(stream)  # it holds the new model, should the last line fail
-    estimator.save(model)
+    table = open_file(data, missing or [], separator=read_separator(separator))
+    check_files((data, ledger), [model, stream], [model, stream] if force else [stream])
+    with _spending(estimator):
+        with take_stream(stream, lambda: estimator.n_batches_ == began.n_batches):
+            estimator.partial_fit(
+                table, target, **({} if weights is None else {"sample_weight": weights})
+            )
+            estimator.save_stream(stream)  # it holds the new model, should the last line fail
+        estimator.save(model)
     typer.echo(f"{model}: {estimator.privacy_.guarantee}")
 
 
@@ -208,6 +231,8 @@ def predict(
         Path | None, typer.Option(help="A .csv or .parquet file; else standard output, as CSV.")
     ] = None,
     missing: Missing = None,
+    separator: Separator = None,
+    force: Force = False,
 ) -> None:
     """Predict the rows of a table: the prediction and, for classes, probabilities or scores."""
     import pyarrow as pa
@@ -220,8 +245,10 @@ def predict(
 
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"{out}: a .csv or .parquet file is needed")
+    if out is not None:
+        check_files((data, model), [out], [out] if force else ())
     trained = load_model(model)
-    table = open_file(data, missing or [], every_line=True)
+    table = open_file(data, missing or [], every_line=True, separator=read_separator(separator))
     columns: dict[str, Any] = {"prediction": trained.predict(table)}
     if trained.has_chances:
         chances = trained.predict_proba(table).T
@@ -233,10 +260,12 @@ def predict(
             columns["score"] = scores
         else:
             columns |= {f"score of {c}": s for c, s in zip(trained.classes, scores.T, strict=True)}
-    if out is not None and out.suffix.lower() == ".parquet":
+    if out is None:
+        print_csv(pa.table(columns))
+    elif out.suffix.lower() == ".parquet":
         pa.parquet.write_table(pa.table(columns), out)
     else:
-        pa.csv.write_csv(pa.table(columns), sys.stdout.buffer if out is None else out)
+        pa.csv.write_csv(pa.table(columns), out)
 
 
 @app.command()
@@ -244,10 +273,13 @@ def report(
     model: ModelFile,
     form: Annotated[Form, typer.Option("--format", help="The form.")] = Form.text,
     out: Annotated[Path | None, typer.Option(help="A file; else standard output.")] = None,
+    force: Force = False,
 ) -> None:
     """Say what a model's training leaked at most."""
     from privboost.models.files import load_model
 
+    if out is not None:
+        check_files((model,), [out], [out] if force else ())
     privacy = load_model(model).privacy
     write = {Form.text: privacy.__str__, Form.json: privacy.to_json, Form.html: privacy.to_html}
     text = write[form]()
@@ -259,8 +291,8 @@ def report(
 
 @app.command()
 def calibrate(
-    epsilon: Annotated[float, typer.Option(help="The privacy budget.")],
-    delta: Annotated[float, typer.Option(help="The privacy budget's delta.")],
+    epsilon: Epsilon,
+    delta: Delta = 1e-6,
     rounds: Annotated[int, typer.Option(help="Releases with Gaussian noise.")] = 0,
     sampling_rate: Annotated[
         float, typer.Option(help="The chance of a row to be used in a round.")
@@ -309,12 +341,13 @@ def _version(
 
 
 def main() -> None:
-    """Run the command line; say errors in a line, without a trace."""
+    """Run the command line; say errors and warnings in a line, without a trace."""
+    warnings.showwarning = _say_warning
     try:
         app()
     except OSError as error:
-        named = f"{error.strerror}: {error.filename}" if error.filename else str(error)
-        _fail(named, 1)
+        place = f": {error.filename}" if error.filename else ""
+        _fail(f"{error.strerror}{place}" if error.strerror else str(error), 1)
     except (ValueError, TypeError) as error:
         _fail(str(error), 1)
 
@@ -342,29 +375,21 @@ def _kind_of(recipe: Recipe, classes: bool) -> Any:
     return getattr(privboost, name)
 
 
-def _train(act: Any, table: Any, target: str | None, weights: str | None) -> None:
+@contextmanager
+def _spending(estimator: Any) -> Iterator[None]:
+    """Say what an interruption has cost."""
     try:
-        act(table, target, **({} if weights is None else {"sample_weight": weights}))
+        yield
     except KeyboardInterrupt:
-        _fail("interrupted; the budget that was reserved counts as spent", 130)
+        _fail(
+            f"interrupted; epsilon {estimator.epsilon:g} and delta {estimator.delta:g} count as "
+            "spent: all was reserved before the first row was read",
+            130,
+        )
 
 
-def _check_outputs(data: Path, *outputs: Path) -> None:
-    """Refuse to write over the data, or two files into one."""
-    if len({path.resolve() for path in (data, *outputs)}) <= len(outputs):
-        raise ValueError("the data, the model and the stream must be different files")
-    for path in outputs:
-        _check_writable(path)
-
-
-def _check_writable(path: Path) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name the model's file")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"no such folder: {path.parent}")
-    part = path.with_name(path.name + ".part")
-    part.touch()
-    part.unlink()
+def _say_warning(message: Warning | str, *about: Any, **more: Any) -> None:
+    typer.echo(f"privboost: warning: {message}", err=True)
 
 
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}

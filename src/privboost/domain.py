@@ -193,7 +193,7 @@ class Domain:
     ...     },
     ...     "target": {"name": "income", "classes": ["<=50K", ">50K"]},
     ... })
-    >>> domain
+    >>> print(domain)
     Domain: 2 features -> income
       age  numeric      17 … 90
       job  categorical  2 categories, missing expected
@@ -343,6 +343,9 @@ class Domain:
         return text
 
     def __repr__(self) -> str:
+        return f"<Domain: {len(self.features)} features -> {self.target.name}>"
+
+    def __str__(self) -> str:
         width = max(len(feature.name) for feature in self.features)
         lines = [f"Domain: {len(self.features)} features -> {self.target.name}"]
         for feature in self.features:

@@ -1,4 +1,4 @@
-"""The errors users meet. A message names a parameter, a column or a rule, never a private value."""
+"""The errors and warnings users meet. They name a parameter, a column or a rule, never a cell."""
 
 
 class DomainError(ValueError):
@@ -15,3 +15,7 @@ class BudgetError(ValueError):
 
 class ModelFileError(ValueError):
     """A file is not a privboost model, or was written by a version this one cannot read."""
+
+
+class PrivacyWarning(UserWarning):
+    """Something that a careful user would want to know before trusting or sharing a result."""

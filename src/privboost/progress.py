@@ -1,4 +1,8 @@
-"""Progress of long work. It counts rounds, never rows."""
+"""Progress of long work. It counts rounds, never rows, and says nothing of time.
+
+How long a round takes tells about the number of rows and their values, so the bar has no rate, no
+time passed and no time left.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,9 @@ def rounds_bar(verbose: bool) -> Track:
 
     def track(rounds: range) -> Iterator[int]:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress
 
-        columns = ("rounds", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = ("rounds", BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=Console(stderr=True)) as bar:
             yield from bar.track(rounds)
 

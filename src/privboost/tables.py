@@ -126,10 +126,19 @@ class CsvTable:
         Texts that mean a missing cell, besides nothing at all.
     every_line : bool
         Whether a line with the wrong number of cells is refused.
+    separator : str, optional
+        What stands between cells; by default a tab in a .tsv file, else a comma.
     """
 
-    def __init__(self, path: Path, missing: Sequence[str] = (), every_line: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        missing: Sequence[str] = (),
+        every_line: bool = False,
+        separator: str | None = None,
+    ) -> None:
         self._path = path
+        self._separator = separator or ("\t" if ".tsv" in _suffixes(path) else ",")
         self._missing = ["", *missing]
         self.every_line = every_line
         self.columns = _unique(self._header())
@@ -177,7 +186,7 @@ class CsvTable:
 
     def _parse(self) -> Any:
         return pa.csv.ParseOptions(
-            delimiter="\t" if ".tsv" in _suffixes(self._path) else ",",
+            delimiter=self._separator,
             newlines_in_values=True,  # else one quoted line break would spoil its neighbours
             invalid_row_handler=lambda row: "error" if self.every_line else "skip",
         )
@@ -245,7 +254,10 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
 
 
 def open_file(
-    path: str | Path, missing: Sequence[str] = (), every_line: bool = False
+    path: str | Path,
+    missing: Sequence[str] = (),
+    every_line: bool = False,
+    separator: str | None = None,
 ) -> ParquetTable | CsvTable:
     """Open a Parquet or CSV file, to be read batch by batch.
 
@@ -257,6 +269,8 @@ def open_file(
         Texts that mean a missing cell in a CSV file, besides nothing at all.
     every_line : bool
         Whether a text file's malformed lines are refused (see `CsvTable`).
+    separator : str, optional
+        What stands between the cells of a CSV file.
     """
     path = Path(path)
     if not path.is_file():
@@ -265,7 +279,7 @@ def open_file(
     if kinds & {".parquet", ".pq"}:
         return ParquetTable(path)
     if kinds & {".csv", ".tsv"}:
-        return CsvTable(path, missing, every_line)
+        return CsvTable(path, missing, every_line, separator)
     raise SchemaError(f"{path.name}: a .parquet, .csv or .tsv file is needed")
 
 

@@ -61,7 +61,7 @@ BAD = [
     ({"split_lambda": 1e-6}, "split_lambda"),
     ({"shares": (0.5, 0.5, 0.0)}, "but the first"),
     ({"shares": (0.0, 0.5, 0.5), "candidates": "hessian"}, "needs a sketch"),
-    ({"max_depth": 12, "greedy_depth": 12, "n_candidates": 10**6, "domain": WIDE}, "too large"),
+    ({"max_depth": 12, "greedy_depth": 12, "n_candidates": 191, "domain": WIDE}, "too large"),
     ({"delta": 0}, "pure DP"),
     ({"accountant": "gdp"}, "does not cover"),
     ({"n_estimators": 0}, "n_estimators"),

@@ -143,11 +143,3 @@ def test_bad_parameters_are_refused_before_a_row_is_read(how, words):
     parameters = {"epsilon": 1.0, "domain": make_domain()} | how
     with pytest.raises(ValueError, match=words):
         SarusXGBClassifier(**parameters).fit(Rows(), "income")
-
-
-def test_more_candidates_than_codes_are_all_there_are():
-    model = SarusXGBClassifier(
-        1.0, domain=make_domain(), n_candidates=10**6, n_estimators=1, max_depth=1
-    )
-    model.fit(make_frame(50))
-    assert model.privacy_.guarantee == "1-differential privacy (pure)"

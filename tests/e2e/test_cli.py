@@ -1,12 +1,16 @@
 import csv
 import json
+import signal
 import subprocess
 import sys
+import time
+import warnings
 
 import pyarrow.parquet as pq
 import pytest
 
 from privboost import load_model
+from privboost.cli import main
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 
 
@@ -56,6 +60,7 @@ def test_train_without_a_domain(tmp_path):
     make_frame(3000).drop(columns=["person", "weight"]).to_parquet(data)
     base = ("train", data, "--model", model, "--epsilon", 5, "--delta", 1e-5, "--quiet")
     done = run(*base, "--target", "income", "--set", "n_estimators=12")
+    base = (*base, "--force")
     assert "(5, 1e-05)-differential privacy" in done.stdout
     assert {"high", "low"} <= set(load_model(model).classes)  # a rare third may stand out too
     assert "--target" in run(*base, code=1).stderr
@@ -84,7 +89,8 @@ def test_a_seed_says_so(tmp_path):
         *("--seed", 1, "--quiet", "--set", "n_estimators=3"),
     )
     assert "no privacy guarantee: seeded" in done.stdout
-    assert done.stderr == ""
+    assert done.stderr.startswith("privboost: warning: random_state is given")
+    assert done.stderr.count("\n") == 1
 
 
 def test_errors_are_one_line(tmp_path):
@@ -128,6 +134,8 @@ def test_a_stream_of_random_trees(tmp_path, target):
     trees = ("--set", "n_estimators=10", "--set", "features=uniform")
     run("train", data, "--domain", domain, *budget, *trees, "--recipe", "sbdt", "--stream", state)
     assert load_model(model).scores.n_trees == 10
+    assert "exists already" in run("extend", state, late, *budget, code=1).stderr
+    budget = (*budget, "--force")
     done = run("extend", state, late, *budget, "--set", "learning_rate=0.05")
     assert "(1, 1e-06)-differential privacy" in done.stdout
     assert load_model(model).scores.n_trees == 20
@@ -138,7 +146,7 @@ def test_a_stream_of_random_trees(tmp_path, target):
     base = ("train", data, "--domain", domain, *budget)
     assert "--recipe sbdt" in run(*base, "--stream", state, code=1).stderr
     refused = run(*base, "--recipe", "sbdt", "--stream", model, code=1)
-    assert "different files" in refused.stderr
+    assert "must be different" in refused.stderr
     refused = run(*base, "--recipe", "sbdt", "--preset", "XGB", code=1)
     assert '"TR_ada"' in refused.stderr
 
@@ -151,6 +159,7 @@ def test_votes_and_linear_models(tmp_path, recipe):
     how = ("--set", "n_estimators=5", "--recipe", recipe, "--quiet")
     base = ("train", data, "--domain", domain, "--model", model, "--epsilon", 1, "--delta", 1e-6)
     assert "1e-06)-differential privacy" in run(*base, *how).stdout
+    base = (*base, "--force")
     header = run("predict", model, data).stdout.splitlines()[0]
     assert ("probability" in header) == (recipe == "adassp")
     assert ("score" in header) == (recipe == "lazybb")
@@ -163,3 +172,169 @@ def test_votes_and_linear_models(tmp_path, recipe):
         assert "--weight-bound" in run(*base, *how, "--weights", "weight", code=1).stderr
         make_domain(NUMBER).to_json(domain)
         assert "is for classes" in run(*base, *how, code=1).stderr
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    """Run a command in this process, and return its status, output and errors."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # main sets its own
+
+    def act(*arguments):
+        monkeypatch.setattr(sys, "argv", ["privboost", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return left.value.code or 0, *capsys.readouterr()
+
+    return act
+
+
+@pytest.fixture
+def trained(tmp_path, command):
+    """A folder with a domain, a table and a model, and what trained it but for the last."""
+    make_domain().to_json(tmp_path / "d.json")
+    make_frame(40).to_csv(tmp_path / "t.csv", index=False)
+    base = ("train", tmp_path / "t.csv", "--domain", tmp_path / "d.json", "--epsilon", 1)
+    base = (*base, "--quiet", "--set", "n_estimators=2", "--model")
+    code, out, err = command(*base, tmp_path / "m")
+    assert (code, err) == (0, "")
+    assert "(1, 1e-06)-differential privacy" in out  # delta has a default, as in Python
+    return tmp_path, base
+
+
+def test_delta_has_the_recipes_default(trained, command):
+    folder, base = trained
+    out = command(*base, folder / "pure", "--recipe", "sarus")[1]
+    assert "1-differential privacy (pure)" in out
+    out = command(*base, folder / "other", "--delta", 1e-7)[1]
+    assert "(1, 1e-07)-differential privacy" in out
+    assert "(1, 1e-06)" in command("calibrate", "--epsilon", 1, "--rounds", 10)[1]
+
+
+def test_nothing_is_replaced_unasked(trained, command):
+    folder, base = trained
+    model, table = folder / "m", folder / "t.csv"
+    for name in ("p.csv", "p.parquet", "r.html", "s"):
+        (folder / name).write_text("dear to me")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    ledger = folder / "ledger"
+    asked = [
+        (*base, model, "--ledger", ledger),
+        (*base, folder / "new", "--recipe", "sbdt", "--stream", folder / "s", "--ledger", ledger),
+        ("predict", model, table, "--out", folder / "p.csv"),
+        ("predict", model, table, "--out", folder / "p.parquet"),
+        ("report", model, "--out", folder / "r.html"),
+    ]
+    for arguments in asked:
+        code, out, err = command(*arguments)
+        assert (code, out) == (1, "")
+        assert err.startswith("privboost: ")
+        assert err.endswith("exists already: --force replaces it\n")
+        assert {path: path.read_bytes() for path in folder.iterdir()} == before  # nor spent
+    for arguments in asked:
+        assert command(*arguments, "--force")[0] == 0
+    assert not [path for path in before if path.read_bytes() == b"dear to me"]
+
+
+@pytest.mark.parametrize("output", ["t.csv", "d.json", "ledger"])
+def test_no_force_writes_over_what_is_read(trained, command, output):
+    folder, base = trained
+    code, _, err = command(*base, folder / output, "--force", "--ledger", folder / "ledger")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "must be different" in err
+    assert "must be different" in command("report", folder / "m", "--out", folder / "m")[2]
+
+
+def test_errors_of_files_and_columns_are_one_line(trained, command):
+    folder, base = trained
+    (folder / "empty.csv").write_text("")
+    (folder / "broken.json").write_text("{")
+    (folder / "broken.parquet").write_text("no")
+    swapped = {
+        folder / "none.csv": "no such file",
+        folder: "no such file",
+        folder / "empty.csv": "has no header line",
+        folder / "broken.parquet": "is not a Parquet file",
+        folder / "broken.json": "a .parquet, .csv or .tsv file is needed",
+    }
+    asked = [(("train", data, *base[2:], folder / "n"), words) for data, words in swapped.items()]
+    asked += [
+        ((*base[:3], folder / "broken.json", *base[4:], folder / "n"), "is not JSON"),
+        ((*base[:3], folder / "none.json", *base[4:], folder / "n"), "No such file"),
+        ((*base, folder), "is a folder"),
+        ((*base, folder / "no" / "n"), "no such folder"),
+        ((*base, folder / "n", "--separator", ";"), "the table has no column 'age'"),
+        ((*base, folder / "n", "--separator", "::"), "--separator must be one character"),
+        ((*base, folder / "n", "--weights", "weight"), "--weight-bound"),
+        ((*base, folder / "n", "--epsilon", "nan"), "epsilon must be"),
+        ((*base, folder / "n", "--set", "max_bins=193"), "max_bins must be at most 192"),
+        (("predict", folder / "t.csv", folder / "t.csv"), "is not a privboost model"),
+        (("report", folder), "Is a directory"),
+    ]
+    for arguments, words in asked:
+        code, out, err = command(*arguments)
+        assert (code, out, err.count("\n")) == (1, "", 1), err
+        assert err.startswith("privboost: ")
+        assert words in err
+    assert not (folder / "n").exists()
+
+
+@pytest.mark.parametrize("separator", [";", r"\t", "|"])
+def test_other_separators(trained, command, separator):
+    folder, base = trained
+    mark = "\t" if separator == r"\t" else separator
+    make_frame(40).to_csv(folder / "other.csv", index=False, sep=mark)
+    how = ("--separator", separator)
+    same = ("--seed", 1, "--force")
+    assert command("train", folder / "other.csv", *base[2:], folder / "a", *how, *same)[0] == 0
+    assert command(*base, folder / "b", *same)[0] == 0
+    assert (folder / "a").read_bytes() == (folder / "b").read_bytes()
+    code, other, _ = command("predict", folder / "a", folder / "other.csv", *how)
+    assert code == 0
+    assert other == command("predict", folder / "a", folder / "t.csv")[1]
+
+
+@pytest.mark.filterwarnings("default::privboost.PrivacyWarning")
+def test_warnings_are_one_line(trained, command):
+    folder, base = trained
+    err = command(*base, folder / "n", "--epsilon", 60, "--delta", 0.01)[2]
+    assert [line[:29] for line in err.splitlines()] == [
+        "privboost: warning: delta is ",
+        "privboost: warning: epsilon i",
+    ]
+
+
+@pytest.mark.parametrize("rows", [3, 20_000], ids=["few", "many"])
+@pytest.mark.parametrize("what", ["predict", "report"])
+def test_who_reads_may_stop(trained, what, rows):
+    """As in `privboost predict … | head`: no trace, no word."""
+    folder, _ = trained
+    make_frame(rows).to_csv(folder / "rows.csv", index=False)
+    arguments = [folder / "m", *([folder / "rows.csv"] if what == "predict" else [])]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "privboost", what, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 1
+
+
+def test_an_interruption_says_what_it_cost(trained):
+    folder, base = trained
+    ledger = folder / "ledger"
+    how = ("--set", "n_estimators=30000", "--set", "learning_rate=0.0001", "--ledger", ledger)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "privboost", *map(str, (*base, folder / "n", *how))],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (ledger.exists() and '"charge"' in ledger.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert said.startswith("privboost: interrupted; epsilon 1 and delta 1e-06 count as spent")
+    assert said.count("\n") == 1
+    assert not (folder / "n").exists()

@@ -5,10 +5,15 @@ import pandas as pd
 import pytest
 
 from privboost import (
+    BoostedAdaSSPClassifier,
     Domain,
     DomainError,
+    DPXGBClassifier,
+    LazyBBClassifier,
     PrivBoostClassifier,
     PrivBoostRegressor,
+    SarusXGBClassifier,
+    SBDTClassifier,
     SchemaError,
 )
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_domain, make_frame
@@ -60,6 +65,61 @@ def fit_untouched(**parameters):
 def test_parameters_are_checked_before_data_are_touched(parameters, words):
     with pytest.raises(ValueError, match=words):
         fit_untouched(**parameters)
+
+
+def domain_of(edges):
+    feature = {"kind": "numeric", "bounds": [0, 1]}
+    if edges:
+        feature["edges"] = [(k + 1) / (edges + 1) for k in range(edges)]
+    form = {"version": 1, "features": {"x": feature}, "target": {"name": "y", "classes": [0, 1]}}
+    return Domain.from_dict(form)
+
+
+@pytest.mark.parametrize("edges", [0, 3, 252])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (PrivBoostClassifier, "max_bins"),
+        (BoostedAdaSSPClassifier, "bins"),
+        (SBDTClassifier, "n_candidates"),
+        (DPXGBClassifier, "n_candidates"),
+        (SarusXGBClassifier, "n_candidates"),
+        (LazyBBClassifier, "n_candidates"),
+    ],
+)
+def test_no_more_bins_than_there_are(kind, name, edges):
+    most = (253 if edges == 252 else 192) - (name == "n_candidates")
+    how = {"epsilon": 1.0, "delta": 1e-6, "domain": domain_of(edges), "n_estimators": 1}
+    how |= {"density": 0.5} if kind is LazyBBClassifier else {}
+    with pytest.raises(ValueError, match=f"^{name} must be at most {most}, all "):
+        kind(**how, **{name: most + 1}).fit(Untouchable())
+    kind(**how, **{name: most}).fit(np.linspace(0, 1, 20)[:, None], np.arange(20) % 2)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "words"),
+    [
+        ({"epsilon": None}, ValueError, "epsilon must be a finite number above 0; None is not"),
+        ({"epsilon": "1"}, ValueError, "epsilon"),
+        ({"epsilon": float("nan")}, ValueError, "epsilon"),
+        ({"epsilon": float("inf")}, ValueError, "epsilon"),
+        ({"epsilon": True}, ValueError, "epsilon"),
+        ({"delta": None}, ValueError, "delta must be a finite number above 0 and below 1"),
+        ({"delta": 0}, ValueError, "delta"),
+        ({"delta": 1}, ValueError, "delta"),
+        ({"target": 3}, TypeError, "target must be the name of the column"),
+        ({"target": None}, TypeError, "target"),
+        ({"task": "rank"}, ValueError, "task"),
+        ({"given": ["age"]}, TypeError, "given must be a mapping"),
+        ({"random_state": 0.5}, TypeError, "random_state"),
+        ({"random_state": -1}, ValueError, "random_state"),
+        ({"ledger": 5}, TypeError, "ledger must be the path"),
+    ],
+)
+def test_learning_a_domain_checks_its_parameters_first(parameters, error, words):
+    how = {"target": "income", "epsilon": 1.0, "delta": 1e-6} | parameters
+    with pytest.raises(error, match=words):
+        Domain.learn(Untouchable(), **how)
 
 
 def test_types_of_parameters():

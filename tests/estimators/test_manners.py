@@ -1,6 +1,10 @@
 """scikit-learn's manners, and what users expect of fit and predict."""
 
+import inspect
 import pickle
+import re
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +15,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from privboost import PrivBoostClassifier, PrivBoostRegressor
+import privboost
+from privboost import Domain, PrivBoostClassifier, PrivBoostRegressor
+from privboost.progress import rounds_bar
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 
@@ -137,12 +143,33 @@ def test_the_report_says_what_there_is_to_say():
     assert "&#x27;age&#x27;" in report.to_html()
 
 
+def test_reports_go_to_files(tmp_path):
+    report = classifier().fit(make_frame(30)).privacy_
+    for form, write in {"json": report.to_json, "html": report.to_html}.items():
+        text = write()
+        for path in (tmp_path / f"a.{form}", str(tmp_path / f"b.{form}")):
+            assert write(path) == text
+            assert Path(path).read_bytes().decode("utf-8") == text
+
+
 def test_progress_counts_rounds(capsys):
     classifier(verbose=True).fit(make_frame(137))
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "12/12" in shown.err
     assert "137" not in shown.err
+
+
+def test_progress_says_nothing_of_time(capsys, monkeypatch):
+    """On a terminal too, with rounds slow enough for an estimate; the only numbers are rounds."""
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}.items():
+        monkeypatch.setenv(name, value)
+    for _ in rounds_bar(True)(range(7)):
+        time.sleep(0.2)
+    drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert drawn.count("/7") > 3  # it was drawn while rounds went by
+    for line in filter(str.strip, re.split(r"[\r\n]", drawn)):
+        assert re.fullmatch(r"rounds [━╸╺ ]* ?[0-7]/7 *", line), line
 
 
 def test_a_frame_with_numbers_for_names():
@@ -153,3 +180,69 @@ def test_a_frame_with_numbers_for_names():
     }
     frame = pd.DataFrame(np.random.default_rng(0).random((30, 1)))
     PrivBoostClassifier(1.0, 1e-6, form, n_estimators=2).fit(frame, np.arange(30) % 2)
+
+
+ESTIMATORS = [
+    getattr(privboost, name)
+    for name in privboost.__all__
+    if name.endswith(("Classifier", "Regressor"))
+]
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (((), {"eps": 1}), " has no parameter 'eps'; did you mean 'epsilon'?"),
+        (((), {"n_estimator": 1}), " has no parameter 'n_estimator'; did you mean 'n_estimators'?"),
+        (((), {"colour": 1}), " has no parameter 'colour'; there are epsilon, delta, domain, "),
+        (
+            ((1, 0.1, None, 4), {}),
+            ": too many positional arguments; by position it takes epsilon, ",
+        ),
+        (((1,), {"epsilon": 1}), ": multiple values for argument 'epsilon'"),
+    ],
+)
+def test_a_wrong_argument_is_told_in_words_of_the_estimator(kind, arguments, words):
+    by_place, by_name = arguments
+    with pytest.raises(TypeError, match="^" + re.escape(kind.__name__ + words)):
+        kind(*by_place, **by_name)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
+def test_parameters_are_where_scikit_learn_looks_for_them(kind):
+    model = clone(kind(2.0, n_estimators=3))
+    assert model.get_params()["epsilon"] == 2.0
+    assert list(inspect.signature(kind).parameters)[:3] == ["epsilon", "delta", "domain"]
+    with pytest.raises(ValueError, match="Invalid parameter 'eps' for estimator"):
+        model.set_params(eps=1)
+
+
+def test_a_subclass_has_its_own_parameters():
+    class Own(PrivBoostClassifier):
+        def __init__(self, epsilon=1.0, colour="red"):
+            super().__init__(epsilon, n_estimators=3)
+            self.colour = colour
+
+    own = clone(Own(2.0, "blue"))
+    assert (own.epsilon, own.n_estimators, own.colour) == (2.0, 3, "blue")
+    with pytest.raises(TypeError, match="Own has no parameter 'color'; did you mean 'colour'"):
+        Own(color="red")
+
+
+def test_what_is_shown_of_an_estimator_is_short():
+    features = {f"feature {k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(100)}
+    domain = Domain.from_dict({"version": 1, "features": features, "target": CLASSES})
+    model = PrivBoostClassifier(0.5, 1e-7, domain, n_estimators=10, learning_rate=0.3)
+    assert len(repr(model)) < 200
+    assert "100 features" in repr(model)
+    assert "feature 99" not in repr(make_pipeline(FunctionTransformer(), model))
+    assert "feature 99" in str(domain)
+
+
+def test_the_domain_stays_on_the_estimator():
+    assert classifier().fit(make_frame(30)).domain_ == make_domain()
+    frame = make_frame(300).drop(columns="person")
+    learned = PrivBoostClassifier(5.0, 1e-6, n_estimators=2).fit(frame, "income").domain_
+    assert learned.target.name == "income"
+    assert "age" in learned.feature_names

@@ -146,7 +146,7 @@ def test_small_and_empty_tables_give_a_valid_domain(rows):
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"epsilon": 0}, "epsilon must be above 0"),
+        ({"epsilon": 0}, "epsilon must be a finite number above 0"),
         ({"delta": 0}, "delta"),
         ({"task": "ranking"}, "task must be"),
         ({"target": "nonsense"}, "no column 'nonsense'"),

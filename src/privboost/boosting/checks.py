@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privboost.domain import CategoricalFeature
-from privboost.encoding import Encoder
+from privboost.encoding import FINE_BINS, Encoder
 from privboost.grid import MAX_SCORE, MAX_SIGMA, Contribution
 from privboost.privacy.sum_events import LaplaceRelease
 
@@ -86,6 +86,31 @@ def check_count(name: str, value: Any, least: int) -> int:
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} is not")
     return int(value)
+
+
+def check_bins(name: str, value: Any, encoder: Encoder) -> int:
+    """Return a number of bins, or raise unless it is at least 2 and at most what numbers have."""
+    bins, most = check_count(name, value, least=2), _most_bins(encoder)
+    if bins > most:
+        raise ValueError(
+            f"{name} must be at most {most}, all bins that a number has; {bins} is not"
+        )
+    return bins
+
+
+def check_candidates(value: int, encoder: Encoder) -> None:
+    """Refuse more split candidates than lie between the bins of any number."""
+    most = _most_bins(encoder) - 1
+    if value > most:
+        raise ValueError(
+            f"n_candidates must be at most {most}, all edges between a number's bins; "
+            f"{value} is not"
+        )
+
+
+def _most_bins(encoder: Encoder) -> int:
+    """Return the largest number of fine bins: the usual, or what given edges make."""
+    return max(FINE_BINS, *(len(edges) + 1 for edges in encoder.edges))
 
 
 def count_cells(encoder: Encoder, n_candidates: int) -> int:

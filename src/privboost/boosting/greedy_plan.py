@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privboost.boosting.checks import (
+    check_candidates,
     check_choice,
     check_count,
     check_grid,
@@ -112,6 +113,7 @@ def plan_greedy(
     noise_lambda : float, optional
         If given, λ is this many standard deviations of the noise in a leaf's sum of Hessians.
     """
+    check_candidates(settings.n_candidates, encoder)
     task = Task.of(encoder.domain.target)
     check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     contribution = contribution_of(encoder.domain, weight_bound)

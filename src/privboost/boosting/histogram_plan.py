@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from privboost.boosting.checks import check_count, check_grid, check_scores
+from privboost.boosting.checks import check_bins, check_count, check_grid, check_scores
 from privboost.boosting.plan import Budget, NewtonStep, Plan, Task, contribution_of
 from privboost.encoding import Encoder
 from privboost.privacy.accountants.choice import choose_accountant
@@ -65,7 +65,7 @@ def plan_histograms(
 ) -> HistogramPlan:
     """Decide everything about a run of cyclical histogram boosting, and calibrate its noise."""
     n_estimators = check_count("n_estimators", n_estimators, least=1)
-    max_bins = check_count("max_bins", max_bins, least=2)
+    max_bins = check_bins("max_bins", max_bins, encoder)
     check_scores(n_estimators * step.leaf_clip * step.learning_rate)
     domain = encoder.domain
     task = Task.of(domain.target)

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from privboost.boosting.checks import check_number
+from privboost.compiling import compiled
 from privboost.domain import ClassTarget, Domain
 from privboost.encoding import Encoder
 from privboost.grid import SCORE_UNITS, UNIT, WEIGHT_UNITS, Contribution
@@ -101,7 +101,7 @@ class NewtonStep:
         return out
 
 
-@njit(cache=True)
+@compiled
 def _newton_values(gradient, hessian, per_gradient, per_hessian, reg_lambda, clip, rate, out):
     for k in range(out.size):
         bend = max(hessian[k] * per_hessian, 0.0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privboost.boosting.checks import (
+    check_candidates,
     check_count,
     check_grid,
     check_histograms,
@@ -109,6 +110,7 @@ def plan_sarus(
     noise_lambda : float, optional
         If given, λ is this many standard deviations of the noise in a leaf's count.
     """
+    check_candidates(settings.n_candidates, encoder)
     limit = settings.gradient_filter
     if limit is not None and limit > step.gradient_clip:
         raise ValueError("gradient_filter must be at most gradient_clip: what is above is clipped")

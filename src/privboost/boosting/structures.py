@@ -11,9 +11,9 @@ from functools import cached_property
 from itertools import chain, repeat
 
 import numpy as np
-from numba import njit
 
 from privboost.boosting.candidates import Thresholds
+from privboost.compiling import compiled
 from privboost.encoding import Encoder
 from privboost.engine.tree import Tree
 from privboost.privacy.keystream import KeyStream
@@ -120,7 +120,7 @@ class RandomTrees:
         return own[(chance * len(own)).astype(np.int64)]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def turn_codes(feature, codes, first, count, n_codes, chance, bits, goes_right):
     """Write where each code of each node goes.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from privboost.boosting.checks import (
+    check_candidates,
     check_choice,
     check_count,
     check_grid,
@@ -153,6 +154,7 @@ def plan_trees(
         The number of the batch in a stream, from 0: its rows get budgets for life, and only the
         first batch has an initial score. None is a run of its own.
     """
+    check_candidates(settings.n_candidates, encoder)
     task = Task.of(encoder.domain.target)
     trees = settings.n_estimators + settings.extra_estimators
     check_scores(trees * step.leaf_clip * step.learning_rate)

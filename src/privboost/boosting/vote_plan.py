@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from privboost.boosting.checks import (
+    check_candidates,
     check_choice,
     check_count,
     check_number,
@@ -176,6 +177,7 @@ def plan_votes(
     encoder: Encoder, settings: VoteSettings, budget: Budget, accountant: str
 ) -> VotePlan:
     """Decide everything about a run of smooth boosting, and calibrate its choices."""
+    check_candidates(settings.n_candidates, encoder)
     contribution = contribution_of(encoder.domain, None)
     if contribution.rows > 1:
         raise ValueError(

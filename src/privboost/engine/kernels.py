@@ -8,15 +8,14 @@ because signed ones make numba test for negative indices at every access.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from privboost.compiling import compiled
 
 LANES = 4
 """Copies of a small histogram, used in turn: neighbouring rows then seldom wait for each other."""
 
-_compile = njit(nogil=True, cache=True)
 
-
-@_compile
+@compiled
 def bin_numbers(values, edges, missing, out):
     """Write the bin of each number: how many edges lie below it. NaN has the code `missing`."""
     for i in range(np.uint64(values.size)):
@@ -34,7 +33,7 @@ def bin_numbers(values, edges, missing, out):
         out[i] = low
 
 
-@_compile
+@compiled
 def _cells(state, size, shift):
     """Return the score cell of each row: a loop of its own, which processors do in strides."""
     half, top = np.int32(size // 2), np.int32(size - 1)
@@ -44,7 +43,7 @@ def _cells(state, size, shift):
     return cells
 
 
-@_compile
+@compiled
 def row_statistics(label, place_of_label, state, table, size, shift, weight, active, out):
     """Look up each row's pair of statistics, packed as (first << 32) + second, times its weight.
 
@@ -65,7 +64,7 @@ def row_statistics(label, place_of_label, state, table, size, shift, weight, act
         out[i] = pair
 
 
-@_compile
+@compiled
 def charge_rows(label, place_of_label, state, table, shift, weight, weight_units, left, active):
     """Charge each row that can afford it, and mark who could.
 
@@ -88,7 +87,7 @@ def charge_rows(label, place_of_label, state, table, shift, weight, weight_units
         left[i] = rest if rest >= 0 else left[i]
 
 
-@_compile
+@compiled
 def sum_rows_packed(label, place_of_label, state, table, size, shift, active, ids, cell_of, out):
     """Do `row_statistics` and `sum_pairs_packed` in one pass, for rows without weights."""
     n_cells = np.uint64(out.shape[0])
@@ -105,7 +104,7 @@ def sum_rows_packed(label, place_of_label, state, table, size, shift, active, id
         out[k % n_cells, 1] += packed[k] & 0xFFFFFFFF
 
 
-@_compile
+@compiled
 def sum_pairs_packed(ids, cell_of, pairs, out):
     """Add up packed pairs by cell, still packed. Only for sums below 2³¹: one block, no weights."""
     cells = np.uint64(out.shape[0])
@@ -119,7 +118,7 @@ def sum_pairs_packed(ids, cell_of, pairs, out):
         out[cell, 1] += packed[k] & 0xFFFFFFFF
 
 
-@_compile
+@compiled
 def sum_pairs(ids, cell_of, pairs, out):
     """Add up packed pairs by cell, each statistic in its own int64."""
     for i in range(np.uint64(pairs.size)):
@@ -128,7 +127,7 @@ def sum_pairs(ids, cell_of, pairs, out):
         out[cell, 1] += pairs[i] & 0xFFFFFFFF
 
 
-@_compile
+@compiled
 def sum_block_by_node(
     looked_up,
     weight,
@@ -196,7 +195,7 @@ def sum_block_by_node(
             _unpack(joint_packed, chosen, joint_out)
 
 
-@_compile
+@compiled
 def _sum_packed_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
     """Add up packed pairs, for two columns at a time."""
     for c in range(0, slots.size, 2):
@@ -212,7 +211,7 @@ def _sum_packed_by_node(rows, start, pairs, columns, slots, cell_of, first, out)
             out[np.uint64(start[k] + next_cells[next_ids[row]])] += pair
 
 
-@_compile
+@compiled
 def _sum_pairs_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
     """Add up pairs, each statistic in its own int64."""
     flat = out.reshape(-1)
@@ -224,14 +223,14 @@ def _sum_pairs_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
             flat[at + np.uint64(1)] += pairs[k] & 0xFFFFFFFF
 
 
-@_compile
+@compiled
 def _clear(packed, chosen):
     for node in range(chosen.size):
         if chosen[node]:
             packed[node] = 0
 
 
-@_compile
+@compiled
 def _unpack(packed, chosen, out):
     for node in range(chosen.size):
         if chosen[node]:
@@ -240,7 +239,7 @@ def _unpack(packed, chosen, out):
                 out[node, cell, 1] += packed[node, cell] & 0xFFFFFFFF
 
 
-@_compile
+@compiled
 def _start_of_nodes(node, rows, start, out):
     """Write at which cell, all counted through, the node of each row begins."""
     stride = np.uint32(out.shape[1])
@@ -248,7 +247,7 @@ def _start_of_nodes(node, rows, start, out):
         start[k] = np.uint32(node[rows[k]]) * stride
 
 
-@_compile
+@compiled
 def count_votes(
     label, kind_of_label, state, vote, votes, ids, node_of, narrow, wide, rows, start, out
 ):
@@ -281,7 +280,7 @@ def count_votes(
     _count_columns(rows[:found], start, step, *wide, flat)
 
 
-@_compile
+@compiled
 def _count_columns(rows, start, step, columns, slots, cell_of, first, out):
     for c in range(slots.size):
         ids, cells = columns[slots[c]], cell_of[first[c] :]
@@ -289,7 +288,7 @@ def _count_columns(rows, start, step, columns, slots, cell_of, first, out):
             out[np.uint64(start[k] + cells[ids[rows[k]]] * step)] += 1
 
 
-@_compile
+@compiled
 def add_marginals(joint, digits, cell_of, first, out):
     """Add a joint histogram of several features to each one's own.
 
@@ -313,14 +312,14 @@ def add_marginals(joint, digits, cell_of, first, out):
                 out[node, cell, 1] += n
 
 
-@_compile
+@compiled
 def add_values(ids, value_of, state):
     """Add to each row's state the value of its id."""
     for i in range(np.uint64(state.size)):
         state[i] += value_of[ids[i]]
 
 
-@_compile
+@compiled
 def route_level(narrow, wide, slots, goes_right, node):
     """Move each row from its node of one level to a child: node ← 2·node + (0 left, 1 right).
 
@@ -353,7 +352,7 @@ def route_level(narrow, wide, slots, goes_right, node):
         node[i] = at + at + np.uint64(turns[at * stride + code])
 
 
-@_compile
+@compiled
 def route_rows(narrow, wide, slots, goes_right, depth, node):
     """Move each row from its node at a depth down to its leaf; see `route_level`.
 
@@ -375,7 +374,7 @@ def route_rows(narrow, wide, slots, goes_right, depth, node):
         first = last
 
 
-@_compile
+@compiled
 def leaves_of_codes(goes_right, out):
     """Write the leaf of each code in a complete tree whose nodes all look at one feature."""
     for code in range(np.uint64(out.size)):
@@ -385,7 +384,7 @@ def leaves_of_codes(goes_right, out):
         out[code] = node - np.uint64(goes_right.shape[0])
 
 
-@_compile
+@compiled
 def route_and_count(narrow, wide, slots, goes_right, depth, node, out):
     """Do `route_rows`, and add to the counts of rows by leaf."""
     route_rows(narrow, wide, slots, goes_right, depth, node)
@@ -397,21 +396,21 @@ def route_and_count(narrow, wide, slots, goes_right, depth, node, out):
         out[k % leaves] += counts[k]
 
 
-@_compile
+@compiled
 def mark_pairs(codes, column, radix, used):
     """Mark which pairs of a joint code and a column's code occur."""
     for i in range(np.uint64(codes.size)):
         used[np.uint64(codes[i]) * np.uint64(radix) + np.uint64(column[i])] = True
 
 
-@_compile
+@compiled
 def join_codes(codes, column, radix, number_of):
     """Put the number of its pair in the place of each joint code."""
     for i in range(np.uint64(codes.size)):
         codes[i] = number_of[np.uint64(codes[i]) * np.uint64(radix) + np.uint64(column[i])]
 
 
-@_compile
+@compiled
 def hash_column(values, key, out):
     """Mix one column into each row's keyed 64-bit hash."""
     for i in range(np.uint64(out.size)):

@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from privboost.compiling import compiled
 from privboost.engine.kernels import LANES
 
-_compile = njit(nogil=True, cache=True)
 
-
-@_compile
+@compiled
 def add_joint_values(ids, others, codes, value_of, state):
     """Add to each row's state the value of its pair of codes."""
     for i in range(np.uint64(state.size)):
         state[i] += value_of[np.uint64(ids[i]) * np.uint64(codes) + np.uint64(others[i])]
 
 
-@_compile
+@compiled
 def shorten(square, units, scale):
     """Write what vectors of these squared norms are multiplied by to have `units` at most.
 
@@ -32,7 +30,7 @@ def shorten(square, units, scale):
             scale[i] = units * units // norm
 
 
-@_compile
+@compiled
 def unpack_gradients(pairs, scale, bits, out):
     """Take gradients out of packed pairs, times the rows' scale, rounded toward zero.
 
@@ -48,7 +46,7 @@ def unpack_gradients(pairs, scale, bits, out):
         out[i] = g >> bits if g >= 0 else -(-g >> bits)
 
 
-@_compile
+@compiled
 def sum_by_code(ids, values, out):
     """Add up values by code."""
     codes = np.uint64(out.size)
@@ -59,21 +57,21 @@ def sum_by_code(ids, values, out):
         out[k % codes] += sums[k]
 
 
-@_compile
+@compiled
 def sum_by_codes(ids, others, codes, values, out):
     """Add up values by pair of codes."""
     for i in range(np.uint64(values.size)):
         out[np.uint64(ids[i]) * np.uint64(codes) + np.uint64(others[i])] += values[i]
 
 
-@_compile
+@compiled
 def fold(by_code, column, value, out):
     """Add to each column the sums of its codes, times their values."""
     for k in range(np.uint64(by_code.size)):
         out[column[k]] += by_code[k] * np.int64(value[k])
 
 
-@_compile
+@compiled
 def row_factors(label, factor_of_label, scale, weight, roots, units, out):
     """Write what each row's vector is multiplied by: by its label, its scale, its weight's root."""
     for i in range(np.uint64(out.size)):
@@ -85,7 +83,7 @@ def row_factors(label, factor_of_label, scale, weight, roots, units, out):
         out[i] = factor
 
 
-@_compile
+@compiled
 def write_vectors(ids, column, value, factor, bits, out):
     """Write what a term gives each row, times the row's factor (if any), rounded toward zero.
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
+
+from privboost.compiling import compiled
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +136,7 @@ class Splits:
         return {}
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _mark_allowed(reach, first, count, category, missing, out):
     for node in range(reach.shape[0]):
         out[node, 0] = True

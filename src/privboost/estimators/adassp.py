@@ -10,7 +10,7 @@ import pyarrow as pa
 from sklearn.utils.metaestimators import available_if
 
 from privboost.boosting.adassp import boost_linear
-from privboost.boosting.checks import check_count, check_number
+from privboost.boosting.checks import check_bins, check_number
 from privboost.boosting.linear_plan import LinearPlan, LinearSettings, plan_linear
 from privboost.boosting.linear_terms import design, named_features
 from privboost.boosting.plan import Budget
@@ -40,8 +40,9 @@ _COLUMNS = """
     tail : float
         The last part of the rounds whose coefficients are averaged; 0 for the last round alone.
     bins : int, optional
-        Cut numbers into so many bins with an indicator each: an additive model. By default a number
-        is one column, scaled to [−1, 1] by its bounds.
+        Cut numbers into so many bins (at most 192, or as many as given edges make) with an
+        indicator each: an additive model. By default a number is one column, scaled to [−1, 1] by
+        its bounds.
     products : bool or sequence of pairs of feature names
         Which products of two features are added: none, all, or these.
     intercept : bool
@@ -78,7 +79,7 @@ class LinearBooster(PrivateEstimator):
         bins, bound = self.bins, self.norm_bound
         columns = design(
             encoder,
-            bins if bins is None else check_count("bins", bins, 2),
+            bins if bins is None else check_bins("bins", bins, encoder),
             self.products,
             bool(self.intercept),
             bound if bound is None else check_number("norm_bound", bound, above=0),

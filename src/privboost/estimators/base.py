@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -16,12 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from privboost.boosting.checks import check_choice, check_number
 from privboost.boosting.plan import Budget
+from privboost.cautions import caution
 from privboost.domain import ClassTarget, Domain, NumberTarget, NumericFeature
 from privboost.encoding import Encoder, TrainingRows, encode_training
 from privboost.engine.backend import Backend, LocalBackend, OpenBackend
 from privboost.engine.block import Block
 from privboost.errors import DomainError
 from privboost.estimators.learning import Lesson, learn_apart, learn_within
+from privboost.estimators.parameters import check_arguments
 from privboost.grid import BLOCK_ROWS
 from privboost.models.files import save_model
 from privboost.models.model import Model
@@ -34,7 +36,6 @@ from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.privacy.units import bound_units
 from privboost.progress import rounds_bar
 
-_MOST_SEED = 2**128
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
     "classes": Domain(_ANY_FEATURE, ClassTarget("y", (0, 1))),
@@ -92,7 +93,12 @@ class PrivateEstimator(BaseEstimator, ABC):
     _task: str
     """What the target is: "classes" or "number"."""
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PrivateEstimator:
+    def __new__(cls, *by_place: Any, **by_name: Any) -> Self:
+        """Refuse arguments that the constructor does not have."""
+        check_arguments(cls, by_place, by_name)
+        return super().__new__(cls)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a private model.
 
         Parameters
@@ -112,7 +118,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         Privacy
         -------
         Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` says on what. All
-        is reserved before a row is read. A second `fit` on the same rows spends it again.
+        is reserved before a row is read. A second `fit` on the same rows spends it again. What was
+        fitted to the rows before (a scaler, an imputer), and parameters that exact scores on them
+        chose (a grid search), are not covered at any ε.
         """
         run = self._prepare(X, y, sample_weight, self._planner(X))
         backend = run.open_backend(run.blocks)
@@ -133,7 +141,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         `earlier` is the stream that the rows continue (see `streams.RowStream`), if any.
         """
         budget = Budget(self.epsilon, self.delta)
-        keys = self._keys()
+        keys = KeyStream.of(self.random_state)
+        caution(budget.epsilon, budget.delta, self.random_state)
         if earlier is not None:
             keys = keys.child(f"batch {earlier.n_batches + 1}")
         threads = self._threads()
@@ -218,6 +227,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _keep(self, model: Model) -> None:
         self.model_ = model
         self.privacy_ = model.privacy
+        self.domain_ = model.domain
         self.n_features_in_ = len(model.domain.features)
         self.feature_names_in_ = np.array(model.domain.feature_names, dtype=object)
 
@@ -274,16 +284,6 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _check_target(self, domain: Domain) -> None:
         """Refuse a domain whose target is of the other kind."""
 
-    def _keys(self) -> KeyStream:
-        seed = self.random_state
-        if seed is None:
-            return KeyStream.secure()
-        if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
-            raise TypeError("random_state must be None (secure noise) or a whole number (a seed)")
-        if not 0 <= seed < _MOST_SEED:
-            raise ValueError("random_state must lie between 0 and 2^128")
-        return KeyStream.seeded(int(seed))
-
     def _threads(self) -> int:
         jobs = 1 if self.n_jobs is None else self.n_jobs
         if not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0:
@@ -332,6 +332,16 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         """The domain's classes, sorted."""
         return self._fitted().classes
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the exact accuracy on some rows, which must be public.
+
+        Privacy
+        -------
+        None: an exact score tells about every row in it, at any ε, and so does whatever is chosen
+        by it. Use public or synthetic rows.
+        """
+        return super().score(X, y, sample_weight)
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Return scores: one for each row, or one for each class beyond two. Costs no privacy."""
         return self._fitted().decision_function(X)
@@ -362,6 +372,10 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         tags.regressor_tags.poor_score = True  # on toy tables, which noise drowns
         return tags
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the exact R² on rows that must be public: see `PrivateClassifier.score`."""
+        return super().score(X, y, sample_weight)
+
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, NumberTarget):
             raise DomainError(
@@ -386,7 +400,8 @@ def _assumptions(
     """
     said = [
         _origin(domain, learned, paid),
-        "all parameters of the estimator were chosen without looking at the rows",
+        "all parameters of the estimator were chosen, and all that came before it was fitted, "
+        "without these rows or exact scores on them",
         f"these rows were used in no other release; another one adds to epsilon {epsilon:g}",
     ]
     if domain.unit is not None:

@@ -56,7 +56,7 @@ _PARAMETERS = (
         Where numbers may be split: at `n_candidates` evenly spread edges, or at edges that follow
         released Hessians.
     n_candidates : int
-        Split candidates of a number.
+        Split candidates of a number: at most 191, or as many as its given edges.
     candidate_rounds : int
         How often "hessian" candidates are refined: once, before the first tree, or in so many
         rounds."""

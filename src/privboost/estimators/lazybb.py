@@ -47,7 +47,7 @@ _PARAMETERS = (
     label_share : float
         The share of a tree's budget (on μ²) that the classes of its leaves have.
     n_candidates : int
-        Thresholds of a number, evenly spread."""
+        Thresholds of a number, evenly spread: at most 191, or as many as its given edges."""
     + RUN_PARAMETERS.replace(
         "{ACCOUNTANTS}", '{"auto", "pure", "game", "rdp", "advanced"}'
     ).replace(
@@ -124,7 +124,8 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         -------
         Spends the whole budget (`epsilon`, `delta`) on these rows, where neighbours replace one of
         them; `privacy_` says on what. All is reserved before a cell is read; rows are counted
-        before, where `n_estimators` or `density` is left to follow their number.
+        before, where `n_estimators` or `density` is left to follow their number. What was fitted to
+        the rows before, and parameters that exact scores on them chose, are not covered at any ε.
         """
         super().fit(X, y)
         return self

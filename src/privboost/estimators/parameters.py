@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 BUDGET_PARAMETERS = """
     Parameters
     ----------
     epsilon, delta : float
-        The privacy budget. Choose delta far below one over the number of protected units.
+        The privacy budget. Choose delta far below one over the number of protected units. It covers
+        what `fit` does, not a search around it: exact scores on private rows are private at no ε.
     domain : Domain, dict or path, optional
         What is public about the table. Without it, `fit` learns one privately (see
         `domain_share`); then `y` must be given.
@@ -27,7 +30,8 @@ RUN_PARAMETERS = """
     accountant : {ACCOUNTANTS}
         How releases are composed; "auto" is the tightest that covers them.
     random_state : int, optional
-        None is secure noise. A number makes a reproducible run without a privacy guarantee.
+        None is secure noise. A number makes a reproducible run without a privacy guarantee, and a
+        warning that says so.
     n_jobs : int, optional
         Threads; -1 for all cores. The model does not depend on it.
     backend : "local" or callable
@@ -43,6 +47,8 @@ RUN_PARAMETERS = """
         What was spent, on what, under which assumptions.
     model_ : Model
         The released model.
+    domain_ : Domain
+        The domain it was trained with, given or learned.
 """
 """What it ends with."""
 
@@ -57,5 +63,36 @@ def keep_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
     given : mapping
         Its local names.
     """
-    for name in estimator._get_param_names():
-        setattr(estimator, name, given[name])
+    for name, value in given.items():
+        if name != "self":
+            setattr(estimator, name, value)
+
+
+def check_arguments(kind: type, by_place: tuple[Any, ...], by_name: Mapping[str, Any]) -> None:
+    """Refuse arguments that a constructor does not have, in words of the estimator.
+
+    Python would name the class that the constructor was written for, which users do not know.
+    """
+    signature = inspect.signature(kind.__init__)  # type: ignore[misc]
+    known = list(signature.parameters.values())[1:]
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
+        names = [parameter.name for parameter in known]
+        for name in by_name:
+            if name not in names:
+                raise TypeError(
+                    f"{kind.__name__} has no parameter {name!r}; {_nearest(name, names)}"
+                )
+    try:
+        signature.bind(None, *by_place, **by_name)
+    except TypeError as error:
+        placed = [p.name for p in known if p.kind is p.POSITIONAL_OR_KEYWORD]
+        raise TypeError(
+            f"{kind.__name__}: {error}; by position it takes {', '.join(placed)}, and all others "
+            "by name"
+        ) from None
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    begun = [known for known in names if len(name) > 1 and known.startswith(name)]
+    near = begun or get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"

@@ -23,8 +23,8 @@ _PARAMETERS = (
     learning_rate : float
         What each round's values are multiplied by.
     max_bins : int, optional
-        Bins of a numeric feature, at most its 192 fine ones. Default 32 for classes, 8 for a
-        number.
+        Bins of a numeric feature: at most 192, or as many as given edges make. Default 32 for
+        classes, 8 for a number.
     gradient_clip : float
         What a row's gradient is clipped to; a smaller clip means less noise.
     hessian_clip : float, optional

@@ -20,7 +20,8 @@ _PARAMETERS = """
     Parameters
     ----------
     epsilon : float
-        The privacy budget.
+        The privacy budget. It covers what `fit` does, not a search around it: exact scores on
+        private rows are private at no ε.
     delta : float
         0 (the default) is pure DP. Above 0 the same mechanisms are composed under (ε, δ), with
         about half the noise.
@@ -57,7 +58,8 @@ _PARAMETERS = """
         How the rest of ε is divided between the sketch of split candidates, the choice of splits,
         and leaves. A sketch of share 0 leaves candidates evenly spread.
     n_candidates : int
-        Split candidates of a number.""" + RUN_PARAMETERS.replace(
+        Split candidates of a number: at most 191, or as many as its given
+        edges.""" + RUN_PARAMETERS.replace(
     "{ACCOUNTANTS}", '{"auto", "pure", "game", "pld", "rdp"}'
 )
 

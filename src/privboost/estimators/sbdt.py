@@ -67,7 +67,7 @@ _PARAMETERS = (
         Where numbers may be split: at `n_candidates` evenly spread edges; at all fine edges; or at
         edges that follow released Hessians, refined in the first `candidate_rounds` updates.
     n_candidates : int
-        Split candidates of a number.
+        Split candidates of a number: at most 191, or as many as its given edges.
     candidate_rounds : int
         Releases that refine "hessian" candidates.
     candidate_share : float
@@ -162,8 +162,9 @@ class RandomTreeBooster(TreeEstimator):
         Every protected unit of every batch has the guarantee (`epsilon`, `delta`) for the whole
         stream, if it is in one batch only; rows of a unit that came with an earlier batch are left
         out. Without a unit column every row given is a new unit: give no row twice. The estimator
-        keeps the coded rows: see `save_stream` and `forget_rows`. A batch that fails after it has
-        released anything ends the stream, for what its rows paid is not given back.
+        keeps the coded rows: see `save_stream` and `forget_rows`. What was fitted to the rows
+        before, and parameters that exact scores on them chose, are not covered. A batch that fails
+        after it has released anything ends the stream, for what its rows paid is not given back.
         """
         with self._alone():
             stream = self._stream_to_continue()

@@ -38,7 +38,11 @@ class TreeEstimator(PrivateEstimator):
         return self._fitted().feature_importances()
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield predictions after each update of training. Costs no privacy."""
+        """Yield predictions after each update of training. Costs no privacy.
+
+        To pick a stage by its exact errors on private rows does, and no ε covers it: use public or
+        synthetic rows, or keep to the last stage.
+        """
         return self._fitted().staged_predict(X)
 
 
@@ -46,5 +50,8 @@ class TreeClassifier(LogisticClassifier):
     """Adds staged probabilities."""
 
     def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield class probabilities after each update of training. Costs no privacy."""
+        """Yield class probabilities after each update of training. Costs no privacy.
+
+        To pick a stage by its exact errors on private rows does: see `staged_predict`.
+        """
         return self._fitted().staged_predict_proba(X)

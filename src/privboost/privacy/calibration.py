@@ -225,14 +225,22 @@ def _first_guess(events: Sequence[Planned], epsilon: float, delta: float) -> flo
 
 def _cache_file(
     events: Sequence[Planned], epsilon: float, delta: float, accountant: Accountant
-) -> Path:
+) -> Path | None:
+    """Return where a plan's factor is kept, or None where no folder is known."""
     plan = [{"count": p.count, **p.event.to_dict(), "what": ""} for p in events]
     text = json.dumps([_VERSION, accountant.name, epsilon, delta, plan], sort_keys=True)
-    home = os.environ.get("PRIVBOOST_CACHE") or Path.home() / ".cache" / "privboost"
-    return Path(home) / f"calibration-{hashlib.sha256(text.encode()).hexdigest()}.json"
+    name = f"calibration-{hashlib.sha256(text.encode()).hexdigest()}.json"
+    if given := os.environ.get("PRIVBOOST_CACHE"):
+        return Path(given) / name
+    try:
+        return Path.home() / ".cache" / "privboost" / name
+    except RuntimeError:  # a user without a home
+        return None
 
 
-def _read_factor(path: Path) -> float | None:
+def _read_factor(path: Path | None) -> float | None:
+    if path is None:
+        return None
     try:
         factor = json.loads(path.read_text())["factor"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -240,7 +248,9 @@ def _read_factor(path: Path) -> float | None:
     return factor if isinstance(factor, float) and 0 < factor < math.inf else None
 
 
-def _write_factor(path: Path, factor: float) -> None:
+def _write_factor(path: Path | None, factor: float) -> None:
+    if path is None:
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")

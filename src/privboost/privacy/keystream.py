@@ -10,9 +10,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+_MOST_SEED = 2**128
 
 
 class KeyStream:
@@ -41,6 +44,17 @@ class KeyStream:
     def seeded(cls, seed: int) -> KeyStream:
         """Make a reproducible stream. Who knows the seed knows the noise: no privacy."""
         return cls(hashlib.sha256(f"privboost seed {seed}".encode()).digest())
+
+    @classmethod
+    def of(cls, random_state: Any) -> KeyStream:
+        """Make the stream that a user asks for: secure for None, else of a seed that is checked."""
+        if random_state is None:
+            return cls.secure()
+        if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool):
+            raise TypeError("random_state must be None (secure noise) or a whole number (a seed)")
+        if not 0 <= random_state < _MOST_SEED:
+            raise ValueError("random_state must lie between 0 and 2^128")
+        return cls.seeded(int(random_state))
 
     def child(self, name: str) -> KeyStream:
         """Derive the stream of a name. A name can be used once."""

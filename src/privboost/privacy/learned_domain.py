@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from privboost.cautions import caution
 from privboost.domain import Domain
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.calibration import calibrate
@@ -34,10 +37,9 @@ def learn_domain(
     ledger: str | Path | None,
 ) -> Domain:
     """Learn a domain; see `Domain.learn`."""
-    if task not in (None, "classes", "number"):
-        raise ValueError(f'task must be "classes" or "number"; {task!r} is not')
-    if not (epsilon > 0 and 0 < delta < 1):
-        raise ValueError("epsilon must be above 0, and delta strictly between 0 and 1")
+    _check(target, epsilon, delta, task, given, ledger)
+    stream = KeyStream.of(random_state)
+    caution(epsilon, delta, random_state)
     plan = plan_learning(frame, y, target, task, given or {}, delta)
     earlier = _price(given)
     if earlier is not None:
@@ -46,7 +48,6 @@ def learn_domain(
     plan = plan.with_releases(calibrate(plan.releases, epsilon, delta, accountant))
     book = Ledger(epsilon, delta, accountant, ledger)
     book.reserve(plan.releases)
-    stream = KeyStream.secure() if random_state is None else KeyStream.seeded(random_state)
     domain, _ = learn(plan, frame, y, book, stream)
     report = state_lesson(book, plan, random_state is not None)
     if earlier is not None:
@@ -66,3 +67,20 @@ def _price(given: Any) -> PrivacyReport | None:
         return given.privacy
     form = (given or {}).get("privacy")
     return None if form is None else PrivacyReport.from_dict(form)
+
+
+def _check(target: Any, epsilon: Any, delta: Any, task: Any, given: Any, ledger: Any) -> None:
+    """Refuse parameters that no learning can have, before a row is read."""
+    if not isinstance(target, str) or not target:
+        raise TypeError(f"target must be the name of the column to predict; {target!r} is not")
+    for name, value, most in (("epsilon", epsilon, math.inf), ("delta", delta, 1.0)):
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not number or not 0 < value < most:
+            below = "" if most == math.inf else f" and below {most:g}"
+            raise ValueError(f"{name} must be a finite number above 0{below}; {value!r} is not")
+    if task not in (None, "classes", "number"):
+        raise ValueError(f'task must be "classes" or "number"; {task!r} is not')
+    if given is not None and not isinstance(given, Mapping | Domain):
+        raise TypeError('given must be a mapping with "features", "target" or "unit", or None')
+    if ledger is not None and not isinstance(ledger, str | Path):
+        raise TypeError("ledger must be the path of a file, or None")

@@ -16,8 +16,8 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
+from privboost.compiling import compiled
 from privboost.grid import MAX_SIGMA
 from privboost.privacy.keystream import KeyStream
 
@@ -99,7 +99,7 @@ def _draw_all(scale: np.ndarray, gaussian: bool, stream: KeyStream, margin: floa
     return out
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _draw(scale, gaussian, words, margin, out, done, at):  # type: ignore[no-untyped-def]
     """Fill `out` from `done` on; stop at the first sample that lacks words or certainty.
 
@@ -160,7 +160,7 @@ def _draw(scale, gaussian, words, margin, out, done, at):  # type: ignore[no-unt
     return _DONE, scale.size, at
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _decide(word, x, margin):  # type: ignore[no-untyped-def]
     """Is U < exp(−x), U the uniform that begins with this word? 1 yes, 0 no, −1 not certain."""
     probability = math.exp(-x)

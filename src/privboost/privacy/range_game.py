@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from scipy.special import ndtr
+
+from privboost.compiling import compiled
 
 _MOST_WORK = 3e8
 """Cell visits allowed in one recursion: a second or two."""
@@ -130,7 +131,7 @@ def _grid(ranges: list[float], reach: float) -> tuple[float, list[int], float]:
     raise ValueError("this composition is too large for the game accountant: use rdp")
 
 
-@njit(cache=True)
+@compiled
 def _play(v, x, width, most, step):  # type: ignore[no-untyped-def]
     """One round: from V_{k−1} to V_k, on the grid points from −most·step up."""
     n = v.size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from privboost.unit import Unit, describe_unit
@@ -146,15 +147,15 @@ class PrivacyReport:
             if not holds:
                 raise ValueError(f"{part}: not what a report has there")
 
-    def to_json(self) -> str:
-        """Return the report as JSON."""
-        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the report as JSON, and write it to `path` if one is given."""
+        return _written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
 
-    def to_html(self) -> str:
-        """Return the report as a page that stands alone."""
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the report as a page that stands alone, and write it to `path` if one is given."""
         from privboost.report import privacy_page
 
-        return privacy_page(self)
+        return _written(privacy_page(self), path)
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -188,6 +189,12 @@ class PrivacyReport:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _written(text: str, path: str | Path | None) -> str:
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
 
 
 def round_up(value: float) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numba import njit
 
+from privboost.compiling import compiled
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.noise import MARGIN, exp_brackets
 
@@ -60,7 +60,7 @@ def choose_each(
     return found
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _add_up_weights(scores, allowed, rate, gaps, ends):  # type: ignore[no-untyped-def]
     """Write how far each candidate is below the best, and the sums of weights up to each.
 

@@ -28,8 +28,8 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
+from privboost.compiling import compiled
 from privboost.engine.commands import VOTES
 from privboost.engine.splits import Splits
 from privboost.grid import Contribution
@@ -263,7 +263,7 @@ def _impurity(masses: np.ndarray) -> np.ndarray:
     return impurity
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _add_up_sides(masses, first, count, category, missing, left, right):  # type: ignore[no-untyped-def]
     """Add up what each candidate of `Splits` parts; the order is that of `SplitGain`."""
     for node in range(masses.shape[0]):

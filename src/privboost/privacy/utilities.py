@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
-from numba import njit
 
+from privboost.compiling import compiled
 from privboost.engine.commands import GRADIENT_COUNT, GRADIENT_HESSIAN, HESSIAN_COUNT
 from privboost.engine.splits import Splits
 from privboost.grid import UNIT, WEIGHT_UNITS, Contribution
@@ -135,7 +135,7 @@ class SplitGain:
         return (4 * SCORE + 12) * contribution.rows
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _split_scores(sums, first, count, category, missing, extra, unit, out):  # type: ignore[no-untyped-def]
     for node in range(sums.shape[0]):
         cells = sums[node]
@@ -167,7 +167,7 @@ def _split_scores(sums, first, count, category, missing, extra, unit, out):  # t
                     at += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _gain(left_g, left_n, right_g, right_n, extra, unit):  # type: ignore[no-untyped-def]
     left, right = np.float64(left_g), np.float64(right_g)
     score = left * left / (np.float64(left_n) + extra)

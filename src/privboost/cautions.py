@@ -1,0 +1,68 @@
+"""What is said of parameters that promise little, before anything is spent.
+
+Cautions follow from parameters alone, never from rows.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+from privboost.errors import PrivacyWarning
+
+MOST_EPSILON = 50.0
+MOST_DELTA = 1e-3
+
+_MACHINERY = ("privboost", "sklearn", "joblib")
+_said: set[tuple[str, str, int]] = set()
+"""What was said of calls that came through scikit-learn, and where."""
+
+
+def caution(epsilon: float, delta: float, random_state: Any) -> None:
+    """Warn, once each, of a seed and of a budget that promises next to nothing.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        A budget that was checked.
+    random_state : int or None
+        The seed.
+    """
+    if random_state is not None:
+        _warn(
+            "random_state is given: who knows the seed can take the noise away, so the result has "
+            "no privacy guarantee; leave it at None for rows that are private"
+        )
+    if delta > MOST_DELTA:
+        _warn(
+            f"delta is above {MOST_DELTA:g}: it allows a mechanism that publishes one whole record "
+            "in a thousand; choose it far below one over the number of protected units"
+        )
+    if epsilon > MOST_EPSILON:
+        _warn(
+            f"epsilon is above {MOST_EPSILON:g}: a guarantee this weak hides next to nothing about "
+            "a single protected unit"
+        )
+
+
+def _warn(text: str) -> None:
+    """Warn at the caller's line: that of whoever called privboost, or scikit-learn around it.
+
+    Searches and cross-validations reset Python's memory of what it has shown at each of their fits,
+    so that each line of theirs is remembered here.
+    """
+    level, frame, through = 1, sys._getframe(), False
+    while frame.f_back is not None and _package(frame) in _MACHINERY:
+        through = through or _package(frame) != "privboost"
+        level, frame = level + 1, frame.f_back
+    place = (text, frame.f_code.co_filename, frame.f_lineno)
+    if through and place in _said:
+        return
+    if through:
+        _said.add(place)
+    warnings.warn(text, PrivacyWarning, stacklevel=level)
+
+
+def _package(frame: Any) -> str:
+    return frame.f_globals.get("__name__", "").partition(".")[0]

@@ -1,0 +1,61 @@
+"""Files that commands read and write: refusals before anything is done, and tables as text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def check_files(
+    read: Iterable[Path | None], written: Sequence[Path], replace: Iterable[Path] = ()
+) -> None:
+    """Refuse to write over what is read, two files into one, or over a file unasked.
+
+    Parameters
+    ----------
+    read : paths
+        What a command reads, or adds to; None is none.
+    written : sequence of paths
+        What it will write.
+    replace : paths
+        Those of them that may be there already.
+    """
+    files = [path.resolve() for path in (*read, *written) if path is not None]
+    if len(set(files)) < len(files):
+        raise ValueError("the files that are read and those that are written must be different")
+    for path in written:
+        _check_writable(path)
+        if path.is_file() and path not in replace:
+            raise FileExistsError(f"{path} exists already: --force replaces it")
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"no such folder: {path.parent}")
+    if path.is_file() or not path.exists():  # a device is written as it is
+        part = path.with_name(path.name + ".part")
+        part.touch()
+        part.unlink()
+
+
+def read_separator(text: str | None) -> str | None:
+    """Read what stands between cells; a tab may be written as two characters."""
+    separator = "\t" if text == r"\t" else text
+    if separator is not None and len(separator) != 1:
+        raise ValueError(r"--separator must be one character; \t is a tab")
+    return separator
+
+
+def print_csv(table: Any) -> None:
+    """Write a table to the standard output; who reads it may stop at any line."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    text = pa.BufferOutputStream()  # arrow's own writer aborts where nobody reads
+    pa.csv.write_csv(table, text)
+    sys.stdout.buffer.write(text.getvalue())
+    sys.stdout.flush()

@@ -1,0 +1,106 @@
+"""Machines that let nothing be written: containers, locked servers, users without a home."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import privboost
+from privboost.privacy.accountants.choice import choose_accountant
+from privboost.privacy.calibration import calibrate
+from privboost.privacy.events import Planned
+from privboost.privacy.sum_events import GaussianRelease
+
+OURS = ("HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "PRIVBOOST_CACHE", "PYTHONPATH")
+FIT = """
+import os, pathlib, sys
+import numpy as np
+import privboost
+from privboost import PrivBoostClassifier
+here = pathlib.Path(privboost.__file__).parent
+for folder in (here, here / "engine", pathlib.Path.home(), pathlib.Path.cwd()):
+    try:
+        (folder / "probe").touch()
+    except OSError:
+        continue
+    sys.exit(f"the test is void: {folder} can be written")
+form = {"version": 1, "features": {"x": {"kind": "numeric", "bounds": [0, 1]}},
+        "target": {"name": "y", "classes": [0, 1]}}
+model = PrivBoostClassifier(1.0, 1e-6, form, n_estimators=3, accountant="rdp")
+x = np.linspace(0, 1, 100)[:, None]
+print(model.fit(x, x[:, 0] > 0.5).predict(x).shape)
+"""
+COMPILE = """
+import numpy as np
+from privboost.engine.kernels import bin_numbers
+out = np.zeros(1, dtype=np.uint8)
+bin_numbers(np.array([0.7]), np.array([0.5]), 2, out)
+print(out)
+"""
+
+
+@pytest.fixture
+def locked(tmp_path):
+    """A copy of the package and a home, in folders that nobody may write to."""
+    copy = tmp_path / "site" / "privboost"
+    shutil.copytree(
+        Path(privboost.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (tmp_path / "home").mkdir()
+    folders = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    for folder in folders:
+        folder.chmod(0o555)
+    yield tmp_path
+    for folder in folders:
+        folder.chmod(0o755)
+
+
+def run(locked, code, **environment):
+    """Run code with the copy; a superuser gives up the power to write everywhere."""
+    command = [sys.executable, "-c", code]
+    if os.geteuid() == 0:
+        setpriv = shutil.which("setpriv")
+        if setpriv is None:
+            pytest.skip("a superuser can write everywhere, and there is no setpriv to stop that")
+        without = ("--bounding-set=-dac_override", "--inh-caps=-dac_override")
+        command = [setpriv, *without, *command]
+    kept = {name: value for name, value in os.environ.items() if name not in OURS}
+    place = {"HOME": str(locked / "home"), "PYTHONPATH": str(locked / "site")}
+    return subprocess.run(
+        command,
+        env=kept | place | environment,
+        cwd=locked / "home",
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_a_fit_where_nothing_can_be_written(locked):
+    done = run(locked, FIT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "(100,)\n"
+    assert done.stderr == ""
+
+
+def test_a_folder_for_compiled_code_that_the_user_names_is_used(locked):
+    named = locked / "compiled"
+    named.mkdir()
+    done = run(locked, COMPILE, NUMBA_CACHE_DIR=str(named))
+    assert done.stdout == "[1]\n", done.stderr
+    assert list(named.rglob("*bin_numbers*.nbi"))
+
+
+def test_calibration_needs_no_home(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("PRIVBOOST_CACHE", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    plan = [Planned(GaussianRelease("a sum", 1.0, 2**16, 1, 1, (1.0,)), 3)]
+    accountant = choose_accountant("rdp", plan, 1e-6)
+    assert accountant.cost(calibrate(plan, 1.0, 1e-6, accountant), 1e-6) <= 1.0
