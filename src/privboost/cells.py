@@ -1,4 +1,4 @@
-"""From the cells of one column to numbers, labels and unit names, whatever the cells hold.
+"""From the cells of one column to numbers and labels, whatever the cells hold.
 
 Each cell is read by itself: none can raise, and none changes how another is read. A column of
 typed values and a column of Python objects read the same value alike. Only a column of the wrong
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -36,11 +35,11 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
         if column.dtype.kind == "O":
             return _parse(column)
         raise SchemaError(f"column {name!r} holds {column.dtype}, but the domain says numbers")
-    column = _arrow(column)
+    column = as_arrow(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.dictionary_decode(), kind.value_type
-    if _is_text(kind):
+    if is_text(kind):
         try:
             return _floats(column.cast(pa.float64()))
         except pa.ArrowInvalid:
@@ -60,15 +59,15 @@ def code_labels(column: Column, labels: Sequence[Label], name: str) -> np.ndarra
         if column.dtype.kind not in "fiub":
             raise SchemaError(f"column {name!r} holds {column.dtype}, but the domain says labels")
         column = pa.array(_native(column))
-    column = _arrow(column)
+    column = as_arrow(column)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (_is_text(kind) or _is_scalar(kind)):
+    if not (is_text(kind) or _is_scalar(kind)):
         raise SchemaError(f"column {name!r} holds {kind}, but the domain says labels")
     if pa.types.is_integer(kind) and places.only_words:
         raise SchemaError(f"column {name!r} holds {kind}, but the domain's labels are words")
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    words = column.dictionary.cast(_bytes_like(kind)) if _is_text(kind) else column.dictionary
+    words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
     found = np.array([*map(places.find, words.to_pylist()), MISSING], dtype=np.int32)
     return found[pc.fill_null(column.indices.cast(pa.int64()), len(words)).to_numpy()]
 
@@ -82,11 +81,11 @@ def read_texts(column: Column, name: str) -> pa.Array:
         return pa.array(map(_text_or_none, column), pa.large_binary())
     if isinstance(column, np.ndarray):
         column = pa.array(_native(column))
-    column = _arrow(column)
+    column = as_arrow(column)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     kind = column.type.value_type
-    words = column.dictionary.cast(_bytes_like(kind)) if _is_text(kind) else column.dictionary
+    words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
     texts = map(_text_or_none, words.to_pylist())
     return pa.array(texts, pa.large_binary()).take(column.indices.cast(pa.int64()))
 
@@ -99,47 +98,13 @@ def column_kind(column: Column, name: str) -> str:
             return kinds[column.dtype.kind]
         raise SchemaError(f"column {name!r} holds {column.dtype}, which is neither number nor text")
     kind = column.type
-    if pa.types.is_dictionary(kind) or _is_text(kind) or pa.types.is_null(kind):
+    if pa.types.is_dictionary(kind) or is_text(kind) or pa.types.is_null(kind):
         return "text"
     if pa.types.is_boolean(kind):
         return "bool"
     if _is_scalar(kind):
         return "number"
     raise SchemaError(f"column {name!r} holds {kind}, which is neither number nor text")
-
-
-def read_unit_names(column: Column, name: str) -> pa.Array:
-    """Return the name of each cell's unit as bytes, null where there is none.
-
-    Cells name one unit if they are the same text, numbers of the same value, or the same instant,
-    whatever type their columns have: a number names a unit by its shortest decimal text, so 7, 7.0
-    and "7" are one unit, in one table and in the next. A cell of another kind names a unit by its
-    text; one that has none names no unit.
-    """
-    if isinstance(column, np.ndarray):
-        if column.dtype.kind == "O":
-            return pa.array(map(_unit_name, column), pa.large_binary())
-        column = pa.array(_native(column))
-    column = _arrow(column)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
-        column, kind = column.storage, column.storage.type
-    if pa.types.is_nested(kind):
-        raise SchemaError(f"column {name!r} holds {kind}, which cannot name a unit")
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return pa.array(map(_unit_name, column.to_pylist()), pa.large_binary())
-    if pa.types.is_temporal(kind):
-        width = pa.int32() if kind.bit_width == 32 else pa.int64()
-        return _instants(column.cast(width).to_pylist(), kind)
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.int8())
-    if pa.types.is_fixed_size_binary(kind):
-        return column.cast(pa.large_binary())
-    if not _is_text(column.type):
-        column = column.cast(pa.string())
-    return column.cast(_bytes_like(column.type)).cast(pa.large_binary())
 
 
 class _Places:
@@ -155,7 +120,7 @@ class _Places:
     def find(self, cell: Any) -> int:
         """Return a cell's place, `OTHER` or `MISSING`."""
         try:
-            if _is_missing(cell):
+            if is_missing(cell):
                 return MISSING
             key = _as_text(cell) if self._text else _as_number(cell)
         except Exception:  # whatever a cell may be, it must not raise
@@ -163,7 +128,8 @@ class _Places:
         return self._place.get(key, OTHER)
 
 
-def _is_missing(cell: Any) -> bool:
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is one of the values that stand for nothing."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType", "MaskedConstant"):
         return True
     return isinstance(cell, float | np.floating) and bool(np.isnan(cell))
@@ -207,71 +173,6 @@ def _as_number(cell: Any) -> float | None:
         return None
 
 
-def _unit_name(cell: Any) -> bytes | None:
-    try:
-        return _name_unit(cell)
-    except Exception:  # whatever a cell may be, it must not raise
-        return None
-
-
-def _name_unit(cell: Any) -> bytes | None:
-    if _is_missing(cell):
-        return None
-    if isinstance(cell, str | bytes):
-        return _as_text(cell)
-    if isinstance(cell, _NUMBERS):
-        number = _as_number(cell)
-        if number is None or math.isnan(number):
-            return None
-        if isinstance(cell, int) or (math.isfinite(number) and number == int(number)):
-            whole = int(cell)
-            short = abs(whole) < 10**300  # Python refuses to write longer ones
-            return f"{whole}".encode() if short else f"\0number {whole:x}".encode()
-        return repr(number).encode()
-    if isinstance(cell, np.datetime64 | np.timedelta64):
-        days, step = np.datetime_data(cell.dtype)
-        return _instant(
-            _KIND_OF[type(cell)], int(cell.astype(np.int64)) * step * _NANOSECONDS[days]
-        )
-    if isinstance(cell, date):
-        if not isinstance(cell, datetime):
-            cell = datetime(cell.year, cell.month, cell.day)
-        zone = UTC if cell.tzinfo is None else cell.tzinfo
-        since = cell.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=UTC)
-        return _instant("time", _nanoseconds(since) + getattr(cell, "nanosecond", 0))
-    if isinstance(cell, timedelta):
-        return _instant("span", _nanoseconds(cell) + getattr(cell, "nanoseconds", 0))
-    return b"\0other " + str(cell).encode("utf-8", "surrogatepass")
-
-
-_NANOSECONDS = {
-    "D": 86_400 * 10**9,
-    "h": 3600 * 10**9,
-    "m": 60 * 10**9,
-    "s": 10**9,
-    "ms": 10**6,
-    "us": 10**3,
-    "ns": 1,
-}
-_KIND_OF = {np.datetime64: "time", np.timedelta64: "span"}
-
-
-def _instants(counts: list[int | None], kind: pa.DataType) -> pa.Array:
-    """Name the units of a column of instants, spans or hours, whatever it counts in."""
-    step = _NANOSECONDS[getattr(kind, "unit", "D" if kind.bit_width == 32 else "ms")]
-    word = "span" if pa.types.is_duration(kind) else "hour" if pa.types.is_time(kind) else "time"
-    names = (None if count is None else _instant(word, count * step) for count in counts)
-    return pa.array(names, pa.large_binary())
-
-
-def _instant(word: str, nanoseconds: int) -> bytes:
-    return f"\0{word} {nanoseconds}".encode()
-
-
-def _nanoseconds(span: timedelta) -> int:
-    return (span.days * 86_400 + span.seconds) * 10**9 + span.microseconds * 1000
-
-
 def _parse(cells: Any) -> np.ndarray:
     """Read cells of any kind as numbers; what is no number is NaN."""
     return np.fromiter(map(_number_or_nan, cells), np.float64, len(cells))
@@ -287,7 +188,7 @@ def _number_or_nan(cell: Any) -> float:
 
 def _text_or_none(cell: Any) -> bytes | None:
     try:
-        return None if _is_missing(cell) else _as_text(cell)
+        return None if is_missing(cell) else _as_text(cell)
     except Exception:
         return None
 
@@ -300,7 +201,8 @@ def _native(column: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(column, dtype=np.float64)
 
 
-def _arrow(column: Column) -> pa.Array:
+def as_arrow(column: Column) -> pa.Array:
+    """Return a column of typed values in one piece."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
@@ -309,7 +211,8 @@ def _floats(column: pa.Array) -> np.ndarray:
     return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type is one of arrow's texts; raw bytes of any length count as such."""
     return (
         pa.types.is_string(kind)
         or pa.types.is_large_string(kind)

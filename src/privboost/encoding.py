@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privboost.cells import code_labels, read_numbers, read_unit_names
+from privboost.cells import code_labels, read_numbers
 from privboost.domain import (
     CategoricalFeature,
     ClassTarget,
@@ -43,6 +43,7 @@ from privboost.tables import (
     open_vector,
     slice_vector,
 )
+from privboost.unit_names import read_unit_names
 
 FINE_BINS = 192
 """Fine bins of a number: the grids of 2, 3, 4, … 32, 64 and 96 bins are exact parts of them."""

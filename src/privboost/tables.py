@@ -338,7 +338,7 @@ def _column(series: Any) -> Column:
     kind = getattr(native, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind in "fiub":
         return np.asarray(native)  # as it lies in memory
-    if _untyped(native):
+    if series.dtype == nw.Object or _untyped(native):  # arrow would show objects' addresses
         return _objects(series.to_list())
     if series.dtype == nw.String:
         return _arrow_or_bytes(series.to_arrow, series.to_list)
@@ -358,7 +358,9 @@ def _plain(array: np.ndarray) -> Column:
     """Return texts as an arrow array; other arrays stay as they are."""
     if array.dtype.kind not in "US":
         return array
-    return _arrow_or_bytes(lambda: pa.array(np.ascontiguousarray(array)), array.tolist)
+    kind = pa.large_string() if array.dtype.kind == "U" else pa.large_binary()
+    # By way of a list: arrow itself ends a numpy text at its first null byte.
+    return _arrow_or_bytes(lambda: pa.array(array.tolist(), kind), array.tolist)
 
 
 def _arrow_or_objects(arrow: Callable[[], Column], cells: Callable[[], list[Any]]) -> Column:

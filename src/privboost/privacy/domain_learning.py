@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import ndtri
 
-from privboost.cells import column_kind, read_numbers, read_texts, read_unit_names
+from privboost.cells import column_kind, read_numbers, read_texts
 from privboost.domain import (
     CategoricalFeature,
     ClassTarget,
@@ -55,6 +55,7 @@ from privboost.privacy.mechanisms import Curator, noisy_threshold
 from privboost.privacy.sum_events import GaussianRelease, ThresholdRelease
 from privboost.privacy.units import kept_rows
 from privboost.tables import CsvTable, open_table, open_vector, slice_vector
+from privboost.unit_names import read_unit_names
 
 SMALLEST, LARGEST = -30, 62
 """Powers of two between which the size of a number is told."""
