@@ -293,8 +293,8 @@ def test_predictions_of_a_text_file_match_its_lines(tmp_path):
     assert caught.value.__context__ is None
 
 
-def test_labels_may_be_named():
+def test_labels_are_the_domains():
     frame = pd.DataFrame({"x": [0.5], "c": ["a"], "y": ["no"], "z": ["yes"]})
-    assert read(domain(), frame, "z")[0][2] == 1
-    with pytest.raises(SchemaError, match="no column 'nonsense'"):
-        read(domain(), frame, "nonsense")
+    assert read(domain(), frame, "y")[0][2] == 0
+    with pytest.raises(SchemaError, match="y is the column 'z', but the domain's target is 'y'"):
+        read(domain(), frame, "z")

@@ -20,6 +20,7 @@ _HOMES = {
     "BudgetError": "errors",
     "DomainError": "errors",
     "ModelFileError": "errors",
+    "PrivacyWarning": "errors",
     "SchemaError": "errors",
     "Model": "models.model",
     "load_model": "models.files",

@@ -377,6 +377,15 @@ def describe_unit(unit: Unit | None) -> str:
     return f"all rows of one {unit.column} (at most {unit.max_rows} are used)"
 
 
+def unit_assumptions(unit: Unit) -> list[str]:
+    """Say what a guarantee for protected units rests on."""
+    return [
+        f"the column {unit.column!r} tells protected units apart",
+        f"whole numbers of 2^53 and more in {unit.column!r}, if any, were never held in a column "
+        "of floating point numbers, which would round them",
+    ]
+
+
 def _range(feature: Feature) -> str:
     if isinstance(feature, CategoricalFeature):
         return f"{len(feature.categories)} categories"

@@ -2,15 +2,17 @@
 
 Only a table's schema can raise here. What a cell holds cannot, and no cell changes how another is
 read: a column's type is what its table declares, and a column without a type of its own (Python
-objects, lists) stays a column of objects whose cells are read one by one.
+objects, lists) stays a column of objects whose cells are read one by one. A list has no schema at
+all: its rows are cut or filled up with missing cells to the domain's features.
 """
 
 from __future__ import annotations
 
 import codecs
 import io
-import warnings
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -116,7 +118,9 @@ class CsvTable:
     A line with the wrong number of cells is left out (`every_line=False`, for training) or
     refused (`every_line=True`, for predictions, which must match their lines). Bytes that are no
     UTF-8 are read as a replacement character. The file must be well formed: a quotation mark that
-    is never closed runs into the lines after it, and a record has 16 MiB at most.
+    is never closed runs into the lines after it, and a record has 16 MiB at most. Lines end with
+    LF, CR LF or CR. No error quotes the file, not even its header: what stands there is a record
+    where a header was forgotten.
 
     Parameters
     ----------
@@ -126,9 +130,22 @@ class CsvTable:
         Texts that mean a missing cell, besides nothing at all.
     every_line : bool
         Whether a line with the wrong number of cells is refused.
+    separator : str, optional
+        What stands between cells; by default a tab in a .tsv file, else a comma.
     """
 
-    def __init__(self, path: Path, missing: Sequence[str] = (), every_line: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        missing: Sequence[str] = (),
+        every_line: bool = False,
+        separator: str | None = None,
+    ) -> None:
+        if separator is None:
+            separator = "\t" if ".tsv" in _suffixes(path) else ","
+        if len(separator) != 1 or not separator.isascii() or separator in '"\r\n':
+            raise ValueError("separator must be one ASCII character, no quotation mark or line end")
+        self._separator = separator
         self._path = path
         self._missing = ["", *missing]
         self.every_line = every_line
@@ -165,11 +182,15 @@ class CsvTable:
 
     def _header(self) -> list[str]:
         with self._bytes() as file:
-            head = file.read(_CSV_BYTES).split(b"\n", 1)[0]
+            head = re.split(rb"[\r\n]", file.read(_CSV_BYTES), maxsplit=1)[0]
         if not head.strip():
             raise SchemaError(f"{self._path.name} has no header line")
-        names = pa.csv.read_csv(io.BytesIO(head + b"\n"), self._read(), self._parse())
-        return list(names.schema.names)
+        try:
+            names = pa.csv.read_csv(io.BytesIO(head + b"\n"), self._read(), self._parse())
+            return list(names.schema.names)
+        except pa.ArrowInvalid:
+            pass  # its own error quotes the line
+        raise SchemaError(f"{self._path.name} has no header line that is well formed")
 
     def _bytes(self) -> Any:
         file = pa.input_stream(str(self._path), compression="detect")
@@ -177,7 +198,7 @@ class CsvTable:
 
     def _parse(self) -> Any:
         return pa.csv.ParseOptions(
-            delimiter="\t" if ".tsv" in _suffixes(self._path) else ",",
+            delimiter=self._separator,
             newlines_in_values=True,  # else one quoted line break would spoil its neighbours
             invalid_row_handler=lambda row: "error" if self.every_line else "skip",
         )
@@ -187,19 +208,25 @@ class CsvTable:
 
 
 class _Utf8(io.RawIOBase):
-    """A stream of bytes in which whatever is no UTF-8 has been replaced."""
+    """A stream of bytes that ends its last line, and in which what is no UTF-8 is replaced."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
         self._ready = b""
+        self._last = b"\n"
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
         while size < 0 or len(self._ready) < size:
             raw = self._file.read(2**20)
-            self._ready += self._decoder.decode(raw, final=not raw).encode()
+            text = self._decoder.decode(raw, final=not raw).encode()
+            self._last = text[-1:] or self._last
+            self._ready += text
             if not raw:
+                if self._last not in b"\r\n":
+                    self._ready += b"\n"
+                    self._last = b"\n"
                 break
         size = len(self._ready) if size < 0 else size
         answer, self._ready = self._ready[:size], self._ready[size:]
@@ -220,10 +247,11 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
 
     Parameters
     ----------
-    data : data frame, two-dimensional array, path of a Parquet or CSV file, or an open file
+    data : data frame, two-dimensional array, list of rows, path of a Parquet or CSV file, or an \
+            open file
         The table.
     names : sequence of str
-        The domain's features, which name the columns of an array.
+        The domain's features, which name the columns of an array or a list.
     every_line : bool
         Whether a text file's malformed lines are refused (see `CsvTable`).
     """
@@ -241,11 +269,16 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
         raise SchemaError("two columns have the same name") from None
     if hasattr(data, "toarray"):
         raise TypeError("sparse matrices are not supported: pass a dense array or a data frame")
+    if isinstance(data, list | tuple):
+        return ArrayTable(_cells(data, names), names)
     return ArrayTable(_array(data), names)
 
 
 def open_file(
-    path: str | Path, missing: Sequence[str] = (), every_line: bool = False
+    path: str | Path,
+    missing: Sequence[str] = (),
+    every_line: bool = False,
+    separator: str | None = None,
 ) -> ParquetTable | CsvTable:
     """Open a Parquet or CSV file, to be read batch by batch.
 
@@ -257,15 +290,19 @@ def open_file(
         Texts that mean a missing cell in a CSV file, besides nothing at all.
     every_line : bool
         Whether a text file's malformed lines are refused (see `CsvTable`).
+    separator : str, optional
+        What stands between the cells of a text file; by default its suffix says it.
     """
     path = Path(path)
+    if path.is_dir():
+        raise SchemaError(f"{path} is a folder: pass the path of one file")
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
     kinds = _suffixes(path)
     if kinds & {".parquet", ".pq"}:
         return ParquetTable(path)
     if kinds & {".csv", ".tsv"}:
-        return CsvTable(path, missing, every_line)
+        return CsvTable(path, missing, every_line, separator)
     raise SchemaError(f"{path.name}: a .parquet, .csv or .tsv file is needed")
 
 
@@ -285,20 +322,25 @@ def count_rows(data: Any) -> int:
 
 
 def open_vector(data: Any, name: str) -> Any:
-    """Recognise one column (labels, weights) given apart from its table."""
+    """Recognise one column (labels, weights) given apart from its table.
+
+    An array of one column will do, too (see `is_column_vector`).
+    """
     series = nw.from_native(data, series_only=True, pass_through=True)
     if isinstance(series, nw.Series) or isinstance(data, pa.Array | pa.ChunkedArray):
         return series
-    array = np.asarray(data) if hasattr(data, "__array__") else _objects(list(data))
-    if array.ndim == 2 and array.shape[1] == 1:
-        from sklearn.exceptions import DataConversionWarning
-
-        message = f"A column-vector {name} was passed when a 1d array was expected"
-        warnings.warn(message, DataConversionWarning, stacklevel=2)
+    array = _array(data) if hasattr(data, "__array__") else _objects(list(data))
+    if is_column_vector(array):
         array = array[:, 0]
     if array.ndim != 1:
         raise SchemaError(f"{name} must have one dimension")
     return array
+
+
+def is_column_vector(data: Any) -> bool:
+    """Whether labels or weights have a second dimension that they do not need."""
+    shape = getattr(data, "shape", ())
+    return len(shape) == 2 and shape[1] == 1
 
 
 def slice_vector(vector: Any, start: int, stop: int) -> Column:
@@ -320,16 +362,34 @@ def _unique(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _array(data: Any) -> np.ndarray:
-    """Return an array as it is, and nested lists as objects: numpy would find a common type."""
-    if hasattr(data, "__array__"):
-        return np.asarray(data)
-    rows = list(data) if isinstance(data, Sequence) and not isinstance(data, bytes) else []
-    if not rows or not all(isinstance(row, list | tuple | np.ndarray) for row in rows):
-        return np.empty(0, dtype=object)
-    if len({len(row) for row in rows}) > 1:
-        raise SchemaError("rows of a nested list must have the same length")
-    cells = _objects([cell for row in rows for cell in row])
-    return cells.reshape(len(rows), len(rows[0]))
+    """Return an array as it is; cells under a mask are missing, whatever lies there."""
+    if isinstance(data, np.ma.MaskedArray):
+        if data.dtype.kind in "fiub":
+            return data.astype(np.result_type(data.dtype, np.float64)).filled(np.nan)
+        return data.astype(object).filled(None)
+    return np.asarray(data) if hasattr(data, "__array__") else np.empty(0, dtype=object)
+
+
+def _cells(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+    """Return nested lists as objects: numpy would find a common type.
+
+    A row has one cell for each name: the rest of a longer one is left out, what a shorter one
+    lacks is missing. A mapping has its cells by name.
+    """
+    cells = np.full((len(rows), len(names)), None, dtype=object)
+    for place, row in enumerate(rows):
+        for column, cell in enumerate(_row(row, names)):
+            cells[place, column] = cell
+    return cells
+
+
+def _row(row: Any, names: Sequence[str]) -> list[Any]:
+    try:
+        if isinstance(row, Mapping):
+            return [row.get(name) for name in names]
+        return [] if isinstance(row, str | bytes) else list(islice(iter(row), len(names)))
+    except Exception:  # whatever a row may be, it must not raise
+        return []
 
 
 def _column(series: Any) -> Column:

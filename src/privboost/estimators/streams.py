@@ -26,14 +26,14 @@ from privboost.domain import Domain
 from privboost.encoding import Encoder, TrainingRows
 from privboost.engine.block import Block, join
 from privboost.engine.commands import Update, from_bytes, to_bytes
-from privboost.errors import ModelFileError
+from privboost.errors import ModelFileError, SchemaError
 from privboost.grid import BLOCK_ROWS
 from privboost.models.files import model_bytes, read_model
 from privboost.models.model import Model
 from privboost.privacy.budgets import LifeBudget, budget_from_dict
 from privboost.privacy.report import PrivacyReport, join_reports
 
-_MAGIC = b"PVBSTR\x00\x01"
+_MAGIC = b"PVBSTR\x00\x02"
 _ONE_BATCH = (
     "every protected unit is in one batch of the stream (with a unit column, rows of a unit that "
     "came before are left out), batches were formed without looking at the rows, and no saved "
@@ -78,6 +78,7 @@ class RowStream:
     cohorts: tuple[Cohort, ...] = ()
     log: tuple[Update, ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
+    unit_kind: str = "any"
 
     @property
     def n_batches(self) -> int:
@@ -111,6 +112,14 @@ class RowStream:
             for event in filter(None, (plan.leaf, plan.hessian)):
                 budget.check(event, count, used)
 
+    def check_unit(self, kind: str) -> None:
+        """Raise before anything is spent if a batch's unit column is of another kind."""
+        if "any" not in (kind, self.unit_kind) and kind != self.unit_kind:
+            raise SchemaError(
+                f"the unit column holds values of kind {kind!r}, but earlier batches of the stream "
+                f"had {self.unit_kind!r}: the same units must be written in the same way"
+            )
+
     def newcomers(self, rows: TrainingRows) -> np.ndarray:
         """Return the unit of each row, negative for units that came with an earlier batch."""
         assert rows.unit is not None
@@ -142,6 +151,7 @@ class RowStream:
             (*before, newest),
             tuple(log),
             parameters,
+            rows.unit_kind if self.unit_kind == "any" else self.unit_kind,
         )
 
     def without_rows(self) -> RowStream:
@@ -189,6 +199,7 @@ def _to_bytes(stream: RowStream, model: Model) -> bytes:
         "most_score": stream.most_score,
         "cohorts": [_cohort_form(cohort) for cohort in stream.cohorts],
         "parameters": stream.parameters,
+        "unit_kind": stream.unit_kind,
         "lengths": [len(message) for message in messages],
         "log": np.frombuffer(b"".join(messages), dtype=np.uint8),
     }
@@ -242,6 +253,7 @@ def _from_form(form: dict[str, Any]) -> RowStream:
         tuple(cohorts),
         tuple(from_bytes(log[a:b]) for a, b in pairwise(ends)),
         form["parameters"],
+        form["unit_kind"],
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from privboost.domain import Domain, describe_unit
+from privboost.domain import Domain, describe_unit, unit_assumptions
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.calibration import calibrate
 from privboost.privacy.domain_learning import learn, plan_learning
@@ -47,7 +47,7 @@ def learn_domain(
     report = write_report(
         book,
         describe_unit(plan.unit),
-        _ASSUMED,
+        (*_ASSUMED, *(unit_assumptions(plan.unit) if plan.unit else ())),
         seeded=random_state is not None,
         parameters={"target": target},
         plan=plan.digest,
