@@ -23,6 +23,7 @@ from privboost.tables import Column
 MISSING = -2
 OTHER = -1
 
+_TRUTHS = {"true": True, "false": False}
 _NUMBERS = (bool, int, float, Decimal, np.bool_, np.integer, np.floating)
 
 
@@ -50,9 +51,24 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
     raise SchemaError(f"column {name!r} holds {kind}, but the domain says numbers")
 
 
-def code_labels(column: Column, labels: Sequence[Label], name: str) -> np.ndarray:
-    """Return the place of each cell among the labels; −1 for another value, −2 for missing."""
-    places = _Places(labels)
+def code_labels(
+    column: Column, labels: Sequence[Label], name: str, sparse: bool = True
+) -> np.ndarray:
+    """Return the place of each cell among the labels; −1 for another value, −2 for missing.
+
+    Parameters
+    ----------
+    column : Column
+        The cells.
+    labels : sequence
+        All texts, or all numbers.
+    name : str
+        The column's name, for errors.
+    sparse : bool
+        Whether the column may be empty from end to end, and so one of floats, as pandas has it,
+        although all labels are words.
+    """
+    places = _Places(labels, sparse)
     if isinstance(column, np.ndarray) and column.dtype.kind == "O":
         return np.fromiter(map(places.find, column), dtype=np.int32, count=len(column))
     if isinstance(column, np.ndarray):
@@ -63,10 +79,9 @@ def code_labels(column: Column, labels: Sequence[Label], name: str) -> np.ndarra
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (is_text(kind) or _is_scalar(kind)):
         raise SchemaError(f"column {name!r} holds {kind}, but the domain says labels")
-    if pa.types.is_integer(kind) and places.only_words:
+    if not places.can_be(kind):
         raise SchemaError(f"column {name!r} holds {kind}, but the domain's labels are words")
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
+    column = _coded(column)
     words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
     found = np.array([*map(places.find, words.to_pylist()), MISSING], dtype=np.int32)
     return found[pc.fill_null(column.indices.cast(pa.int64()), len(words)).to_numpy()]
@@ -81,9 +96,7 @@ def read_texts(column: Column, name: str) -> pa.Array:
         return pa.array(map(_text_or_none, column), pa.large_binary())
     if isinstance(column, np.ndarray):
         column = pa.array(_native(column))
-    column = as_arrow(column)
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
+    column = _coded(as_arrow(column))
     kind = column.type.value_type
     words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
     texts = map(_text_or_none, words.to_pylist())
@@ -98,8 +111,10 @@ def column_kind(column: Column, name: str) -> str:
             return kinds[column.dtype.kind]
         raise SchemaError(f"column {name!r} holds {column.dtype}, which is neither number nor text")
     kind = column.type
-    if pa.types.is_dictionary(kind) or is_text(kind) or pa.types.is_null(kind):
+    if is_text(kind) or pa.types.is_null(kind):
         return "text"
+    if pa.types.is_dictionary(kind) and (is_text(kind.value_type) or _is_scalar(kind.value_type)):
+        return "text"  # numbers that are said to be categories, too
     if pa.types.is_boolean(kind):
         return "bool"
     if _is_scalar(kind):
@@ -110,22 +125,40 @@ def column_kind(column: Column, name: str) -> str:
 class _Places:
     """Finds cells among labels: texts as they are written, numbers by value."""
 
-    def __init__(self, labels: Sequence[Label]) -> None:
+    def __init__(self, labels: Sequence[Label], sparse: bool) -> None:
         self._text = isinstance(labels[0], str)
         self._place: dict[Any, int] = {}
         for place, label in enumerate(labels):
             self._place[label.encode() if isinstance(label, str) else float(label)] = place
-        self.only_words = self._text and all(_as_number(label) is None for label in labels)
+        self._truths: dict[bool, int] = {}
+        self._numbers = not self._text
+        for place, label in enumerate(labels if self._text else ()):
+            truth = _TRUTHS.get(str(label).lower())
+            if truth is None:
+                self._numbers = self._numbers or _as_number(label) is not None
+            elif truth not in self._truths or label == str(truth):
+                self._truths[truth] = place
+        self._floats = self._numbers or sparse
+
+    def can_be(self, kind: pa.DataType) -> bool:
+        """Whether cells of a type can be any of the labels, or all missing."""
+        if pa.types.is_boolean(kind):
+            return not self._text or bool(self._truths)
+        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+            return self._numbers
+        return self._floats or not pa.types.is_floating(kind)
 
     def find(self, cell: Any) -> int:
         """Return a cell's place, `OTHER` or `MISSING`."""
         try:
             if is_missing(cell):
                 return MISSING
+            if self._text and isinstance(cell, bool | np.bool_):
+                return self._truths.get(bool(cell), OTHER)
             key = _as_text(cell) if self._text else _as_number(cell)
+            return self._place.get(key, OTHER)
         except Exception:  # whatever a cell may be, it must not raise
             return OTHER
-        return self._place.get(key, OTHER)
 
 
 def is_missing(cell: Any) -> bool:
@@ -138,7 +171,7 @@ def is_missing(cell: Any) -> bool:
 def _as_text(cell: Any) -> bytes | None:
     """Write a text or a number; a whole number the same way whatever its type."""
     if isinstance(cell, bytes):
-        return cell
+        return memoryview(cell).tobytes()
     if isinstance(cell, str):  # not str(cell): a kind of text may write itself otherwise
         return str.encode(cell, "utf-8", "surrogatepass")
     if isinstance(cell, bool | np.bool_):
@@ -157,8 +190,8 @@ def _as_number(cell: Any) -> float | None:
         cell = cell.decode(errors="replace")
     if isinstance(cell, str):
         word = str.lower(cell)
-        if word in ("true", "false"):
-            return float(word == "true")
+        if word in _TRUTHS:
+            return float(_TRUTHS[word])
         try:
             return float(word)
         except ValueError:
@@ -204,6 +237,15 @@ def _native(column: np.ndarray) -> np.ndarray:
 def as_arrow(column: Column) -> pa.Array:
     """Return a column of typed values in one piece."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _coded(column: pa.Array) -> pa.Array:
+    """Return a column as places in a list of its values."""
+    if pa.types.is_dictionary(column.type):
+        return column
+    if pa.types.is_decimal(column.type):  # arrow codes the wide ones only
+        column = column.cast(pa.decimal256(76, column.type.scale))
+    return column.dictionary_encode()
 
 
 def _floats(column: pa.Array) -> np.ndarray:

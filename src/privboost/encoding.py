@@ -336,7 +336,7 @@ def fine_edges(feature: Feature) -> np.ndarray:
 def code_target(column: Column, target: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the labels, and for a number the states before boosting (minus the scaled label)."""
     if isinstance(target, ClassTarget):
-        found = code_labels(column, target.ordered, target.name)
+        found = code_labels(column, target.ordered, target.name, sparse=False)
         return np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None
     values = np.asarray(read_numbers(column, target.name), dtype=np.float64)
     unknown = np.isnan(values)
