@@ -286,7 +286,7 @@ def test_truth_values_match_the_words_for_them(labels, column):
 )
 def test_numbers_for_classes_that_are_words_are_refused(column):
     column = slice_vector(open_vector(column, "y"), 0, len(column))
-    with pytest.raises(SchemaError, match="column 'income' holds .* labels are words"):
+    with pytest.raises(SchemaError, match=r"column 'income' holds .* labels are words"):
         code_target(column, make_domain().target)
     with pytest.raises(SchemaError, match="labels are words"):
         code_target(column[:0], make_domain().target)

@@ -339,7 +339,7 @@ def open_vector(data: Any, name: str) -> Any:
 
 def is_column_vector(data: Any) -> bool:
     """Whether labels or weights have a second dimension that they do not need."""
-    shape = getattr(data, "shape", ())
+    shape: tuple[int, ...] = getattr(data, "shape", ())
     return len(shape) == 2 and shape[1] == 1
 
 
@@ -364,9 +364,10 @@ def _unique(names: Sequence[str]) -> tuple[str, ...]:
 def _array(data: Any) -> np.ndarray:
     """Return an array as it is; cells under a mask are missing, whatever lies there."""
     if isinstance(data, np.ma.MaskedArray):
-        if data.dtype.kind in "fiub":
-            return data.astype(np.result_type(data.dtype, np.float64)).filled(np.nan)
-        return data.astype(object).filled(None)
+        number = data.dtype.kind in "fiub"
+        cells = np.array(data.data, dtype=np.float64 if number else object)
+        cells[np.ma.getmaskarray(data)] = np.nan if number else None
+        return cells
     return np.asarray(data) if hasattr(data, "__array__") else np.empty(0, dtype=object)
 
 

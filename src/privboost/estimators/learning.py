@@ -91,8 +91,7 @@ class Lesson:
         features = self.plan(self.budget.delta).features if names else ()
         for name in names:
             if name not in features:
-                listed = ", ".join(map(repr, features))
-                raise ValueError(f"there is no feature {name!r}; there are {listed}")
+                raise ValueError(f"there is no feature {name!r} among the columns of the table")
 
     def plan(self, delta: float) -> LearningPlan:
         """Return what will be learned, at a δ of thresholds."""
