@@ -148,9 +148,9 @@ RECORDS = ["0.1,a,no\n", "0.9,b,yes\n"]
 @pytest.mark.parametrize("place", [0, 100, 200])
 def test_a_record_of_a_text_file_changes_no_other(tmp_path, record, place, monkeypatch):
     """Whatever one record holds, and wherever the reader's blocks end."""
-    from privboost import tables
+    from privboost import text_tables
 
-    monkeypatch.setattr(tables, "_CSV_BYTES", 300)
+    monkeypatch.setattr(text_tables, "_CSV_BYTES", 300)
     lines = [line.encode() for line in RECORDS * 100]
     path = tmp_path / "t.csv"
     path.write_bytes(b"x,c,y\n" + b"".join(lines))
