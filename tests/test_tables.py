@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from privboost import Domain, PrivBoostClassifier, SBDTClassifier, SchemaError
+from privboost import Domain, PrivacyWarning, PrivBoostClassifier, SBDTClassifier, SchemaError
 from privboost.encoding import Encoder, encode_training
 from privboost.engine.block import join
 from privboost.losses import UNKNOWN_LABEL
@@ -55,6 +55,15 @@ class BrokenBytes(bytes):
     __str__ = __eq__ = __hash__ = __repr__ = __bytes__ = __iter__ = _fail
 
 
+class Untouchable:
+    """An object that fails whoever looks at it."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError("secret")
+
+    __hash__ = None
+
+
 class BrokenRow(list):
     def _fail(self, *_):
         raise RuntimeError("secret")
@@ -79,18 +88,39 @@ ROWS = {
     "set": {1, 2},
     "huge": [10**400, 10**400],
     "hostile cells": [Broken("1"), BrokenBytes(b"a")],
+    "untouchable": Untouchable(),
+    "untouchable cells": [Untouchable(), Untouchable()],
     "numpy": (np.float32(0.5), np.str_("a")),
     "type": int,
 }
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_a_row_of_a_list_cannot_raise_or_change_another(row):
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_of_a_list_cannot_raise_or_change_another(name):
+    row = ROWS[name]
     plain = [[0.5, "a"], [2.5, "b"]]
     x, c, _ = codes([plain[0], row, plain[1]], ["no", "yes", "no"])
     assert (x[0], x[2], c[0], c[2]) == (0, 2, 0, 1)
     assert len(x) == 3
     model().fit([row], ["no"]).predict([row, plain[0]])
+
+
+CELLS = {"text": Broken("1"), "bytes": BrokenBytes(b"a"), "none": Untouchable(), "huge": 10**5000}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_hostile_cell_of_a_frame_cannot_raise(name):
+    column = np.fromiter([CELLS[name], "a"] * 30, dtype=object, count=60)
+    frame = pd.DataFrame({n: pd.Series(column, dtype=object) for n in ("x", "c", "y", "u", "w")})
+    form = FORM | {"unit": {"column": "u", "max_rows": 2}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner = SBDTClassifier(1.0, 1e-6, form, n_estimators=2, sample_weight_bound=1.0)
+        learner.partial_fit(frame, sample_weight="w").partial_fit(frame, sample_weight="w")
+        learner.predict(frame)
+        warnings.simplefilter("ignore", PrivacyWarning)
+        given = {"unit": form["unit"], "target": {"classes": ["a", "b"]}}
+        Domain.learn(frame, "y", 1.0, 1e-6, given=given | {"features": {"x": {"kind": "numeric"}}})
 
 
 def test_rows_of_a_list_are_cut_and_filled_up():

@@ -251,8 +251,8 @@ def _column(series: Any) -> Column:
     """Return a series as an arrow array, or as Python objects where it has no type of its own."""
     native = series.to_native()
     kind = getattr(native, "dtype", None)
-    if isinstance(kind, np.dtype) and kind.kind in "fiub":
-        return np.asarray(native)  # as it lies in memory
+    if isinstance(kind, np.dtype) and kind.kind in "fiubO":
+        return np.asarray(native)  # as it lies in memory: nobody asks a cell anything
     if series.dtype == nw.Object or _untyped(native):  # arrow would show objects' addresses
         return _objects(series.to_list())
     if series.dtype == nw.String:
