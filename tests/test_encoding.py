@@ -1,4 +1,5 @@
 import math
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privboost import Domain, SchemaError
-from privboost.cells import MISSING, OTHER, code_labels, read_numbers
+from privboost.cells import (
+    MISSING,
+    OTHER,
+    code_labels,
+    column_kind,
+    read_numbers,
+    read_texts,
+)
 from privboost.encoding import (
     Encoder,
     code_target,
@@ -20,6 +28,7 @@ from privboost.encoding import (
 from privboost.engine.block import join
 from privboost.grid import SCORE_UNITS, WEIGHT_UNITS
 from privboost.losses import UNKNOWN_LABEL
+from privboost.tables import open_vector, slice_vector
 from tests.tables import FEATURES, NUMBER, make_domain, make_frame
 
 
@@ -250,3 +259,68 @@ def test_units_are_numbered_and_missing_ones_marked():
         unit = encode_training(encoder, frame).unit
         assert unit[0] == unit[3] != unit[1]
         assert unit[2] == -1
+
+
+TRUTHS = [np.array([True, False]), pa.array([True, False]), np.array([True, False], dtype=object)]
+
+
+@pytest.mark.parametrize(
+    "labels", [["False", "True"], ["false", "true"], [0, 1], ["FALSE", "TRUE"]]
+)
+@pytest.mark.parametrize("column", TRUTHS)
+def test_truth_values_match_the_words_for_them(labels, column):
+    assert code_labels(column, labels, "x").tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([1, 0]),
+        np.array([1.0, np.nan]),
+        np.array([True, False]),
+        pa.array([1, 0]),
+        pa.array([1.0]).dictionary_encode(),
+        pa.array([Decimal(1)], pa.decimal32(5, 1)),
+        pd.Series([1.0, None]),
+    ],
+)
+def test_numbers_for_classes_that_are_words_are_refused(column):
+    column = slice_vector(open_vector(column, "y"), 0, len(column))
+    with pytest.raises(SchemaError, match=r"column 'income' holds .* labels are words"):
+        code_target(column, make_domain().target)
+    with pytest.raises(SchemaError, match="labels are words"):
+        code_target(column[:0], make_domain().target)
+
+
+def test_numbers_for_words_of_truth_are_refused():
+    with pytest.raises(SchemaError, match="labels are words"):
+        code_labels(np.array([1, 0]), ["True", "False"], "x")
+    with pytest.raises(SchemaError, match="labels are words"):
+        code_labels(np.array([True]), ["yes", "no"], "x")
+    with pytest.raises(SchemaError, match="labels are words"):
+        code_labels(np.array([True]), ["0", "1"], "x")
+
+
+def test_a_feature_may_be_empty_and_so_of_floats():
+    assert code_labels(np.array([np.nan]), ["yes", "no"], "x").tolist() == [MISSING]
+
+
+@pytest.mark.parametrize("width", [pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256])
+def test_decimals_are_numbers(width):
+    column = pa.array([Decimal("1.5"), Decimal(7), None], width(5, 1))
+    assert read_numbers(column, "x").tolist()[:2] == [1.5, 7]
+    assert column_kind(column, "x") == "number"
+    assert code_labels(column, [7, 1.5], "x").tolist() == [1, 0, MISSING]
+    assert read_texts(column, "x").to_pylist() == [b"1.5", b"7", None]
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("s"), pa.time64("us")])
+def test_dates_are_refused_by_their_type_however_they_are_coded(kind):
+    """The far one cannot even be shown."""
+    column = pa.array([2**31 - 1], pa.int32()).cast(pa.int64())
+    far = pa.array([2**31 - 1], pa.int32()) if kind.bit_width == 32 else column
+    far = far.cast(kind).dictionary_encode()
+    for read in (column_kind, read_numbers, lambda c, n: code_labels(c, ["a"], n)):
+        for cells in (far, far[:0], far.dictionary):
+            with pytest.raises(SchemaError, match="column 'x' holds"):
+                read(cells, "x")

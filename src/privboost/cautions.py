@@ -30,23 +30,23 @@ def caution(epsilon: float, delta: float, random_state: Any) -> None:
         The seed.
     """
     if random_state is not None:
-        _warn(
+        warn(
             "random_state is given: who knows the seed can take the noise away, so the result has "
             "no privacy guarantee; leave it at None for rows that are private"
         )
     if delta > MOST_DELTA:
-        _warn(
+        warn(
             f"delta is above {MOST_DELTA:g}: it allows a mechanism that publishes one whole record "
             "in a thousand; choose it far below one over the number of protected units"
         )
     if epsilon > MOST_EPSILON:
-        _warn(
+        warn(
             f"epsilon is above {MOST_EPSILON:g}: a guarantee this weak hides next to nothing about "
             "a single protected unit"
         )
 
 
-def _warn(text: str) -> None:
+def warn(text: str) -> None:
     """Warn at the caller's line: that of whoever called privboost, or scikit-learn around it.
 
     Searches and cross-validations reset Python's memory of what it has shown at each of their fits,

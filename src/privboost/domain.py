@@ -269,7 +269,9 @@ class Domain:
         task : {"classes", "number"}, optional
             What the target is. By default words and truth values are classes, numbers a number.
         given : mapping, optional
-            A part of a domain's JSON form ("features", "target", "unit") that is known already.
+            A part of a domain's JSON form ("features", "target", "unit") that is known already. A
+            feature may give its "kind" alone, "numeric" or "categorical", which is then learned:
+            a column of Python objects or of a CSV file counts as words otherwise.
         random_state : int, optional
             A seed, for tests; it takes the guarantee away.
         ledger : path, optional
@@ -279,6 +281,11 @@ class Domain:
         -------
         Domain
             Its attribute `privacy` says what was spent.
+
+        Raises
+        ------
+        DomainError
+            If fewer than two classes stood out from the noise; the budget is spent.
 
         Privacy
         -------

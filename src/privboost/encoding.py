@@ -8,6 +8,7 @@ A feature's codes are its values' bins or categories, then "other" (categories o
 from __future__ import annotations
 
 import math
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privboost.cells import code_labels, read_numbers, read_unit_names
+from privboost.cells import code_labels, read_numbers
 from privboost.domain import (
     CategoricalFeature,
     ClassTarget,
@@ -39,10 +40,12 @@ from privboost.tables import (
     Column,
     CsvTable,
     Table,
+    is_column_vector,
     open_table,
     open_vector,
     slice_vector,
 )
+from privboost.unit_names import read_unit_names, unit_kind
 
 FINE_BINS = 192
 """Fine bins of a number: the grids of 2, 3, 4, … 32, 64 and 96 bins are exact parts of them."""
@@ -136,12 +139,15 @@ class TrainingRows:
         The name of each unit.
     n_read : int
         How many rows the table has: as private as the rows.
+    unit_kind : str
+        What the unit column holds by its type (see `check_schema`).
     """
 
     blocks: list[Block]
     unit: np.ndarray | None = None
     unit_names: pa.Array | None = None
     n_read: int = 0
+    unit_kind: str = "any"
 
 
 def encode_training(
@@ -164,7 +170,8 @@ def encode_training(
     data : table
         See `tables.open_table`.
     labels : one-dimensional or str, optional
-        The target, or the table's column that holds it; by default the one that the domain names.
+        The target; by default the table's column that the domain names, which is the only one
+        that may be named here.
     weights : one-dimensional or str, optional
         Sample weights, or the table's column that holds them.
     weight_bound : float, optional
@@ -180,34 +187,21 @@ def encode_training(
         How many batches are coded at once.
     """
     domain = encoder.domain
-    table = open_table(data, domain.feature_names)
-    apart, named = {}, {}
-    for name, values in (
-        ("y", domain.target.name if labels is None else labels),
-        ("sample_weight", weights),
-    ):
-        if isinstance(values, str):
-            named[name] = values
-        elif values is not None:
-            if isinstance(table, CsvTable):  # its malformed lines are left out
-                raise SchemaError(f"{name} of a CSV file must be one of its columns")
-            apart[name] = open_vector(values, name)
-    if domain.unit is not None:
-        named["unit"] = domain.unit.column
-    wanted = [*domain.feature_names, *named.values()]
-    _need(table, wanted)
+    source = _open_source(domain, data, labels, weights)
+    for name, values in (("y", labels), ("sample_weight", weights)):
+        if is_column_vector(values):
+            from sklearn.exceptions import DataConversionWarning
 
+            message = f"A column-vector {name} was passed when a 1d array was expected"
+            warnings.warn(message, DataConversionWarning, stacklevel=2)
     blocks, units, done = [], [], 0
-    batches = table.batches(list(dict.fromkeys(wanted)), block_rows)
-    for batch, block in _code_ahead(encoder, batches, n_threads):
-        beside = {
-            name: slice_vector(vector, done, done + len(block)) for name, vector in apart.items()
-        }
+    kind = "any"
+    for batch, block in _code_ahead(encoder, source.batches(block_rows), n_threads):
+        beside = source.beside(batch, done, done + len(block))
         ids = range(first_id + done, first_id + done + len(block))
         done += len(block)
         if any(len(part) != len(block) for part in beside.values()):
             break  # told below, without saying how many rows there are
-        beside |= {name: batch[column] for name, column in named.items()}
         label, start = code_target(beside["y"], domain.target)
         weight = None
         if weights is not None:
@@ -217,11 +211,87 @@ def encode_training(
         )
         if domain.unit is not None:
             units.append(read_unit_names(beside["unit"], domain.unit.column))
-    for name, vector in apart.items():
+            kind = source.unit_kind(beside["unit"])
+    for name, vector in source.apart.items():
         if len(vector) != done:
             raise SchemaError(f"X and {name} have different numbers of rows")
     unit, names = number_units(units) if domain.unit is not None else (None, None)
-    return TrainingRows(blocks, unit, names, done)
+    return TrainingRows(blocks, unit, names, done, kind)
+
+
+def check_schema(encoder: Encoder, data: Any, labels: Any = None, weights: Any = None) -> str:
+    """Refuse a table that does not fit its domain, by its columns and their types alone.
+
+    Returns what the unit column holds (see `unit_names.unit_kind`); "any" without one, and in a
+    text file, whose cells are all texts. Parameters are those of `encode_training`.
+    """
+    domain = encoder.domain
+    source = _open_source(domain, data, labels, weights)
+    batch = {name: column[:0] for name, column in next(source.batches(1)).items()}
+    beside = source.beside(batch, 0, 0)
+    encoder.code(batch)
+    code_target(beside["y"], domain.target)
+    if weights is not None:
+        code_weights(beside["sample_weight"], 1.0)
+    if domain.unit is None:
+        return "any"
+    read_unit_names(beside["unit"], domain.unit.column)
+    return source.unit_kind(beside["unit"])
+
+
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """A table, and where what stands beside its features comes from.
+
+    Attributes
+    ----------
+    table : Table
+        The table.
+    apart : dict
+        Vectors that were given apart from it.
+    named : dict from str to str
+        Its columns that hold the target, the weights, the unit.
+    features : tuple of str
+        The domain's features.
+    """
+
+    table: Table
+    apart: dict[str, Any]
+    named: dict[str, str]
+    features: tuple[str, ...]
+
+    def batches(self, rows: int) -> Iterator[Batch]:
+        """Yield all columns that are needed."""
+        wanted = [*self.features, *self.named.values()]
+        _need(self.table, wanted)
+        return self.table.batches(list(dict.fromkeys(wanted)), rows)
+
+    def beside(self, batch: Batch, start: int, stop: int) -> dict[str, Column]:
+        """Return target, weights and unit of some rows."""
+        apart = {name: slice_vector(vector, start, stop) for name, vector in self.apart.items()}
+        return apart | {name: batch[column] for name, column in self.named.items()}
+
+    def unit_kind(self, column: Column) -> str:
+        """Say what the unit column holds; any text may stand in a text file."""
+        return "any" if isinstance(self.table, CsvTable) else unit_kind(column)
+
+
+def _open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> _Source:
+    table = open_table(data, domain.feature_names)
+    apart, named = {}, {}
+    target = domain.target.name
+    if isinstance(labels, str) and labels != target:
+        raise SchemaError(f"y is the column {labels!r}, but the domain's target is {target!r}")
+    for name, values in (("y", target if labels is None else labels), ("sample_weight", weights)):
+        if isinstance(values, str):
+            named[name] = values
+        elif values is not None:
+            if isinstance(table, CsvTable):  # its malformed lines are left out
+                raise SchemaError(f"{name} of a CSV file must be one of its columns")
+            apart[name] = open_vector(values, name)
+    if domain.unit is not None:
+        named["unit"] = domain.unit.column
+    return _Source(table, apart, named, domain.feature_names)
 
 
 def _code_ahead(
@@ -266,7 +336,7 @@ def fine_edges(feature: Feature) -> np.ndarray:
 def code_target(column: Column, target: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the labels, and for a number the states before boosting (minus the scaled label)."""
     if isinstance(target, ClassTarget):
-        found = code_labels(column, target.ordered, target.name)
+        found = code_labels(column, target.ordered, target.name, sparse=False)
         return np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None
     values = np.asarray(read_numbers(column, target.name), dtype=np.float64)
     unknown = np.isnan(values)
@@ -278,7 +348,7 @@ def code_target(column: Column, target: Any) -> tuple[np.ndarray, np.ndarray | N
 
 
 def code_weights(column: Column, bound: float) -> np.ndarray:
-    """Return weights in units of their bound: clipped, rounded down; NaN is 0."""
+    """Return weights in units of their bound: clipped, rounded down; negative or NaN is 0."""
     values = np.asarray(read_numbers(column, "sample_weight"), dtype=np.float64)
     share = np.clip(np.nan_to_num(values, nan=0.0), 0, bound) / bound
     return np.trunc(share * WEIGHT_UNITS).astype(np.uint16)
@@ -299,7 +369,10 @@ def number_units(parts: list[pa.Array]) -> tuple[np.ndarray, pa.Array]:
 
 
 def _need(table: Table, names: Sequence[str]) -> None:
-    """Refuse a table without these columns; names of columns are public."""
+    """Refuse a table without these columns; names of columns are public.
+
+    Those of a text file are not told: its first line may be a record.
+    """
     absent = [name for name in names if name not in table.columns]
     if not absent:
         return
@@ -308,5 +381,7 @@ def _need(table: Table, names: Sequence[str]) -> None:
         raise SchemaError(
             f"an array has features only: pass a data frame with {listed}, or y apart"
         )
+    if isinstance(table, CsvTable):
+        raise SchemaError(f"the table has no column {listed}: the file's header does not name it")
     has = ", ".join(map(repr, table.columns[:20])) + (" …" if len(table.columns) > 20 else "")
     raise SchemaError(f"the table has no column {listed}; it has {has or 'no columns'}")

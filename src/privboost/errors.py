@@ -13,9 +13,9 @@ class BudgetError(ValueError):
     """A release would cost more than what was reserved or allowed; nothing was released."""
 
 
-class ModelFileError(ValueError):
-    """A file is not a privboost model, or was written by a version this one cannot read."""
-
-
 class PrivacyWarning(UserWarning):
     """Something that a careful user would want to know before trusting or sharing a result."""
+
+
+class ModelFileError(ValueError):
+    """A file is not a privboost model, or was written by a version this one cannot read."""

@@ -2,32 +2,28 @@
 
 Only a table's schema can raise here. What a cell holds cannot, and no cell changes how another is
 read: a column's type is what its table declares, and a column without a type of its own (Python
-objects, lists) stays a column of objects whose cells are read one by one.
+objects, lists) stays a column of objects whose cells are read one by one. A list has no schema at
+all: its rows are cut or filled up with missing cells to the domain's features.
 """
 
 from __future__ import annotations
 
-import codecs
-import io
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
 from privboost.errors import SchemaError
+from privboost.text_tables import CsvTable, suffixes, unique
 
 Column: TypeAlias = Any
 """A pyarrow array, or a numpy array of numbers or of Python objects."""
 Batch = Mapping[str, Column]
-
-_CSV_BYTES = 2**24
-"""The longest record of a text file, and how much of it is read at once."""
 
 
 class Table(Protocol):
@@ -47,7 +43,7 @@ class FrameTable:
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
-        self.columns = _unique([str(name) for name in frame.columns])
+        self.columns = unique([str(name) for name in frame.columns])
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
@@ -94,7 +90,7 @@ class ParquetTable:
                 self._schema = file.schema_arrow
         except pa.ArrowInvalid:
             raise SchemaError(f"{path.name} is not a Parquet file") from None
-        self.columns = _unique(self._schema.names)
+        self.columns = unique(self._schema.names)
 
     def count_rows(self) -> int:
         """Return the number of rows, which the file itself says."""
@@ -110,129 +106,16 @@ class ParquetTable:
                 yield dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
-class CsvTable:
-    """A text file with a header. Every cell is text until the domain reads it; empty is missing.
-
-    A line with the wrong number of cells is left out (`every_line=False`, for training) or
-    refused (`every_line=True`, for predictions, which must match their lines). Bytes that are no
-    UTF-8 are read as a replacement character. The file must be well formed: a quotation mark that
-    is never closed runs into the lines after it, and a record has 16 MiB at most.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    missing : sequence of str
-        Texts that mean a missing cell, besides nothing at all.
-    every_line : bool
-        Whether a line with the wrong number of cells is refused.
-    separator : str, optional
-        What stands between cells; by default a tab in a .tsv file, else a comma.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        missing: Sequence[str] = (),
-        every_line: bool = False,
-        separator: str | None = None,
-    ) -> None:
-        self._path = path
-        self._separator = separator or ("\t" if ".tsv" in _suffixes(path) else ",")
-        self._missing = ["", *missing]
-        self.every_line = every_line
-        self.columns = _unique(self._header())
-
-    def count_rows(self) -> int:
-        """Count the records that can be read: a pass over the file."""
-        batches = self.batches(self.columns[:1], 2**20)
-        return sum(len(batch[self.columns[0]]) for batch in batches)
-
-    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time."""
-        convert = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            include_columns=list(names),
-            null_values=self._missing,
-            strings_can_be_null=True,
-        )
-        yield {name: pa.array([], pa.string()) for name in names}
-        readable = True
-        try:
-            with self._bytes() as file:
-                for batch in pa.csv.open_csv(file, self._read(), self._parse(), convert):
-                    for start in range(0, max(batch.num_rows, 1), rows):
-                        part = batch.slice(start, rows)
-                        yield dict(zip(part.schema.names, part.columns, strict=True))
-        except pa.ArrowInvalid:
-            readable = False
-        if not readable:  # outside the handler: the reader's own error quotes the record
-            raise SchemaError(
-                f"{self._path.name} is not well formed"
-                + (", or a line has the wrong number of cells" if self.every_line else "")
-            )
-
-    def _header(self) -> list[str]:
-        with self._bytes() as file:
-            head = file.read(_CSV_BYTES).split(b"\n", 1)[0]
-        if not head.strip():
-            raise SchemaError(f"{self._path.name} has no header line")
-        names = pa.csv.read_csv(io.BytesIO(head + b"\n"), self._read(), self._parse())
-        return list(names.schema.names)
-
-    def _bytes(self) -> Any:
-        file = pa.input_stream(str(self._path), compression="detect")
-        return pa.PythonFile(_Utf8(file), mode="r")
-
-    def _parse(self) -> Any:
-        return pa.csv.ParseOptions(
-            delimiter=self._separator,
-            newlines_in_values=True,  # else one quoted line break would spoil its neighbours
-            invalid_row_handler=lambda row: "error" if self.every_line else "skip",
-        )
-
-    def _read(self) -> Any:
-        return pa.csv.ReadOptions(block_size=_CSV_BYTES, use_threads=False)
-
-
-class _Utf8(io.RawIOBase):
-    """A stream of bytes in which whatever is no UTF-8 has been replaced."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
-        self._ready = b""
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
-        while size < 0 or len(self._ready) < size:
-            raw = self._file.read(2**20)
-            self._ready += self._decoder.decode(raw, final=not raw).encode()
-            if not raw:
-                break
-        size = len(self._ready) if size < 0 else size
-        answer, self._ready = self._ready[:size], self._ready[size:]
-        return answer
-
-    def readable(self) -> bool:
-        """Say that bytes can be read."""
-        return True
-
-    def close(self) -> None:
-        """Close the file underneath."""
-        self._file.close()
-        super().close()
-
-
 def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Table:
     """Recognise a table.
 
     Parameters
     ----------
-    data : data frame, two-dimensional array, path of a Parquet or CSV file, or an open file
+    data : data frame, two-dimensional array, list of rows, path of a Parquet or CSV file, or an \
+            open file
         The table.
     names : sequence of str
-        The domain's features, which name the columns of an array.
+        The domain's features, which name the columns of an array or a list.
     every_line : bool
         Whether a text file's malformed lines are refused (see `CsvTable`).
     """
@@ -250,6 +133,8 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
         raise SchemaError("two columns have the same name") from None
     if hasattr(data, "toarray"):
         raise TypeError("sparse matrices are not supported: pass a dense array or a data frame")
+    if isinstance(data, list | tuple):
+        return ArrayTable(_cells(data, names), names)
     return ArrayTable(_array(data), names)
 
 
@@ -270,12 +155,14 @@ def open_file(
     every_line : bool
         Whether a text file's malformed lines are refused (see `CsvTable`).
     separator : str, optional
-        What stands between the cells of a CSV file.
+        What stands between the cells of a text file; by default its suffix says it.
     """
     path = Path(path)
+    if path.is_dir():
+        raise SchemaError(f"{path} is a folder: pass the path of one file")
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
-    kinds = _suffixes(path)
+    kinds = suffixes(path)
     if kinds & {".parquet", ".pq"}:
         return ParquetTable(path)
     if kinds & {".csv", ".tsv"}:
@@ -299,20 +186,25 @@ def count_rows(data: Any) -> int:
 
 
 def open_vector(data: Any, name: str) -> Any:
-    """Recognise one column (labels, weights) given apart from its table."""
+    """Recognise one column (labels, weights) given apart from its table.
+
+    An array of one column will do, too (see `is_column_vector`).
+    """
     series = nw.from_native(data, series_only=True, pass_through=True)
     if isinstance(series, nw.Series) or isinstance(data, pa.Array | pa.ChunkedArray):
         return series
-    array = np.asarray(data) if hasattr(data, "__array__") else _objects(list(data))
-    if array.ndim == 2 and array.shape[1] == 1:
-        from sklearn.exceptions import DataConversionWarning
-
-        message = f"A column-vector {name} was passed when a 1d array was expected"
-        warnings.warn(message, DataConversionWarning, stacklevel=2)
+    array = _array(data) if hasattr(data, "__array__") else _objects(list(data))
+    if is_column_vector(array):
         array = array[:, 0]
     if array.ndim != 1:
         raise SchemaError(f"{name} must have one dimension")
     return array
+
+
+def is_column_vector(data: Any) -> bool:
+    """Whether labels or weights have a second dimension that they do not need."""
+    shape: tuple[int, ...] = getattr(data, "shape", ())
+    return len(shape) == 2 and shape[1] == 1
 
 
 def slice_vector(vector: Any, start: int, stop: int) -> Column:
@@ -323,36 +215,45 @@ def slice_vector(vector: Any, start: int, stop: int) -> Column:
     return part if isinstance(part, pa.Array | pa.ChunkedArray) else _plain(part)
 
 
-def _suffixes(path: Path) -> set[str]:
-    return {suffix.lower() for suffix in path.suffixes}
-
-
-def _unique(names: Sequence[str]) -> tuple[str, ...]:
-    if len(set(names)) < len(names):
-        raise SchemaError("two columns have the same name")
-    return tuple(names)
-
-
 def _array(data: Any) -> np.ndarray:
-    """Return an array as it is, and nested lists as objects: numpy would find a common type."""
-    if hasattr(data, "__array__"):
-        return np.asarray(data)
-    rows = list(data) if isinstance(data, Sequence) and not isinstance(data, bytes) else []
-    if not rows or not all(isinstance(row, list | tuple | np.ndarray) for row in rows):
-        return np.empty(0, dtype=object)
-    if len({len(row) for row in rows}) > 1:
-        raise SchemaError("rows of a nested list must have the same length")
-    cells = _objects([cell for row in rows for cell in row])
-    return cells.reshape(len(rows), len(rows[0]))
+    """Return an array as it is; cells under a mask are missing, whatever lies there."""
+    if isinstance(data, np.ma.MaskedArray):
+        number = data.dtype.kind in "fiub"
+        cells = np.array(data.data, dtype=np.float64 if number else object)
+        cells[np.ma.getmaskarray(data)] = np.nan if number else None
+        return cells
+    return np.asarray(data) if hasattr(data, "__array__") else np.empty(0, dtype=object)
+
+
+def _cells(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+    """Return nested lists as objects: numpy would find a common type.
+
+    A row has one cell for each name: the rest of a longer one is left out, what a shorter one
+    lacks is missing. A mapping has its cells by name.
+    """
+    cells = np.full((len(rows), len(names)), None, dtype=object)
+    for place, row in enumerate(rows):
+        for column, cell in enumerate(_row(row, names)):
+            cells[place, column] = cell
+    return cells
+
+
+def _row(row: Any, names: Sequence[str]) -> list[Any]:
+    try:
+        if isinstance(row, Mapping):
+            return [row.get(name) for name in names]
+        return [] if isinstance(row, str | bytes) else list(islice(iter(row), len(names)))
+    except Exception:  # whatever a row may be, it must not raise
+        return []
 
 
 def _column(series: Any) -> Column:
     """Return a series as an arrow array, or as Python objects where it has no type of its own."""
     native = series.to_native()
     kind = getattr(native, "dtype", None)
-    if isinstance(kind, np.dtype) and kind.kind in "fiub":
-        return np.asarray(native)  # as it lies in memory
-    if _untyped(native):
+    if isinstance(kind, np.dtype) and kind.kind in "fiubO":
+        return np.asarray(native)  # as it lies in memory: nobody asks a cell anything
+    if series.dtype == nw.Object or _untyped(native):  # arrow would show objects' addresses
         return _objects(series.to_list())
     if series.dtype == nw.String:
         return _arrow_or_bytes(series.to_arrow, series.to_list)
@@ -372,7 +273,9 @@ def _plain(array: np.ndarray) -> Column:
     """Return texts as an arrow array; other arrays stay as they are."""
     if array.dtype.kind not in "US":
         return array
-    return _arrow_or_bytes(lambda: pa.array(np.ascontiguousarray(array)), array.tolist)
+    kind = pa.large_string() if array.dtype.kind == "U" else pa.large_binary()
+    # By way of a list: arrow itself ends a numpy text at its first null byte.
+    return _arrow_or_bytes(lambda: pa.array(array.tolist(), kind), array.tolist)
 
 
 def _arrow_or_objects(arrow: Callable[[], Column], cells: Callable[[], list[Any]]) -> Column:

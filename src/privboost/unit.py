@@ -46,3 +46,12 @@ def describe_unit(unit: Unit | None) -> str:
     if unit is None:
         return "one row"
     return f"all rows of one {unit.column} (at most {unit.max_rows} are used)"
+
+
+def unit_assumptions(unit: Unit) -> list[str]:
+    """Say what a guarantee for protected units rests on."""
+    return [
+        f"the column {unit.column!r} tells protected units apart",
+        f"whole numbers of 2^53 and more in {unit.column!r}, if any, were never held in a column "
+        "of floating point numbers, which would round them",
+    ]

@@ -207,5 +207,5 @@ def test_odd_tables_give_a_valid_model(target, unit, spoil):
 
 
 def test_an_empty_frame_without_types():
-    frame = pd.DataFrame({name: [] for name in [*FEATURES, "income"]})
+    frame = pd.DataFrame({name: [] for name in [*FEATURES, "income"]}, dtype=object)
     PrivBoostClassifier(1.0, 1e-6, make_domain(), n_estimators=3).fit(frame)

@@ -18,7 +18,7 @@ from privboost.boosting.checks import check_choice, check_number
 from privboost.boosting.plan import Budget
 from privboost.cautions import caution
 from privboost.domain import ClassTarget, Domain, NumberTarget, NumericFeature
-from privboost.encoding import Encoder, TrainingRows, encode_training
+from privboost.encoding import Encoder, TrainingRows, check_schema, encode_training
 from privboost.engine.backend import Backend, LocalBackend, OpenBackend
 from privboost.engine.block import Block
 from privboost.errors import DomainError
@@ -35,6 +35,7 @@ from privboost.privacy.report import PrivacyReport
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.privacy.units import bound_units
 from privboost.progress import rounds_bar
+from privboost.unit import unit_assumptions
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
@@ -107,9 +108,12 @@ class PrivateEstimator(BaseEstimator, ABC):
             The rows. A frame may have more columns than the domain; an array has exactly the
             domain's features, in order.
         y : one-dimensional or str, optional
-            The target, or the column of `X` that holds it; by default the one the domain names.
+            The target; by default the column of `X` that the domain names. Without a domain, the
+            name of that column may be given.
         sample_weight : one-dimensional or str, optional
             Weights, or the column of `X` that holds them; `sample_weight_bound` must be given.
+            A weight that is negative or no number counts as 0, in silence: a complaint would tell
+            about the rows.
 
         Returns
         -------
@@ -186,8 +190,10 @@ class PrivateEstimator(BaseEstimator, ABC):
                 "that you write, or learn it once with Domain.learn)"
             ) from None
         digest = plan.digest
+        unit_kind = check_schema(encoder, X, y, sample_weight)
         if earlier is not None:
             earlier.check(plan)
+            earlier.check_unit(unit_kind)
         if placeholder is None:
             ledger.accountant = plan.accountant
             ledger.reserve(plan.releases)
@@ -405,7 +411,7 @@ def _assumptions(
         f"these rows were used in no other release; another one adds to epsilon {epsilon:g}",
     ]
     if domain.unit is not None:
-        said.append(f"the column {domain.unit.column!r} tells protected units apart")
+        said += unit_assumptions(domain.unit)
     if weight_bound is not None:
         said.append(f"sample weights are clipped to [0, {weight_bound:g}], a public bound")
     named = {part.name: part.reason for part in (*domain.features, domain.target)}

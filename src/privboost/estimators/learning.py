@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from privboost.boosting.checks import check_number
 from privboost.boosting.plan import Budget
+from privboost.cautions import warn
 from privboost.domain import Domain
 from privboost.errors import DomainError
 from privboost.grid import UNIT
@@ -95,8 +95,7 @@ class Lesson:
         features = self.plan(self.budget.delta).features if names else ()
         for name in names:
             if name not in features:
-                listed = ", ".join(map(repr, features))
-                raise ValueError(f"there is no feature {name!r}; there are {listed}")
+                raise ValueError(f"there is no feature {name!r} among the columns of the table")
 
     def plan(self, delta: float) -> LearningPlan:
         """Return what will be learned, at a δ of thresholds."""
@@ -144,10 +143,9 @@ def _learn(
     """Learn a domain that carries its price; `own` holds the lesson's releases alone."""
     domain, rows = learn(plan, lesson.X, lesson.labels, ledger, keys.child("domain"))
     if lesson.budget.delta > 1 / max(rows, 1.0):
-        warnings.warn(
+        warn(
             "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
-            "publishes a whole record; choose a smaller one",
-            stacklevel=5,
+            "publishes a whole record; choose a smaller one"
         )
     return replace(domain, privacy=state_lesson(own, plan, lesson.seeded))
 

@@ -24,7 +24,7 @@ from privboost.boosting.tree_plan import TreePlan
 from privboost.encoding import Encoder, TrainingRows
 from privboost.engine.block import Block, join
 from privboost.engine.commands import Update, from_bytes, to_bytes
-from privboost.errors import DomainError, ModelFileError
+from privboost.errors import DomainError, ModelFileError, SchemaError
 from privboost.estimators.stream_checks import (
     ROW_ARRAYS,
     check_ids,
@@ -42,6 +42,7 @@ from privboost.models.checks import (
     need_keys,
     need_list,
     need_number,
+    need_text,
     need_whole,
     read_report,
 )
@@ -102,6 +103,7 @@ class RowStream:
     log: tuple[Update, ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
     learned: bool = False
+    unit_kind: str = "any"
 
     @property
     def n_batches(self) -> int:
@@ -135,6 +137,14 @@ class RowStream:
             for event in filter(None, (plan.leaf, plan.hessian)):
                 budget.check(event, count, used)
 
+    def check_unit(self, kind: str) -> None:
+        """Raise before anything is spent if a batch's unit column is of another kind."""
+        if "any" not in (kind, self.unit_kind) and kind != self.unit_kind:
+            raise SchemaError(
+                f"the unit column holds values of kind {kind!r}, but earlier batches of the stream "
+                f"had {self.unit_kind!r}: the same units must be written in the same way"
+            )
+
     def newcomers(self, rows: TrainingRows) -> np.ndarray:
         """Return the unit of each row, negative for units that came with an earlier batch."""
         assert rows.unit is not None
@@ -167,6 +177,7 @@ class RowStream:
             cohorts=(*before, newest),
             log=tuple(log),
             parameters=parameters,
+            unit_kind=rows.unit_kind if self.unit_kind == "any" else self.unit_kind,
         )
 
     def without_rows(self) -> RowStream:
@@ -251,6 +262,7 @@ _KEYS = (
     "cohorts",
     "parameters",
     "learned",
+    "unit_kind",
     "lengths",
     "log",
 )
@@ -267,6 +279,7 @@ def _to_bytes(stream: RowStream, model: Model) -> bytes:
         "cohorts": [_cohort_form(cohort) for cohort in stream.cohorts],
         "parameters": stream.parameters,
         "learned": stream.learned,
+        "unit_kind": stream.unit_kind,
         "lengths": [len(message) for message in messages],
         "log": np.frombuffer(b"".join(messages), dtype=np.uint8),
     }
@@ -321,6 +334,7 @@ def _from_form(form: dict[str, Any], model: Model) -> RowStream:
         log,
         parameters,
         need_flag(form["learned"], "learned"),
+        need_text(form["unit_kind"], "unit_kind"),
     )
 
 

@@ -1,7 +1,8 @@
 """Learning a domain privately, for those who know no bounds.
 
 Which columns there are, and whether a column holds numbers or words, is the table's schema, which
-is public. Everything else is released with noise:
+is public. A column of Python objects, or of a text file, holds words unless the caller says that
+it holds numbers: to tell would take a look at the cells. Everything else is released with noise:
 
 - the number of rows (Gaussian);
 - for each number, counts of rows by signed power of two (Gaussian, all numbers at once: a row lies
@@ -15,8 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import ndtri
 
-from privboost.cells import column_kind, read_numbers, read_texts, read_unit_names
+from privboost.cells import column_kind, read_numbers, read_texts
 from privboost.domain import (
     CategoricalFeature,
     ClassTarget,
@@ -51,10 +50,19 @@ from privboost.privacy.calibration import by_shares
 from privboost.privacy.events import Planned
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
+from privboost.privacy.lessons import (
+    check_header,
+    is_number,
+    read_given,
+    too_few_classes,
+    warn_of_objects,
+    warn_of_silence,
+)
 from privboost.privacy.mechanisms import Curator, noisy_threshold
 from privboost.privacy.sum_events import GaussianRelease, ThresholdRelease
 from privboost.privacy.units import kept_rows
 from privboost.tables import CsvTable, open_table, open_vector, slice_vector
+from privboost.unit_names import read_unit_names
 
 SMALLEST, LARGEST = -30, 62
 """Powers of two between which the size of a number is told."""
@@ -147,13 +155,20 @@ def plan_learning(
     task : {"classes", "number"}, optional
         What the target is; by default words and truth values are classes, numbers a number.
     given : mapping
-        A part of a domain's JSON form, whose features, target and unit are not learned.
+        A part of a domain's JSON form, whose features, target and unit are not learned. A feature
+        that gives its "kind" alone is learned as one of that kind.
     delta : float
         The whole δ; half of it goes to thresholds.
     """
-    known, known_target, unit = _read_given(given, target)
+    known, said, known_target, unit = read_given(given, target)
+    if isinstance(data, list | tuple):
+        raise SchemaError(
+            "a list has no columns of its own: to learn a domain, pass a data frame or an array"
+        )
     table = open_table(data, _array_names(data))
-    for name in [*known, *([unit.column] if unit else [])]:
+    if isinstance(table, CsvTable):
+        check_header(table.columns, target)
+    for name in [*known, *said, *([unit.column] if unit else [])]:
         if name not in table.columns:
             raise SchemaError(f"the table has no column {name!r}, which was given")
     skip = {target} | ({unit.column} if unit else set())
@@ -162,7 +177,7 @@ def plan_learning(
         raise SchemaError("the table has no feature columns")
     unknown = [name for name in features if name not in known]
     batch = next(table.batches([c for c in table.columns if c in {*unknown, target}], 1), {})
-    kinds = {name: column_kind(batch[name], name) for name in unknown}
+    kinds = {name: column_kind(batch[name], name) for name in unknown} | said
     numbers = [name for name in unknown if kinds[name] in ("number", "bool")]
     words = [name for name in unknown if kinds[name] in ("text", "object")]
     if known_target is None:
@@ -196,8 +211,10 @@ def learn(
 
     Privacy
     -------
-    Spends exactly `plan.releases`, which must be reserved.
+    Spends exactly `plan.releases`, which must be reserved. Raises, and warns, by released values
+    alone.
     """
+    warn_of_objects([name for name in plan.features if plan.kinds.get(name) == "object"])
     rows = _read_rows(plan, data, labels)
     keep = np.ones(sum(map(len, rows.blocks)), dtype=np.bool_)
     if plan.unit is not None:
@@ -225,11 +242,13 @@ def learn(
         assert isinstance(event, ThresholdRelease)
         counts = _count_values(rows.words, keep)
         values = _read_values(plan, noisy_threshold(counts, event, ledger, stream.child("values")))
-    if plan.target_name in values and len(values[plan.target_name]) < 2:
-        warnings.warn(
-            "fewer than two classes stood out from the noise: give the classes, or spend more",
-            stacklevel=2,
-        )
+    if plan.target_name in values:
+        told = _classes(values[plan.target_name], plan.kinds[plan.target_name])
+        if len(told) < 2:
+            raise DomainError(too_few_classes(ledger))
+    silent = [name for name, found in bounds.items() if found is _NO_BOUNDS]
+    silent += [name for name, found in values.items() if not found and name in plan.features]
+    warn_of_silence(silent)
     return _assemble(plan, bounds, values), n
 
 
@@ -311,7 +330,7 @@ def _read_bounds(
         own = counts[k * _CODES : (k + 1) * _CODES - 1]
         full = np.flatnonzero(own > threshold)
         if len(full) == 0:
-            found[name] = (-1.0, 1.0, "linear")
+            found[name] = _NO_BOUNDS
             continue
         low, high = lows[full[0]], highs[full[-1]]
         low = 0.0 if abs(low) < 1e-300 else low  # the bin of zero itself
@@ -369,30 +388,20 @@ def _assemble(
 
 
 def _classes(told: list[str], kind: str) -> tuple[Any, ...]:
-    """Return classes in the type of their column, two at least."""
-    if kind == "object" and not told:
-        kind = "number"
+    """Return classes in the type of their column."""
     if kind == "bool":
         return (False, True)
     classes: list[Any] = list(told)
-    spare: list[Any] = [_NOBODY, f"{_NOBODY} 2", f"{_NOBODY} 3"]
-    if kind == "number" or (kind == "object" and all(map(_is_number, told))):
-        finite = [float(word) for word in told if _is_number(word)]
+    if kind == "number" or (kind == "object" and all(map(is_number, told))):
+        finite = [float(word) for word in told if is_number(word)]
         classes = [int(x) if x == int(x) else x for x in dict.fromkeys(finite)]
-        spare = [0, 1, 2]
-    both = [*classes, *(label for label in spare if label not in classes)]
-    return tuple(both[: min(max(len(classes), 2), MAX_CLASSES)])
+    return tuple(classes[:MAX_CLASSES])
 
 
+_NO_BOUNDS = (-1.0, 1.0, "linear")
+"""Stands for the bounds of a number of which nothing was told."""
 _NOBODY = "(no value stood out)"
 """Stands for a list of values of which none was told."""
-
-
-def _is_number(word: str) -> bool:
-    try:
-        return math.isfinite(float(word))
-    except ValueError:
-        return False
 
 
 def _next(events: Iterator[Planned]) -> GaussianRelease:
@@ -406,27 +415,4 @@ def _array_names(data: Any) -> tuple[str, ...]:
     shape = getattr(data, "shape", None)
     if shape is None and hasattr(data, "__array__"):
         shape = np.shape(np.asarray(data))
-    if shape is None and isinstance(data, list) and data and hasattr(data[0], "__len__"):
-        shape = (len(data), len(data[0]))
     return tuple(f"x{k}" for k in range(shape[1])) if shape is not None and len(shape) == 2 else ()
-
-
-def _read_given(
-    given: Mapping[str, Any], target: str
-) -> tuple[dict[str, Feature], Target | None, Unit | None]:
-    """Read a part of a domain's form by completing it."""
-    given = given.to_dict() if isinstance(given, Domain) else given
-    given = {key: part for key, part in given.items() if key not in ("version", "privacy")}
-    for key in given:
-        if key not in ("features", "target", "unit"):
-            raise DomainError(f"given: unknown key {key!r} (known: features, target, unit)")
-    spare = {"a feature": {"kind": "numeric", "bounds": [0, 1]}}
-    form: dict[str, Any] = {"version": 1, "features": given.get("features") or spare}
-    form["target"] = {"name": target} | (given.get("target") or {"bounds": [0, 1]})
-    if form["target"]["name"] != target:
-        raise DomainError(f"given: the target is {form['target']['name']!r}, not {target!r}")
-    if given.get("unit"):
-        form["unit"] = given["unit"]
-    domain = Domain.from_dict(form)
-    known = {f.name: f for f in domain.features} if given.get("features") else {}
-    return known, domain.target if given.get("target") else None, domain.unit

@@ -18,6 +18,7 @@ from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.report import PrivacyReport
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
+from privboost.unit import unit_assumptions
 
 _ASSUMED = (
     "the columns of the table and their types are public",
@@ -57,8 +58,9 @@ def learn_domain(
 
 def state_lesson(ledger: Ledger, plan: LearningPlan, seeded: bool) -> PrivacyReport:
     """State what a ledger with the releases of a lesson guarantees."""
+    assumed = (*_ASSUMED, *(unit_assumptions(plan.unit) if plan.unit else ()))
     parameters = {"target": plan.target_name}
-    return write_report(ledger, plan.unit, _ASSUMED, seeded, parameters, plan.digest)
+    return write_report(ledger, plan.unit, assumed, seeded, parameters, plan.digest)
 
 
 def _price(given: Any) -> PrivacyReport | None:
