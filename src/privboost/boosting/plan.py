@@ -23,6 +23,9 @@ from privboost.privacy.events import Planned
 from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
 
+_MOST_MASS = 2**31 - 1
+
+
 @dataclass(frozen=True)
 class Budget:
     """What may be spent, and what of it is spent already."""
@@ -99,6 +102,37 @@ class NewtonStep:
             out.reshape(-1),
         )
         return out
+
+    def noise(
+        self, hessian: np.ndarray, sigma: float, weight_bound: float | None
+    ) -> np.ndarray:
+        """Return the standard deviation that noise alone gives to values, in score units.
+
+        Parameters
+        ----------
+        hessian : array
+            The released sums of Hessians, in grid units.
+        sigma : float
+            The standard deviation of the noise in a sum of gradients, in grid units.
+        """
+        unit = grid_unit(weight_bound)
+        bend = np.maximum(hessian * (self.hessian_clip * unit), 0.0)
+        alone = sigma * (self.gradient_clip * unit) / (bend + self.reg_lambda)
+        return np.minimum(alone, self.leaf_clip) * (self.learning_rate * SCORE_UNITS)
+
+    def mended(self, hessian: np.ndarray, weight_bound: float | None) -> np.ndarray:
+        """Return the part of an error of the score that a step takes back."""
+        bend = np.maximum(hessian * (self.hessian_clip * grid_unit(weight_bound)), 0.0)
+        return self.learning_rate * bend / (bend + self.reg_lambda)
+
+
+def released_mass(sums: np.ndarray, weight_bound: float | None) -> np.ndarray:
+    """Return what released Hessians or counts say of the rows there: whole ones, at least 0.
+
+    A row counts for its Hessian in units of the clip, times its weight in units of its bound.
+    """
+    row = UNIT if weight_bound is None else UNIT * WEIGHT_UNITS
+    return np.clip(np.rint(sums / row), 0, _MOST_MASS).astype(np.int32)
 
 
 @njit(cache=True)

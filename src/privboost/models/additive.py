@@ -9,6 +9,7 @@ import numpy as np
 
 from privboost.engine import kernels
 from privboost.engine.block import Block
+from privboost.models.importance import NO_MASS, even
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,14 +20,20 @@ class AdditiveScores:
     ----------
     values : tuple of int32 arrays
         For each feature, of shape (outputs, codes).
+    mass : tuple of float64 arrays, or None
+        What was released about how many rows have each code, of the same shapes.
+    noise : tuple of float64 arrays, or None
+        The standard deviation that noise alone gives to each value, in score units.
     """
 
     kind = "additive"
     log_odds: ClassVar[bool] = True
     values: tuple[np.ndarray, ...]
+    mass: tuple[np.ndarray, ...] | None = None
+    noise: tuple[np.ndarray, ...] | None = None
 
     def __post_init__(self) -> None:
-        for array in self.values:
+        for array in (*self.values, *(self.mass or ()), *(self.noise or ())):
             array.flags.writeable = False
 
     @property
@@ -46,11 +53,34 @@ class AdditiveScores:
         """Return for each feature the score of its codes."""
         return self.values
 
+    def chances(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature how likely its codes are, from released Hessians."""
+        if self.mass is None or self.noise is None:
+            raise AttributeError(NO_MASS)
+        return tuple(even(mass.sum(axis=0)) for mass in self.mass)
+
+    def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what other codes change; see `importance.Explainable`."""
+        assert self.noise is not None
+        change = np.zeros((len(rows), self.n_outputs, rows.shape[1]))
+        doubt = np.zeros_like(change)
+        for feature, (values, noise) in enumerate(zip(self.values, self.noise, strict=True)):
+            before, after = rows[feature], others[feature]
+            change[feature] = values[:, after].astype(np.float64) - values[:, before]
+            # Codes of one cell have one value, and its noise is the same.
+            apart = change[feature] != 0
+            doubt[feature] = apart * (noise[:, after] ** 2 + noise[:, before] ** 2)
+        return change, doubt
+
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
-        return {"values": list(self.values)}
+        form: dict[str, Any] = {"values": list(self.values)}
+        if self.mass is not None and self.noise is not None:
+            form |= {"mass": list(self.mass), "noise": list(self.noise)}
+        return form
 
     @classmethod
     def from_form(cls, form: dict[str, Any]) -> AdditiveScores:
         """Read what `to_form` gave."""
-        return cls(tuple(form["values"]))
+        mass, noise = (tuple(form[name]) if name in form else None for name in ("mass", "noise"))
+        return cls(tuple(form["values"]), mass, noise)

@@ -12,6 +12,11 @@ import numpy as np
 from privboost.engine import kernels
 from privboost.engine.block import Block, route
 from privboost.engine.tree import Tree
+from privboost.models import tree_kernels
+from privboost.models.importance import NO_MASS, even
+
+_SHARINGS = 10
+"""How often mass is divided among codes anew: more changes nothing that can be seen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,14 +31,26 @@ class Group:
         Where each code goes, a bit a code.
     values : int32 array of shape (trees, outputs, leaves)
         The released values, in score units.
+    mass : int32 array of shape (trees, outputs, leaves), or None
+        What was released about how many rows lie in each leaf.
+    noise : int32 array of shape (trees, outputs, leaves), or None
+        The standard deviation that noise alone gives to each value, in score units.
     """
 
     feature: np.ndarray
     goes_right: np.ndarray
     values: np.ndarray
+    mass: np.ndarray | None = None
+    noise: np.ndarray | None = None
 
     @classmethod
-    def of(cls, trees: Sequence[Tree], values: Sequence[np.ndarray]) -> Group:
+    def of(
+        cls,
+        trees: Sequence[Tree],
+        values: Sequence[np.ndarray],
+        mass: np.ndarray | None = None,
+        noise: np.ndarray | None = None,
+    ) -> Group:
         """Pack trees of one depth and their values, each of shape (outputs, leaves)."""
         width = max(tree.goes_right.shape[1] for tree in trees)
         turns = np.zeros((len(trees), len(trees[0].feature), width), dtype=np.uint8)
@@ -43,11 +60,14 @@ class Group:
             np.stack([tree.feature for tree in trees]),
             np.packbits(turns, axis=2, bitorder="little"),
             np.stack(values),
+            mass,
+            None if noise is None else np.rint(noise).astype(np.int32),
         )
 
     def __post_init__(self) -> None:
-        for array in (self.feature, self.goes_right, self.values):
-            array.flags.writeable = False
+        for array in (self.feature, self.goes_right, self.values, self.mass, self.noise):
+            if array is not None:
+                array.flags.writeable = False
 
     def __len__(self) -> int:
         return len(self.feature)
@@ -56,6 +76,19 @@ class Group:
         """Return one tree."""
         turns = np.unpackbits(self.goes_right[number], axis=1, bitorder="little")
         return Tree(self.feature[number], turns)
+
+    def mass_below(self, number: int) -> np.ndarray:
+        """Return what was released about the rows below each node of a tree, leaves last."""
+        if self.mass is None:
+            raise AttributeError(NO_MASS)
+        levels = [self.mass[number].sum(axis=0, dtype=np.float64)]
+        while len(levels[0]) > 1:
+            levels.insert(0, levels[0].reshape(-1, 2).sum(axis=1))
+        return np.concatenate(levels)
+
+    def to_form(self) -> dict[str, np.ndarray]:
+        """Return what a model file keeps."""
+        return {name: array for name, array in vars(self).items() if array is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,17 +180,36 @@ class TreeScores:
         numbered = ((group, k) for group in self.groups for k in range(len(group)))
         return [(group, k) for group, k in numbered if group.tree(k).only_feature is None]
 
-    def moves(self) -> np.ndarray:
-        """Return for each feature how much its splits move scores, on average over leaves."""
-        moved = np.zeros(len(self.n_codes))
-        for tree, values in self.trees():
-            for depth in range(tree.depth):
-                level = tree.level(depth)
-                halves = values.reshape(len(values), 2**depth, 2, -1).mean(axis=3)
-                change = np.abs(halves[..., 1] - halves[..., 0]).sum(axis=0)
-                splits = tree.goes_right[level].any(axis=1)
-                np.add.at(moved, tree.feature[level], change * splits / 2**depth)
-        return moved
+    def chances(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature how likely its codes are, as the mass of the leaves tells.
+
+        Features are taken to be independent. From even chances on, the mass on the two sides of
+        each node is divided among the codes that reach them as the chances say, again and again.
+        """
+        last = np.cumsum(self.n_codes)
+        first = last - self.n_codes
+        chances = np.concatenate([np.full(codes, 1 / codes) for codes in self.n_codes])
+        for _ in range(_SHARINGS):
+            shared = np.zeros_like(chances)
+            for group in self.groups:
+                for number in range(len(group)):
+                    tree, mass = group.tree(number), group.mass_below(number)
+                    arrays = (tree.feature, tree.goes_right, self.n_codes, first)
+                    tree_kernels.add_shares(*arrays, mass, chances, shared)
+            parts = [even(part) for part in np.split(shared, last[:-1])]
+            chances = np.concatenate(parts)
+        return tuple(np.split(chances, last[:-1]))
+
+    def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what other codes change; see `importance.Explainable`."""
+        change = np.zeros((len(rows), self.n_outputs, rows.shape[1]))
+        doubt = np.zeros_like(change)
+        for group in self.groups:
+            for number, values in enumerate(group.values):
+                tree, noise = group.tree(number), group.noise[number].astype(np.float64)
+                arrays = (tree.feature, tree.goes_right, np.unique(tree.feature), rows, others)
+                tree_kernels.add_changes(*arrays, values, noise, change, doubt)
+        return change, doubt
 
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes, where no tree joins features."""
@@ -173,10 +225,7 @@ class TreeScores:
 
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
-        groups = [
-            {"feature": g.feature, "goes_right": g.goes_right, "values": g.values}
-            for g in self.groups
-        ]
+        groups = [group.to_form() for group in self.groups]
         return {
             "start": self.start,
             "groups": groups,

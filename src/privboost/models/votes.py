@@ -18,6 +18,12 @@ class VoteScores(TreeScores):
     kind = "votes"
     log_odds: ClassVar[bool] = False
 
+    def chances(self) -> tuple[np.ndarray, ...]:
+        """Raise: choices say nothing of how many rows they concern."""
+        raise AttributeError(
+            "feature_importances: votes are choices, and no count of rows was released with them"
+        )
+
     @property
     def of_rules(self) -> bool:
         """Whether each voter looks at one feature once."""
