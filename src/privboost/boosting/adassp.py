@@ -31,8 +31,8 @@ from privboost.models.linear import INTERCEPT, LinearScores
 from privboost.privacy.mechanisms import Curator
 from privboost.progress import Track
 
-_CURVATURE = {"logistic": 1 / 8, "hinge": 1 / 8, "squared": 1.0}
-"""How much losses bend on an average row: half the most for classes, where some rows are sure."""
+_CURVATURE = {"logistic": 1 / 8, "hinge": 1 / 8, "squared": 1 / 2}
+"""How much losses bend on an average row: half the most, for rows that are sure do not bend."""
 
 
 def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> LinearScores:
@@ -147,6 +147,7 @@ def _coefficient_noise(plan: LinearPlan, shape: _Shape) -> np.ndarray:
     """
     settings, first = plan.settings, _first_of_tail(plan)
     bend = _CURVATURE[settings.loss if plan.task.loss == "logistic" else "squared"]
+    bend *= min(settings.clip(settings.n_estimators), 1.0)
     heard = np.maximum(shape.values - shape.edge, 0.0) / shape.lifted
     left = np.maximum(1 - settings.learning_rate * bend * heard, 0.0)
     last, with_sum, sum_ = np.zeros((3, len(left)))
@@ -196,7 +197,7 @@ def _centred(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
 
 
 def _without_levels(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
-    """Take the mean from each feature's indicators, and give it to the intercept if there is one."""
+    """Give the mean of each feature's indicators to the intercept, if there is one."""
     columns, terms = plan.design.columns, plan.design.terms
     if columns[0].feature != INTERCEPT:
         return theta

@@ -75,8 +75,8 @@ def _mass_and_noise(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return for each code the released mass, and what noise alone gives to its value.
 
-    Rows follow each step, so a later step of the feature takes back a part of the noise of an
-    earlier one.
+    Noise adds up over steps. Later steps take some of it back, as the rows follow; how much is not
+    known where gradients are clipped, and is left out.
 
     Parameters
     ----------
@@ -90,9 +90,6 @@ def _mass_and_noise(
     means = hessians / np.arange(1, steps + 1)[:, None, None]
     sigma = float(plan.release(feature).sigmas[0])
     own = plan.step.noise(means, sigma, plan.weight_bound) * cells.learned
-    left = (1 - plan.step.mended(means, plan.weight_bound)) ** 2
-    later = np.cumprod(left[:0:-1], axis=0)[::-1]
-    total = (own[:-1] ** 2 * later).sum(axis=0) + own[-1] ** 2
     codes = np.bincount(cells.cell_of, minlength=n_cells)
     mass = released_mass(means[-1], plan.weight_bound) / np.maximum(codes, 1)
-    return mass[:, cells.cell_of], np.sqrt(total)[:, cells.cell_of]
+    return mass[:, cells.cell_of], np.sqrt((own**2).sum(axis=0))[:, cells.cell_of]

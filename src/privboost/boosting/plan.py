@@ -23,9 +23,6 @@ from privboost.privacy.events import Planned
 from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
 
-_MOST_MASS = 2**31 - 1
-
-
 @dataclass(frozen=True)
 class Budget:
     """What may be spent, and what of it is spent already."""
@@ -103,9 +100,7 @@ class NewtonStep:
         )
         return out
 
-    def noise(
-        self, hessian: np.ndarray, sigma: float, weight_bound: float | None
-    ) -> np.ndarray:
+    def noise(self, hessian: np.ndarray, sigma: float, weight_bound: float | None) -> np.ndarray:
         """Return the standard deviation that noise alone gives to values, in score units.
 
         Parameters
@@ -120,19 +115,16 @@ class NewtonStep:
         alone = sigma * (self.gradient_clip * unit) / (bend + self.reg_lambda)
         return np.minimum(alone, self.leaf_clip) * (self.learning_rate * SCORE_UNITS)
 
-    def mended(self, hessian: np.ndarray, weight_bound: float | None) -> np.ndarray:
-        """Return the part of an error of the score that a step takes back."""
-        bend = np.maximum(hessian * (self.hessian_clip * grid_unit(weight_bound)), 0.0)
-        return self.learning_rate * bend / (bend + self.reg_lambda)
-
 
 def released_mass(sums: np.ndarray, weight_bound: float | None) -> np.ndarray:
-    """Return what released Hessians or counts say of the rows there: whole ones, at least 0.
+    """Return what released Hessians or counts say of how many rows there are, in whole rows.
 
     A row counts for its Hessian in units of the clip, times its weight in units of its bound.
+    Noise may leave less than 0, which is kept: so the mass of several leaves together is right.
     """
     row = UNIT if weight_bound is None else UNIT * WEIGHT_UNITS
-    return np.clip(np.rint(sums / row), 0, _MOST_MASS).astype(np.int32)
+    most = 2**31 - 1
+    return np.clip(np.rint(sums / row), -most, most).astype(np.int32)
 
 
 @njit(cache=True)

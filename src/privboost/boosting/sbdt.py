@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from privboost.boosting.candidates import HessianThresholds, Thresholds, even_thresholds
-from privboost.boosting.structures import RandomTrees
 from privboost.boosting.plan import released_mass
+from privboost.boosting.structures import RandomTrees
 from privboost.boosting.tree_plan import TreePlan
 from privboost.engine.commands import (
     HESSIAN,

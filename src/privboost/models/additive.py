@@ -21,7 +21,8 @@ class AdditiveScores:
     values : tuple of int32 arrays
         For each feature, of shape (outputs, codes).
     mass : tuple of float64 arrays, or None
-        What was released about how many rows have each code, of the same shapes.
+        What was released about how many rows have each code, of the same shapes; noise may leave
+        less than 0.
     noise : tuple of float64 arrays, or None
         The standard deviation that noise alone gives to each value, in score units.
     """
@@ -57,7 +58,7 @@ class AdditiveScores:
         """Return for each feature how likely its codes are, from released Hessians."""
         if self.mass is None or self.noise is None:
             raise AttributeError(NO_MASS)
-        return tuple(even(mass.sum(axis=0)) for mass in self.mass)
+        return tuple(even(np.maximum(mass.sum(axis=0), 0.0)) for mass in self.mass)
 
     def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what other codes change; see `importance.Explainable`."""

@@ -34,7 +34,8 @@ def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
                     left += chance
         if left <= 0 or right <= 0:  # the node parts nothing
             continue
-        on_left, on_right = mass[2 * node + 1] / left, mass[2 * node + 2] / right
+        on_left = max(mass[2 * node + 1], 0.0) / left
+        on_right = max(mass[2 * node + 2], 0.0) / right
         for code in range(n_codes[own]):
             if _reaches(feature, goes_right, node, code):
                 at = first[own] + code

@@ -32,7 +32,7 @@ class Group:
     values : int32 array of shape (trees, outputs, leaves)
         The released values, in score units.
     mass : int32 array of shape (trees, outputs, leaves), or None
-        What was released about how many rows lie in each leaf.
+        What was released about how many rows lie in each leaf; noise may leave less than 0.
     noise : int32 array of shape (trees, outputs, leaves), or None
         The standard deviation that noise alone gives to each value, in score units.
     """
@@ -85,6 +85,12 @@ class Group:
         while len(levels[0]) > 1:
             levels.insert(0, levels[0].reshape(-1, 2).sum(axis=1))
         return np.concatenate(levels)
+
+    def noise_of(self, number: int) -> np.ndarray:
+        """Return what noise alone gives to the values of a tree, of shape (outputs, leaves)."""
+        if self.noise is None:
+            raise AttributeError(NO_MASS)
+        return self.noise[number].astype(np.float64)
 
     def to_form(self) -> dict[str, np.ndarray]:
         """Return what a model file keeps."""
@@ -206,7 +212,7 @@ class TreeScores:
         doubt = np.zeros_like(change)
         for group in self.groups:
             for number, values in enumerate(group.values):
-                tree, noise = group.tree(number), group.noise[number].astype(np.float64)
+                tree, noise = group.tree(number), group.noise_of(number)
                 arrays = (tree.feature, tree.goes_right, np.unique(tree.feature), rows, others)
                 tree_kernels.add_changes(*arrays, values, noise, change, doubt)
         return change, doubt

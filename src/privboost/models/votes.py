@@ -10,6 +10,8 @@ import numpy as np
 from privboost.engine.tree import Tree
 from privboost.models.trees import Group, TreeScores
 
+NO_COUNT = "feature_importances: votes are choices, and no count of rows was released with them"
+
 
 @dataclass(frozen=True, eq=False)
 class VoteScores(TreeScores):
@@ -20,9 +22,7 @@ class VoteScores(TreeScores):
 
     def chances(self) -> tuple[np.ndarray, ...]:
         """Raise: choices say nothing of how many rows they concern."""
-        raise AttributeError(
-            "feature_importances: votes are choices, and no count of rows was released with them"
-        )
+        raise AttributeError(NO_COUNT)
 
     @property
     def of_rules(self) -> bool:
