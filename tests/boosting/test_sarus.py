@@ -97,7 +97,10 @@ def test_leaves_are_clipped_geometrically_and_thin_ones_stay_zero():
     sums = np.array([[-(10**9), 100], [10**9, 100], [-(10**9), 9]]) * UNIT
     for round_ in (0, 1, 3):
         clip = 0.5**round_ * 0.5 * SCORE_UNITS
-        np.testing.assert_allclose(_leaf_values(plan, sums, round_), [clip, -clip, 0], atol=1)
+        values, noise = _leaf_values(plan, sums, round_)
+        np.testing.assert_allclose(values, [clip, -clip, 0], atol=1)
+        assert 0 < noise[0] == noise[1] <= clip
+        assert noise[2] == 0
 
 
 def test_filtered_rows_count_for_nothing():

@@ -8,6 +8,8 @@ ridge follows it: the smallest eigenvalue becomes that of pure noise.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -28,6 +30,9 @@ from privboost.losses import LossTable, class_indicator, linear_loss
 from privboost.models.linear import INTERCEPT, LinearScores
 from privboost.privacy.mechanisms import Curator
 from privboost.progress import Track
+
+_CURVATURE = {"logistic": 1 / 8, "hinge": 1 / 8, "squared": 1 / 2}
+"""How much losses bend on an average row: half the most, for rows that are sure do not bend."""
 
 
 def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> LinearScores:
@@ -52,7 +57,7 @@ def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> Lin
     curator.publish(SetTerms(terms))
     weights = _class_weights(curator, plan)
     curator.publish(Start(_loss(plan, weights, 0), outputs))
-    inverse = _inverse(curator, plan, weights)
+    shape = _released_shape(curator, plan, weights)
 
     theta = np.zeros((outputs, columns))
     tail, first_of_tail = np.zeros_like(theta), _first_of_tail(plan)
@@ -62,7 +67,7 @@ def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> Lin
         for output in range(outputs):
             sums = curator.linear(LinearSums(columns, output), plan.gradients)
             gradient = sums * (settings.clip(round_) / (GRADIENT_UNITS * LINEAR_UNITS))
-            theta[output] -= settings.learning_rate * (inverse @ gradient)
+            theta[output] -= settings.learning_rate * (shape.inverse @ gradient)
             theta[output] = _within_scores(theta[output], plan)
             curator.publish(SetLinearScores(_on_the_grid(theta[output]), output))
         if round_ >= first_of_tail:
@@ -70,26 +75,92 @@ def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> Lin
     tail = _centred(tail / (settings.n_estimators - first_of_tail), plan)
     log_odds = settings.loss == "logistic" and plan.task.loss == "logistic"
     scale = 1 / plan.design.norm_bound
-    return LinearScores(terms, plan.design.columns, _on_the_grid(tail), log_odds, scale)
+    told = _moments(plan, shape.gram), _coefficient_noise(plan, shape)
+    meaning = plan.design.columns
+    return LinearScores(terms, meaning, _on_the_grid(tail), log_odds, scale, *told)
 
 
-def _inverse(curator: Curator, plan: LinearPlan, weights: tuple[float, float]) -> np.ndarray:
-    """Release XᵀX and return (XᵀX + λI)⁻¹, in units of the norm bound.
+@dataclass(frozen=True, eq=False)
+class _Shape:
+    """XᵀX as it was released, and as steps use it, in units of the norm bound.
+
+    Attributes
+    ----------
+    gram : array of shape (columns, columns)
+        The released matrix.
+    values, vectors : arrays
+        Its eigenvalues and eigenvectors.
+    edge : float
+        The edge of the spectrum of the noise alone.
+    lifted : array
+        The eigenvalues of XᵀX + λI.
+    """
+
+    gram: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+    edge: float
+    lifted: np.ndarray
+
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """(XᵀX + λI)⁻¹."""
+        return (self.vectors / self.lifted) @ self.vectors.T
+
+
+def _released_shape(curator: Curator, plan: LinearPlan, weights: tuple[float, float]) -> _Shape:
+    """Release XᵀX.
 
     λ lifts the smallest eigenvalue to the edge of the noise's own spectrum, σ√(2d).
     """
     factor = np.floor(np.sqrt(weights) * LINEAR_UNITS).astype(np.int32)
     query = GramSums(plan.design.terms.n_columns, factor)
     unit = 1 / LINEAR_UNITS**2
-    values, vectors = np.linalg.eigh(curator.gram(query, plan.gram) * unit)
+    gram = curator.gram(query, plan.gram) * unit
+    values, vectors = np.linalg.eigh(gram)
     edge = plan.gram.sigmas[0] * unit * np.sqrt(2 * len(values))
     least = values[0]
     if plan.least is not None:
         # What noise does to the spectrum is not in the released eigenvalue.
         least = min(curator.least_eigenvalue(query, plan.least) * unit, values[0] + edge)
     ridge = max(edge - least, 0.0)
-    lifted = np.maximum(values + ridge, edge)
-    return (vectors / lifted) @ vectors.T
+    return _Shape(gram, values, vectors, edge, np.maximum(values + ridge, edge))
+
+
+def _moments(plan: LinearPlan, gram: np.ndarray) -> np.ndarray | None:
+    """Return the mean and the mean square of each column's entries, as the matrix tells.
+
+    Without a constant column nothing tells how many rows there are, and there are none.
+    """
+    if plan.design.columns[0].feature != INTERCEPT:
+        return None
+    one = plan.design.terms.value[0][0] / LINEAR_UNITS
+    rows = max(gram[0, 0] / one**2, 1.0)
+    return np.stack([gram[0] / one, np.diag(gram)]) / rows
+
+
+def _coefficient_noise(plan: LinearPlan, shape: _Shape) -> np.ndarray:
+    """Return the standard deviation that noise alone gives to each coefficient, on the grid.
+
+    In each direction of the matrix, an error of one round is mended in the next as far as the
+    loss bends; coefficients are means over the last rounds.
+    """
+    settings, first = plan.settings, _first_of_tail(plan)
+    bend = _CURVATURE[settings.loss if plan.task.loss == "logistic" else "squared"]
+    bend *= min(settings.clip(settings.n_estimators), 1.0)
+    heard = np.maximum(shape.values - shape.edge, 0.0) / shape.lifted
+    left = np.maximum(1 - settings.learning_rate * bend * heard, 0.0)
+    last, with_sum, sum_ = np.zeros((3, len(left)))
+    for round_ in range(settings.n_estimators):
+        sigma = plan.gradients.sigmas[0] * settings.clip(round_) / (GRADIENT_UNITS * LINEAR_UNITS)
+        last = left**2 * last + (settings.learning_rate * sigma / shape.lifted) ** 2
+        with_sum = left * with_sum
+        if round_ >= first:
+            sum_ = sum_ + 2 * with_sum + last
+            with_sum = with_sum + last
+    mean = sum_ / (settings.n_estimators - first) ** 2
+    directions = _without_levels(shape.vectors.T, plan)
+    return np.sqrt(mean @ directions**2) * SCORE_UNITS
 
 
 def _class_weights(curator: Curator, plan: LinearPlan) -> tuple[float, float]:
@@ -120,6 +191,13 @@ def _centred(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
     Only their differences are learned, as every row has one of them: the common level is noise. A
     value without an indicator then has the mean of those that have one.
     """
+    if plan.design.columns[0].feature != INTERCEPT:
+        return theta
+    return np.stack([_within_scores(own, plan) for own in _without_levels(theta, plan)])
+
+
+def _without_levels(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
+    """Give the mean of each feature's indicators to the intercept, if there is one."""
     columns, terms = plan.design.columns, plan.design.terms
     if columns[0].feature != INTERCEPT:
         return theta
@@ -131,7 +209,7 @@ def _centred(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
             mean = theta[:, own].mean(axis=1)
             centred[:, own] -= mean[:, None]
             centred[:, 0] += mean * (alike.pop() / terms.value[0][0])
-    return np.stack([_within_scores(own, plan) for own in centred])
+    return centred
 
 
 def _first_of_tail(plan: LinearPlan) -> int:

@@ -17,6 +17,7 @@ from privboost.boosting.candidates import (
     splits_of,
 )
 from privboost.boosting.greedy_plan import GreedyPlan
+from privboost.boosting.plan import released_mass
 from privboost.boosting.structures import RandomTrees
 from privboost.engine.commands import (
     GRADIENT_COUNT,
@@ -73,7 +74,7 @@ def boost_greedily(
     settings, outputs = plan.settings, plan.task.n_outputs
     sketch = HessianThresholds(plan.encoder, settings.n_candidates)
     thresholds: Thresholds = even_thresholds(plan.encoder, settings.n_candidates)
-    trees, values = [], []
+    trees, values, hessians = [], [], []
     for round_ in track(range(settings.n_estimators)):
         if plan.sketch is not None and round_ < settings.refinements:
             cell_of, n_cells = sketch.cells()
@@ -99,7 +100,20 @@ def boost_greedily(
             curator.publish(AddTreeValues((tree,), leaves[output][None], output))
             trees.append(tree)
             values.append(leaves)
-    return before.extended(Group.of(trees, values), [outputs] * settings.n_estimators)
+            hessians.append(sums[:, 1])
+    released = np.stack(hessians)
+    noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
+    mass = released_mass(released, plan.weight_bound)
+    group = Group.of(trees, values, of_each(mass, outputs), of_each(noise, outputs))
+    return before.extended(group, [outputs] * settings.n_estimators)
+
+
+def of_each(leaves: np.ndarray, outputs: int) -> np.ndarray:
+    """Spread what belongs to trees of one output after the other; zero in the others' places."""
+    spread = np.zeros((len(leaves), outputs, leaves.shape[1]), dtype=leaves.dtype)
+    numbers = np.arange(len(leaves))
+    spread[numbers, numbers % outputs] = leaves
+    return spread
 
 
 def grow(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from privboost.boosting.candidates import uniform_grid
+from privboost.boosting.candidates import Cells, uniform_grid
 from privboost.boosting.histogram_plan import HistogramPlan
+from privboost.boosting.plan import released_mass
 from privboost.engine.commands import AddFeatureValues, FeatureSums, Start
 from privboost.models.additive import AdditiveScores
 from privboost.privacy.mechanisms import Curator
@@ -42,21 +43,53 @@ def boost_histograms(curator: Curator, plan: HistogramPlan, track: Track = iter)
     outputs = range(plan.task.n_outputs)
     n_features = len(plan.encoder.domain.features)
     cells = [uniform_grid(plan.encoder, f, plan.max_bins) for f in range(n_features)]
-    hessians = [np.zeros((len(outputs), c.n_cells), dtype=np.int64) for c in cells]
+    turns = [len(range(f, plan.n_estimators, n_features)) for f in range(n_features)]
+    hessians = [
+        np.zeros((t, len(outputs), c.n_cells), dtype=np.int64)
+        for t, c in zip(turns, cells, strict=True)
+    ]
     values = [np.zeros((len(outputs), len(c.cell_of)), dtype=np.int32) for c in cells]
 
     curator.publish(Start(plan.task.table(plan.step), len(outputs)))
     for round_ in track(range(plan.n_estimators)):
         feature = round_ % n_features
         cell_of, n_cells = cells[feature].cell_of, cells[feature].n_cells
-        event = plan.release(feature)
+        event, turn = plan.release(feature), round_ // n_features
+        so_far = hessians[feature]
         for output in outputs:
             sums = curator.gaussian(FeatureSums(feature, cell_of, n_cells, output), event)
-            hessians[feature][output] += sums[:, 1]
-            mean_hessian = hessians[feature][output] / (round_ // n_features + 1)
+            so_far[turn, output] = sums[:, 1] + (so_far[turn - 1, output] if turn else 0)
+            mean_hessian = so_far[turn, output] / (turn + 1)
             step = plan.step.values(sums[:, 0], mean_hessian, plan.weight_bound)
             step *= cells[feature].learned
             step_of_code = step[cell_of]
             curator.publish(AddFeatureValues(feature, step_of_code, output))
             values[feature][output] += step_of_code
-    return AdditiveScores(tuple(values))
+    told = [_mass_and_noise(plan, f, cells[f], hessians[f]) for f in range(n_features)]
+    mass, noise = zip(*told, strict=True)
+    return AdditiveScores(tuple(values), mass, noise)
+
+
+def _mass_and_noise(
+    plan: HistogramPlan, feature: int, cells: Cells, hessians: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each code the released mass, and what noise alone gives to its value.
+
+    Noise adds up over steps. Later steps take some of it back, as the rows follow; how much is not
+    known where gradients are clipped, and is left out.
+
+    Parameters
+    ----------
+    hessians : int64 array of shape (steps, outputs, cells)
+        The sums of all Hessians released up to each step.
+    """
+    steps, outputs, n_cells = hessians.shape
+    if steps == 0:
+        nothing = np.zeros((outputs, len(cells.cell_of)))
+        return nothing, nothing
+    means = hessians / np.arange(1, steps + 1)[:, None, None]
+    sigma = float(plan.release(feature).sigmas[0])
+    own = plan.step.noise(means, sigma, plan.weight_bound) * cells.learned
+    codes = np.bincount(cells.cell_of, minlength=n_cells)
+    mass = released_mass(means[-1], plan.weight_bound) / np.maximum(codes, 1)
+    return mass[:, cells.cell_of], np.sqrt((own**2).sum(axis=0))[:, cells.cell_of]

@@ -100,6 +100,32 @@ class NewtonStep:
         )
         return out
 
+    def noise(self, hessian: np.ndarray, sigma: float, weight_bound: float | None) -> np.ndarray:
+        """Return the standard deviation that noise alone gives to values, in score units.
+
+        Parameters
+        ----------
+        hessian : array
+            The released sums of Hessians, in grid units.
+        sigma : float
+            The standard deviation of the noise in a sum of gradients, in grid units.
+        """
+        unit = grid_unit(weight_bound)
+        bend = np.maximum(hessian * (self.hessian_clip * unit), 0.0)
+        alone = sigma * (self.gradient_clip * unit) / (bend + self.reg_lambda)
+        return np.minimum(alone, self.leaf_clip) * (self.learning_rate * SCORE_UNITS)
+
+
+def released_mass(sums: np.ndarray, weight_bound: float | None) -> np.ndarray:
+    """Return what released Hessians or counts say of how many rows there are, in whole rows.
+
+    A row counts for its Hessian in units of the clip, times its weight in units of its bound.
+    Noise may leave less than 0, which is kept: so the mass of several leaves together is right.
+    """
+    row = UNIT if weight_bound is None else UNIT * WEIGHT_UNITS
+    most = 2**31 - 1
+    return np.clip(np.rint(sums / row), -most, most).astype(np.int32)
+
 
 @compiled
 def _newton_values(gradient, hessian, per_gradient, per_hessian, reg_lambda, clip, rate, out):

@@ -6,14 +6,15 @@ leaves are released on one Poisson sample; sums of gradients and counts have noi
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 
 from privboost.boosting.candidates import HessianThresholds, even_thresholds, splits_of
-from privboost.boosting.dpxgb import grow
-from privboost.boosting.plan import grid_unit
+from privboost.boosting.dpxgb import grow, of_each
+from privboost.boosting.plan import grid_unit, released_mass
 from privboost.boosting.sarus_plan import SarusPlan
 from privboost.engine.commands import (
     COUNT,
@@ -59,7 +60,7 @@ def boost_purely(
         sketch.refine(curator.laplace(spans, plan.sketch)[0, :, 0])
         thresholds = sketch.thresholds
     splits = splits_of(plan.encoder, thresholds, tuple(range(len(plan.encoder.domain.features))))
-    trees, values = [], []
+    trees, values, counts, noise = [], [], [], []
     for round_ in track(range(settings.n_estimators)):
         for output in range(outputs):
             with nullcontext() if plan.group is None else curator.sampling(plan.group):
@@ -74,19 +75,27 @@ def boost_purely(
                 query = TreeSums((tree,), output, GRADIENT_COUNT)
                 sums = curator.laplace(query, plan.leaf)[0]
             leaves = np.zeros((outputs, tree.n_leaves), dtype=np.int32)
-            leaves[output] = _leaf_values(plan, sums, round_)
+            leaves[output], doubt = _leaf_values(plan, sums, round_)
             curator.publish(AddTreeValues((tree,), leaves[output][None], output))
             trees.append(tree)
             values.append(leaves)
-    return before.extended(Group.of(trees, values), [outputs] * settings.n_estimators)
+            counts.append(sums[:, 1])
+            noise.append(doubt)
+    mass = of_each(released_mass(np.stack(counts), plan.weight_bound), outputs)
+    group = Group.of(trees, values, mass, of_each(np.stack(noise), outputs))
+    return before.extended(group, [outputs] * settings.n_estimators)
 
 
-def _leaf_values(plan: SarusPlan, sums: np.ndarray, round_: int) -> np.ndarray:
-    """Turn noisy sums and counts into values; later trees may do less, and thin leaves nothing."""
+def _leaf_values(plan: SarusPlan, sums: np.ndarray, round_: int) -> tuple[np.ndarray, np.ndarray]:
+    """Turn noisy sums and counts into values, beside what noise alone gives them.
+
+    Later trees may do less, and thin leaves nothing.
+    """
     settings, step = plan.settings, plan.step
     if settings.geometric_clip:
         clip = step.leaf_clip * max(max(1 - step.learning_rate, 0.0) ** round_, 2 / SCORE_UNITS)
         step = replace(step, leaf_clip=clip)
     values = step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
-    counts = sums[:, 1] * grid_unit(plan.weight_bound)
-    return np.where(counts < settings.min_child_weight, 0, values).astype(np.int32)
+    noise = step.noise(sums[:, 1], math.sqrt(2) * float(plan.leaf.scales[0]), plan.weight_bound)
+    thin = sums[:, 1] * grid_unit(plan.weight_bound) < settings.min_child_weight
+    return np.where(thin, 0, values).astype(np.int32), np.where(thin, 0.0, noise)

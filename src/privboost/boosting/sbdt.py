@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from privboost.boosting.candidates import HessianThresholds, Thresholds, even_thresholds
+from privboost.boosting.plan import released_mass
 from privboost.boosting.structures import RandomTrees
 from privboost.boosting.tree_plan import TreePlan
 from privboost.engine.commands import (
@@ -78,6 +79,7 @@ def boost_trees(
     total = settings.n_estimators + settings.extra_estimators
     trees: list[Tree] = []
     values: list[np.ndarray] = []
+    hessians: list[np.ndarray] = []
     updates = []
     for update in track(range(settings.n_updates)):
         if plan.hessian is not None and update < settings.refinements:
@@ -87,16 +89,23 @@ def boost_trees(
             for number in range(len(trees), min(len(trees) + settings.batch_size, total))
         )
         steps = np.empty((plan.task.n_outputs, len(batch), batch[0].n_leaves), dtype=np.int32)
+        bends = np.empty(steps.shape, dtype=np.int64)
         for output in range(plan.task.n_outputs):
             query = TreeSums(batch, output, settings.statistics)
             sums = curator.gaussian(query, plan.leaf)
+            bends[output] = sums[..., 1]
             leaves = plan.step.values(sums[..., 0], sums[..., 1], plan.weight_bound)
             steps[output] = np.rint(leaves / len(batch))  # trees of one batch are averaged
             curator.publish(AddTreeValues(batch, steps[output], output))
         trees += batch
         values += list(steps.transpose(1, 0, 2))
+        hessians += list(bends.transpose(1, 0, 2))
         updates.append(len(batch))
-    return before.extended(Group.of(trees, values), updates)
+    released = np.stack(hessians)
+    noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
+    noise /= np.repeat(updates, updates)[:, None, None]
+    mass = released_mass(released, plan.weight_bound)
+    return before.extended(Group.of(trees, values, mass, noise), updates)
 
 
 def _refine(

@@ -248,6 +248,14 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Predict the class, or the number, of each row. Costs no privacy."""
         return self._fitted().predict(X)
 
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """How much each feature moves the score, as released values tell. Costs no privacy.
+
+        See `Model.feature_importances`; where released values do not tell, there is none.
+        """
+        return self._fitted().feature_importances()
+
     def save(self, path: str | Path) -> None:
         """Write the model to a file that `privboost.load_model` reads."""
         save_model(self._fitted(), path)

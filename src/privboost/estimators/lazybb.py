@@ -22,7 +22,7 @@ from privboost.encoding import Encoder
 from privboost.estimators.base import MakePlan, PrivateClassifier
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
 from privboost.estimators.trees import TreeEstimator
-from privboost.models.votes import VoteScores
+from privboost.models.votes import NO_COUNT, VoteScores
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.mechanisms import Curator
 from privboost.tables import count_rows
@@ -133,6 +133,8 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
     def __getattr__(self, name: str) -> Any:
         if name == "predict_proba":
             raise AttributeError("predict_proba: votes are no log-odds; see decision_function")
+        if name == "feature_importances_":
+            raise AttributeError(NO_COUNT)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def explain(self) -> pa.Table:

@@ -12,7 +12,7 @@ from privboost.estimators.base import LogisticClassifier, PrivateEstimator
 
 
 class TreeEstimator(PrivateEstimator):
-    """Adds staged predictions, importances and presets."""
+    """Adds staged predictions and presets."""
 
     _presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
@@ -31,11 +31,6 @@ class TreeEstimator(PrivateEstimator):
             raise ValueError(f"{cls.__name__} has no presets")
         check_choice("preset", name, tuple(cls._presets))
         return cls(**(dict(cls._presets[name]) | parameters))
-
-    @property
-    def feature_importances_(self) -> np.ndarray:
-        """What each feature moves the score: see `Model.feature_importances`."""
-        return self._fitted().feature_importances()
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Yield predictions after each update of training. Costs no privacy.

@@ -14,10 +14,12 @@ from privboost.models.checks import (
     largest,
     need,
     need_array,
+    need_finite,
     need_keys,
     need_list,
     need_scores,
 )
+from privboost.models.importance import NO_MASS, even
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,14 +30,21 @@ class AdditiveScores:
     ----------
     values : tuple of int32 arrays
         For each feature, of shape (outputs, codes).
+    mass : tuple of float64 arrays, or None
+        What was released about how many rows have each code, of the same shapes; noise may leave
+        less than 0.
+    noise : tuple of float64 arrays, or None
+        The standard deviation that noise alone gives to each value, in score units.
     """
 
     kind = "additive"
     log_odds: ClassVar[bool] = True
     values: tuple[np.ndarray, ...]
+    mass: tuple[np.ndarray, ...] | None = None
+    noise: tuple[np.ndarray, ...] | None = None
 
     def __post_init__(self) -> None:
-        for array in self.values:
+        for array in (*self.values, *(self.mass or ()), *(self.noise or ())):
             array.flags.writeable = False
 
     @property
@@ -55,17 +64,46 @@ class AdditiveScores:
         """Return for each feature the score of its codes."""
         return self.values
 
+    def chances(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature how likely its codes are, from released Hessians."""
+        if self.mass is None or self.noise is None:
+            raise AttributeError(NO_MASS)
+        return tuple(even(np.maximum(mass.sum(axis=0), 0.0)) for mass in self.mass)
+
+    def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what other codes change; see `importance.Explainable`."""
+        assert self.noise is not None
+        change = np.zeros((len(rows), self.n_outputs, rows.shape[1]))
+        doubt = np.zeros_like(change)
+        for feature, (values, noise) in enumerate(zip(self.values, self.noise, strict=True)):
+            before, after = rows[feature], others[feature]
+            change[feature] = values[:, after].astype(np.float64) - values[:, before]
+            # Codes of one cell have one value, and its noise is the same.
+            apart = change[feature] != 0
+            doubt[feature] = apart * (noise[:, after] ** 2 + noise[:, before] ** 2)
+        return change, doubt
+
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
-        return {"values": list(self.values)}
+        mass, noise = (None if part is None else list(part) for part in (self.mass, self.noise))
+        return {"values": list(self.values), "mass": mass, "noise": noise}
 
     @classmethod
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> AdditiveScores:
         """Read what `to_form` gave: for each feature a value for each output and code."""
         place = "scores.values"
-        values = need_list(need_keys(form, "scores", {"values"})["values"], place)
-        need(len(values) == len(layout.n_codes), place, "an array for each feature is needed")
-        for own, codes in zip(values, layout.n_codes, strict=True):
+        form = need_keys(form, "scores", {"values", "mass", "noise"})
+        count, n_codes = len(layout.n_codes), layout.n_codes
+        values = need_list(form["values"], place)
+        need(len(values) == count, place, "an array for each feature is needed")
+        for own, codes in zip(values, n_codes, strict=True):
             need_array(own, place, np.int32, (n_outputs, codes))
         need_scores(np.sum([largest(own, axis=1) for own in values], axis=0), place)
-        return cls(tuple(values))
+        if form["mass"] is None:
+            return cls(tuple(values))
+        mass = need_list(form["mass"], "scores.mass", count)
+        noise = need_list(form["noise"], "scores.noise", count)
+        for own, doubt, codes in zip(mass, noise, n_codes, strict=True):
+            need_finite(own, "scores.mass", (n_outputs, codes))
+            need_finite(doubt, "scores.noise", (n_outputs, codes), least=0)
+        return cls(tuple(values), tuple(mass), tuple(noise))

@@ -53,6 +53,16 @@ def need_array(
     return array
 
 
+def need_finite(
+    value: Any, place: str, shape: tuple[int | None, ...], least: float = -math.inf
+) -> np.ndarray:
+    """Check an array of finite numbers (float64), none below the least."""
+    array = need_array(value, place, np.float64, shape)
+    need(bool(np.isfinite(array).all()), place, "finite numbers are needed")
+    need(bool((array >= least).all()), place, f"entries of at least {least:g}")
+    return array
+
+
 def need_whole(value: Any, place: str, least: int, most: int = 2**63 - 1) -> int:
     """Check a whole number."""
     fine = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

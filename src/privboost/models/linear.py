@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -12,10 +13,11 @@ from privboost.engine.block import Block
 from privboost.engine.layout import Layout
 from privboost.engine.linear import Terms, add_scores
 from privboost.errors import ModelFileError
-from privboost.grid import SCORE_UNITS
+from privboost.grid import LINEAR_UNITS, SCORE_UNITS
 from privboost.models.checks import (
     need,
     need_array,
+    need_finite,
     need_flag,
     need_keys,
     need_list,
@@ -23,9 +25,12 @@ from privboost.models.checks import (
     need_scores,
     need_text,
 )
+from privboost.models.importance import even
 
 INTERCEPT = "(intercept)"
 MISSING = "missing"
+_LEAST_SHARE = 0.01
+"""A number is there in at least this part of the rows."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,10 @@ class LinearScores:
         Whether scores are log-odds.
     scale : float
         One over the norm bound: from coefficients on the grid to those of a column's own entries.
+    moments : float64 array of shape (2, columns), or None
+        What was released about the mean and the mean square of each column's entries.
+    noise : float64 array of shape (columns,), or None
+        The standard deviation that noise alone gives to each coefficient.
     """
 
     kind = "linear"
@@ -74,9 +83,13 @@ class LinearScores:
     coefficients: np.ndarray
     log_odds: bool
     scale: float
+    moments: np.ndarray | None = None
+    noise: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        self.coefficients.flags.writeable = False
+        for array in (self.coefficients, self.moments, self.noise):
+            if array is not None:
+                array.flags.writeable = False
 
     @property
     def n_outputs(self) -> int:
@@ -103,6 +116,50 @@ class LinearScores:
         count = 1 + max(first for first, _ in self.terms.features)
         return tuple(np.stack([own[f, -1] for own in tables]) for f in range(count))
 
+    def chances(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature how likely its codes are, from the released matrix.
+
+        A number has two values, a standard deviation to either side of its mean: nothing more was
+        released about it, and nothing more matters to a linear score.
+        """
+        if self.moments is None or self.noise is None:
+            raise AttributeError(
+                "feature_importances: nothing says how many rows there are; a linear model needs "
+                "an intercept for that, and those of earlier versions have no such count"
+            )
+        chances: dict[int, np.ndarray] = {}
+        for features, column, value in self._terms:
+            if features[1] < 0 and self.columns[column[0]].feature != INTERCEPT:
+                chances[features[0]] = _code_chances(column, value / LINEAR_UNITS, self.moments)
+        return tuple(chances[feature] for feature in sorted(chances))
+
+    def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what other codes change; see `importance.Explainable`."""
+        assert self.noise is not None
+        change = np.zeros((len(rows), self.n_outputs, rows.shape[1]))
+        doubt = np.zeros((len(rows), 1, rows.shape[1]))
+        n_codes = {features[0]: len(c) for features, c, _ in self._terms if features[1] < 0}
+        for features, column, value in self._terms:
+            own = [feature for feature in features if feature >= 0]
+            before = _code_of([rows[f] for f in own], [n_codes[f] for f in own])
+            for changed in own:
+                codes = [others[f] if f == changed else rows[f] for f in own]
+                after = _code_of(codes, [n_codes[f] for f in own])
+                k, entry = column[before], value[before] / LINEAR_UNITS
+                k_after, entry_after = column[after], value[after] / LINEAR_UNITS
+                gain = self.coefficients[:, k_after] * entry_after
+                change[changed] += gain - self.coefficients[:, k] * entry
+                same = (self.noise[k] * (entry_after - entry)) ** 2
+                apart = (self.noise[k_after] * entry_after) ** 2 + (self.noise[k] * entry) ** 2
+                doubt[changed] += np.where(k == k_after, same, apart)
+        return change, np.broadcast_to(doubt, change.shape)
+
+    @property
+    def _terms(self) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
+        """The features, columns and entries of each term."""
+        terms = self.terms
+        return zip(terms.features, terms.column, terms.value, strict=True)
+
     def in_units(self) -> np.ndarray:
         """Return the coefficients in original units: per unit of a number, or for an indicator.
 
@@ -125,6 +182,8 @@ class LinearScores:
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
         return {
+            "moments": self.moments,
+            "noise": self.noise,
             "features": np.array(self.terms.features, dtype=np.int32),
             "column": list(self.terms.column),
             "value": list(self.terms.value),
@@ -146,10 +205,15 @@ class LinearScores:
         need_scores([terms.most_score(own) for own in coefficients], place)
         log_odds = need_flag(form["log_odds"], "scores.log_odds")
         scale = need_number(form["scale"], "scores.scale", 0, above=True)
-        return cls(terms, columns, coefficients, log_odds, scale)
+        told = form["moments"], form["noise"]
+        if told[0] is not None:
+            need_finite(told[0], "scores.moments", (2, len(columns)))
+            need_finite(told[1], "scores.noise", (len(columns),), least=0)
+        return cls(terms, columns, coefficients, log_odds, scale, *told)
 
 
 _KEYS = {"features", "column", "value", "columns", "coefficients", "log_odds", "scale"}
+_KEYS |= {"moments", "noise"}
 _MOST_ENTRY = 2**30
 
 
@@ -180,3 +244,30 @@ def _read_terms(form: dict[str, Any], layout: Layout, n_columns: int) -> Terms:
     except ValueError as error:
         raise ModelFileError(f"scores: {error}") from None
     return terms
+
+
+def _code_of(codes: list[np.ndarray], n_codes: list[int]) -> np.ndarray:
+    """Return the place of one code, or of a pair of codes, in a term."""
+    if len(codes) == 1:
+        return codes[0]
+    return codes[0].astype(np.int64) * n_codes[1] + codes[1]
+
+
+def _code_chances(column: np.ndarray, entry: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """Return how likely the codes of one feature are, by the moments of its columns."""
+    mass = np.zeros(len(column))
+    number = None
+    for own in np.unique(column[entry != 0]):
+        codes = np.flatnonzero((column == own) & (entry != 0))
+        if len(np.unique(entry[codes])) > 1:
+            number = own
+        else:
+            mass[codes] = max(moments[1, own], 0.0) / entry[codes[0]] ** 2 / len(codes)
+    if number is not None:
+        there = max(1 - mass.sum(), _LEAST_SHARE)
+        mean, square = moments[:, number] / there
+        half = np.sqrt(max(square - mean**2, 0.0))
+        codes = np.flatnonzero(column == number)
+        for value in (mean - half, mean + half):
+            mass[codes[np.abs(entry[codes] - value).argmin()]] += there / 2
+    return even(mass)

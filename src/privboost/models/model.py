@@ -15,6 +15,7 @@ from privboost.domain import ClassTarget, Domain
 from privboost.encoding import Encoder, middle_and_half
 from privboost.grid import SCORE_UNITS
 from privboost.models.additive import AdditiveScores
+from privboost.models.importance import importances
 from privboost.models.linear import LinearScores
 from privboost.models.trees import TreeScores
 from privboost.privacy.report import PrivacyReport
@@ -194,16 +195,19 @@ class Model:
         return coefficient_table(self)
 
     def feature_importances(self) -> np.ndarray:
-        """Return what each feature moves the score, adding up to 1 (or all zero).
+        """Return how much each feature moves the score, adding up to 1 (or all zero).
 
-        Computed from released values and public structure alone: at each node of a tree, the
-        difference between the mean leaf values on its two sides, every leaf counting alike,
-        times the part of the tree's leaves below it.
+        It is the variance that a feature's values, as often as released mass says, bring into the
+        score, alone and together with others, less what noise alone would give, never below 0.
+        It is computed from released values and costs no privacy.
+
+        Raises
+        ------
+        AttributeError
+            Where nothing was released about how many rows a value stands for: votes, linear
+            models without an intercept, files of earlier versions.
         """
-        if not isinstance(self.scores, TreeScores):
-            raise AttributeError("feature_importances: only models of trees have them")
-        moved = self.scores.moves()
-        return moved / moved.sum() if moved.any() else moved
+        return importances(self.scores)
 
     def to_text(self, most_trees: int | None = None) -> str:
         """Write the model in words: of trees, conditions and what each leaf adds to the score.

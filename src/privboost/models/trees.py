@@ -13,10 +13,15 @@ from privboost.engine import kernels
 from privboost.engine.block import Block, route
 from privboost.engine.layout import Layout
 from privboost.engine.tree import MAX_DEPTH, Tree
+from privboost.models import tree_kernels
 from privboost.models.checks import largest, need, need_array, need_keys, need_list, need_scores
+from privboost.models.importance import NO_MASS, even
 
 _MOST_FEATURES = 2**16
 """Features that a node of a tree can tell apart."""
+
+_SHARINGS = 10
+"""How often mass is divided among codes anew: more changes nothing that can be seen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +36,26 @@ class Group:
         Where each code goes, a bit a code.
     values : int32 array of shape (trees, outputs, leaves)
         The released values, in score units.
+    mass : int32 array of shape (trees, outputs, leaves), or None
+        What was released about how many rows lie in each leaf; noise may leave less than 0.
+    noise : int32 array of shape (trees, outputs, leaves), or None
+        The standard deviation that noise alone gives to each value, in score units.
     """
 
     feature: np.ndarray
     goes_right: np.ndarray
     values: np.ndarray
+    mass: np.ndarray | None = None
+    noise: np.ndarray | None = None
 
     @classmethod
-    def of(cls, trees: Sequence[Tree], values: Sequence[np.ndarray]) -> Group:
+    def of(
+        cls,
+        trees: Sequence[Tree],
+        values: Sequence[np.ndarray],
+        mass: np.ndarray | None = None,
+        noise: np.ndarray | None = None,
+    ) -> Group:
         """Pack trees of one depth and their values, each of shape (outputs, leaves)."""
         width = max(tree.goes_right.shape[1] for tree in trees)
         turns = np.zeros((len(trees), len(trees[0].feature), width), dtype=np.uint8)
@@ -48,11 +65,14 @@ class Group:
             np.stack([tree.feature for tree in trees]),
             np.packbits(turns, axis=2, bitorder="little"),
             np.stack(values),
+            mass,
+            None if noise is None else np.rint(noise).astype(np.int32),
         )
 
     def __post_init__(self) -> None:
-        for array in (self.feature, self.goes_right, self.values):
-            array.flags.writeable = False
+        for array in (self.feature, self.goes_right, self.values, self.mass, self.noise):
+            if array is not None:
+                array.flags.writeable = False
 
     def __len__(self) -> int:
         return len(self.feature)
@@ -61,6 +81,21 @@ class Group:
         """Return one tree."""
         turns = np.unpackbits(self.goes_right[number], axis=1, bitorder="little")
         return Tree(self.feature[number], turns)
+
+    def mass_below(self, number: int) -> np.ndarray:
+        """Return what was released about the rows below each node of a tree, leaves last."""
+        if self.mass is None:
+            raise AttributeError(NO_MASS)
+        levels = [self.mass[number].sum(axis=0, dtype=np.float64)]
+        while len(levels[0]) > 1:
+            levels.insert(0, levels[0].reshape(-1, 2).sum(axis=1))
+        return np.concatenate(levels)
+
+    def noise_of(self, number: int) -> np.ndarray:
+        """Return what noise alone gives to the values of a tree, of shape (outputs, leaves)."""
+        if self.noise is None:
+            raise AttributeError(NO_MASS)
+        return self.noise[number].astype(np.float64)
 
     def to_form(self) -> dict[str, np.ndarray]:
         """Return what a model file keeps."""
@@ -84,7 +119,11 @@ class Group:
         seen = n_codes[feature].max() if feature.size else 0
         fits = seen <= 8 * turns.shape[2] < n_codes.max() + 8
         need(fits, f"{place}.goes_right", "a bit for each code of the features is needed")
-        return cls(feature, turns, values)
+        mass, noise = form["mass"], form["noise"]
+        if mass is not None:
+            need_array(mass, f"{place}.mass", np.int32, shape)
+            need_array(noise, f"{place}.noise", np.int32, shape, 0)
+        return cls(feature, turns, values, mass, noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,17 +215,36 @@ class TreeScores:
         numbered = ((group, k) for group in self.groups for k in range(len(group)))
         return [(group, k) for group, k in numbered if group.tree(k).only_feature is None]
 
-    def moves(self) -> np.ndarray:
-        """Return for each feature how much its splits move scores, on average over leaves."""
-        moved = np.zeros(len(self.n_codes))
-        for tree, values in self.trees():
-            for depth in range(tree.depth):
-                level = tree.level(depth)
-                halves = values.reshape(len(values), 2**depth, 2, -1).mean(axis=3)
-                change = np.abs(halves[..., 1] - halves[..., 0]).sum(axis=0)
-                splits = tree.goes_right[level].any(axis=1)
-                np.add.at(moved, tree.feature[level], change * splits / 2**depth)
-        return moved
+    def chances(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature how likely its codes are, as the mass of the leaves tells.
+
+        Features are taken to be independent. From even chances on, the mass on the two sides of
+        each node is divided among the codes that reach them as the chances say, again and again.
+        """
+        last = np.cumsum(self.n_codes)
+        first = last - self.n_codes
+        chances = np.concatenate([np.full(codes, 1 / codes) for codes in self.n_codes])
+        for _ in range(_SHARINGS):
+            shared = np.zeros_like(chances)
+            for group in self.groups:
+                for number in range(len(group)):
+                    tree, mass = group.tree(number), group.mass_below(number)
+                    arrays = (tree.feature, tree.goes_right, self.n_codes, first)
+                    tree_kernels.add_shares(*arrays, mass, chances, shared)
+            parts = [even(part) for part in np.split(shared, last[:-1])]
+            chances = np.concatenate(parts)
+        return tuple(np.split(chances, last[:-1]))
+
+    def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what other codes change; see `importance.Explainable`."""
+        change = np.zeros((len(rows), self.n_outputs, rows.shape[1]))
+        doubt = np.zeros_like(change)
+        for group in self.groups:
+            for number, values in enumerate(group.values):
+                tree, noise = group.tree(number), group.noise_of(number)
+                arrays = (tree.feature, tree.goes_right, np.unique(tree.feature), rows, others)
+                tree_kernels.add_changes(*arrays, values, noise, change, doubt)
+        return change, doubt
 
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes, where no tree joins features."""

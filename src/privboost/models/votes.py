@@ -13,6 +13,8 @@ from privboost.grid import VOTE
 from privboost.models.checks import need
 from privboost.models.trees import Group, TreeScores
 
+NO_COUNT = "feature_importances: votes are choices, and no count of rows was released with them"
+
 
 @dataclass(frozen=True, eq=False)
 class VoteScores(TreeScores):
@@ -20,6 +22,10 @@ class VoteScores(TreeScores):
 
     kind = "votes"
     log_odds: ClassVar[bool] = False
+
+    def chances(self) -> tuple[np.ndarray, ...]:
+        """Raise: choices say nothing of how many rows they concern."""
+        raise AttributeError(NO_COUNT)
 
     @property
     def of_rules(self) -> bool:

@@ -1,0 +1,90 @@
+"""What trees say about codes and about changes of codes: compiled loops over nodes and rows."""
+
+from __future__ import annotations
+
+from privboost.compiling import compiled
+
+
+@compiled
+def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
+    """Divide the mass on each side of each node among the codes that reach it, as chances say.
+
+    Parameters
+    ----------
+    feature, goes_right : arrays
+        The tree; see `Tree`.
+    n_codes, first : int arrays
+        For each feature, how many codes it has, and where its first stands in `chances`.
+    mass : float array of shape (nodes + leaves,)
+        What lies below each node, leaves last.
+    chances : float array
+        How likely codes are, feature by feature.
+    out : float array
+        The mass of each code is added to it.
+    """
+    for node in range(feature.size):
+        own = feature[node]
+        left = right = 0.0
+        for code in range(n_codes[own]):
+            if _reaches(feature, goes_right, node, code):
+                chance = chances[first[own] + code]
+                if goes_right[node, code]:
+                    right += chance
+                else:
+                    left += chance
+        if left <= 0 or right <= 0:  # the node parts nothing
+            continue
+        on_left = max(mass[2 * node + 1], 0.0) / left
+        on_right = max(mass[2 * node + 2], 0.0) / right
+        for code in range(n_codes[own]):
+            if _reaches(feature, goes_right, node, code):
+                at = first[own] + code
+                out[at] += chances[at] * (on_right if goes_right[node, code] else on_left)
+
+
+@compiled
+def _reaches(feature, goes_right, node, code):
+    """Say whether the path to a node lets a code of the node's feature through."""
+    own, child = feature[node], node
+    while child > 0:
+        parent = (child - 1) // 2
+        if feature[parent] == own and goes_right[parent, code] != (child + 1) % 2:
+            return False
+        child = parent
+    return True
+
+
+@compiled
+def add_changes(feature, goes_right, used, rows, others, values, noise, change, doubt):
+    """Add what a tree's value changes by where one feature takes another code.
+
+    Parameters
+    ----------
+    feature, goes_right : arrays
+        The tree; see `Tree`.
+    used : int array
+        The features it looks at.
+    rows, others, change, doubt : arrays
+        See `importance.Explainable.changes`.
+    values, noise : arrays of shape (outputs, leaves)
+        The released values, and the standard deviation of their noise.
+    """
+    for row in range(rows.shape[1]):
+        leaf = _leaf(feature, goes_right, rows, others, row, -1)
+        for own in used:
+            other = _leaf(feature, goes_right, rows, others, row, own)
+            if other != leaf:
+                for output in range(values.shape[0]):
+                    change[own, output, row] += values[output, other] - values[output, leaf]
+                    doubt[own, output, row] += noise[output, other] ** 2 + noise[output, leaf] ** 2
+
+
+@compiled
+def _leaf(feature, goes_right, rows, others, row, changed):
+    """Follow a row, one of whose features is changed, to its leaf."""
+    node = 0
+    while node < feature.size:
+        own = feature[node]
+        code = others[own, row] if own == changed else rows[own, row]
+        node = 2 * node + 1 + goes_right[node, code]
+    return node - feature.size
