@@ -264,7 +264,8 @@ def calibrate_gaussian(
     sampling_rate : float
         The chance of a row to be used in a round.
     accountant : {"auto", "gdp", "rdp", "pld"}
-        "auto" is exact for full batches ("gdp") and uses "pld" for samples.
+        "auto" is exact for full batches ("gdp"), and uses "pld" for samples, or "rdp" where δ is
+        below what "pld" can resolve.
 
     Examples
     --------
@@ -277,7 +278,10 @@ def calibrate_gaussian(
     if rounds < 1 or rounds != int(rounds):
         raise ValueError("rounds must be a whole number of at least 1")
     if accountant == "auto":
-        accountant = "gdp" if sampling_rate == 1 else "pld"
+        from privboost.privacy.accountants.choice import choose_accountant
+
+        equal = _equal_gaussians(1.0, sampling_rate, rounds)
+        accountant = choose_accountant("auto", equal, delta).name
     full = math.sqrt(rounds) / gdp_mu(epsilon, delta)
     if accountant == "gdp":
         if sampling_rate != 1:

@@ -106,6 +106,10 @@ class Accountant(ABC):
         relations = {p.event.relation for p in events}
         return len(relations) <= 1 and all(map(self.covers, events))
 
+    def least_delta(self, events: Sequence[Planned]) -> float:
+        """Return the smallest δ for which this accountant's arithmetic can tell these events."""
+        return 0.0
+
     def cost(self, events: Sequence[Planned], delta: float) -> float:
         """Return ε at δ of a composition; what was computed once is remembered."""
         return _cost(type(self), tuple(events), delta)
