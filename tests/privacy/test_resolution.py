@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from privboost.privacy import range_game
 from privboost.privacy.accountants import resolution
 from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
 from privboost.privacy.accountants.game import GameAccountant
@@ -141,3 +142,92 @@ def test_equal_releases_at_a_tiny_delta_are_calibrated_by_renyi():
     assert noise == calibrate_gaussian(1.0, 1e-13, 200, 0.1, "rdp")
     with pytest.raises(ValueError, match="accountant='rdp'"):
         calibrate_gaussian(1.0, 1e-13, 200, 0.1, "pld")
+
+
+def played(ranges, steps, number):
+    """The recursion as its definition says, chord by chord, in any kind of number."""
+    exp, sqrt = number["exp"], number["sqrt"]
+    step = number["of"](range_game._grid(ranges, sum(ranges))[0])
+    most = steps
+    n = math.ceil(sum(ranges) / float(step)) + 1 + most + 1
+    x = [exp((k - most) * step) for k in range(n)]
+    v = [max(1 - each, 0 * each) for each in x]
+    shrink = exp(-steps * step)
+    for _ in ranges:
+        slopes = [(v[j + 1] - v[j]) / (x[j + 1] - x[j]) for j in range(n - 1)]
+        lines = [(v[j] - s * x[j], s) for j, s in enumerate(slopes)]
+        lines += [(v[-1], 0 * step)] * (steps + 1)
+        out = [None] * n
+        for i in range(most, n):
+            k, best = x[i] * shrink, 0 * step
+            for j in range(i - steps, i):
+                (near, slope), (away, far_slope) = lines[j], lines[j + steps]
+                p, q = slope - far_slope, k * (away - near)
+                at = min(max(sqrt(max(q / p, 0 * q)), x[j]), x[j + 1]) if p < 0 else x[j + 1]
+                rest = near - k * slope - shrink * away + k * far_slope / shrink
+                best = max(best, (rest + p * at + q / at) / (1 - shrink))
+            out[i] = best
+        for back in range(1, most + 1):
+            out[most - back] = 1 - exp(-back * step) * (1 - out[most + back])
+        v = out
+    return v[most:]
+
+
+FLOATS = {"of": float, "exp": math.exp, "sqrt": math.sqrt}
+
+
+def test_the_recursion_never_understates(monkeypatch):
+    mpmath = pytest.importorskip("mpmath")
+    monkeypatch.setattr(range_game, "_STEPS", (6,))
+    ranges = [0.2] * 8
+    found = range_game.compose_ranges(ranges).values
+    with mpmath.workdps(40):
+        exact = played(ranges, 6, {"of": mpmath.mpf, "exp": mpmath.exp, "sqrt": mpmath.sqrt})
+        inside = range(len(found) - 8)  # beyond the sum of all ranges it is zero
+        excess = [float(mpmath.mpf(float(found[k])) / exact[k] - 1) for k in inside]
+        twin = played(ranges, 6, FLOATS)
+        lost = [float(mpmath.mpf(twin[k]) / exact[k] - 1) for k in inside]
+    raised = len(ranges) * range_game._ROUND
+    assert 0 < min(excess) <= max(excess) < 1.02 * raised
+    assert max(excess[len(excess) // 2 :]) > 0.98 * raised  # float64 itself loses next to nothing
+    assert min(lost) < 0  # plain differences, with nothing added, fall below
+
+
+def test_ranges_are_rounded_up():
+    ranges = [0.1, 0.1 / 3, 0.2 * (1 + 1e-15), 0.2 * (1 + 1e-9)]
+    step, widths, _ = range_game._grid(ranges, 1.0)
+    assert all(width * step >= each for width, each in zip(widths, ranges, strict=True))
+    assert widths[2] == 6 * widths[1]
+    assert widths[3] == widths[2] + 1
+
+
+@pytest.mark.parametrize("mu", [0.03, 0.4, 3.0])
+def test_gaussians_in_the_game_are_not_understated(mu):
+    """Against the mean of chords, integrated with many digits."""
+    mpmath = pytest.importorskip("mpmath")
+    curve = range_game.compose_ranges([0.2] * 3)
+    points, _ = curve._points()
+    values = curve._at(points)
+    with mpmath.workdps(40):
+
+        def chance(low, high, mean):
+            ends = ((edge - mean) / mu / mpmath.sqrt(2) for edge in (low, high))
+            first, second = (mpmath.erfc(end) for end in ends)
+            return (first - second) / 2
+
+        for epsilon in (0.3, 1.0, 2.0 + 4 * mu):
+            total, shift = mpmath.mpf(0), mpmath.mpf(mu) ** 2 / 2
+            for j in range(len(points) - 1):
+                a, b = mpmath.mpf(points[j]), mpmath.mpf(points[j + 1])
+                slope = (mpmath.mpf(values[j + 1]) - mpmath.mpf(values[j])) / (
+                    mpmath.exp(b) - mpmath.exp(a)
+                )
+                start = mpmath.mpf(values[j]) - slope * mpmath.exp(a)
+                low, high = epsilon - b, epsilon - a
+                total += start * chance(low, high, shift)
+                total += slope * mpmath.exp(epsilon) * chance(low, high, -shift)
+            last, edge, end = values[-1], epsilon - points[0], epsilon - points[-1]
+            total += chance(edge, mpmath.inf, shift) + last * chance(-mpmath.inf, end, shift)
+            total -= (1 - last) * mpmath.exp(epsilon) * chance(edge, mpmath.inf, -shift)
+            found = curve.delta_with_gaussian(epsilon, mu)
+            assert float(total) <= found <= float(total) * (1 + 1e-8) + 2e-18

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from privboost.privacy.accountants.base import Accountant, GridProfile
-from privboost.privacy.accountants.pld import ROUNDED_LOSSES, compose_losses, losses_rounding
+from privboost.privacy.accountants.pld import compose_losses, losses_rounding
 from privboost.privacy.accountants.rdp import RdpProfile
 from privboost.privacy.accountants.resolution import RESOLVED, less_rounding
 from privboost.privacy.events import Planned
@@ -39,12 +39,12 @@ class GameProfile(GridProfile):
         left = less_rounding(delta, self._rounding, "game")
         curve = self._curve(bound)
         found = smallest_epsilon(lambda e: self._delta(curve, e, bound), left)
-        return min(found * ROUNDED_LOSSES, bound)
+        return min(found, bound)
 
     def ideal_delta(self, epsilon: float) -> float:
         """Return δ at ε for continuous noise."""
-        less = epsilon / ROUNDED_LOSSES
-        return self._delta(self._curve(less), less, max(less, 1e-3)) + self._rounding
+        found = self._delta(self._curve(epsilon), epsilon, max(epsilon, 1e-3))
+        return found + self._rounding
 
     @cached_property
     def _rounding(self) -> float:
