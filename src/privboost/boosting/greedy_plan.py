@@ -22,6 +22,7 @@ from privboost.boosting.plan import (
     NewtonPlan,
     NewtonStep,
     Task,
+    at_most_rows,
     contribution_of,
     grid_unit,
 )
@@ -33,6 +34,7 @@ from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events import Planned, Selection
 from privboost.privacy.sum_events import GaussianRelease
+from privboost.privacy.utilities import MOST_ROWS
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,11 @@ class GreedyPlan(NewtonPlan):
     selection: Selection
     leaf: GaussianRelease
     sketch: GaussianRelease | None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the ranges of splits rest on."""
+        return (at_most_rows(MOST_ROWS),)
 
 
 def plan_greedy(
