@@ -323,8 +323,8 @@ def calibrate_gaussian(
 _TERM = 2e-15
 """What float64 may lose of a sum of a few terms, for each unit of their sizes added up.
 
-gammaln errs by less than 7·10⁻¹⁶ of itself (of 1, where it is less than 1), every other operation by
-2⁻⁵³ = 1.1·10⁻¹⁶ or twice that; a term passes at most eight of them.
+gammaln errs by less than 7·10⁻¹⁶ of itself (of 1, where it is less than 1), every other operation
+by 2⁻⁵³ = 1.1·10⁻¹⁶ or twice that; a term passes at most eight of them.
 """
 _UP = 1 + 4e-15
 """The same for products alone."""

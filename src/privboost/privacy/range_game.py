@@ -75,7 +75,7 @@ class GameCurve:
         left = max(beyond - (1 - last) * tilted_beyond, 0.0) + _NORMAL * (beyond + tilted_beyond)
         right = float(ndtr((edges[-1] - mu * mu / 2) / mu) * last) * (1 + _NORMAL)
         total = float(inside.sum()) + left + right
-        return min(1.0, total * (1 + _ROUNDING) + _ROUNDING * 1e-6)
+        return float(min(1.0, total * (1 + _ROUNDING) + _ROUNDING * 1e-6))
 
     def delta_with_losses(
         self, epsilon: float, losses: np.ndarray, chances: np.ndarray, infinite: float

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -157,19 +156,14 @@ def add_reports(first: PrivacyReport, second: PrivacyReport) -> PrivacyReport:
         raise ValueError("guarantees of different neighbouring relations do not add up")
     return replace(
         second,
-        epsilon=_added_up(first.epsilon, second.epsilon),
-        delta=_added_up(first.delta, second.delta),
+        epsilon=first.epsilon + second.epsilon,
+        delta=first.delta + second.delta,
         alternatives={
-            name: _added_up(first.epsilon, epsilon) for name, epsilon in second.alternatives.items()
+            name: first.epsilon + epsilon for name, epsilon in second.alternatives.items()
         },
         slack=first.slack + second.slack,
         releases=(*first.releases, *second.releases),
     )
-
-
-def _added_up(first: float, second: float) -> float:
-    """Add two numbers, never below their sum."""
-    return math.nextafter(first + second, math.inf) if first and second else first + second
 
 
 def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyReport:

@@ -14,8 +14,8 @@ margin 0 and counts for no class.
 Rounding: the projection is solved in exact fractions, and each weight is rounded to a float64 once.
 The mass of a cell is a sum over at most 2·MOST_VOTES products, so it errs by less than 2¹²·2⁻⁵³ of
 itself, and is then rounded down to units of 2⁻³¹ rows. From there on masses are integers. There are
-fewer than 2³¹ rows (more are refused, which tells nothing: n is public), and fewer than 2¹⁶ cells of
-a feature; so the masses of any set of cells err by less than 2³¹·2⁻⁴¹ + 2¹⁶·2⁻³¹ < 2⁻⁹ rows
+fewer than 2³¹ rows (more are refused, which tells nothing: n is public), and fewer than 2¹⁶ cells
+of a feature; so the masses of any set of cells err by less than 2³¹·2⁻⁴¹ + 2¹⁶·2⁻³¹ < 2⁻⁹ rows
 together, here called e. Each utility says what that adds to its range.
 """
 

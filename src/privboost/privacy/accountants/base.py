@@ -38,8 +38,8 @@ class Profile(ABC):
 
     @property
     def extra_delta(self) -> float:
-        """What is added to δ beside all noise."""
-        return sum(p.count * p.event.extra_delta for p in self.events)
+        """What is added to δ beside all noise, rounded up."""
+        return math.fsum(p.count * p.event.extra_delta for p in self.events) * (1 + 1e-14)
 
 
 class GridProfile(Profile):
