@@ -1,7 +1,7 @@
 """The integer grid on which every number that touches a row lives.
 
-One row adds at most `UNIT` (times its weight) to one cell of a sum. Sums are int64, so 2³¹ rows
-leave 2³² units for each, and a row never needs more than `UNIT · WEIGHT_UNITS` = 2²⁴.
+One row adds at most `UNIT` (times its weight) to one cell of a sum. Sums are int64, so 2³⁸ rows
+leave 2²⁵ units for each, and a row never needs more than `UNIT · WEIGHT_UNITS` = 2²⁴.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from privboost.boosting.plan import (
     NewtonPlan,
     NewtonStep,
     Task,
+    at_most_rows,
     contribution_of,
     grid_unit,
 )
@@ -34,6 +35,7 @@ from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events import Planned, Selection
 from privboost.privacy.sum_events import GaussianRelease
+from privboost.privacy.utilities import MOST_ROWS
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,11 @@ class GreedyPlan(NewtonPlan):
     selection: Selection
     leaf: GaussianRelease
     sketch: GaussianRelease | None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the ranges of splits rest on."""
+        return (at_most_rows(MOST_ROWS),)
 
 
 def plan_greedy(

@@ -14,13 +14,13 @@ from privboost.boosting.checks import (
     check_part,
 )
 from privboost.boosting.linear_terms import Design
-from privboost.boosting.plan import Budget, Plan, Task, contribution_of, listed
+from privboost.boosting.plan import Budget, Plan, Task, at_most_rows, contribution_of, listed
 from privboost.encoding import Encoder
 from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, Contribution
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events import Planned
-from privboost.privacy.mechanisms import EIGENVALUE_UNITS
+from privboost.privacy.mechanisms import EIGENVALUE_ROWS, EIGENVALUE_UNITS
 from privboost.privacy.sum_events import GaussianRelease, GramRelease, VectorRelease
 
 COUNT_SHARE = 0.02
@@ -135,6 +135,11 @@ class LinearPlan(Plan):
             "columns": self.design.terms.n_columns,
             **self.design.choices,
         }
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the released eigenvalue rests on."""
+        return () if self.least is None else (at_most_rows(EIGENVALUE_ROWS),)
 
 
 def plan_linear(

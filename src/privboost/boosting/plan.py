@@ -265,6 +265,11 @@ def listed(settings: Any) -> dict[str, Any]:
     }
 
 
+def at_most_rows(limit: int) -> str:
+    """Say up to which size of a table, a power of two, a guarantee is proved."""
+    return f"the table has fewer than 2^{limit.bit_length() - 1} rows"
+
+
 def contribution_of(domain: Domain, weight_bound: float | None) -> Contribution:
     """Return what one protected unit may add to a sum."""
     rows = 1 if domain.unit is None else domain.unit.max_rows

@@ -24,6 +24,7 @@ from privboost.boosting.plan import (
     NewtonPlan,
     NewtonStep,
     Task,
+    at_most_rows,
     contribution_of,
     grid_unit,
 )
@@ -35,6 +36,7 @@ from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import calibrate
 from privboost.privacy.events import Event, Planned, SampledGroup, Selection
 from privboost.privacy.sum_events import LaplaceRelease
+from privboost.privacy.utilities import MOST_ROWS
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,11 @@ class SarusPlan(NewtonPlan):
         """The loss, without the rows whose gradient is filtered."""
         table, limit = super().loss, self.settings.gradient_filter
         return table if limit is None else filtered(table, limit, self.step.gradient_clip)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the ranges of splits rest on."""
+        return (at_most_rows(MOST_ROWS),)
 
 
 def plan_sarus(

@@ -22,7 +22,7 @@ _CLOSE = 1e-7
 _NEAR = 2e-3
 """The same for a slow accountant, of which few answers are asked."""
 _QUICK = ("gdp", "pure")
-_VERSION = 1
+_VERSION = 2
 
 _Cost = Callable[[float], float]
 

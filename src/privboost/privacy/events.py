@@ -188,7 +188,7 @@ class SampledGroup(Event):
             if not whole or isinstance(event, SampledGroup):
                 raise ValueError("a group's releases are of the whole sample, and of one relation")
         cost = math.fsum(p.count * (p.event.pure or math.inf) for p in self.inner)
-        if not cost * self.noise <= 1 + 1e-9:
+        if not cost * self.noise <= 1 + 5e-10:
             raise ValueError("a group costs what its releases cost together")
 
     @property

@@ -1,4 +1,8 @@
-"""The formulas of differential privacy, as plain functions."""
+"""The formulas of differential privacy, as plain functions.
+
+Rényi divergences, and what is said of ε and noise, are rounded to the safe side: what float64 can
+lose of each term is added to it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     """
     _positive("mu", mu)
     _probability("delta", delta)
-    return smallest_epsilon(lambda e: gdp_delta(e, mu), delta)
+    return smallest_epsilon(lambda e: gdp_delta(e, mu), delta * (1 - _GDP_ROUNDING))
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
@@ -57,6 +61,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise ValueError("epsilon must be a finite number, at least 0")
     _probability("delta", delta)
+    delta *= 1 - _GDP_ROUNDING
     low, high = 1e-9, 1.0
     if gdp_delta(epsilon, low) > delta:
         raise ValueError("delta is too small for this epsilon: no noise of this kind reaches it")
@@ -99,19 +104,29 @@ def subsampled_gaussian_rdp(
     t = share / (2 * noise_multiplier**2)
     if sampling_rate == 1:
         _above_one(alpha)
-        return alpha * t
+        return alpha * t * _UP
     if alpha != int(alpha) or alpha < 2:
         raise ValueError("alpha must be a whole number of at least 2 for a subsampled release")
     if alpha > MOST_ORDER:
         raise ValueError(f"alpha must be at most {MOST_ORDER}")
-    # In logarithms: the terms pass every float64 from orders of a few hundred on.
-    order = np.arange(int(alpha) + 1, dtype=np.float64)
-    logs = gammaln(alpha + 1) - gammaln(order + 1) - gammaln(alpha - order + 1)
-    logs += (alpha - order) * math.log1p(-sampling_rate) + order * math.log(sampling_rate)
-    # The terms without e^{l(l−1)t} add up to 1, so only what exceeds them counts: no cancellation.
+    if t == 0:
+        return 0.0
+    # In logarithms: the terms pass every float64 from orders of a few hundred on. The terms without
+    # e^{l(l−1)t} add up to 1, so only what exceeds them counts: no cancellation.
+    order = np.arange(2, int(alpha) + 1, dtype=np.float64)
     grow = order * (order - 1) * t
-    excess = logsumexp(logs[2:] + _log_expm1(grow[2:])) if t > 0 else -math.inf
-    return float(np.logaddexp(0.0, excess)) / (alpha - 1)
+    logs, size = _sum_up(
+        np.full(len(order), gammaln(alpha + 1)),
+        -gammaln(order + 1),
+        -gammaln(alpha - order + 1),
+        (alpha - order) * math.log1p(-sampling_rate),
+        order * math.log(sampling_rate),
+        grow,
+        np.log(-np.expm1(-grow)),
+    )
+    excess = float(logsumexp(logs + _TERM * (size + 8)))
+    excess += _TERM * (abs(excess) + 8)  # the sum of the terms, and its logarithm
+    return float(np.logaddexp(0.0, excess)) / (alpha - 1) * _UP
 
 
 def rdp_to_epsilon(alpha: float, rho: float, delta: float) -> float:
@@ -127,7 +142,8 @@ def rdp_to_epsilon(alpha: float, rho: float, delta: float) -> float:
         raise ValueError("rho must be a number, at least 0")
     _probability("delta", delta)
     bound = rho + math.log1p(-1 / alpha) - (math.log(delta) + math.log(alpha)) / (alpha - 1)
-    return max(bound, 0.0)
+    size = rho + (2 - math.log(delta) + math.log(alpha)) / (alpha - 1)
+    return max(bound + _TERM * size, 0.0)
 
 
 def laplace_rdp(alpha: float, epsilon: float) -> float:
@@ -139,19 +155,20 @@ def laplace_rdp(alpha: float, epsilon: float) -> float:
     0.61912363
     """
     _positive("epsilon", epsilon)
+    general = alpha * epsilon**2 / 2 * _UP
     if alpha == 1:
-        return epsilon + math.expm1(-epsilon)
+        return min(epsilon + math.expm1(-epsilon) + _TERM * epsilon, general, epsilon)
     _above_one(alpha)
     if math.isinf(alpha):
         return epsilon
     if (alpha - 1) * epsilon > 30:
         up = math.log(alpha / (2 * alpha - 1)) + (alpha - 1) * epsilon
         down = math.log((alpha - 1) / (2 * alpha - 1)) - alpha * epsilon
-        return min(float(np.logaddexp(up, down)) / (alpha - 1), epsilon)
+        return min(float(np.logaddexp(up, down)) / (alpha - 1) * _UP, epsilon)
     # What exceeds 1: near zero its first-order terms cancel, which costs 10⁻¹⁶/ε, relatively.
     excess = alpha * math.expm1((alpha - 1) * epsilon) + (alpha - 1) * math.expm1(-alpha * epsilon)
     exact = math.log1p(excess / (2 * alpha - 1)) / (alpha - 1)
-    return min(exact * (1 + 1e-14 / epsilon), alpha * epsilon**2 / 2, epsilon)
+    return min(exact * (1 + 1e-14 / epsilon + 1e-14), general, epsilon)
 
 
 def bounded_range_rdp(alpha: float, epsilon: float) -> float:
@@ -163,20 +180,27 @@ def bounded_range_rdp(alpha: float, epsilon: float) -> float:
     0.6898335732
     """
     _positive("epsilon", epsilon)
-    hoeffding = alpha * epsilon**2 / 8
+    hoeffding = alpha * epsilon**2 / 8 * _UP
     if alpha == 1:
         ratio = epsilon / math.expm1(epsilon)
-        return min(ratio - 1 - math.log(ratio), hoeffding)
+        exact = ratio - 1 - math.log(ratio)
+        return min(exact + _TERM * (1 - math.log(ratio)), hoeffding, epsilon)
     _above_one(alpha)
     if math.isinf(alpha):
         return epsilon
     if alpha * epsilon < 1e-3:  # the closed form cancels; this bound exceeds it by 10⁻⁷ of it
         return hoeffding
-    total = (alpha - 1) * math.log(alpha - 1) - alpha * math.log(alpha)
-    total += alpha * _log_one_minus_exp(alpha * epsilon) - _log_one_minus_exp(epsilon)
-    total -= (alpha - 1) * (-epsilon + _log_one_minus_exp((alpha - 1) * epsilon))
-    rounding = 4e-16 * (alpha * math.log(alpha) + 10)
-    return min((total + rounding) / (alpha - 1), hoeffding, epsilon)
+    total, size = _sum_up(
+        (alpha - 1) * math.log(alpha - 1),
+        -alpha * math.log(alpha),
+        alpha * _log_one_minus_exp(alpha * epsilon),
+        -_log_one_minus_exp(epsilon),
+        (alpha - 1) * epsilon,
+        -(alpha - 1) * _log_one_minus_exp((alpha - 1) * epsilon),
+    )
+    # A rounded argument of a logarithm errs by 2⁻⁵³, α times.
+    rounding = _TERM * (size + alpha + 8)
+    return min(float(total + rounding) / (alpha - 1), hoeffding, epsilon)
 
 
 def bounded_range_delta(epsilon: float, range_epsilon: float) -> float:
@@ -264,7 +288,8 @@ def calibrate_gaussian(
     sampling_rate : float
         The chance of a row to be used in a round.
     accountant : {"auto", "gdp", "rdp", "pld"}
-        "auto" is exact for full batches ("gdp") and uses "pld" for samples.
+        "auto" is exact for full batches ("gdp"), and uses "pld" for samples, or "rdp" where δ is
+        below what "pld" can resolve.
 
     Examples
     --------
@@ -277,7 +302,10 @@ def calibrate_gaussian(
     if rounds < 1 or rounds != int(rounds):
         raise ValueError("rounds must be a whole number of at least 1")
     if accountant == "auto":
-        accountant = "gdp" if sampling_rate == 1 else "pld"
+        from privboost.privacy.accountants.choice import choose_accountant
+
+        equal = _equal_gaussians(1.0, sampling_rate, rounds)
+        accountant = choose_accountant("auto", equal, delta).name
     full = math.sqrt(rounds) / gdp_mu(epsilon, delta)
     if accountant == "gdp":
         if sampling_rate != 1:
@@ -292,6 +320,16 @@ def calibrate_gaussian(
     return smallest_multiplier(cost, epsilon, max(0.5 * sampling_rate * full, 0.3), 2 * full)
 
 
+_TERM = 2e-15
+"""What float64 may lose of a sum of a few terms, for each unit of their sizes added up.
+
+gammaln errs by less than 7·10⁻¹⁶ of itself (of 1, where it is less than 1), every other operation
+by 2⁻⁵³ = 1.1·10⁻¹⁶ or twice that; a term passes at most eight of them.
+"""
+_UP = 1 + 4e-15
+"""The same for products alone."""
+_GDP_ROUNDING = 1e-10
+"""What `gdp_delta` may be wrong by, relatively."""
 _SMALL_MU = 0.25
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
@@ -348,7 +386,7 @@ def renyi_epsilon(rho: Callable[[int], float], delta: float) -> float:
 
 def replace_one(epsilon: float, delta: float) -> tuple[float, float]:
     """Convert an add/remove guarantee into one for replacing a unit: (2ε, (1 + e^ε)δ)."""
-    return 2 * epsilon, (1 + math.exp(epsilon)) * delta
+    return 2 * epsilon, (1 + math.exp(epsilon)) * delta * _UP
 
 
 def _rdp_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
@@ -380,10 +418,9 @@ def _log_one_minus_exp(x: float) -> float:
     return math.log(-math.expm1(-x)) if x < 0.7 else math.log1p(-math.exp(-x))
 
 
-def _log_expm1(x: np.ndarray) -> np.ndarray:
-    """ln(e^x − 1) for x > 0, without overflow."""
-    result: np.ndarray = x + np.log(-np.expm1(-x))
-    return result
+def _sum_up(*terms: Any) -> tuple[Any, Any]:
+    """Return the sum of terms, and of their sizes."""
+    return sum(terms), sum(map(abs, terms))
 
 
 def _above_one(alpha: float) -> None:

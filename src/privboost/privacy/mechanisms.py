@@ -47,11 +47,15 @@ from privboost.privacy.sum_events import (
 )
 from privboost.privacy.utilities import Utility
 
-EIGENVALUE_UNITS = 2**10
-"""What float64 may be wrong about eigenvalues, for each column and both neighbours.
+EIGENVALUE_ROWS = 2**33
+"""Fewer rows than this have products whose sums fit int64: the matrix's trace is below 2⁶³."""
+EIGENVALUE_UNITS = 2**13
+"""What float64 may be wrong about the smallest eigenvalue, for each column and both neighbours.
 
-The solver is taken to err by at most 2d · 2⁻⁵³ times the largest eigenvalue (backward errors of
-symmetric solvers are far smaller), which is below 2³¹ rows · 2³⁰: 2⁹ · d for each neighbour.
+In units of 2⁻⁵³ · 2⁶³ = 2¹⁰, of each neighbour: entries as float64 move an eigenvalue by at most 1
+(each errs by 2⁻⁵³ of itself, together by that part of the Frobenius norm, which is at most the
+trace); the answer rounded to a whole number is off by ½ · 2⁻¹⁰; the solver is taken to err by at
+most 2d, d the columns (its backward error is far smaller). For d ≥ 1 that is below 4d: 2¹² · d.
 """
 
 
@@ -228,7 +232,8 @@ class Curator:
         Privacy
         -------
         Spends `event`, which is recorded first. Adding x·xᵀ moves every eigenvalue by at most
-        ‖x‖², `LINEAR_UNITS`²; `EIGENVALUE_UNITS` covers the rounding of float64.
+        ‖x‖², `LINEAR_UNITS`²; `EIGENVALUE_UNITS` covers the rounding of float64, for tables of
+        fewer than `EIGENVALUE_ROWS` rows.
         """
         self._terms_of(query)
         self._check_vector(event, LINEAR_UNITS**2 + EIGENVALUE_UNITS * query.n_columns, 1)

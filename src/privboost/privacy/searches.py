@@ -18,7 +18,7 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
         if high > 1e6:
             return math.inf
     root = brentq(lambda e: log_or_floor(delta_of(e)) - math.log(delta), 0.0, high, xtol=1e-12)
-    return _not_below(root, lambda e: delta_of(e) <= delta)
+    return not_below(root, lambda e: delta_of(e) <= delta)
 
 
 def smallest_true(holds: Callable[[float], bool], low: float, high: float, close: float) -> float:
@@ -51,7 +51,7 @@ def log_or_floor(value: float) -> float:
     return math.log(value) if value > 0 else -1e4
 
 
-def _not_below(root: float, good: Callable[[float], bool]) -> float:
+def not_below(root: float, good: Callable[[float], bool]) -> float:
     """Step up from a root found numerically until the promise holds: ε is never optimistic."""
     step = 1e-14 * max(1.0, root)
     while not good(root):

@@ -14,9 +14,9 @@ margin 0 and counts for no class.
 Rounding: the projection is solved in exact fractions, and each weight is rounded to a float64 once.
 The mass of a cell is a sum over at most 2·MOST_VOTES products, so it errs by less than 2¹²·2⁻⁵³ of
 itself, and is then rounded down to units of 2⁻³¹ rows. From there on masses are integers. There are
-fewer than 2³¹ rows, and fewer than 2¹⁶ cells of a feature; so the masses of any set of cells err by
-less than 2³¹·2⁻⁴¹ + 2¹⁶·2⁻³¹ < 2⁻⁹ rows together, here called e. Each utility says what that adds
-to its range.
+fewer than 2³¹ rows (more are refused, which tells nothing: n is public), and fewer than 2¹⁶ cells
+of a feature; so the masses of any set of cells err by less than 2³¹·2⁻⁴¹ + 2¹⁶·2⁻³¹ < 2⁻⁹ rows
+together, here called e. Each utility says what that adds to its range.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from privboost.privacy.events import REPLACE_ONE
 
 ROW = 2**31
 """A row of weight 1, in units of scores."""
+MOST_ROWS = 2**31 - 1
+"""Rows for which ranges are proved; their masses fit int64."""
 MOST_VOTES = 1023
 """Votes on one output."""
 MOST_DECAY = 500.0
@@ -82,6 +84,8 @@ class Smoothing:
         rows: dict[int, int] = {0: int(unknown)}
         for margin, count in zip(margins.reshape(-1), counts.reshape(-1), strict=True):
             rows[int(margin)] = rows.get(int(margin), 0) + int(count)
+        if sum(rows.values()) > MOST_ROWS:
+            raise ValueError("smooth boosting is proved for fewer than 2^31 rows")
         projected = self._project(rows)
         return np.array([[float(projected[int(m)]) for m in line] for line in margins])
 

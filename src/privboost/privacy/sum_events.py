@@ -42,7 +42,7 @@ class NoisySums(Event):
         super().__post_init__()
         if not all(share > 0 for share in self.shares):
             raise ValueError("every share must be above 0")
-        if not math.isclose(sum(self.shares), 1.0, rel_tol=0, abs_tol=1e-12):
+        if not abs(math.fsum(self.shares) - 1) <= 2**-48:  # accountants keep more than that
             raise ValueError("shares must add up to 1")
         check_sampling(self, self.rows)
 

@@ -22,6 +22,10 @@ from privboost.privacy.events import ADD_REMOVE
 
 SCORE = 2**20
 """Units of a score of 1."""
+MOST_ROWS = 2**38
+"""Ranges of splits are proved for tables of fewer rows: their sums fit int64, weighted or not."""
+ROUNDING = 4 * (MOST_ROWS * SCORE // 2**50 + 1)
+"""By how many units two candidates, before and after, can be misjudged together."""
 
 
 class Utility(Protocol):
@@ -88,10 +92,11 @@ class SplitGain:
     candidates lie within [−3, 1], whichever side the row falls on: a range of 4 for each row. A row
     that counts for nothing (w = 0) changes nothing.
 
-    Rounding: scores are computed in float64 and rounded down to units of 2⁻²⁰. At most eight
-    operations err by 2⁻⁵³ each, relatively, and a score is at most the number of rows, below 2³¹;
-    so a score errs by at most 2³¹ · 2⁻⁵⁰ = 2 units and the rounding's 1. Before and after, for two
-    candidates, that is 12 units in each node that a unit touches, which the range includes.
+    Rounding: scores are computed in float64 and rounded down to units of 2⁻²⁰. Seven operations err
+    by 2⁻⁵³ each, relatively (the sums as float64 among them), and a score is at most the number of
+    rows, below `MOST_ROWS`; so it errs by less than 2³⁸ · 2⁻⁵⁰, 256 units, and the rounding's 1.
+    Before and after, for two candidates, that is `ROUNDING`, in each node that a unit touches; the
+    range includes it. So many rows of 2²⁴ units fit int64 sums, and their scores int64 too.
 
     Parameters
     ----------
@@ -132,7 +137,7 @@ class SplitGain:
 
     def range(self, contribution: Contribution) -> int:
         """Return four for each row, and the rounding."""
-        return (4 * SCORE + 12) * contribution.rows
+        return (4 * SCORE + ROUNDING) * contribution.rows
 
 
 @compiled

@@ -19,7 +19,7 @@ class AdvancedProfile(Profile):
         spread = math.fsum(count * e * e for count, e in parts)
         drift = math.fsum(count * e * math.expm1(min(e, 700.0)) for count, e in parts)
         bound = math.sqrt(2 * math.log(1 / delta) * spread) + drift
-        return min(bound, math.fsum(count * e for count, e in parts)) * (1 + 1e-15)
+        return min(bound, math.fsum(count * e for count, e in parts)) * (1 + 1e-14)
 
     def delta(self, epsilon: float) -> float:
         """Return a δ for which (ε, δ)-DP is proved."""

@@ -38,8 +38,8 @@ class Profile(ABC):
 
     @property
     def extra_delta(self) -> float:
-        """What is added to δ beside all noise."""
-        return sum(p.count * p.event.extra_delta for p in self.events)
+        """What is added to δ beside all noise, rounded up."""
+        return math.fsum(p.count * p.event.extra_delta for p in self.events) * (1 + 1e-14)
 
 
 class GridProfile(Profile):
@@ -105,6 +105,10 @@ class Accountant(ABC):
         """Say whether this theory covers all of these events together."""
         relations = {p.event.relation for p in events}
         return len(relations) <= 1 and all(map(self.covers, events))
+
+    def least_delta(self, events: Sequence[Planned]) -> float:
+        """Return the smallest δ for which this accountant's arithmetic can tell these events."""
+        return 0.0
 
     def cost(self, events: Sequence[Planned], delta: float) -> float:
         """Return ε at δ of a composition; what was computed once is remembered."""

@@ -11,6 +11,7 @@ from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pld import PldAccountant
 from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
+from privboost.privacy.accountants.resolution import unresolved
 from privboost.privacy.events import Planned
 
 ACCOUNTANTS: dict[str, type[Accountant]] = {
@@ -28,13 +29,13 @@ ACCOUNTANTS: dict[str, type[Accountant]] = {
 
 
 def choose_accountant(name: str, events: Sequence[Planned], delta: float) -> Accountant:
-    """Return an accountant by name; "auto" is the tightest that covers the events.
+    """Return an accountant by name; "auto" is the tightest that covers events and resolves δ.
 
     Raises
     ------
     ValueError
-        If the name is unknown, the accountant does not cover the events, or δ = 0 is asked of
-        events that are not pure.
+        If the name is unknown, the accountant does not cover the events, δ is below what it can
+        resolve, or δ = 0 is asked of events that are not pure.
     """
     if name not in ("auto", *ACCOUNTANTS):
         known = ", ".join(map(repr, ["auto", *ACCOUNTANTS]))
@@ -49,10 +50,12 @@ def choose_accountant(name: str, events: Sequence[Planned], delta: float) -> Acc
         if delta == 0 and name != "pure":
             raise ValueError(f"the {name} accountant needs delta above 0; with 0 there is pure")
         names = [name]
-    for each in names:
-        accountant = ACCOUNTANTS[each]()
-        if accountant.supports(events):
+    covering = [kind for each in names if (kind := ACCOUNTANTS[each]()).supports(events)]
+    for accountant in covering:
+        if delta >= accountant.least_delta(events):
             return accountant
+    if covering:
+        raise ValueError(unresolved(covering[0].name, covering[0].least_delta(events)))
     able = [each for each, kind in ACCOUNTANTS.items() if kind().supports(events)]
     raise ValueError(f"the {name} accountant does not cover this plan; {', '.join(able)} would")
 

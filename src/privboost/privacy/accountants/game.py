@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
 from privboost.privacy.accountants.base import Accountant, GridProfile
-from privboost.privacy.accountants.pld import compose_losses
+from privboost.privacy.accountants.pld import compose_losses, losses_rounding
 from privboost.privacy.accountants.rdp import RdpProfile
+from privboost.privacy.accountants.resolution import RESOLVED, less_rounding
 from privboost.privacy.events import Planned
 from privboost.privacy.formulas import game_reach
 from privboost.privacy.range_game import GameCurve, compose_ranges
@@ -34,13 +36,19 @@ class GameProfile(GridProfile):
             return 0.0
         if bound > _MOST_EPSILON:
             return bound
+        left = less_rounding(delta, self._rounding, "game")
         curve = self._curve(bound)
-        found = smallest_epsilon(lambda e: self._delta(curve, e, bound), delta)
+        found = smallest_epsilon(lambda e: self._delta(curve, e, bound), left)
         return min(found, bound)
 
     def ideal_delta(self, epsilon: float) -> float:
         """Return δ at ε for continuous noise."""
-        return self._delta(self._curve(epsilon), epsilon, max(epsilon, 1e-3))
+        found = self._delta(self._curve(epsilon), epsilon, max(epsilon, 1e-3))
+        return found + self._rounding
+
+    @cached_property
+    def _rounding(self) -> float:
+        return _losses_rounding(self.events)
 
     @cached_property
     def _ranges(self) -> list[float]:
@@ -49,7 +57,7 @@ class GameProfile(GridProfile):
 
     @cached_property
     def _others(self) -> tuple[Planned, ...]:
-        return tuple(p for p in self.events if p.event.range_epsilon is None)
+        return _outermost(self.events)
 
     def _curve(self, epsilon: float) -> GameCurve:
         spread = math.sqrt(sum((p.event.rdp(2) or 0.0) * p.count for p in self._others))
@@ -58,7 +66,7 @@ class GameProfile(GridProfile):
     def _delta(self, curve: GameCurve, epsilon: float, near: float) -> float:
         if not self._others:
             return curve.delta(epsilon)
-        if all(p.event.mu is not None for p in self._others):
+        if _all_gaussian(self._others):
             mu = math.sqrt(sum(p.count * (p.event.mu or 0.0) ** 2 for p in self._others))
             return curve.delta_with_gaussian(epsilon, mu)
         return max(curve.delta_with_losses(epsilon, *losses) for losses in self._losses(near))
@@ -97,6 +105,26 @@ class GameAccountant(Accountant):
         """Say whether there is a selection, and nothing that is not covered."""
         return super().supports(events) and any(p.event.range_epsilon for p in events)
 
+    def least_delta(self, events: Sequence[Planned]) -> float:
+        """Return the smallest δ that is told from rounding, half of it left for the grid."""
+        extra = sum(p.count * p.event.extra_delta for p in events)
+        return extra + 2 * RESOLVED * _losses_rounding(tuple(events))
+
     def profile(self, events: tuple[Planned, ...]) -> GameProfile:
         """Return the curve."""
         return GameProfile(events)
+
+
+def _outermost(events: tuple[Planned, ...]) -> tuple[Planned, ...]:
+    """What is not a selection."""
+    return tuple(p for p in events if p.event.range_epsilon is None)
+
+
+def _all_gaussian(events: tuple[Planned, ...]) -> bool:
+    return all(p.event.mu is not None for p in events)
+
+
+def _losses_rounding(events: tuple[Planned, ...]) -> float:
+    """What is kept for composed losses, if there are any beside the recursion and Gaussians."""
+    others = _outermost(events)
+    return 0.0 if _all_gaussian(others) else losses_rounding(others)

@@ -6,7 +6,8 @@ import math
 
 from privboost.privacy.accountants.base import Accountant, GridProfile
 from privboost.privacy.events import Planned
-from privboost.privacy.formulas import gdp_delta, gdp_epsilon
+from privboost.privacy.formulas import gdp_delta
+from privboost.privacy.searches import smallest_epsilon
 
 
 class GdpProfile(GridProfile):
@@ -19,7 +20,8 @@ class GdpProfile(GridProfile):
 
     def ideal_epsilon(self, delta: float) -> float:
         """Return ε at δ for continuous noise."""
-        return gdp_epsilon(self.mu, delta)
+        mu = self.mu  # what gdp_delta may be wrong by is kept with the grid's slack
+        return smallest_epsilon(lambda epsilon: gdp_delta(epsilon, mu), delta)
 
     def ideal_delta(self, epsilon: float) -> float:
         """Return δ at ε for continuous noise."""

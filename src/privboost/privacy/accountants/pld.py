@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from privboost.privacy.accountants.base import Accountant, GridProfile
 from privboost.privacy.accountants.rdp import RdpProfile
+from privboost.privacy.accountants.resolution import PER_RELEASE, RESOLVED, less_rounding
 from privboost.privacy.events import Planned
+from privboost.privacy.searches import not_below
 from privboost.privacy.sum_events import GaussianRelease
 
 _CELLS = 2000
 """Grid cells within ε: rounding, which is always pessimistic, then costs a thousandth of it."""
 _COARSEST = 1e-3
-_LEAST_DELTA = 1e-13
-"""dp-accounting cuts tails of mass 1e-15; below this its answers are not trusted."""
+
+
+ROUNDED_LOSSES = 1 + 1e-12
+"""Losses are multiples of a grid's step, in float64: ε is raised by far more than they err by."""
 
 
 class PldProfile(GridProfile):
@@ -27,20 +32,23 @@ class PldProfile(GridProfile):
 
     def ideal_epsilon(self, delta: float) -> float:
         """Return ε at δ for continuous noise; never above the Rényi bound."""
-        if delta < _LEAST_DELTA:
-            raise ValueError(f"delta is below what pld can resolve ({_LEAST_DELTA:g}): use rdp")
-        bound = self.bound_epsilon(delta)
+        left = less_rounding(delta, losses_rounding(self.events), "pld")
+        bound = self.bound_epsilon(left)
         if bound == 0:
             return 0.0
-        answer = float(self.composed(bound).get_epsilon_for_delta(delta))
+        composed = self.composed(bound)
+        answer = float(composed.get_epsilon_for_delta(left))
         if not (math.isfinite(answer) and answer >= 0):
-            raise ValueError("dp-accounting gave no usable epsilon: use rdp")
-        return min(answer, bound)
+            raise ValueError("dp-accounting gave no usable epsilon: use accountant='rdp'")
+        # Its search takes differences of long sums; its curve adds up positive terms.
+        answer = not_below(answer, lambda e: composed.get_delta_for_epsilon(e) <= left)
+        return min(answer * ROUNDED_LOSSES, bound)
 
     def ideal_delta(self, epsilon: float) -> float:
         """Return δ at ε for continuous noise."""
-        found = float(self.composed(max(epsilon, 1e-3)).get_delta_for_epsilon(epsilon))
-        return found + _LEAST_DELTA
+        composed = self.composed(max(epsilon, 1e-3))
+        found = float(composed.get_delta_for_epsilon(epsilon / ROUNDED_LOSSES))
+        return found + losses_rounding(self.events)
 
     def composed(self, epsilon: float) -> Any:
         """Return the composed distribution, on a grid fine enough for answers near ε."""
@@ -56,9 +64,20 @@ class PldAccountant(Accountant):
         """Say whether an event has a privacy loss distribution."""
         return planned.event.has_pld
 
+    def least_delta(self, events: Sequence[Planned]) -> float:
+        """Return the smallest δ that is told from rounding, half of it left for the grid."""
+        extra = sum(p.count * p.event.extra_delta for p in events)
+        return extra + 2 * RESOLVED * losses_rounding(tuple(events))
+
     def profile(self, events: tuple[Planned, ...]) -> PldProfile:
         """Return the curve."""
         return PldProfile(events)
+
+
+def losses_rounding(events: tuple[Planned, ...]) -> float:
+    """Return the most by which the composed losses of events understate a δ."""
+    merged = _merged(tuple(p for p in events if p.count))
+    return PER_RELEASE * (sum(p.count for p in merged) + len(merged))
 
 
 def compose_losses(events: tuple[Planned, ...], grid: float) -> Any:

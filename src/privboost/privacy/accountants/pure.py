@@ -13,9 +13,9 @@ class PureProfile(Profile):
 
     @property
     def total(self) -> float:
-        """The sum of all ε, rounded up."""
+        """The sum of all ε, rounded up by more than scales, shares and ε can have lost."""
         parts = [p.count * (p.event.pure or 0.0) for p in self.events]
-        return math.fsum(parts) * (1 + 1e-15)
+        return math.fsum(parts) * (1 + 1e-14)
 
     def epsilon(self, delta: float) -> float:
         """Return an ε for which (ε, δ)-DP is proved; δ may be 0."""

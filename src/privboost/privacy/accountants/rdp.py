@@ -15,8 +15,12 @@ class RdpProfile(Profile):
     """The curve of the best whole order. It holds for discrete noise without any slack."""
 
     def rho(self, alpha: int) -> float:
-        """Return the composed Rényi divergence of an order."""
-        return math.fsum(p.count * (p.event.rdp(alpha) or 0.0) for p in self.events)
+        """Return the composed Rényi divergence of an order, rounded up.
+
+        By more than noise scales and shares, which are float64 too, can have lost.
+        """
+        total = math.fsum(p.count * (p.event.rdp(alpha) or 0.0) for p in self.events)
+        return total * (1 + 1e-13)
 
     def epsilon(self, delta: float) -> float:
         """Return an ε for which (ε, δ)-DP is proved."""
@@ -31,9 +35,9 @@ class RdpProfile(Profile):
         """Return a δ for which (ε, δ)-DP is proved."""
         if not self.events:
             return 0.0
-        least = self.extra_delta + 1e-300
+        least, most = math.log(self.extra_delta + 1e-300), -1e-12
         holds: Callable[[float], bool] = lambda x: self.epsilon(math.exp(x)) <= epsilon  # noqa: E731
-        return math.exp(smallest_true(holds, math.log(least), -1e-12, 1e-9))
+        return math.exp(smallest_true(holds, least, most, 1e-9)) if holds(most) else 1.0
 
 
 class RdpAccountant(Accountant):
