@@ -44,7 +44,9 @@ def read_given(
 def check_header(columns: Sequence[str], target: str) -> None:
     """Refuse a text file whose first line looks like a record, which would become names."""
     if target not in columns:
-        raise SchemaError(f"the table has no column {target!r}: the file's header does not name it")
+        raise SchemaError(
+            f"the table has no column {target!r}: the file's header names no such column"
+        )
     if any(not name.strip() or is_number(name) for name in columns):
         raise SchemaError(
             "the header of the file has a name that is empty or a number, as a record would: to "
