@@ -58,7 +58,7 @@ def too_few_classes(ledger: Ledger) -> str:
     """Say what a lesson without classes has spent, and what to do."""
     epsilon = ledger.accountant.compose(ledger.spent).epsilon(ledger.delta)
     return (
-        "target: fewer than two classes stood out from the noise, so there is nothing to learn to "
+        "target: at most one class stood out from the noise, so there is nothing to learn to "
         f"tell apart. Learning the domain has spent epsilon = {epsilon:.3g} at delta = "
         f"{ledger.delta:g}, and training did not begin. Give the classes (write a domain, or "
         "`given` in Domain.learn), or spend more on learning"
