@@ -21,7 +21,6 @@ NO_VALUE_RAISES = "no value in the data can raise: an error would tell about the
 EXEMPT = {
     "check_all_zero_sample_weights_error": NO_VALUE_RAISES,
     "check_estimators_empty_data_messages": NO_VALUE_RAISES,
-    "check_supervised_y_no_nan": NO_VALUE_RAISES,
     "check_sample_weight_equivalence_on_dense_data": "weights are clipped to a public bound and "
     "rounded; rows repeated and rows weighted have different noise",
 }
@@ -38,7 +37,10 @@ EXEMPT_CLASSIFIER = {
     "check_classifiers_regression_target": NO_VALUE_RAISES,
     "check_classifiers_train": NO_SCHEMA,
 }
-EXEMPT_REGRESSOR = {"check_regressors_train": NO_SCHEMA}
+EXEMPT_REGRESSOR = {
+    "check_supervised_y_no_nan": NO_VALUE_RAISES,
+    "check_regressors_train": NO_SCHEMA,
+}
 EXEMPT_VOTES = {
     "check_fit2d_1feature": "in ten rows of nine classes none stands out, which ends the lesson"
 }
