@@ -382,6 +382,8 @@ def _need(table: Table, names: Sequence[str]) -> None:
             f"an array has features only: pass a data frame with {listed}, or y apart"
         )
     if isinstance(table, CsvTable):
-        raise SchemaError(f"the table has no column {listed}: the file's header does not name it")
+        raise SchemaError(
+            f"the table has no column {listed}: the file's header names no such column"
+        )
     has = ", ".join(map(repr, table.columns[:20])) + (" …" if len(table.columns) > 20 else "")
     raise SchemaError(f"the table has no column {listed}; it has {has or 'no columns'}")

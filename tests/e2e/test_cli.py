@@ -106,7 +106,7 @@ def test_errors_are_one_line(tmp_path):
         (["predict", tmp_path / "none", data], "No such file"),
         (
             [*base, "--epsilon", 1, "--weights", "w", "--weight-bound", 2],
-            "no column 'age', 'w'; it has 'gain'",
+            "no column 'age', 'w': the file's header names no such",
         ),
     ):
         done = run(*arguments, code=1)

@@ -45,7 +45,9 @@ def read_given(
 def check_header(columns: Sequence[str], target: str) -> None:
     """Refuse a text file whose first line looks like a record, which would become names."""
     if target not in columns:
-        raise SchemaError(f"the table has no column {target!r}: the file's header does not name it")
+        raise SchemaError(
+            f"the table has no column {target!r}: the file's header names no such column"
+        )
     if any(not name.strip() or is_number(name) for name in columns):
         raise SchemaError(
             "the header of the file has a name that is empty or a number, as a record would: to "
@@ -57,7 +59,7 @@ def too_few_classes(ledger: Ledger) -> str:
     """Say what a lesson without classes has spent, and what to do."""
     epsilon = ledger.accountant.compose(ledger.spent).epsilon(ledger.delta)
     return (
-        "target: fewer than two classes stood out from the noise, so there is nothing to learn to "
+        "target: at most one class stood out from the noise, so there is nothing to learn to "
         f"tell apart. Learning the domain has spent epsilon = {epsilon:.3g} at delta = "
         f"{ledger.delta:g}, and training did not begin. Give the classes (write a domain, or "
         "`given` in Domain.learn), or spend more on learning"
