@@ -5,7 +5,9 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from privboost.errors import SchemaError
 
 _CSV_BYTES = 2**24
 """The longest record of a text file, and how much of it is read at once."""
+_PATIENCE = 1000
+"""How many milliseconds to wait for arrow's threads."""
 
 
 class CsvTable:
@@ -73,11 +77,10 @@ class CsvTable:
         yield {name: pa.array([], pa.string()) for name in names}
         readable = True
         try:
-            with self._bytes() as file:
-                for batch in pa.csv.open_csv(file, self._read(), self._parse(), convert):
-                    for start in range(0, max(batch.num_rows, 1), rows):
-                        part = batch.slice(start, rows)
-                        yield dict(zip(part.schema.names, part.columns, strict=True))
+            for batch in self._records(convert):
+                for start in range(0, max(batch.num_rows, 1), rows):
+                    part = batch.slice(start, rows)
+                    yield dict(zip(part.schema.names, part.columns, strict=True))
         except pa.ArrowInvalid:
             readable = False
         if not readable:  # outside the handler: the reader's own error quotes the record
@@ -86,27 +89,48 @@ class CsvTable:
                 + (", or a line has the wrong number of cells" if self.every_line else "")
             )
 
+    def _records(self, convert: Any) -> Iterator[pa.RecordBatch]:
+        """Yield records as arrow parses them, and wait until its threads hold nothing of ours."""
+        file: Any = self._bytes()
+        judge: Any = self._judge()
+        held = (weakref.ref(file), weakref.ref(judge))
+        source = pa.PythonFile(file, mode="r")
+        parse = self._parse(judge)
+        try:
+            reader = pa.csv.open_csv(source, self._read(), parse, convert)
+            yield from reader
+        finally:
+            source.close()
+            file = judge = source = parse = reader = None
+            _await_release(held)
+
     def _header(self) -> list[str]:
         with self._bytes() as file:
             head = re.split(rb"[\r\n]", file.read(_CSV_BYTES), maxsplit=1)[0]
         if not head.strip():
             raise SchemaError(f"{self._path.name} has no header line")
         try:
-            names = pa.csv.read_csv(io.BytesIO(head + b"\n"), self._read(), self._parse())
+            names = pa.csv.read_csv(
+                io.BytesIO(head + b"\n"), self._read(), self._parse(self._judge())
+            )
             return list(names.schema.names)
         except pa.ArrowInvalid:
             pass  # its own error quotes the line
         raise SchemaError(f"{self._path.name} has no header line that is well formed")
 
-    def _bytes(self) -> Any:
-        file = pa.input_stream(str(self._path), compression="detect")
-        return pa.PythonFile(_Utf8(file), mode="r")
+    def _bytes(self) -> _Utf8:
+        return _Utf8(pa.input_stream(str(self._path), compression="detect"))
 
-    def _parse(self) -> Any:
+    def _judge(self) -> Callable[[Any], str]:
+        """Return what says of a line with the wrong number of cells whether it is an error."""
+        verdict = "error" if self.every_line else "skip"
+        return lambda row: verdict
+
+    def _parse(self, judge: Callable[[Any], str]) -> Any:
         return pa.csv.ParseOptions(
             delimiter=self._separator,
             newlines_in_values=True,  # else one quoted line break would spoil its neighbours
-            invalid_row_handler=lambda row: "error" if self.every_line else "skip",
+            invalid_row_handler=judge,
         )
 
     def _read(self) -> Any:
@@ -146,6 +170,17 @@ class _Utf8(io.RawIOBase):
         """Close the file underneath."""
         self._file.close()
         super().close()
+
+
+def _await_release(held: Sequence[weakref.ref[Any]]) -> None:
+    """Wait a moment until arrow's threads have let go of Python objects.
+
+    A thread that does so while the interpreter ends would take the process down with it.
+    """
+    for _ in range(_PATIENCE):
+        if all(each() is None for each in held):
+            return
+        time.sleep(0.001)
 
 
 def suffixes(path: Path) -> set[str]:
