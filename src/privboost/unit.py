@@ -52,6 +52,6 @@ def unit_assumptions(unit: Unit) -> list[str]:
     """Say what a guarantee for protected units rests on."""
     return [
         f"the column {unit.column!r} tells protected units apart",
-        f"whole numbers of 2^53 and more in {unit.column!r}, if any, were never held in a column "
-        "of floating point numbers, which would round them",
+        f"no whole number in {unit.column!r} was held in a column of floating point numbers that "
+        "would round it (2^53 and more; 2^24 in float32), and text files are in UTF-8",
     ]

@@ -12,9 +12,10 @@ text, and texts are then read alike, wherever they come from:
 - true and false, as truth values or in any spelling of the word, are 1 and 0;
 - an instant is a text like 2024-01-05T12:30:00.5, in UTC (where a time that names no zone is
   taken to be) and without a time at midnight, so a date is its midnight;
-- a UUID, in any spelling, is its 32 digits; 16 raw bytes are a UUID. Where those bytes happen to
-  be a text of 16 characters (or fewer, padded), UUID and text are one;
-- other raw bytes are the UTF-8 text that they hold, or else their hexadecimal digits;
+- raw bytes are the UTF-8 text that they hold, or else their hexadecimal digits, without null bytes
+  at their end, which fixed widths add and take away. An even number of hexadecimal digits, 32 or
+  more (a UUID in any spelling, a digest), is read as the raw bytes that it writes, but decimal
+  digits alone are a number, unless they are 32 and the first is not 0;
 - anything else is its `str()`.
 
 Reading a name gives that name again, so values have one name exactly if they are written as one.
@@ -51,18 +52,18 @@ _WORDS = {"true": "1", "false": "0", "inf": "inf", "infinity": "inf"} | {
     "-infinity": "-inf",
 }
 _UUID = re.compile(r"(?:urn:uuid:)?\{?([0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})\}?", re.I)
-_HEX = re.compile(r"[0-9a-f]{32}")
+_HEX = re.compile(r"(?:[0-9a-f]{2}){16,}", re.I)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _CLOCK = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?"
-_ZONE = r"(?: ?(?:Z|UTC|GMT|([+-])([0-9]{2}):?([0-9]{2})(?::?([0-9]{2}))?))?"
+_ZONE = r"(?: ?(?:Z|UTC|GMT|([+-])([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?))?"
 _INSTANT = re.compile(
-    rf"(-?[0-9]{{4,9}})-([0-9]{{2}})(?:-([0-9]{{2}})(?:[Tt ]{_CLOCK}{_ZONE})?)?", re.I
+    rf"([+-]?[0-9]{{4,9}})-([0-9]{{2}})(?:-([0-9]{{2}})(?:[Tt ]{_CLOCK}{_ZONE})?)?", re.I
 )
 _HOUR = re.compile(_CLOCK)
 
 _PLAIN = (
     r"\A(?:0|-?[1-9][0-9]{0,14}"
-    r"|[A-Za-z_]{1,9}[0-9_#/:.@ -](?:[ -~]{0,19}[!-~])?"
+    r"|[A-Za-z_]{1,9}[0-9_#/:.@-](?:[ -~]{0,19}[!-~])?"
     r"|[GHJ-SU-Zghj-su-z_][A-Za-z_]{0,29}"
     r"|(?:[0-9a-f]{2})*(?:c[01]|f[5-9a-f]|[cdf][0-9a-f][0-7c-f]|[0-7][0-9a-f][ab])[0-9a-f]*)\z"
 )
@@ -165,6 +166,7 @@ def _read_texts(column: pa.Array) -> pa.Array:
     if pc.any(pc.starts_with(column, b"0")).as_py():
         column = _change(column, _PADDED, lambda t: pc.ascii_ltrim(t, "0"))
     odd = pc.invert(pc.fill_null(pc.match_substring_regex(column, _PLAIN), True))
+    odd = pc.or_(odd, pc.fill_null(pc.ends_with(column, b"00"), False))  # it may be a null byte
     if not pc.any(odd).as_py():
         return column
     coded = column.filter(odd).dictionary_encode()
@@ -292,12 +294,11 @@ def _write_count(cell: np.datetime64 | np.timedelta64) -> str:
 
 
 def _name_bytes(raw: bytes) -> str | None:
-    if len(raw) == 16:
-        return _name_text(raw.hex())
     try:
         return _name_text(raw.decode("utf-8", "surrogatepass"))
-    except UnicodeDecodeError:  # a fixed width may have cut the null bytes off a UUID's end
-        return _name_text(raw.ljust(16, b"\0").hex())
+    except UnicodeDecodeError:
+        digits = raw.rstrip(b"\0").hex()
+        return _name_number(digits) if digits.isdigit() else digits
 
 
 def _name_text(text: str) -> str | None:
@@ -310,32 +311,21 @@ def _name_text(text: str) -> str | None:
     if word is not None:
         return word
     if match := _UUID.fullmatch(text):
-        text = match[1].replace("-", "").lower()
-    if _NUMBER.fullmatch(text):
+        text = match[1].replace("-", "")
+    if _NUMBER.fullmatch(text) and not _is_raw(text):
         text = _name_number(text)
     elif match := _INSTANT.fullmatch(text):
         text = _read_instant(match) or text
     elif match := _HOUR.fullmatch(text):
         text = _read_hour(match) or text
-    if _HEX.fullmatch(text):
-        words = _read_words(bytes.fromhex(text))
-        return text if words is None else _name_text(words)
-    if _has_controls(text) and len(raw := text.encode("utf-8", "surrogatepass")) == 16:
-        return _name_text(raw.hex())
-    return text
+    return _name_bytes(bytes.fromhex(text)) if _is_raw(text) else text
 
 
-def _read_words(raw: bytes) -> str | None:
-    """Return the text that 16 bytes hold, if they do."""
-    try:
-        text = raw.decode().strip(_BLANK)
-    except UnicodeDecodeError:
-        return None
-    return None if not text or _has_controls(text) else text
-
-
-def _has_controls(text: str) -> bool:
-    return not text.isprintable() and any(unicodedata.category(c) == "Cc" for c in text)
+def _is_raw(text: str) -> bool:
+    """Whether a text writes raw bytes."""
+    if text.isdigit():
+        return len(text) == 32 and text[0] != "0"
+    return _HEX.fullmatch(text) is not None
 
 
 def _name_number(text: str) -> str:
@@ -352,13 +342,14 @@ def _name_number(text: str) -> str:
 def _read_instant(match: re.Match[str]) -> str | None:
     year, month, day, *clock, sign, hours, minutes, seconds = match.groups()
     try:
-        days = int(np.datetime64(f"{year}-{month}-{day or '01'}", "D").astype(np.int64))
+        first = f"{year.lstrip('+')}-{month}-{day or '01'}"
+        days = int(np.datetime64(first, "D").astype(np.int64))
     except ValueError:
         return None
     since = _since_midnight(*clock) if clock[0] else 0
     if since is None:
         return None
-    ahead = _since_midnight(hours, minutes, seconds) if sign else 0
+    ahead = _since_midnight(hours, minutes or "0", seconds) if sign else 0
     if ahead is None:
         return None
     return _instant(days * _DAY + since - (ahead if sign != "-" else -ahead))
