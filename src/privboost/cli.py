@@ -210,11 +210,15 @@ def extend(
         sample_weight_bound=weight_bound,
     )
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
-    estimator.load_stream(stream)
     table = open_file(data, missing or [], separator=read_separator(separator))
     check_files((data, ledger), [model, stream], [model, stream] if force else [stream])
+    found: list[int] = []
     with _spending(estimator):
-        with take_stream(stream, lambda: estimator.n_batches_ == began.n_batches):
+        with take_stream(stream, lambda: found in ([], [estimator.n_batches_])) as taken:
+            estimator.load_stream(taken)  # what was taken: another process may have gone on
+            found.append(estimator.n_batches_)
+            if estimator.n_batches_ != began.n_batches:
+                raise ValueError(f"{stream} was extended by another process meanwhile: try again")
             estimator.partial_fit(
                 table, target, **({} if weights is None else {"sample_weight": weights})
             )

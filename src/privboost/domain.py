@@ -29,6 +29,8 @@ from privboost.privacy.report import PrivacyReport
 from privboost.unit import Unit, describe_unit
 
 VERSION = 1
+LEARNED = "learned privately from the rows"
+"""The reason of what was learned; it belongs with a price."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,15 @@ class Domain:
             raise DomainError(f"target.name: {self.target.name!r} is a feature too")
         if self.unit is not None and self.unit.column in (*names, self.target.name):
             raise DomainError(f"unit.column: {self.unit.column!r} is a feature or the target too")
+
+    def check_price(self) -> None:
+        """Refuse a domain of which a part was learned, if the price is not there."""
+        parts = (*self.features, self.target)
+        if self.privacy is None and any(part.reason == LEARNED for part in parts):
+            raise DomainError(
+                'domain: a part of it was learned privately, but its price ("privacy") is not '
+                "there: pass the learned domain whole, or say why that part is public"
+            )
 
     @property
     def feature_names(self) -> tuple[str, ...]:

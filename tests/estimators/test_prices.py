@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -187,3 +188,39 @@ def test_the_command_line_adds_the_price(rows, learned, tmp_path):
     )
     assert "(1.5, 1.1e-06)" in same.stdout, same.stderr
     assert "(1, 1e-06)" in other.stdout, other.stderr
+
+
+def test_a_lesson_on_a_later_batch_does_not_pass_for_the_first(rows, learned):
+    """Equal domains have different prices, and the later batch paid one of them."""
+    later = make_rows(seed=1).drop(columns="person")
+    for how in ({}, {"random_state": 3}):
+        again = Domain.learn(later, "label", 3.0, 1e-7, **how)
+        model = SBDTClassifier(1.0, 1e-6, learned, **FAST).partial_fit(rows)
+        model.set_params(domain=replace(learned, privacy=again.privacy))
+        with pytest.raises(DomainError, match="and with its price"):
+            model.partial_fit(later)
+        model.set_params(domain=learned).partial_fit(later)
+
+
+def test_what_does_not_go_with_the_table_costs_nothing(rows, tmp_path):
+    ledger = tmp_path / "ledger.jsonl"
+    model = PrivBoostClassifier(1.0, 1e-6, sample_weight_bound=1.0, ledger=ledger, **FAST)
+    weights = np.ones(len(rows))
+    for wrong in (weights[:-1], "nowhere"):
+        with pytest.raises(ValueError, match="sample_weight"):
+            model.fit(rows, "label", wrong)
+    with pytest.raises(ValueError, match="X and y"):
+        model.fit(rows.drop(columns="label"), rows["label"][:-1], weights)
+    with pytest.raises(ValueError, match="X and y"):
+        Domain.learn(rows[["age"]], "label", 1.0, 1e-6, y=rows["label"][:-1], ledger=ledger)
+    assert not ledger.exists()
+
+
+def test_a_part_of_a_learned_domain_needs_its_price(rows, learned):
+    bare = replace(learned, privacy=None)
+    with pytest.raises(DomainError, match="price"):
+        PrivBoostClassifier(1.0, 1e-6, bare, **FAST).fit(rows)
+    given = {"features": learned.to_dict()["features"]}
+    with pytest.raises(DomainError, match="price"):
+        Domain.learn(rows, "label", 0.1, 1e-7, given=given)
+    assert PrivBoostClassifier(1.0, 1e-6, bare, domain_rows="other", **FAST).fit(rows)

@@ -364,3 +364,25 @@ def test_a_file_is_set_aside_while_a_batch_goes_on_from_it(tmp_path):
     with pytest.raises(ModelFileError, match="did not come to its end"):
         stream().load_stream(path)
     assert stream().load_stream(tmp_path / "state.taken").n_batches_ == 1
+
+
+def test_a_first_batch_that_died_midway_is_not_repeated():
+    first, second, _ = batches()
+    model = stream(backend=FailingClose)
+    with pytest.raises(OSError, match="worker"):
+        model.partial_fit(first)
+    model.set_params(backend="local")
+    with pytest.raises(ValueError, match="failed midway"):
+        model.partial_fit(first)
+    model.fit(second)  # a fit of its own is told as one
+
+
+def test_two_batches_cannot_take_one_file(tmp_path):
+    path = tmp_path / "state"
+    model = stream().partial_fit(batches()[0])
+    model.save_stream(path)
+    with take_stream(path, lambda: True) as taken:
+        model.save_stream(path)
+        with pytest.raises(ModelFileError, match="another batch"), take_stream(path, lambda: True):
+            pass
+        assert stream().load_stream(taken).n_batches_ == 1

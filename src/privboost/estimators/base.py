@@ -156,8 +156,12 @@ class PrivateEstimator(BaseEstimator, ABC):
         domain, placeholder, paid = None, None, None
         if earlier is not None and earlier.n_batches:
             domain = earlier.encoder.domain
-            if self.domain is not None and self._domain() != domain:
-                raise DomainError("domain: a stream goes on with the domain it began with")
+            said = None if self.domain is None else self._domain()
+            if said is not None and (said, said.privacy) != (domain, domain.privacy):
+                raise DomainError(
+                    "domain: a stream goes on with the domain it began with, and with its price; "
+                    "one that was learned anew costs these rows, and is not needed"
+                )
         elif self.domain is not None:
             domain = self._domain()
         learned = domain is None
@@ -169,6 +173,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             )
             stand_in = make_plan(Encoder.of(self._stand_in()), weight_bound, lesson.rest)
             lesson.check_features(self._named_features())
+            lesson.check_beside(sample_weight)
             if all(planned.event.mu is not None for planned in stand_in.releases):
                 domain, budget, placeholder = learn_within(lesson, ledger, keys)
             else:
@@ -215,17 +220,20 @@ class PrivateEstimator(BaseEstimator, ABC):
             assert unit is not None
             bounded = bound_units(rows.blocks, unit, domain.unit.max_rows, keys.child("units"))
             rows = replace(rows, blocks=bounded)
-        said = (
-            *_assumptions(domain, weight_bound, self.epsilon, learned, paid is not None),
+        assumed = (
+            *_assumptions(domain, weight_bound, learned, paid is not None),
             *plan.assumptions,
         )
         seeded = self.random_state is not None
-        return Run(encoder, plan, digest, ledger, paid, keys, rows, open_backend, said, seeded)
+        return Run(encoder, plan, digest, ledger, paid, keys, rows, open_backend, assumed, seeded)
 
     def _paid_before(self, domain: Domain) -> PrivacyReport | None:
         """Return what learning the domain cost these rows, if it was learned from them."""
         check_choice("domain_rows", self.domain_rows, ("same", "other"))
-        if domain.privacy is None or self.domain_rows == "other":
+        if self.domain_rows == "other":
+            return None
+        domain.check_price()
+        if domain.privacy is None:
             return None
         check_lesson(domain.privacy, domain.unit)
         return domain.privacy
@@ -405,7 +413,7 @@ def _block_rows(X: Any, threads: int) -> int:
 
 
 def _assumptions(
-    domain: Domain, weight_bound: float | None, epsilon: float, learned: bool, paid: bool
+    domain: Domain, weight_bound: float | None, learned: bool, paid: bool
 ) -> tuple[str, ...]:
     """Say what was taken to be public, and what else the guarantee rests on.
 
@@ -416,7 +424,7 @@ def _assumptions(
         _origin(domain, learned, paid),
         "all parameters of the estimator were chosen, and all that came before it was fitted, "
         "without these rows or exact scores on them",
-        f"these rows were used in no other release; another one adds to epsilon {epsilon:g}",
+        "these rows were used in no other release; another one adds to the epsilon stated here",
     ]
     if domain.unit is not None:
         said += unit_assumptions(domain.unit)

@@ -14,7 +14,7 @@ from privboost.domain import Domain
 from privboost.errors import DomainError
 from privboost.grid import UNIT
 from privboost.privacy.calibration import calibrate
-from privboost.privacy.domain_learning import LearningPlan, learn, plan_learning
+from privboost.privacy.domain_learning import LearningPlan, check_beside, learn, plan_learning
 from privboost.privacy.events import ADD_REMOVE, Planned
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.learned_domain import state_lesson
@@ -96,6 +96,10 @@ class Lesson:
         for name in names:
             if name not in features:
                 raise ValueError(f"there is no feature {name!r} among the columns of the table")
+
+    def check_beside(self, weights: Any) -> None:
+        """Refuse labels or weights that do not go with the table, before anything is spent."""
+        check_beside(self.X, {"y": self.y, "sample_weight": weights})
 
     def plan(self, delta: float) -> LearningPlan:
         """Return what will be learned, at a δ of thresholds."""

@@ -188,7 +188,7 @@ class RandomTreeBooster(TreeEstimator):
         stream = getattr(self, "_stream", None)
         if stream is not None:
             return stream
-        if hasattr(self, "model_"):
+        if hasattr(self, "model_") or "_stream" in self.__dict__:
             raise ValueError(
                 "this model's rows are not there to go on with: fit spends the whole budget "
                 "and keeps no rows, copies have none, and a batch that failed midway ends a "
@@ -257,7 +257,7 @@ class RandomTreeBooster(TreeEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: D102
         with self._alone():
-            self._stream = None
+            self.__dict__.pop("_stream", None)
             super().fit(X, y, sample_weight)
         return self
 

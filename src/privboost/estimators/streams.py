@@ -7,6 +7,7 @@ memory, or in a file of its own; a model, a pickle or a report never holds it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -57,8 +58,8 @@ STREAM_FILE = FileKind(b"PVBSTRM", 2, "the state of a stream")
 _MAGIC = b"PVBSTATE"
 _ONE_BATCH = (
     "every protected unit is in one batch of the stream (with a unit column, rows of a unit that "
-    "came before are left out), batches were formed without looking at the rows, and no saved "
-    "state of the stream was continued twice"
+    "came before are left out), batches were formed without looking at the rows, and no state of "
+    "the stream, saved or copied with its process, was continued twice"
 )
 
 
@@ -195,10 +196,11 @@ def save_stream(stream: RowStream, model: Model, path: str | Path) -> None:
 
 
 @contextmanager
-def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[None]:
+def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
     """Set the file of a stream aside while a batch goes on from it, so that no other one does.
 
-    A process that dies leaves it aside: what its rows paid is not given back.
+    Yields where it is meanwhile. A process that dies leaves it there: what its rows paid is not
+    given back.
 
     Parameters
     ----------
@@ -209,9 +211,15 @@ def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[None]:
     """
     path = Path(path)
     aside = _aside(path)
-    path.replace(aside)
     try:
-        yield
+        os.link(path, aside)  # unlike a move, it replaces nothing
+    except FileExistsError:
+        raise ModelFileError(
+            f"{aside} is there: another batch goes on from this state, or died on the way"
+        ) from None
+    path.unlink()
+    try:
+        yield aside
     except BaseException:
         if intact():
             aside.replace(path)

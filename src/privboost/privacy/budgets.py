@@ -15,6 +15,7 @@ import numpy as np
 from privboost.errors import BudgetError
 from privboost.privacy.events import Event
 from privboost.privacy.formulas import subsampled_gaussian_rdp
+from privboost.privacy.report import round_up
 from privboost.privacy.sum_events import GaussianRelease
 
 _LEVELS = 1024
@@ -119,7 +120,7 @@ class GaussianBudget(LifeBudget):
         """How the releases are made, in words."""
         return (
             f"discrete Gaussian noise with an individual filter: each row's own charges stay "
-            f"within mu = {1 / self.noise:.6g} over at most {self.releases} releases"
+            f"within mu = {round_up(1 / self.noise)} over at most {self.releases} releases"
         )
 
 
@@ -167,7 +168,7 @@ class RenyiBudget(LifeBudget):
         """How the releases are made, in words."""
         return (
             f"discrete Gaussian noise with an individual filter: each row's own charges stay "
-            f"within a Rényi divergence of {self.rho:.6g} at order {self.alpha} over at most "
+            f"within a Rényi divergence of {round_up(self.rho)} at order {self.alpha} over at most "
             f"{self.releases} releases"
         )
 

@@ -26,6 +26,7 @@ from scipy.special import ndtri
 
 from privboost.cells import column_kind, read_numbers, read_texts
 from privboost.domain import (
+    LEARNED,
     CategoricalFeature,
     ClassTarget,
     Domain,
@@ -61,7 +62,7 @@ from privboost.privacy.lessons import (
 from privboost.privacy.mechanisms import Curator, noisy_threshold
 from privboost.privacy.sum_events import GaussianRelease, ThresholdRelease
 from privboost.privacy.units import kept_rows
-from privboost.tables import CsvTable, open_table, open_vector, slice_vector
+from privboost.tables import CsvTable, count_rows, open_table, open_vector, slice_vector
 from privboost.unit_names import read_unit_names
 
 SMALLEST, LARGEST = -30, 62
@@ -202,6 +203,28 @@ def plan_learning(
         unit,
         _releases(contribution, len(numbers), len(words), delta * _DELTA_SHARE),
     )
+
+
+def check_beside(data: Any, beside: Mapping[str, Any]) -> None:
+    """Refuse labels or weights that do not go with a table: a schema that nothing is spent on.
+
+    Parameters
+    ----------
+    data : table
+        See `tables.open_table`.
+    beside : mapping from str to one-dimensional, str or None
+        What stands beside the features, by the parameter that holds it.
+    """
+    table = open_table(data, _array_names(data))
+    for name, values in beside.items():
+        if isinstance(values, str) and values not in table.columns:
+            raise SchemaError(f"the table has no column {values!r}, which {name} names")
+        if isinstance(values, str) or values is None:
+            continue
+        if isinstance(table, CsvTable):
+            raise SchemaError(f"{name} of a CSV file must be one of its columns")
+        if len(open_vector(values, name)) != count_rows(data):
+            raise SchemaError(f"X and {name} have different numbers of rows")
 
 
 def learn(
@@ -368,7 +391,7 @@ def _assemble(
     bounds: Mapping[str, tuple[float, float, str]],
     values: Mapping[str, list[str]],
 ) -> Domain:
-    reason = "learned privately from the rows"
+    reason = LEARNED
     features: list[Feature] = []
     for name in plan.features:
         if name in plan.known:

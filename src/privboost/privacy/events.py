@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from privboost.privacy.formulas import bounded_range_rdp
+from privboost.privacy.report import round_up
 
 ADD_REMOVE = "add or remove one protected unit"
 REPLACE_ONE = "replace one protected unit"
@@ -152,7 +153,7 @@ class Selection(Event):
     def mechanism(self) -> str:
         """How the release is made, in words."""
         sampled = sampled_words(self.sampling_rate)
-        return f"the exponential mechanism, {1 / self.noise:.6g}-DP{sampled}"
+        return f"the exponential mechanism, {round_up(1 / self.noise)}-DP{sampled}"
 
 
 @dataclass(frozen=True)

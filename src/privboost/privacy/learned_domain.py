@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from privboost.cautions import caution
-from privboost.domain import Domain
+from privboost.domain import LEARNED, Domain
+from privboost.errors import DomainError
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.calibration import calibrate
-from privboost.privacy.domain_learning import LearningPlan, learn, plan_learning
+from privboost.privacy.domain_learning import LearningPlan, check_beside, learn, plan_learning
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.report import PrivacyReport
@@ -42,9 +43,15 @@ def learn_domain(
     stream = KeyStream.of(random_state)
     caution(epsilon, delta, random_state)
     plan = plan_learning(frame, y, target, task, given or {}, delta)
+    check_beside(frame, {"y": y})
     earlier = _price(given)
     if earlier is not None:
         check_lesson(earlier, plan.unit)
+    elif any(feature.reason == LEARNED for feature in plan.known.values()):
+        raise DomainError(
+            'given: a part was learned privately, but its price ("privacy") is not there: give the '
+            "learned domain whole"
+        )
     accountant = GdpAccountant()
     plan = plan.with_releases(calibrate(plan.releases, epsilon, delta, accountant))
     book = Ledger(epsilon, delta, accountant, ledger)

@@ -10,6 +10,7 @@ from privboost.cautions import warn
 from privboost.domain import Domain, Feature, Target
 from privboost.errors import DomainError, SchemaError
 from privboost.privacy.ledger import Ledger
+from privboost.privacy.report import round_up
 from privboost.unit import Unit
 
 _KINDS = {"numeric": "number", "categorical": "text"}
@@ -60,9 +61,9 @@ def too_few_classes(ledger: Ledger) -> str:
     epsilon = ledger.accountant.compose(ledger.spent).epsilon(ledger.delta)
     return (
         "target: at most one class stood out from the noise, so there is nothing to learn to "
-        f"tell apart. Learning the domain has spent epsilon = {epsilon:.3g} at delta = "
-        f"{ledger.delta:g}, and training did not begin. Give the classes (write a domain, or "
-        "`given` in Domain.learn), or spend more on learning"
+        f"tell apart. Learning the domain has spent epsilon = {round_up(epsilon)} at delta = "
+        f"{round_up(ledger.delta)}, and training did not begin. Give the classes (write a domain, "
+        "or `given` in Domain.learn), or spend more on learning"
     )
 
 

@@ -35,6 +35,8 @@ _ROUND = 2.0**-42
 """By what each round is raised, relatively: a hundred times what float64 loses in it."""
 _ROUNDING = 1e-12
 """The same for reading a curve: relative, of values and of ε; and, a millionth of it, absolute."""
+GAUSSIAN_ALLOWANCE = _ROUNDING * 1e-6
+"""What is kept of δ where Gaussian releases are mixed in."""
 _NORMAL = 5e-14
 """What a normal distribution function may be wrong by, relatively."""
 
@@ -76,7 +78,7 @@ class GameCurve:
         left = max(beyond - (1 - last) * tilted_beyond, 0.0) + _NORMAL * (beyond + tilted_beyond)
         right = float(ndtr((edges[-1] - mu * mu / 2) / mu) * last) * (1 + _NORMAL)
         total = float(inside.sum()) + left + right
-        return float(min(1.0, total * (1 + _ROUNDING) + _ROUNDING * 1e-6))
+        return float(min(1.0, total * (1 + _ROUNDING) + GAUSSIAN_ALLOWANCE))
 
     def delta_with_losses(
         self, epsilon: float, losses: np.ndarray, chances: np.ndarray, infinite: float

@@ -11,6 +11,7 @@ import numpy as np
 
 from privboost.privacy.events import Event, amplified, check_sampling, sampled_words
 from privboost.privacy.formulas import laplace_rdp, subsampled_gaussian_rdp
+from privboost.privacy.report import round_up
 
 
 @dataclass(frozen=True)
@@ -235,4 +236,4 @@ class LaplaceRelease(NoisySums):
     def mechanism(self) -> str:
         """How the release is made, in words."""
         sampled = sampled_words(self.sampling_rate)
-        return f"discrete Laplace noise, {1 / self.noise:.6g}-DP{sampled}"
+        return f"discrete Laplace noise, {round_up(1 / self.noise)}-DP{sampled}"

@@ -14,7 +14,7 @@ from privboost.privacy.accountants.rdp import RdpProfile
 from privboost.privacy.accountants.resolution import RESOLVED, less_rounding
 from privboost.privacy.events import Planned
 from privboost.privacy.formulas import game_reach
-from privboost.privacy.range_game import GameCurve, compose_ranges
+from privboost.privacy.range_game import GAUSSIAN_ALLOWANCE, GameCurve, compose_ranges
 from privboost.privacy.searches import smallest_epsilon
 
 _CELLS = 1000
@@ -108,7 +108,9 @@ class GameAccountant(Accountant):
     def least_delta(self, events: Sequence[Planned]) -> float:
         """Return the smallest δ that is told from rounding, half of it left for the grid."""
         extra = sum(p.count * p.event.extra_delta for p in events)
-        return extra + 2 * RESOLVED * _losses_rounding(tuple(events))
+        mixed = any(p.event.range_epsilon is None for p in events)
+        kept = GAUSSIAN_ALLOWANCE if mixed else 0.0
+        return extra + 2 * RESOLVED * (kept + _losses_rounding(tuple(events)))
 
     def profile(self, events: tuple[Planned, ...]) -> GameProfile:
         """Return the curve."""
