@@ -99,7 +99,7 @@ class Lesson:
 
     def check_beside(self, weights: Any) -> None:
         """Refuse labels or weights that do not go with the table, before anything is spent."""
-        check_beside(self.X, {"y": self.y, "sample_weight": weights})
+        check_beside(self.X, {"y": self.labels, "sample_weight": weights})
 
     def plan(self, delta: float) -> LearningPlan:
         """Return what will be learned, at a δ of thresholds."""
