@@ -1,5 +1,6 @@
 """No file, however forged, reads memory that is not its own."""
 
+import time
 import tracemalloc
 import zlib
 from dataclasses import replace
@@ -21,6 +22,7 @@ from privboost import (
 )
 from privboost.engine import commands
 from privboost.estimators import streams
+from privboost.estimators.stream_checks import STREAM_PARAMETERS, check_log
 from privboost.models import additive, checks, files, linear, trees, votes
 from privboost.models.files import model_bytes
 from tests.forgery import Forger, assemble, interpreted, try_model, try_stream, write
@@ -342,6 +344,13 @@ KEPT = [
     (put("cohorts", lambda a: a[:1]), "price"),
     (put("cohorts", lambda _: []), "batch"),
     (put("next_id", lambda n: n // 2), "ids"),
+    (put("next_id", lambda _: 2**32), "next_id"),
+    (put("parameters", lambda own: own | {"epsilon": 100.0}), "parameters"),
+    (put("parameters", lambda own: own | {"random_state": 1}), "parameters"),
+    (put("parameters", lambda own: own | {"ledger": "/tmp/l"}), "parameters"),
+    (put("parameters", lambda own: own | {"domain__x": 1}), "parameters"),
+    (put("parameters", lambda own: own | {"max_depth": [2]}), "parameters"),
+    (put("parameters", lambda _: 7), "parameters"),
     (put("lengths", lambda a: a[:-1]), "lengths"),
     (put("weight_bound", lambda _: -1.0), "weight_bound"),
     (put("clips", lambda _: [1.0]), "clips"),
@@ -358,6 +367,38 @@ def test_rows_and_budgets_must_fit_the_model(states, change, rule):
     with pytest.raises(ModelFileError, match=f"^file holds no stream: .*{rule}") as caught:
         streams.read_stream(forged, "file")
     assert str(ROWS) not in str(caught.value)  # how many rows there are is private
+
+
+def test_charges_are_counted_in_time_that_grows_with_the_file(states):
+    """Many cohorts, and many charges of all: not one step for each pair of them."""
+    stream, _ = streams.read_stream(states["classes"], "file")
+    size = next(u for u in stream.log if isinstance(u, commands.Start)).loss.size
+    tables = (np.zeros((1, 3, size), dtype=np.int32),) * 20_000
+    told = [u for u in stream.log if isinstance(u, commands.Start | commands.OpenBudgets)]
+    told.append(commands.Price(0, tables))
+    told += [commands.Charge(0, 0)] * 20_000
+    begun = time.perf_counter()
+    with pytest.raises(ModelFileError, match="charged for more"):
+        check_log(tuple(told), stream.encoder, False, [20_000] * 19_999 + [19_999])
+    check_log(tuple(told), stream.encoder, False, [20_000] * 20_000)
+    assert time.perf_counter() - begun < 5
+
+
+def test_only_cohorts_that_have_a_price_pay_it(states):
+    stream, _ = streams.read_stream(states["classes"], "file")
+    used = [cohort.used for cohort in stream.cohorts]
+    assert used[0] > used[1]
+    for fewer in ([used[0] - 1, used[1]], [used[0], used[1] - 1]):
+        with pytest.raises(ModelFileError, match="charged for more"):
+            check_log(stream.log, stream.encoder, False, fewer)
+
+
+@pytest.mark.parametrize("kind", [SBDTClassifier, SBDTRegressor])
+def test_a_stream_keeps_all_parameters_but_those_of_a_run(kind):
+    of_a_run = {"epsilon", "delta", "domain", "domain_rows", "random_state"}
+    of_a_run |= {"n_jobs", "backend", "ledger", "verbose"}
+    assert set(kind().get_params()) == STREAM_PARAMETERS | of_a_run
+    assert not STREAM_PARAMETERS & of_a_run
 
 
 @pytest.mark.parametrize(

@@ -133,26 +133,33 @@ class LinearScores:
                 chances[features[0]] = _code_chances(column, value / LINEAR_UNITS, self.moments)
         return tuple(chances[feature] for feature in sorted(chances))
 
-    def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what other codes change; see `importance.Explainable`."""
+    def changes(
+        self, rows: np.ndarray, others: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield what other codes change; see `importance.Explainable`."""
         assert self.noise is not None
-        change = np.zeros((len(rows), self.n_outputs, rows.shape[1]))
-        doubt = np.zeros((len(rows), 1, rows.shape[1]))
         n_codes = {features[0]: len(c) for features, c, _ in self._terms if features[1] < 0}
-        for features, column, value in self._terms:
-            own = [feature for feature in features if feature >= 0]
-            before = _code_of([rows[f] for f in own], [n_codes[f] for f in own])
-            for changed in own:
+        looking: dict[int, list[int]] = {}
+        for number, features in enumerate(self.terms.features):
+            for feature in {feature for feature in features if feature >= 0}:
+                looking.setdefault(feature, []).append(number)
+        for changed, terms in looking.items():
+            change = np.zeros((self.n_outputs, rows.shape[1]))
+            doubt = np.zeros((1, rows.shape[1]))
+            for number in terms:
+                own = [feature for feature in self.terms.features[number] if feature >= 0]
+                column, value = self.terms.column[number], self.terms.value[number]
+                before = _code_of([rows[f] for f in own], [n_codes[f] for f in own])
                 codes = [others[f] if f == changed else rows[f] for f in own]
                 after = _code_of(codes, [n_codes[f] for f in own])
                 k, entry = column[before], value[before] / LINEAR_UNITS
                 k_after, entry_after = column[after], value[after] / LINEAR_UNITS
                 gain = self.coefficients[:, k_after] * entry_after
-                change[changed] += gain - self.coefficients[:, k] * entry
+                change += gain - self.coefficients[:, k] * entry
                 same = (self.noise[k] * (entry_after - entry)) ** 2
                 apart = (self.noise[k_after] * entry_after) ** 2 + (self.noise[k] * entry) ** 2
-                doubt[changed] += np.where(k == k_after, same, apart)
-        return change, np.broadcast_to(doubt, change.shape)
+                doubt += np.where(k == k_after, same, apart)
+            yield changed, change, doubt
 
     @property
     def _terms(self) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray]]:

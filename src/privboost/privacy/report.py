@@ -201,7 +201,8 @@ def round_up(value: float) -> str:
     """Write a number in six digits, never below its value."""
     text, more = f"{value:.6g}", value
     while float(text) < value:
-        more += abs(value) * 1e-6
+        # The smallest numbers are further apart than a part of themselves.
+        more = max(more + abs(value) * 1e-6, math.nextafter(more, math.inf))
         text = f"{more:.6g}"
     return text
 
