@@ -128,9 +128,9 @@ class LinearScores:
                 "an intercept for that, and those of earlier versions have no such count"
             )
         chances: dict[int, np.ndarray] = {}
-        for features, column, value in self._terms:
-            if features[1] < 0 and self.columns[column[0]].feature != INTERCEPT:
-                chances[features[0]] = _code_chances(column, value / LINEAR_UNITS, self.moments)
+        for feature, term in _features_alone(self.terms, self.columns).items():
+            entry = self.terms.value[term] / LINEAR_UNITS
+            chances[feature] = _code_chances(self.terms.column[term], entry, self.moments)
         return tuple(chances[feature] for feature in sorted(chances))
 
     def changes(
@@ -206,6 +206,8 @@ class LinearScores:
         form = need_keys(form, "scores", _KEYS)
         columns = tuple(map(_read_column, need_list(form["columns"], "scores.columns")))
         terms = _read_terms(form, layout, len(columns))
+        own = _features_alone(terms, columns)
+        need(len(own) == len(layout.n_codes), "scores.columns", "every feature has a column")
         place = "scores.coefficients"
         shape = (n_outputs, len(columns))
         coefficients = need_array(form["coefficients"], place, np.int32, shape)
@@ -222,6 +224,15 @@ class LinearScores:
 _KEYS = {"features", "column", "value", "columns", "coefficients", "log_odds", "scale"}
 _KEYS |= {"moments", "noise"}
 _MOST_ENTRY = 2**30
+
+
+def _features_alone(terms: Terms, columns: tuple[Column, ...]) -> dict[int, int]:
+    """Return the term of each feature alone; the intercept is none of them."""
+    return {
+        features[0]: number
+        for number, (features, column) in enumerate(zip(terms.features, terms.column, strict=True))
+        if features[1] < 0 and columns[column[0]].feature != INTERCEPT
+    }
 
 
 def _read_column(form: Any) -> Column:
