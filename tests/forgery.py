@@ -18,19 +18,35 @@ import pandas as pd
 
 from privboost import ModelFileError, codec
 from privboost.domain import CategoricalFeature, ClassTarget
+from privboost.domain_checks import is_writable
 from privboost.engine import commands, kernels, linear_kernels
 from privboost.engine.backend import LocalBackend
 from privboost.estimators import streams
-from privboost.models import files
+from privboost.models import files, importance, tree_kernels, trees
 
-ODD = [0, -1, 1, 7, 255, 2**31, 2**63, -(2**70), 10**400, 0.5, -1e308, 1e-320, float("nan")]
-ODD += [float("inf"), "", "x", "\ud800", None, True, [], {}, [[[]]] * 9, {"__array__": 0}]
+ODD = [0, -1, 1, 7, 255, 2**31, 2**63, -(2**70), 10**30, 10**400, 0.5, -1e308, 1e-320, float("nan")]
+ODD += [
+    float("inf"),
+    "",
+    "x",
+    "\ud800",
+    "\x1b[2J",
+    "a\0",
+    None,
+    True,
+    [],
+    {},
+    [[[]]] * 9,
+    {"__array__": 0},
+]
 ELEMENTS = [np.uint8, np.uint16, np.uint32, np.uint64, np.int32, np.int64, np.float64]
 
 
 def interpreted(monkeypatch):
-    """Have all kernels run in Python."""
-    for module in (kernels, linear_kernels):
+    """Have all kernels run in Python; importances look at few rows, as that takes long."""
+    monkeypatch.setattr(importance, "N_ROWS", 4)
+    monkeypatch.setattr(trees, "_SHARINGS", 2)
+    for module in (kernels, linear_kernels, tree_kernels):
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, numba.core.registry.CPUDispatcher):
                 monkeypatch.setattr(module, name, kernel.py_func)
@@ -151,7 +167,7 @@ class Forger:
 
     def entry(self, array: np.ndarray):
         if array.dtype.kind == "f":
-            return self.rng.choice([np.nan, np.inf, -np.inf, 0.0, 1e300, -1e300])
+            return self.rng.choice([np.nan, np.inf, -np.inf, 0.0, 1e300, -1e300, 1e308])
         limits = np.iinfo(array.dtype)
         one = np.array([1], dtype=array.dtype)[0]
         with np.errstate(over="ignore"):
@@ -231,7 +247,19 @@ def check_predictions(model) -> None:
             last = staged
         if len(model.scores.updates):
             np.testing.assert_array_equal(last, scores)
-    assert isinstance(model.privacy.guarantee, str)
+    assert all(map(is_writable, str(model.privacy).splitlines()))
+    check_importances(model)
+
+
+def check_importances(model) -> None:
+    try:
+        own = model.feature_importances()
+    except AttributeError:
+        return  # nothing was released that tells
+    assert own.shape == (len(model.domain.features),)
+    assert np.isfinite(own).all()
+    assert own.min() >= 0
+    assert own.max() <= 1
 
 
 def edge_frame(domain) -> pd.DataFrame:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from privboost import Domain, DomainError
+from privboost.domain import CategoricalFeature, ClassTarget, NumberTarget, NumericFeature
 from privboost.encoding import Encoder
+from privboost.unit import Unit
 
 FORM = {
     "version": 1,
@@ -85,6 +87,18 @@ F = "features"
         ([F, "job", "categories"], ["a", 1], "features.job.categories"),
         ([F, "job", "categories"], [1, 10**400], "features.job.categories"),
         ([F, "step", "edges"], [1, 10**400], "features.step.edges"),
+        ([F, "job", "categories"], [1, 2**63], "features.job.categories: a whole number"),
+        ([F, "job", "categories"], ["a", "\ud800"], "features.job.categories: a text with"),
+        ([F, "job", "categories"], ["a", "a\0"], "features.job.categories: a text with"),
+        ([F, "age", "reason"], "\ud800", "features.age.reason"),
+        ([F, "age", "reason"], "\x1b[2J", "features.age.reason"),
+        ([F, "\x1b[2J"], {"kind": "numeric", "bounds": [0, 1]}, "features, the name of one: a"),
+        (["target"], {"name": "y\ud800", "bounds": [2, 3]}, "target.name"),
+        (["target"], {"name": "y", "classes": ["a", "a\0"]}, "target.classes"),
+        (["target"], {"name": "y", "classes": [1, 10**30]}, "target.classes"),
+        (["target"], {"name": "y", "bounds": [2, 3], "reason": "\n"}, "target.reason"),
+        (["unit"], {"column": "\ud800", "max_rows": 2}, "unit.column"),
+        (["unit"], {"column": "who", "max_rows": 2, "reason": "\0"}, "unit.reason"),
         ([F, "job", "categories"], list(range(65534)), "features.job.categories: a code"),
         (["target"], {"name": "y"}, "target"),
         (["target"], {"name": "y", "classes": ["a"]}, "target.classes"),
@@ -109,6 +123,36 @@ def test_large_whole_numbers_are_bounds_like_any():
 def test_a_key_given_twice_is_refused():
     with pytest.raises(DomainError, match="a: declared twice"):
         Domain.from_json('{"version": 1, "features": {"a": {}, "a": {}}}')
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("[" * 100_000, "nested too deep"),
+        ("1" * 5_000, "too long"),
+        ("{" + '"kind": ' + "[" * 900 + "]" * 900 + "}", "features.a.kind|too deep"),
+    ],
+)
+def test_json_that_python_cannot_read_is_no_domain(text, rule):
+    with pytest.raises(DomainError, match=rule):
+        Domain.from_json('{"version": 1, "target": {}, "features": {"a": ' + text + "}}")
+
+
+def test_parts_are_checked_however_they_are_made():
+    for make in (
+        lambda: NumericFeature("a\0", (0, 1)),
+        lambda: CategoricalFeature("a", ("b",), reason="\ud800"),
+        lambda: ClassTarget("\x07", ("a", "b")),
+        lambda: NumberTarget("", (0, 1)),
+        lambda: Unit("\x7f", 1),
+    ):
+        with pytest.raises(DomainError):
+            make()
+
+
+def test_words_of_all_alphabets_are_texts():
+    for word in ("Ärzte", "日本\u3000語", "می\u200cخواهم", "🏳️\u200d🌈", "a\xa0b", ""):
+        assert CategoricalFeature("a", (word,)).categories == (word,)
 
 
 def test_text_that_is_not_json():

@@ -20,6 +20,7 @@ from privboost.domain_checks import (
     check_edges,
     check_labels,
     check_mapping,
+    check_text,
     given_twice,
     read_reason,
     unique_keys,
@@ -67,7 +68,7 @@ class NumericFeature:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        place = f"features.{self.name}"
+        place = _check_names(self)
         object.__setattr__(self, "bounds", check_bounds(self.bounds, f"{place}.bounds"))
         if self.scale not in ("linear", "log"):
             raise DomainError(f'{place}.scale: {self.scale!r} is not "linear" or "log"')
@@ -113,7 +114,7 @@ class CategoricalFeature:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        place = f"features.{self.name}.categories"
+        place = f"{_check_names(self)}.categories"
         object.__setattr__(self, "categories", check_labels(self.categories, place, MAX_CATEGORIES))
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,6 +137,7 @@ class ClassTarget:
     reason: str = ""
 
     def __post_init__(self) -> None:
+        _check_names(self)
         object.__setattr__(
             self, "classes", check_labels(self.classes, "target.classes", MAX_CLASSES, least=2)
         )
@@ -159,6 +161,7 @@ class NumberTarget:
     reason: str = ""
 
     def __post_init__(self) -> None:
+        _check_names(self)
         object.__setattr__(self, "bounds", check_bounds(self.bounds, "target.bounds"))
 
     def to_dict(self) -> dict[str, Any]:
@@ -339,10 +342,15 @@ class Domain:
             except UnicodeDecodeError:
                 raise DomainError(f"{name} is not UTF-8 text") from None
         try:
-            form = json.loads(text, object_pairs_hook=unique_keys)
+            return cls.from_dict(json.loads(text, object_pairs_hook=unique_keys))
         except json.JSONDecodeError as error:
             raise DomainError(f"{name} is not JSON: {error}") from None
-        return cls.from_dict(form)
+        except DomainError:
+            raise
+        except RecursionError:
+            raise DomainError(f"{name} is nested too deep for a domain") from None
+        except ValueError:  # Python reads no whole number of thousands of digits
+            raise DomainError(f"{name} holds a number that is too long") from None
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the JSON text, one feature a line, and write it to `path` if one is given."""
@@ -405,10 +413,19 @@ def _optional(part: Any) -> dict[str, Any]:
     return form
 
 
+def _check_names(part: Feature | Target) -> str:
+    """Check the texts of a feature or the target; return its place in the form."""
+    if isinstance(part, ClassTarget | NumberTarget):
+        place = "target"
+        check_text(part.name, "target.name")
+    else:
+        place = f"features.{check_text(part.name, 'features, the name of one')}"
+    check_text(part.reason, f"{place}.reason", empty=True)
+    return place
+
+
 def _read_feature(name: Any, form: Any) -> Feature:
-    place = f"features.{name}"
-    if not isinstance(name, str) or not name:
-        raise DomainError(f"{place}: a feature's name is a text that is not empty")
+    place = f"features.{check_text(name, 'features, the name of one')}"
     if not isinstance(form, Mapping):
         raise DomainError(f"{place}: a mapping is needed")
     kind = form.get("kind")
@@ -431,9 +448,7 @@ def _read_feature(name: Any, form: Any) -> Feature:
 
 def _read_target(form: Any) -> Target:
     form = check_mapping(form, "target", {"name"}, {"classes", "bounds", "reason"})
-    name = form["name"]
-    if not isinstance(name, str) or not name:
-        raise DomainError("target.name: a text that is not empty is needed")
+    name = check_text(form["name"], "target.name")
     if ("classes" in form) == ("bounds" in form):
         raise DomainError(
             'target: give "classes" (to classify) or "bounds" (a number), one of them'

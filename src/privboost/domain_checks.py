@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ MAX_NUMERIC_BINS = 253
 MAX_CATEGORIES = 2**16 - 3
 MAX_CLASSES = 254
 MAX_ROWS_PER_UNIT = 2**10
+MAX_INT = 2**63 - 1
+"""The largest whole number that arrays hold."""
 
 Label = str | int | float | bool
 
@@ -33,11 +36,31 @@ def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) ->
     return form
 
 
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Control characters, which would act on a terminal or end a text, and halves of characters."""
+
+
+def is_writable(text: Any) -> bool:
+    """Say whether something is a text that any file and any terminal can hold as it is."""
+    return isinstance(text, str) and _UNWRITABLE.search(text) is None
+
+
+def check_text(text: Any, place: str, *, empty: bool = False) -> str:
+    """Check a text that is written into files and reports."""
+    if not isinstance(text, str) or not (text or empty):
+        rule = "a text is needed" if empty else "a text that is not empty is needed"
+        raise DomainError(f"{place}: {rule}")
+    if not is_writable(text):
+        raise DomainError(f"{place}: a text with control characters, or that is not Unicode")
+    return text
+
+
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a key given twice: JSON would silently keep the last."""
     twice = given_twice([key for key, _ in pairs])
     if twice is not None:
-        raise DomainError(f"{twice}: declared twice")
+        name = twice if is_writable(twice) else repr(twice)
+        raise DomainError(f"{name}: declared twice")
     return dict(pairs)
 
 
@@ -49,10 +72,7 @@ def given_twice(keys: Sequence[Any]) -> Any:
 
 def read_reason(form: Mapping[str, Any], place: str) -> str:
     """Return the optional reason of a part of the form."""
-    reason = form.get("reason", "")
-    if not isinstance(reason, str):
-        raise DomainError(f"{place}.reason: a text is needed")
-    return reason
+    return check_text(form.get("reason", ""), f"{place}.reason", empty=True)
 
 
 def _plain(values: Any) -> Any:
@@ -119,6 +139,10 @@ def check_labels(labels: Any, place: str, most: int, least: int = 1) -> tuple[La
     for label in labels:
         if isinstance(label, str) != text or not isinstance(label, str | int | float):
             raise DomainError(f"{place}: all must be texts, or all numbers")
+        if text:
+            check_text(label, place, empty=True)
+        if isinstance(label, int) and not -MAX_INT - 1 <= label <= MAX_INT:
+            raise DomainError(f"{place}: a whole number of more than 64 bits")
         if not isinstance(label, str) and not abs(label) <= sys.float_info.max:
             raise DomainError(f"{place}: a number that is not finite")
     twice = given_twice([label if text else float(label) for label in labels])

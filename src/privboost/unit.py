@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from privboost.domain_checks import MAX_ROWS_PER_UNIT, check_mapping, read_reason
+from privboost.domain_checks import MAX_ROWS_PER_UNIT, check_mapping, check_text, read_reason
 from privboost.errors import DomainError
 
 
@@ -21,8 +21,8 @@ class Unit:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.column, str) or not self.column:
-            raise DomainError("unit.column: the name of a column is needed")
+        check_text(self.column, "unit.column")
+        check_text(self.reason, "unit.reason", empty=True)
         rows = self.max_rows
         if not isinstance(rows, int) or isinstance(rows, bool) or not rows >= 1:
             raise DomainError(f"unit.max_rows: {rows!r} is not a whole number of at least 1")

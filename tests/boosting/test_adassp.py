@@ -1,5 +1,7 @@
 """BoostedAdaSSP: against plain least squares without noise, and what it says of itself."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from privboost import (
     BoostedAdaSSPClassifier,
     BoostedAdaSSPRegressor,
     Domain,
+    DomainError,
     load_model,
 )
 from privboost.boosting.linear_terms import MOST_COLUMNS, design
@@ -358,3 +361,10 @@ def test_a_domain_can_be_learned_on_the_way():
     model.fit(frame, "t")
     assert 4.9 < model.privacy_.epsilon <= 5.0
     assert (model.predict(frame) == frame["t"]).mean() > 0.65
+
+
+def test_no_feature_has_the_name_of_the_constant_column():
+    domain = make_domain()
+    named = replace(domain, features=(replace(domain.features[0], name="(intercept)"),))
+    with pytest.raises(DomainError, match="constant column"):
+        design(Encoder.of(named))

@@ -1,5 +1,6 @@
 """No file, however forged, reads memory that is not its own."""
 
+import time
 import tracemalloc
 import zlib
 from dataclasses import replace
@@ -21,9 +22,18 @@ from privboost import (
 )
 from privboost.engine import commands
 from privboost.estimators import streams
+from privboost.estimators.stream_checks import STREAM_PARAMETERS, check_log
 from privboost.models import additive, checks, files, linear, trees, votes
 from privboost.models.files import model_bytes
-from tests.forgery import Forger, assemble, interpreted, try_model, try_stream, write
+from tests.forgery import (
+    Forger,
+    assemble,
+    check_importances,
+    interpreted,
+    try_model,
+    try_stream,
+    write,
+)
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 ROWS = 60
@@ -119,6 +129,26 @@ def altered(data, change):
     return files.MODEL_FILE.seal(write(form, files._MAGIC))
 
 
+def put(*keys):
+    """Return a change that puts a value, made from the one that is there, into a place."""
+    *way, last, make = keys
+
+    def change(form):
+        for key in way:
+            form = form[key]
+        form[last] = make(form[last])
+
+    return change
+
+
+def nested(depth):
+    """Return lists in lists in a mapping."""
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return {"a": value}
+
+
 def shorten_values(form):
     form["scores"]["values"][3] = form["scores"]["values"][3][:, :2]
 
@@ -200,6 +230,72 @@ def test_edges_must_be_those_of_the_domain(models, edges):
 
     with pytest.raises(ModelFileError, match=r"^file holds no model: edges of 'age'"):
         files.read_model(altered(models["additive"], change), "file")
+
+
+HUGE = 10**400
+STATED = [
+    put("privacy", "epsilon", lambda _: HUGE),
+    put("privacy", "slack", lambda _: HUGE),
+    put("privacy", "slack", lambda _: float("inf")),
+    put("privacy", "alternatives", lambda _: {"gdp": HUGE}),
+    put("privacy", "parts", lambda _: [{"what": "a", "epsilon": HUGE, "delta": 0.0}]),
+    put("privacy", "releases", lambda _: [{"what": "a", "count": HUGE, "mechanism": "b"}]),
+    put("privacy", "parameters", lambda _: nested(100)),
+    put("privacy", "parameters", lambda _: {"a": HUGE}),
+    put("privacy", "parameters", lambda _: {"a": "\x1b[2J"}),
+    put("privacy", "parameters", lambda _: {"\x1b[2J": 1}),
+    put("privacy", "software", lambda _: "\x1b]0;title\x07"),
+    put("privacy", "assumptions", lambda _: ["one\nPrivacy: 0-differential privacy"]),
+    put("privacy", "alternatives", lambda _: {"\r": 1.0}),
+]
+
+
+@pytest.mark.parametrize("change", STATED)
+def test_a_statement_that_cannot_be_written_is_refused(models, change):
+    with pytest.raises(ModelFileError, match="privacy: it is not a privacy report"):
+        files.read_model(altered(models["additive"], change), "file")
+
+
+def test_an_accountant_that_has_no_answer_is_read(models):
+    change = put("privacy", "alternatives", lambda own: own | {"pure": float("inf")})
+    assert "inf" in str(files.read_model(altered(models["additive"], change), "file").privacy)
+
+
+def test_columns_of_a_linear_model_are_of_its_features(models):
+    def change(form):
+        for column in form["scores"]["columns"]:
+            column["feature"] = "(intercept)"
+
+    with pytest.raises(ModelFileError, match="every feature has a column"):
+        files.read_model(altered(models["linear"], change), "file")
+
+
+LARGE = [
+    ("additive", put("scores", "mass", 0, lambda a: a * 0 + 1e308)),
+    ("additive", put("scores", "noise", 0, lambda a: a * 0 + 1e308)),
+    ("linear", put("scores", "noise", lambda a: a * 0 + 1e308)),
+    ("linear", put("scores", "moments", lambda a: a * 0 - 1e308)),
+]
+
+
+@pytest.mark.parametrize(("kind", "change"), LARGE)
+def test_what_importances_rest_on_has_squares(models, kind, change):
+    with pytest.raises(ModelFileError, match="finite numbers are needed, far"):
+        files.read_model(altered(models[kind], change), "file")
+
+
+@pytest.mark.parametrize(("kind", "change"), LARGE)
+def test_the_largest_that_is_read_has_importances(models, kind, change):
+    def less(form):
+        change(form)
+        for part in ("mass", "noise", "moments"):
+            own = form["scores"].get(part)
+            if isinstance(own, list):
+                own[0] = np.clip(own[0], -(2.0**200), 2.0**200)
+            elif own is not None:
+                form["scores"][part] = np.clip(own, -(2.0**200), 2.0**200)
+
+    check_importances(files.read_model(altered(models[kind], less), "file"))
 
 
 def test_edges_of_another_machine_are_read(models):
@@ -289,18 +385,6 @@ def retold(data, kind, change):
     return streams.STREAM_FILE.seal(zlib.compress(write(form, streams._MAGIC), 1))
 
 
-def put(*keys):
-    """Return a change that puts a value, made from the one that is there, into a place."""
-    *way, last, make = keys
-
-    def change(form):
-        for key in way:
-            form = form[key]
-        form[last] = make(form[last])
-
-    return change
-
-
 TOLD = [
     ("AddTreeValues", put("trees", 0, "goes_right", lambda a: a + np.uint8(2)), "trees"),
     ("AddTreeValues", put("trees", 0, "goes_right", lambda a: a[:, :3]), "trees"),
@@ -342,6 +426,13 @@ KEPT = [
     (put("cohorts", lambda a: a[:1]), "price"),
     (put("cohorts", lambda _: []), "batch"),
     (put("next_id", lambda n: n // 2), "ids"),
+    (put("next_id", lambda _: 2**32), "next_id"),
+    (put("parameters", lambda own: own | {"epsilon": 100.0}), "parameters"),
+    (put("parameters", lambda own: own | {"random_state": 1}), "parameters"),
+    (put("parameters", lambda own: own | {"ledger": "/tmp/l"}), "parameters"),
+    (put("parameters", lambda own: own | {"domain__x": 1}), "parameters"),
+    (put("parameters", lambda own: own | {"max_depth": [2]}), "parameters"),
+    (put("parameters", lambda _: 7), "parameters"),
     (put("lengths", lambda a: a[:-1]), "lengths"),
     (put("weight_bound", lambda _: -1.0), "weight_bound"),
     (put("clips", lambda _: [1.0]), "clips"),
@@ -358,6 +449,38 @@ def test_rows_and_budgets_must_fit_the_model(states, change, rule):
     with pytest.raises(ModelFileError, match=f"^file holds no stream: .*{rule}") as caught:
         streams.read_stream(forged, "file")
     assert str(ROWS) not in str(caught.value)  # how many rows there are is private
+
+
+def test_charges_are_counted_in_time_that_grows_with_the_file(states):
+    """Many cohorts, and many charges of all: not one step for each pair of them."""
+    stream, _ = streams.read_stream(states["classes"], "file")
+    size = next(u for u in stream.log if isinstance(u, commands.Start)).loss.size
+    tables = (np.zeros((1, 3, size), dtype=np.int32),) * 20_000
+    told = [u for u in stream.log if isinstance(u, commands.Start | commands.OpenBudgets)]
+    told.append(commands.Price(0, tables))
+    told += [commands.Charge(0, 0)] * 20_000
+    begun = time.perf_counter()
+    with pytest.raises(ModelFileError, match="charged for more"):
+        check_log(tuple(told), stream.encoder, False, [20_000] * 19_999 + [19_999])
+    check_log(tuple(told), stream.encoder, False, [20_000] * 20_000)
+    assert time.perf_counter() - begun < 5
+
+
+def test_only_cohorts_that_have_a_price_pay_it(states):
+    stream, _ = streams.read_stream(states["classes"], "file")
+    used = [cohort.used for cohort in stream.cohorts]
+    assert used[0] > used[1]
+    for fewer in ([used[0] - 1, used[1]], [used[0], used[1] - 1]):
+        with pytest.raises(ModelFileError, match="charged for more"):
+            check_log(stream.log, stream.encoder, False, fewer)
+
+
+@pytest.mark.parametrize("kind", [SBDTClassifier, SBDTRegressor])
+def test_a_stream_keeps_all_parameters_but_those_of_a_run(kind):
+    of_a_run = {"epsilon", "delta", "domain", "domain_rows", "random_state"}
+    of_a_run |= {"n_jobs", "backend", "ledger", "verbose"}
+    assert set(kind().get_params()) == STREAM_PARAMETERS | of_a_run
+    assert not STREAM_PARAMETERS & of_a_run
 
 
 @pytest.mark.parametrize(

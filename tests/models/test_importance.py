@@ -1,5 +1,7 @@
 """Importances: the order of known effects, and nothing for features of pure noise."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,7 +20,11 @@ from privboost import (
     SBDTRegressor,
     load_model,
 )
+from privboost.engine.linear import Terms
+from privboost.models.additive import AdditiveScores
 from privboost.models.importance import N_ROWS, draw_rows, importances
+from privboost.models.linear import Column, LinearScores
+from privboost.models.trees import Group, TreeScores
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 FEATURES = {
@@ -111,9 +117,10 @@ def test_noise_alone_counts_for_little(name):
     for seed in range(4):
         scores = fit_planted(name, 0.1, seed, effects=(0.0, 0.0, 0.0)).model_.scores
         rows, others = draw_rows(scores.chances())
-        change, doubt = scores.changes(rows, others)
-        raw, less = (c.mean(axis=(1, 2)) for c in (change**2, change**2 - doubt))
-        left.append(np.maximum(less, 0).sum() / raw.sum())
+        parts = list(scores.changes(rows, others))
+        raw = sum((change**2).mean() for _, change, _ in parts)
+        less = sum(max((change**2 - doubt).mean(), 0) for _, change, doubt in parts)
+        left.append(less / raw)
     assert np.mean(left) < 0.3
 
 
@@ -225,3 +232,43 @@ def test_rows_are_drawn_as_chances_say():
     again = draw_rows([chances, chances])
     np.testing.assert_array_equal(rows, again[0])
     np.testing.assert_array_equal(others, again[1])
+
+
+FEW_CODES, MANY_OUTPUTS = 3, 100
+
+
+def small_additive(features):
+    values = (np.zeros((MANY_OUTPUTS, FEW_CODES), dtype=np.int32),) * features
+    mass = (np.ones((MANY_OUTPUTS, FEW_CODES)),) * features
+    return AdditiveScores(values, mass, mass)
+
+
+def small_trees(features):
+    of_leaves = np.ones((1, MANY_OUTPUTS, 2), dtype=np.int32)
+    turns = np.ones((1, 1, 1), dtype=np.uint8)
+    group = Group(np.zeros((1, 1), dtype=np.uint16), turns, of_leaves, of_leaves, of_leaves)
+    n_codes = np.full(features, FEW_CODES, dtype=np.int32)
+    start = np.zeros(MANY_OUTPUTS, dtype=np.int32)
+    return TreeScores(start, (group,), np.ones(1, dtype=np.int32), n_codes)
+
+
+def small_linear(features):
+    places = tuple(np.full(FEW_CODES, k, dtype=np.int32) for k in range(features))
+    entries = (np.arange(FEW_CODES, dtype=np.int32),) * features
+    terms = Terms(tuple((k, -1) for k in range(features)), places, entries, features)
+    columns = tuple(Column(f"x{k}", "") for k in range(features))
+    coefficients = np.ones((MANY_OUTPUTS, features), dtype=np.int32)
+    moments = np.ones((2, features))
+    return LinearScores(terms, columns, coefficients, True, 1.0, moments, moments[0])
+
+
+@pytest.mark.parametrize("make", [small_additive, small_trees, small_linear])
+def test_memory_does_not_grow_with_features_times_outputs(make):
+    """All changes at once would take 2^28 bytes."""
+    importances(make(2))  # what is compiled or loaded on the way is not meant
+    tracemalloc.start()
+    own = importances(make(160))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(own) == 160
+    assert peak < 2**24

@@ -112,6 +112,28 @@ def test_odd_classes_give_a_valid_domain(labels):
     assert len(domain.target.classes) >= 2
 
 
+def test_words_that_no_domain_can_hold_are_left_out():
+    """Once they are told, the budget is spent: they raise nothing."""
+    words = ["clerk", "a\0", "\x1b[2J", "two\nlines"] * 1000
+    frame = pd.DataFrame({"job": words, "label": np.tile(["old", "young"], 2000)})
+    domain = Domain.learn(frame, "label", 2.0, 1e-6, random_state=1)
+    assert domain.features[0].categories == ("clerk",)
+
+
+def test_large_whole_classes_stay_floating_point_numbers():
+    frame = pd.DataFrame({"x": np.zeros(2000), "label": np.tile([0.0, 1e30], 1000)})
+    domain = Domain.learn(frame, "label", 2.0, 1e-6, task="classes", random_state=1)
+    assert set(domain.target.classes) == {0, 1e30}
+    assert Domain.from_json(domain.to_json()) == domain
+
+
+def test_names_that_no_domain_can_hold_are_refused_before_anything_is_spent(tmp_path):
+    frame = frame_of(100).rename(columns={"job": "a\0"})
+    with pytest.raises(DomainError, match="a column's name"):
+        Domain.learn(frame, "label", 1.0, 1e-6, ledger=tmp_path / "ledger")
+    assert not (tmp_path / "ledger").exists()
+
+
 def test_an_estimator_without_a_domain_by_every_accountant():
     for name in ("gdp", "rdp", "pld"):
         model = PrivBoostClassifier(1.0, 1e-6, n_estimators=6, accountant=name)

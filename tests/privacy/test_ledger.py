@@ -101,3 +101,8 @@ def test_json():
 def test_a_rounded_epsilon_is_hardly_above_itself():
     for value in (0.9993574984089572, 0.99936, 1.0, 0.1 + 0.2, 123456.7, 1e-6):
         assert value <= float(round_up(value)) <= value * (1 + 1.1e-5)
+
+
+@pytest.mark.parametrize("value", [1.000004e-318, 5e-324, 2.5e-308, 1.7976931348623157e308])
+def test_the_smallest_and_largest_numbers_are_rounded_up_too(value):
+    assert value <= float(round_up(value))

@@ -14,6 +14,7 @@ from privboost.boosting.candidates import uniform_grid
 from privboost.domain import CategoricalFeature
 from privboost.encoding import Encoder
 from privboost.engine.linear import MOST_SQUARE, Terms
+from privboost.errors import DomainError
 from privboost.grid import LINEAR_UNITS
 from privboost.models.linear import INTERCEPT, MISSING, Column
 
@@ -85,6 +86,8 @@ def design(
         The length to which vectors are shortened. By default that of a row whose numbers have the
         size of evenly spread ones.
     """
+    if INTERCEPT in encoder.domain.feature_names:
+        raise DomainError(f"features.{INTERCEPT}: linear models call their constant column that")
     singles = [
         _number(encoder, f)
         if bins is None and not isinstance(declared, CategoricalFeature)

@@ -20,6 +20,7 @@ from privboost.encoding import Encoder
 from privboost.engine.backend import RecordingBackend
 from privboost.estimators.base import PrivateEstimator, PrivateRegressor, Run
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
+from privboost.estimators.stream_checks import STREAM_PARAMETERS
 from privboost.estimators.streams import RowStream, load_stream, save_stream
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.model import Model
@@ -83,11 +84,6 @@ _PARAMETERS = (
 )
 
 
-_AROUND = (
-    *("epsilon", "delta", "domain", "domain_rows", "random_state"),
-    *("n_jobs", "backend", "ledger", "verbose"),
-)
-"""Parameters that belong to a run, not to a stream."""
 _UNSAVED = ("_stream", "_training")
 """What no copy of an estimator has: private rows, and who is training."""
 
@@ -178,7 +174,8 @@ class RandomTreeBooster(TreeEstimator):
             finally:
                 backend.close()
             used = run.ledger.used(run.plan.life)
-            own = {name: value for name, value in self.get_params().items() if name not in _AROUND}
+            given = self.get_params()
+            own = {name: given[name] for name in given if name in STREAM_PARAMETERS}
             grown = stream.extended(run.plan, run.rows, run.report(), used, backend.log, own)
             self._keep(Model(run.encoder, scores, grown.report()))
             self._stream = grown

@@ -6,12 +6,15 @@ Messages quote no value and no length: all of this is private.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from privboost.boosting.plan import NewtonStep
+from privboost.boosting.tree_plan import TreeSettings
 from privboost.domain import ClassTarget
 from privboost.encoding import Encoder
 from privboost.engine.block import Block
@@ -38,8 +41,23 @@ from privboost.privacy.formulas import MOST_ORDER
 
 ROW_ARRAYS = ("narrow", "wide", "label", "weight", "start", "ids")
 """What a file keeps of rows."""
+STREAM_PARAMETERS = frozenset(
+    [each.name for kind in (TreeSettings, NewtonStep) for each in fields(kind)]
+    + ["domain_share", "sample_weight_bound", "accountant"]
+)
+"""Parameters that go on from batch to batch; budgets, seeds and files belong to one run."""
 _LEAST_NOISE = 1e-100
 """No plan has less noise, nor more than one over it; squares of both are numbers."""
+
+
+def read_parameters(form: Any) -> dict[str, Any]:
+    """Read the parameters of the last batch: nothing that a run is to decide for itself."""
+    need(isinstance(form, dict), "parameters", "a mapping is needed")
+    known = STREAM_PARAMETERS.issuperset(form)
+    need(known, "parameters", "only those of trees, which go on from batch to batch, are known")
+    plain = all(value is None or isinstance(value, str | int | float) for value in form.values())
+    need(plain, "parameters", "numbers, texts, true, false or nothing are needed")
+    return dict(form)
 
 
 def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple[Block, ...]:
@@ -133,7 +151,7 @@ class _State:
 
     def __post_init__(self) -> None:
         self.prices: list[Price] = []
-        self.charges = [0] * self.n_cohorts
+        self.charges = [0] * self.n_cohorts  # by the last cohort that pays; earlier ones do too
         self.n_outputs = count_outputs(self.encoder.domain.target)
         self.most = np.full(self.n_outputs, SCORE_UNITS, dtype=np.int64)  # where numbers start
 
@@ -172,8 +190,7 @@ class _State:
         tables = self.prices[update.price].tables
         fits = self.loss is not None and tables[0].shape[2] == self.loss.size
         need(fits, "log.charge", "the price is one of another loss")
-        for cohort in range(len(tables)):
-            self.charges[cohort] += 1
+        self.charges[len(tables) - 1] += 1
 
     def _add(self, update: AddTreeValues) -> None:
         need(self.loss is not None, "log", "the first update is a start")
@@ -210,7 +227,8 @@ def check_log(log: tuple[Update, ...], encoder: Encoder, weighted: bool, used: l
     for update in log:
         state.follow(update)
     need(state.loss is not None and state.open, "log", "a stream has a start and budgets")
-    covered = all(made <= own for made, own in zip(state.charges, used, strict=True))
+    made = list(accumulate(reversed(state.charges)))[::-1]
+    covered = all(own >= charged for own, charged in zip(used, made, strict=True))
     need(covered, "log", "rows were charged for more releases than their budgets record")
 
 

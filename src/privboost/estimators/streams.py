@@ -32,6 +32,7 @@ from privboost.estimators.stream_checks import (
     check_log,
     read_budget,
     read_names,
+    read_parameters,
     read_rows,
 )
 from privboost.files import UNREADABLE, FileKind, compress, decompress, write_file
@@ -56,6 +57,8 @@ from privboost.privacy.statements import join_reports
 
 STREAM_FILE = FileKind(b"PVBSTRM", 2, "the state of a stream")
 _MAGIC = b"PVBSTATE"
+_MOST_ROWS = 2**31
+"""Rows that a stream may have had when its file is read; as many more still have ids of 32 bits."""
 _ONE_BATCH = (
     "every protected unit is in one batch of the stream (with a unit column, rows of a unit that "
     "came before are left out), batches were formed without looking at the rows, and no state of "
@@ -320,18 +323,17 @@ def _from_form(form: dict[str, Any], model: Model) -> RowStream:
     clips = need_list(form["clips"], "clips", 2)
     for clip in clips:
         need_number(clip, "clips", 0, above=True)
-    need(isinstance(form["parameters"], dict), "parameters", "a mapping is needed")
+    parameters = read_parameters(form["parameters"])
     cohorts = tuple(
         _read_cohort(each, encoder, bound is not None, number)
         for number, each in enumerate(need_list(form["cohorts"], "cohorts"))
     )
     need(len(cohorts) > 0, "cohorts", "a stream has a batch")
-    next_id = need_whole(form["next_id"], "next_id", 0, 2**32)
+    next_id = need_whole(form["next_id"], "next_id", 0, _MOST_ROWS)
     check_ids([cohort.blocks for cohort in cohorts], next_id)
     log = _read_log(form)
     check_log(log, encoder, bound is not None, [cohort.used for cohort in cohorts])
     most_score = need_number(form["most_score"], "most_score", 0, MAX_SCORE)
-    parameters = form["parameters"]
     return RowStream(
         encoder,
         bound,

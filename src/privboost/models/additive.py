@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -70,18 +71,17 @@ class AdditiveScores:
             raise AttributeError(NO_MASS)
         return tuple(even(np.maximum(mass.sum(axis=0), 0.0)) for mass in self.mass)
 
-    def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what other codes change; see `importance.Explainable`."""
+    def changes(
+        self, rows: np.ndarray, others: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield what other codes change; see `importance.Explainable`."""
         assert self.noise is not None
-        change = np.zeros((len(rows), self.n_outputs, rows.shape[1]))
-        doubt = np.zeros_like(change)
         for feature, (values, noise) in enumerate(zip(self.values, self.noise, strict=True)):
             before, after = rows[feature], others[feature]
-            change[feature] = values[:, after].astype(np.float64) - values[:, before]
+            change = values[:, after].astype(np.float64) - values[:, before]
             # Codes of one cell have one value, and its noise is the same.
-            apart = change[feature] != 0
-            doubt[feature] = apart * (noise[:, after] ** 2 + noise[:, before] ** 2)
-        return change, doubt
+            doubt = (change != 0) * (noise[:, after] ** 2 + noise[:, before] ** 2)
+            yield feature, change, doubt
 
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""

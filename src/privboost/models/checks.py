@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 
 from privboost.domain import CategoricalFeature, ClassTarget, Domain, Feature, Target
+from privboost.domain_checks import is_writable
 from privboost.encoding import Encoder, fine_edges
 from privboost.errors import ModelFileError
 from privboost.privacy.report import PrivacyReport
 
+_MOST_SIZE = 2.0**200
+"""No sum, mean or noise on the grid comes near it, and squares of it are numbers."""
 _SCORE = np.iinfo(np.int32)
 _NEAR = 1e-9
 """How far edges may lie from those computed here, in parts of the bounds: logarithms differ."""
@@ -56,9 +59,10 @@ def need_array(
 def need_finite(
     value: Any, place: str, shape: tuple[int | None, ...], least: float = -math.inf
 ) -> np.ndarray:
-    """Check an array of finite numbers (float64), none below the least."""
+    """Check an array of numbers (float64) whose squares add up, none below the least."""
     array = need_array(value, place, np.float64, shape)
-    need(bool(np.isfinite(array).all()), place, "finite numbers are needed")
+    fine = bool((np.abs(array) <= _MOST_SIZE).all())  # which NaN is not
+    need(fine, place, "finite numbers are needed, far from the largest there are")
     need(bool((array >= least).all()), place, f"entries of at least {least:g}")
     return array
 
@@ -82,8 +86,8 @@ def need_number(
 
 
 def need_text(value: Any, place: str) -> str:
-    """Check a text."""
-    need(isinstance(value, str), place, "a text is needed")
+    """Check a text, without control characters: people see it on their terminals."""
+    need(is_writable(value), place, "a text without control characters is needed")
     return str(value)
 
 

@@ -2,13 +2,14 @@
 
 A model answers two questions from what was released: how likely each code of each feature is
 (`chances`), and what the score gains where one feature of a row takes another value, beside how
-much of that noise alone explains (`changes`). Rows are drawn from the chances, feature by feature;
+much of that noise alone explains (`changes`, one feature after the other: all at once would take
+far more memory than the model). Rows are drawn from the chances, feature by feature;
 no row of the table is needed, so that a loaded model has importances too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -30,19 +31,23 @@ class Explainable(Protocol):
         Raise AttributeError, with the reason, where no mass or no noise is known.
         """
 
-    def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what scores gain where a row has another row's code of one feature.
+    def changes(
+        self, rows: np.ndarray, others: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield what scores gain where a row has another row's code of one feature.
 
         Parameters
         ----------
         rows, others : uint16 arrays of shape (features, rows)
             The codes of each row, and the codes that take their place, one at a time.
 
-        Returns
-        -------
-        change : array of shape (features, outputs, rows)
+        Yields
+        ------
+        feature : int
+            The feature that is changed; those that are left out change nothing.
+        change : array of shape (outputs, rows)
             The gain, in score units.
-        doubt : array of the same shape
+        doubt : array of the same shape, or (1, rows)
             The variance that noise alone gives it.
         """
 
@@ -61,9 +66,9 @@ def importances(scores: Explainable) -> np.ndarray:
         Where what was released does not say how many rows a value stands for.
     """
     rows, others = draw_rows(scores.chances())
-    change, doubt = scores.changes(rows, others)
-    moved = 0.5 * (change**2 - doubt).mean(axis=2).sum(axis=1)
-    moved = np.maximum(moved, 0.0)
+    moved = np.zeros(len(rows))
+    for feature, change, doubt in scores.changes(rows, others):
+        moved[feature] = max(0.5 * (change**2 - doubt).mean(axis=1).sum(), 0.0)
     return moved / moved.sum() if moved.any() else moved
 
 

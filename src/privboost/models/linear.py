@@ -128,31 +128,38 @@ class LinearScores:
                 "an intercept for that, and those of earlier versions have no such count"
             )
         chances: dict[int, np.ndarray] = {}
-        for features, column, value in self._terms:
-            if features[1] < 0 and self.columns[column[0]].feature != INTERCEPT:
-                chances[features[0]] = _code_chances(column, value / LINEAR_UNITS, self.moments)
+        for feature, term in _features_alone(self.terms, self.columns).items():
+            entry = self.terms.value[term] / LINEAR_UNITS
+            chances[feature] = _code_chances(self.terms.column[term], entry, self.moments)
         return tuple(chances[feature] for feature in sorted(chances))
 
-    def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what other codes change; see `importance.Explainable`."""
+    def changes(
+        self, rows: np.ndarray, others: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield what other codes change; see `importance.Explainable`."""
         assert self.noise is not None
-        change = np.zeros((len(rows), self.n_outputs, rows.shape[1]))
-        doubt = np.zeros((len(rows), 1, rows.shape[1]))
         n_codes = {features[0]: len(c) for features, c, _ in self._terms if features[1] < 0}
-        for features, column, value in self._terms:
-            own = [feature for feature in features if feature >= 0]
-            before = _code_of([rows[f] for f in own], [n_codes[f] for f in own])
-            for changed in own:
+        looking: dict[int, list[int]] = {}
+        for number, features in enumerate(self.terms.features):
+            for feature in {feature for feature in features if feature >= 0}:
+                looking.setdefault(feature, []).append(number)
+        for changed, terms in looking.items():
+            change = np.zeros((self.n_outputs, rows.shape[1]))
+            doubt = np.zeros((1, rows.shape[1]))
+            for number in terms:
+                own = [feature for feature in self.terms.features[number] if feature >= 0]
+                column, value = self.terms.column[number], self.terms.value[number]
+                before = _code_of([rows[f] for f in own], [n_codes[f] for f in own])
                 codes = [others[f] if f == changed else rows[f] for f in own]
                 after = _code_of(codes, [n_codes[f] for f in own])
                 k, entry = column[before], value[before] / LINEAR_UNITS
                 k_after, entry_after = column[after], value[after] / LINEAR_UNITS
                 gain = self.coefficients[:, k_after] * entry_after
-                change[changed] += gain - self.coefficients[:, k] * entry
+                change += gain - self.coefficients[:, k] * entry
                 same = (self.noise[k] * (entry_after - entry)) ** 2
                 apart = (self.noise[k_after] * entry_after) ** 2 + (self.noise[k] * entry) ** 2
-                doubt[changed] += np.where(k == k_after, same, apart)
-        return change, np.broadcast_to(doubt, change.shape)
+                doubt += np.where(k == k_after, same, apart)
+            yield changed, change, doubt
 
     @property
     def _terms(self) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
@@ -199,6 +206,8 @@ class LinearScores:
         form = need_keys(form, "scores", _KEYS)
         columns = tuple(map(_read_column, need_list(form["columns"], "scores.columns")))
         terms = _read_terms(form, layout, len(columns))
+        own = _features_alone(terms, columns)
+        need(len(own) == len(layout.n_codes), "scores.columns", "every feature has a column")
         place = "scores.coefficients"
         shape = (n_outputs, len(columns))
         coefficients = need_array(form["coefficients"], place, np.int32, shape)
@@ -215,6 +224,15 @@ class LinearScores:
 _KEYS = {"features", "column", "value", "columns", "coefficients", "log_odds", "scale"}
 _KEYS |= {"moments", "noise"}
 _MOST_ENTRY = 2**30
+
+
+def _features_alone(terms: Terms, columns: tuple[Column, ...]) -> dict[int, int]:
+    """Return the term of each feature alone; the intercept is none of them."""
+    return {
+        features[0]: number
+        for number, (features, column) in enumerate(zip(terms.features, terms.column, strict=True))
+        if features[1] < 0 and columns[column[0]].feature != INTERCEPT
+    }
 
 
 def _read_column(form: Any) -> Column:

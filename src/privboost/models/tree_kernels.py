@@ -55,15 +55,15 @@ def _reaches(feature, goes_right, node, code):
 
 
 @compiled
-def add_changes(feature, goes_right, used, rows, others, values, noise, change, doubt):
+def add_changes(feature, goes_right, changed, rows, others, values, noise, change, doubt):
     """Add what a tree's value changes by where one feature takes another code.
 
     Parameters
     ----------
     feature, goes_right : arrays
         The tree; see `Tree`.
-    used : int array
-        The features it looks at.
+    changed : int
+        The feature that takes another code.
     rows, others, change, doubt : arrays
         See `importance.Explainable.changes`.
     values, noise : arrays of shape (outputs, leaves)
@@ -71,12 +71,12 @@ def add_changes(feature, goes_right, used, rows, others, values, noise, change, 
     """
     for row in range(rows.shape[1]):
         leaf = _leaf(feature, goes_right, rows, others, row, -1)
-        for own in used:
-            other = _leaf(feature, goes_right, rows, others, row, own)
-            if other != leaf:
-                for output in range(values.shape[0]):
-                    change[own, output, row] += values[output, other] - values[output, leaf]
-                    doubt[own, output, row] += noise[output, other] ** 2 + noise[output, leaf] ** 2
+        other = _leaf(feature, goes_right, rows, others, row, changed)
+        if other != leaf:
+            for output in range(values.shape[0]):
+                # Beyond 32 bits, which a difference may need.
+                change[output, row] += float(values[output, other]) - float(values[output, leaf])
+                doubt[output, row] += noise[output, other] ** 2 + noise[output, leaf] ** 2
 
 
 @compiled

@@ -235,16 +235,27 @@ class TreeScores:
             chances = np.concatenate(parts)
         return tuple(np.split(chances, last[:-1]))
 
-    def changes(self, rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what other codes change; see `importance.Explainable`."""
-        change = np.zeros((len(rows), self.n_outputs, rows.shape[1]))
-        doubt = np.zeros_like(change)
+    def changes(
+        self, rows: np.ndarray, others: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield what other codes change; see `importance.Explainable`."""
+        looking: dict[int, list[tuple[Group, int]]] = {}
         for group in self.groups:
-            for number, values in enumerate(group.values):
-                tree, noise = group.tree(number), group.noise_of(number)
-                arrays = (tree.feature, tree.goes_right, np.unique(tree.feature), rows, others)
+            for number, features in enumerate(group.feature):
+                for feature in np.unique(features).tolist():
+                    looking.setdefault(feature, []).append((group, number))
+        for feature, trees in looking.items():
+            change = np.zeros((self.n_outputs, rows.shape[1]))
+            doubt = np.zeros_like(change)
+            for group, number in trees:
+                tree, values, noise = (
+                    group.tree(number),
+                    group.values[number],
+                    group.noise_of(number),
+                )
+                arrays = (tree.feature, tree.goes_right, feature, rows, others)
                 tree_kernels.add_changes(*arrays, values, noise, change, doubt)
-        return change, doubt
+            yield feature, change, doubt
 
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes, where no tree joins features."""

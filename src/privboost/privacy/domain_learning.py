@@ -36,7 +36,13 @@ from privboost.domain import (
     Target,
     Unit,
 )
-from privboost.domain_checks import MAX_CATEGORIES, MAX_CLASSES
+from privboost.domain_checks import (
+    MAX_CATEGORIES,
+    MAX_CLASSES,
+    MAX_INT,
+    check_text,
+    is_writable,
+)
 from privboost.encoding import number_units
 from privboost.engine import kernels
 from privboost.engine.backend import LocalBackend
@@ -176,6 +182,8 @@ def plan_learning(
     features = tuple(name for name in table.columns if name not in skip)
     if not features:
         raise SchemaError("the table has no feature columns")
+    for name in (*features, target):
+        check_text(name, "a column's name")
     unknown = [name for name in features if name not in known]
     batch = next(table.batches([c for c in table.columns if c in {*unknown, target}], 1), {})
     kinds = {name: column_kind(batch[name], name) for name in unknown} | said
@@ -379,10 +387,9 @@ def _read_values(plan: LearningPlan, told: Sequence[bytes]) -> dict[str, list[st
     values: dict[str, list[str]] = {name: [] for name in plan.words}
     for key in told:
         number, _, value = key.partition(b" ")
-        try:
-            values[plan.words[int(number)]].append(value.decode())
-        except UnicodeDecodeError:
-            continue  # bytes that are no text cannot be written into a domain
+        text = value.decode(errors="surrogateescape")
+        if is_writable(text):  # what is no text cannot stand in a domain
+            values[plan.words[int(number)]].append(text)
     return values
 
 
@@ -417,7 +424,8 @@ def _classes(told: list[str], kind: str) -> tuple[Any, ...]:
     classes: list[Any] = list(told)
     if kind == "number" or (kind == "object" and all(map(is_number, told))):
         finite = [float(word) for word in told if is_number(word)]
-        classes = [int(x) if x == int(x) else x for x in dict.fromkeys(finite)]
+        small = {x: x == int(x) and abs(x) < MAX_INT for x in finite}
+        classes = [int(x) if whole else x for x, whole in small.items()]
     return tuple(classes[:MAX_CLASSES])
 
 

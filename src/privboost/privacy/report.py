@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from privboost.domain_checks import MAX_INT, is_writable
 from privboost.unit import Unit, describe_unit
 
 SEEDED = "no privacy guarantee: seeded"
 
 
 _DERIVED = ("guarantee", "protects")
+_MOST = sys.float_info.max
 _LISTED = 20
 """How many releases and reasons the text form lists; the other forms have all."""
 
@@ -132,16 +135,17 @@ class PrivacyReport:
         spent: list[PrivacyReport | Part] = [self, *self.parts]
         texts = [self.relation, self.accountant, self.plan, self.software, *self.assumptions]
         texts += [text for each in self.releases for text in (each.what, each.mechanism)]
-        texts += [part.what for part in self.parts]
-        epsilons = [*(each.epsilon for each in spent), self.slack, *self.alternatives.values()]
+        texts += [*(part.what for part in self.parts), *self.alternatives, *self.parameters]
+        epsilons = [*(each.epsilon for each in spent), self.slack]
+        epsilons += [value for value in self.alternatives.values() if value != math.inf]
+        counts = [each.count for each in self.releases]
         rules = {
-            "texts": all(isinstance(text, str) for text in texts),
-            "epsilon": all(_is_number(value) and value >= 0 for value in epsilons)
-            and all(math.isfinite(each.epsilon) for each in spent),
+            "texts": all(map(is_writable, texts)),
+            "epsilon": all(_is_number(value) and 0 <= value <= _MOST for value in epsilons),
             "delta": all(_is_number(each.delta) and 0 <= each.delta <= 1 for each in spent),
-            "counts": all(type(each.count) is int and each.count >= 0 for each in self.releases),
+            "counts": all(type(count) is int and 0 <= count <= MAX_INT for count in counts),
             "seeded": isinstance(self.seeded, bool),
-            "parameters": isinstance(self.parameters, dict),
+            "parameters": all(_is_plain(value) for value in self.parameters.values()),
         }
         for part, holds in rules.items():
             if not holds:
@@ -201,7 +205,8 @@ def round_up(value: float) -> str:
     """Write a number in six digits, never below its value."""
     text, more = f"{value:.6g}", value
     while float(text) < value:
-        more += abs(value) * 1e-6
+        # The smallest numbers are further apart than a part of themselves.
+        more = max(more + abs(value) * 1e-6, math.nextafter(more, math.inf))
         text = f"{more:.6g}"
     return text
 
@@ -210,6 +215,19 @@ def _few(lines: list[str]) -> list[str]:
     if len(lines) <= _LISTED:
         return lines
     return [*lines[:_LISTED], f"    … and {len(lines) - _LISTED} more, in to_json() and to_html()"]
+
+
+def _is_plain(value: Any, depth: int = 2) -> bool:
+    """Say whether a parameter is a number, a text, true, false, nothing, or a list of such."""
+    if isinstance(value, list | tuple):
+        return depth > 0 and all(_is_plain(each, depth - 1) for each in value)
+    if isinstance(value, str):
+        return is_writable(value)
+    return (
+        value is None
+        or isinstance(value, float)
+        or (isinstance(value, int) and abs(value) <= MAX_INT)
+    )
 
 
 def _is_number(value: Any) -> bool:
