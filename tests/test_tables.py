@@ -387,8 +387,7 @@ def test_decimals_of_any_scale(scale):
     numbers = pa.array([Decimal(0), Decimal(200), None], pa.decimal128(7, scale))
     labels = pa.array(["no", "yes", "no"])
     table = pa.table({"x": numbers, "c": ["a"] * 3, "y": labels})
-    assert codes(table) == ([0, 2, LOST_X], [0, 0, 0], [0, 1, 0])
-    codes(table.drop_columns("x").append_column("x", numbers), numbers)  # labels of none
+    assert codes(table) == ([0, 3, LOST_X], [0, 0, 0], [0, 1, 0])
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.string()])
@@ -402,7 +401,7 @@ def test_categories_of_any_text_are_read_as_numbers(kind):
 
 def test_a_date_says_what_to_do():
     frame = pd.DataFrame({"x": pd.to_datetime(["2020-01-01"] * 2), "y": ["no", "yes"]})
-    with pytest.raises(SchemaError, match="'x' holds timestamp.*days since a fixed date"):
+    with pytest.raises(SchemaError, match=r"'x' holds timestamp.*days since a fixed date"):
         Domain.learn(frame, "y", 1.0, 1e-6)
 
 

@@ -30,8 +30,8 @@ class CsvTable:
     UTF-8 are read as a replacement character. The file must be well formed: a quotation mark that
     is never closed runs into the lines after it, and a record has 16 MiB at most. Lines end with
     LF, CR LF or CR. An empty line is no record, but where there is one column: there it is a
-    record whose cell is missing. No error quotes the file, not even its header: what stands there is a record
-    where a header was forgotten.
+    record whose cell is missing. No error quotes the file, not even its header: what stands there
+    is a record where a header was forgotten.
 
     Parameters
     ----------

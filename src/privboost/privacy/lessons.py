@@ -78,7 +78,7 @@ def warn_of_objects(names: Sequence[str]) -> None:
 
 
 def warn_of_cells(there: bool) -> None:
-    """Warn that a text file's columns are learned as words, if there are any; names are not told."""
+    """Warn that a text file's columns are learned as words, if there are any; none is named."""
     if there:
         warn(
             "the cells of a text file are learned as words, numbers too: say which columns hold "
