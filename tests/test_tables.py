@@ -351,6 +351,7 @@ LISTS = {
     "one row": ([0.5, "a"], "must hold rows"),
     "texts": (["ab", "ba"], "must hold rows"),
     "numbers": ([1, 2], "must hold rows"),
+    "scalars": ([np.array(1)], "must hold rows"),
     "short": ([[0.5]], "has 1 cells, but domain is expecting 2"),
     "long": ([[0.5, "a"], [0.5, "a", 1]], "has 3 cells, but domain is expecting 2"),
     "keys": ([{"x": 1}], "has no key 'c'"),

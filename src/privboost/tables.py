@@ -248,16 +248,27 @@ def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
         if isinstance(row, Mapping):
             if absent := [name for name in names if name not in row]:
                 raise SchemaError(f"a row of the list has no key {absent[0]!r}")
-        elif isinstance(row, str | bytes) or not (hasattr(row, "__len__") and np.iterable(row)):
+        elif (width := _width(row)) is None:
             raise SchemaError(
                 "a list must hold rows: lists of cells, or mappings from features to cells. "
                 "Write [row] if it is one row"
             )
-        elif len(row) != len(names):
+        elif width != len(names):
             raise SchemaError(
-                f"a row of the list has {len(row)} cells, but domain is expecting {len(names)} "
+                f"a row of the list has {width} cells, but domain is expecting {len(names)} "
                 "features as input"
             )
+
+
+def _width(row: Any) -> int | None:
+    """Return how many cells a row has; None if it is none."""
+    if isinstance(row, str | bytes):
+        return None
+    try:
+        iter(row)
+        return len(row)
+    except TypeError:
+        return None
 
 
 def _row(row: Any, names: Sequence[str]) -> list[Any]:

@@ -72,8 +72,8 @@ class Lesson:
         check_number("domain_share", self.share, above=0, below=1)
         if self.budget.epsilon > _MOST_EPSILON:
             raise ValueError(
-                f"epsilon above {_MOST_EPSILON:g} promises nothing, and its noise is too fine to be "
-                "divided between a domain and training: lower it, or write a domain"
+                f"epsilon above {_MOST_EPSILON:g} promises nothing, and its noise is too fine to "
+                "be divided between a domain and training: lower it, or write a domain"
             )
 
     def own(self, relation: str) -> tuple[float, float]:
