@@ -58,3 +58,24 @@ def test_a_file_is_replaced_at_once_or_not_at_all(tmp_path, monkeypatch):
         write_file(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_neighbouring_file_is_left_alone(tmp_path):
+    (tmp_path / "file.part").write_bytes(b"dear to me")
+    write_file(tmp_path / "file", b"new")
+    assert (tmp_path / "file.part").read_bytes() == b"dear to me"
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileExistsError, match="is a device or a pipe"):
+        write_file(tmp_path / "pipe", b"new")
+    assert (tmp_path / "pipe").is_fifo()

@@ -102,7 +102,7 @@ def test_a_row_of_a_list_cannot_raise_or_change_another(name):
     x, c, _ = codes([plain[0], row, plain[1]], ["no", "yes", "no"])
     assert (x[0], x[2], c[0], c[2]) == (0, 2, 0, 1)
     assert len(x) == 3
-    model().fit([row], ["no"]).predict([row, plain[0]])
+    model().fit([row], ["no"]).predict([plain[0]])
 
 
 CELLS = {"text": Broken("1"), "bytes": BrokenBytes(b"a"), "none": Untouchable(), "huge": 10**5000}
@@ -345,3 +345,84 @@ def test_a_report_says_what_floats_cannot_tell():
     assert any("2^53 and more in 'u'" in text for text in said)
     said = model().fit(frame).privacy_.assumptions
     assert not any("2^53" in text for text in said)
+
+
+LISTS = {
+    "one row": ([0.5, "a"], "must hold rows"),
+    "texts": (["ab", "ba"], "must hold rows"),
+    "numbers": ([1, 2], "must hold rows"),
+    "scalars": ([np.array(1)], "must hold rows"),
+    "short": ([[0.5]], "has 1 cells, but domain is expecting 2"),
+    "long": ([[0.5, "a"], [0.5, "a", 1]], "has 3 cells, but domain is expecting 2"),
+    "keys": ([{"x": 1}], "has no key 'c'"),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_predictions_need_a_list_of_rows(name):
+    rows, words = LISTS[name]
+    with pytest.raises(SchemaError, match=words):
+        model().fit([[0.5, "a"]], ["no"]).predict(rows)
+
+
+def test_a_list_of_rows_is_predicted():
+    fitted = model().fit([[0.5, "a"]], ["no"])
+    rows = [[0.5, "a"], (None, "b"), {"x": 1, "c": None, "y": "no"}, np.array([0.5, 1])]
+    assert fitted.predict(rows).shape == (4,)
+    assert fitted.predict([]).shape == (0,)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_an_empty_line_is_a_record_of_one_column_only(end, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(end.join(["x", "0.5", "", "2.5", ""]).encode())
+    cells = [cell for batch in CsvTable(path).batches(["x"], 9) for cell in batch["x"].to_pylist()]
+    assert cells == ["0.5", None, "2.5"]
+    assert CsvTable(path).count_rows() == 3
+    path.write_bytes(end.join(["x,c,y", "0.5,a,no", "", "2.5,b,yes", "", ""]).encode())
+    assert codes(path) == ([0, 2], [0, 1], [0, 1])
+
+
+@pytest.mark.parametrize("scale", [-2, 0, 2])
+def test_decimals_of_any_scale(scale):
+    numbers = pa.array([Decimal(0), Decimal(200), None], pa.decimal128(7, scale))
+    labels = pa.array(["no", "yes", "no"])
+    table = pa.table({"x": numbers, "c": ["a"] * 3, "y": labels})
+    assert codes(table) == ([0, 3, LOST_X], [0, 0, 0], [0, 1, 0])
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.string()])
+def test_categories_of_any_text_are_read_as_numbers(kind):
+    words = pa.DictionaryArray.from_arrays(
+        pa.array([1, 0, None]), pa.array(["?", "0.5"]).cast(kind)
+    )
+    table = pa.table({"x": words, "c": ["a"] * 3, "y": ["no"] * 3})
+    assert codes(table)[0] == [0, LOST_X, LOST_X]
+
+
+def test_a_date_says_what_to_do():
+    frame = pd.DataFrame({"x": pd.to_datetime(["2020-01-01"] * 2), "y": ["no", "yes"]})
+    with pytest.raises(SchemaError, match=r"'x' holds timestamp.*days since a fixed date"):
+        Domain.learn(frame, "y", 1.0, 1e-6)
+
+
+def test_a_wrong_separator_is_guessed(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x;c;y\n0.5;a;no\n2.5;b;yes\n")
+    for use in (lambda: model().fit(path), lambda: Domain.learn(path, "y", 1.0, 1e-6)):
+        with pytest.raises(SchemaError, match="is the separator right"):
+            use()
+
+
+def test_a_text_file_warns_that_all_is_words(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("secret,y\n" + "1,no\n2,yes\n" * 200)
+    with pytest.warns(PrivacyWarning) as said:
+        Domain.learn(path, "y", 40.0, 1e-4)
+    texts = [str(warning.message) for warning in said]
+    assert [text for text in texts if "learned as words" in text and '"numeric"' in text]
+    assert not any("secret" in text for text in texts if "learned as words" in text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        given = {"features": {"secret": {"kind": "categorical"}}}
+        Domain.learn(path, "y", 40.0, 1e-4, given=given)

@@ -23,6 +23,7 @@ from privboost.tables import Column
 MISSING = -2
 OTHER = -1
 
+_ADVICE = "; leave it out, or turn it into one (a date into days since a fixed date)"
 _TRUTHS = {"true": True, "false": False}
 _NUMBERS = (bool, int, float, Decimal, np.bool_, np.integer, np.floating)
 
@@ -39,7 +40,7 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
     column = as_arrow(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
+        return np.append(read_numbers(column.dictionary, name), math.nan)[_places_of(column)]
     if is_text(kind):
         try:
             return _floats(column.cast(pa.float64()))
@@ -84,7 +85,7 @@ def code_labels(
     column = _coded(column)
     words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
     found = np.array([*map(places.find, words.to_pylist()), MISSING], dtype=np.int32)
-    return found[pc.fill_null(column.indices.cast(pa.int64()), len(words)).to_numpy()]
+    return found[_places_of(column)]
 
 
 def read_texts(column: Column, name: str) -> pa.Array:
@@ -109,7 +110,9 @@ def column_kind(column: Column, name: str) -> str:
         kinds = {"f": "number", "i": "number", "u": "number", "b": "bool", "O": "object"}
         if column.dtype.kind in kinds:
             return kinds[column.dtype.kind]
-        raise SchemaError(f"column {name!r} holds {column.dtype}, which is neither number nor text")
+        raise SchemaError(
+            f"column {name!r} holds {column.dtype}, which is neither number nor text{_ADVICE}"
+        )
     kind = column.type
     if is_text(kind) or pa.types.is_null(kind):
         return "text"
@@ -119,7 +122,7 @@ def column_kind(column: Column, name: str) -> str:
         return "bool"
     if _is_scalar(kind):
         return "number"
-    raise SchemaError(f"column {name!r} holds {kind}, which is neither number nor text")
+    raise SchemaError(f"column {name!r} holds {kind}, which is neither number nor text{_ADVICE}")
 
 
 class _Places:
@@ -246,6 +249,11 @@ def _coded(column: pa.Array) -> pa.Array:
     if pa.types.is_decimal(column.type):  # arrow codes the wide ones only
         column = column.cast(pa.decimal256(76, column.type.scale))
     return column.dictionary_encode()
+
+
+def _places_of(column: pa.Array) -> np.ndarray:
+    """Return where each cell of a coded column stands in its list of values; a null beyond it."""
+    return pc.fill_null(column.indices.cast(pa.int64()), len(column.dictionary)).to_numpy()
 
 
 def _floats(column: pa.Array) -> np.ndarray:

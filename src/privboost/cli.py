@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from privboost.cli_files import check_files, print_csv, read_separator
+from privboost.cli_files import check_files, check_output, print_csv, read_separator, write_table
 
 app = typer.Typer(
     add_completion=False,
@@ -137,7 +137,9 @@ def train(
 
     if weights is not None and weight_bound is None:
         raise ValueError("--weights needs --weight-bound: the largest weight, publicly known")
-    if (domain is None) == (target is None):
+    if domain is not None and target is not None:
+        raise ValueError("give --domain or --target, not both: a domain names its target")
+    if domain is None and target is None:
         raise ValueError("give --domain, or --target to have a domain learned privately")
     public = None if domain is None else Domain.from_json(domain)
     classes = task is Task.classes if public is None else isinstance(public.target, ClassTarget)
@@ -240,8 +242,6 @@ def predict(
 ) -> None:
     """Predict the rows of a table: the prediction and, for classes, probabilities or scores."""
     import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
 
     from privboost.domain import ClassTarget
     from privboost.models.files import load_model
@@ -266,10 +266,8 @@ def predict(
             columns |= {f"score of {c}": s for c, s in zip(trained.classes, scores.T, strict=True)}
     if out is None:
         print_csv(pa.table(columns))
-    elif out.suffix.lower() == ".parquet":
-        pa.parquet.write_table(pa.table(columns), out)
     else:
-        pa.csv.write_csv(pa.table(columns), out)
+        write_table(pa.table(columns), out)
 
 
 @app.command()
@@ -280,6 +278,7 @@ def report(
     force: Force = False,
 ) -> None:
     """Say what a model's training leaked at most."""
+    from privboost.files import write_file
     from privboost.models.files import load_model
 
     if out is not None:
@@ -288,9 +287,10 @@ def report(
     write = {Form.text: privacy.__str__, Form.json: privacy.to_json, Form.html: privacy.to_html}
     text = write[form]()
     if out is None:
+        check_output()
         typer.echo(text)
     else:
-        out.write_text(text, encoding="utf-8")
+        write_file(out, text.encode())
 
 
 @app.command()
@@ -354,6 +354,12 @@ def main() -> None:
         _fail(f"{error.strerror}{place}" if error.strerror else str(error), 1)
     except (ValueError, TypeError) as error:
         _fail(str(error), 1)
+    except OverflowError as error:
+        _fail(f"a number is too large: {error}", 1)
+    except RecursionError:
+        _fail("a parameter or a file is nested too deeply", 1)
+    except MemoryError:  # its own words may say how many rows there are
+        _fail("there is not enough memory", 1)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
+
+from privboost.files import check_place, new_file
 
 
 def check_files(
@@ -32,14 +35,11 @@ def check_files(
 
 
 def _check_writable(path: Path) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name a file")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"no such folder: {path.parent}")
-    if path.is_file() or not path.exists():  # a device is written as it is
-        part = path.with_name(path.name + ".part")
-        part.touch()
-        part.unlink()
+    check_place(path)
+    with TemporaryFile(dir=path.resolve().parent):
+        pass
 
 
 def read_separator(text: str | None) -> str | None:
@@ -55,7 +55,27 @@ def print_csv(table: Any) -> None:
     import pyarrow as pa
     import pyarrow.csv
 
+    check_output()
     text = pa.BufferOutputStream()  # arrow's own writer aborts where nobody reads
     pa.csv.write_csv(table, text)
     sys.stdout.buffer.write(text.getvalue())
     sys.stdout.flush()
+
+
+def write_table(table: Any, path: Path) -> None:
+    """Write a table to a .csv or .parquet file, whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    with new_file(path) as file:
+        if path.suffix.lower() == ".parquet":
+            pa.parquet.write_table(table, file)
+        else:
+            pa.csv.write_csv(table, file)
+
+
+def check_output() -> None:
+    """Refuse to write to a standard output that is closed."""
+    if sys.stdout is None:
+        raise OSError("the standard output is closed: give --out, or open it")

@@ -383,7 +383,8 @@ def _need(table: Table, names: Sequence[str]) -> None:
         )
     if isinstance(table, CsvTable):
         raise SchemaError(
-            f"the table has no column {listed}: the file's header names no such column"
+            f"the table has no column {listed}: the file's header names no such column; is the "
+            "separator right?"
         )
     has = ", ".join(map(repr, table.columns[:20])) + (" …" if len(table.columns) > 20 else "")
     raise SchemaError(f"the table has no column {listed}; it has {has or 'no columns'}")

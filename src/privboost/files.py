@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from privboost.errors import ModelFileError
 
@@ -97,16 +101,34 @@ def write_file(path: str | Path, content: bytes, mode: int = 0o666) -> None:
     mode : int
         Who may read and write it, if the process lets them.
     """
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)
+    with new_file(path, mode) as file:
+        file.write(content)
+
+
+@contextmanager
+def new_file(path: str | Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """Open a file to write that takes its name at the end, if nothing failed; see `write_file`.
+
+    Until then it lies in the same folder, under a name that nobody else has.
+    """
+    path = Path(path).resolve()  # a link stays one
+    check_place(path)
+    part = path.with_name(f".privboost-{secrets.token_hex(8)}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with open(descriptor, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def check_place(path: Path) -> None:
+    """Refuse to put a file where a folder, a device or a pipe is."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file")
+    if path.exists() and not path.is_file():
+        raise FileExistsError(f"{path} is a device or a pipe, no file that could be replaced")

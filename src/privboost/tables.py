@@ -3,7 +3,8 @@
 Only a table's schema can raise here. What a cell holds cannot, and no cell changes how another is
 read: a column's type is what its table declares, and a column without a type of its own (Python
 objects, lists) stays a column of objects whose cells are read one by one. A list has no schema at
-all: its rows are cut or filled up with missing cells to the domain's features.
+all: in training its rows are cut or filled up with missing cells to the domain's features. For
+predictions, where no private row is at stake, such rows are refused.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
     names : sequence of str
         The domain's features, which name the columns of an array or a list.
     every_line : bool
-        Whether a text file's malformed lines are refused (see `CsvTable`).
+        Whether a text file's malformed lines (see `CsvTable`), and a list's rows that do not fit
+        the features, are refused.
     """
     if isinstance(data, ParquetTable | CsvTable):
         return data
@@ -134,6 +136,8 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
     if hasattr(data, "toarray"):
         raise TypeError("sparse matrices are not supported: pass a dense array or a data frame")
     if isinstance(data, list | tuple):
+        if every_line:
+            _check_rows(data, names)
         return ArrayTable(_cells(data, names), names)
     return ArrayTable(_array(data), names)
 
@@ -238,6 +242,35 @@ def _cells(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
     return cells
 
 
+def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
+    """Refuse a list whose elements are not rows with a cell for each name."""
+    for row in rows:
+        if isinstance(row, Mapping):
+            if absent := [name for name in names if name not in row]:
+                raise SchemaError(f"a row of the list has no key {absent[0]!r}")
+        elif (width := _width(row)) is None:
+            raise SchemaError(
+                "a list must hold rows: lists of cells, or mappings from features to cells. "
+                "Write [row] if it is one row"
+            )
+        elif width != len(names):
+            raise SchemaError(
+                f"a row of the list has {width} cells, but domain is expecting {len(names)} "
+                "features as input"
+            )
+
+
+def _width(row: Any) -> int | None:
+    """Return how many cells a row has; None if it is none."""
+    if isinstance(row, str | bytes):
+        return None
+    try:
+        iter(row)
+        return len(row)
+    except TypeError:
+        return None
+
+
 def _row(row: Any, names: Sequence[str]) -> list[Any]:
     try:
         if isinstance(row, Mapping):
@@ -250,6 +283,8 @@ def _row(row: Any, names: Sequence[str]) -> list[Any]:
 def _column(series: Any) -> Column:
     """Return a series as an arrow array, or as Python objects where it has no type of its own."""
     native = series.to_native()
+    if isinstance(native, pa.ChunkedArray) and pa.types.is_decimal(native.type):
+        return native.combine_chunks()  # narwhals knows no negative scale
     kind = getattr(native, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind in "fiubO":
         return np.asarray(native)  # as it lies in memory: nobody asks a cell anything

@@ -29,8 +29,9 @@ class CsvTable:
     refused (`every_line=True`, for predictions, which must match their lines). Bytes that are no
     UTF-8 are read as a replacement character. The file must be well formed: a quotation mark that
     is never closed runs into the lines after it, and a record has 16 MiB at most. Lines end with
-    LF, CR LF or CR. No error quotes the file, not even its header: what stands there is a record
-    where a header was forgotten.
+    LF, CR LF or CR. An empty line is no record, but where there is one column: there it is a
+    record whose cell is missing. No error quotes the file, not even its header: what stands there
+    is a record where a header was forgotten.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ class CsvTable:
         judge: Any = self._judge()
         held = (weakref.ref(file), weakref.ref(judge))
         source = pa.PythonFile(file, mode="r")
-        parse = self._parse(judge)
+        parse = self._parse(judge, several=len(self.columns) > 1)
         try:
             reader = pa.csv.open_csv(source, self._read(), parse, convert)
             yield from reader
@@ -111,7 +112,7 @@ class CsvTable:
             raise SchemaError(f"{self._path.name} has no header line")
         try:
             names = pa.csv.read_csv(
-                io.BytesIO(head + b"\n"), self._read(), self._parse(self._judge())
+                io.BytesIO(head + b"\n"), self._read(), self._parse(self._judge(), several=True)
             )
             return list(names.schema.names)
         except pa.ArrowInvalid:
@@ -126,10 +127,11 @@ class CsvTable:
         verdict = "error" if self.every_line else "skip"
         return lambda row: verdict
 
-    def _parse(self, judge: Callable[[Any], str]) -> Any:
+    def _parse(self, judge: Callable[[Any], str], several: bool) -> Any:
         return pa.csv.ParseOptions(
             delimiter=self._separator,
             newlines_in_values=True,  # else one quoted line break would spoil its neighbours
+            ignore_empty_lines=several,
             invalid_row_handler=judge,
         )
 

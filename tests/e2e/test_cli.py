@@ -1,5 +1,6 @@
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -251,7 +252,7 @@ def test_errors_of_files_and_columns_are_one_line(trained, command):
     (folder / "broken.parquet").write_text("no")
     swapped = {
         folder / "none.csv": "no such file",
-        folder: "no such file",
+        folder: "is a folder: pass the path of one file",
         folder / "empty.csv": "has no header line",
         folder / "broken.parquet": "is not a Parquet file",
         folder / "broken.json": "a .parquet, .csv or .tsv file is needed",
@@ -338,3 +339,93 @@ def test_an_interruption_says_what_it_cost(trained):
     assert said.startswith("privboost: interrupted; epsilon 1 and delta 1e-06 count as spent")
     assert said.count("\n") == 1
     assert not (folder / "n").exists()
+
+
+def test_files_beside_are_left_alone(trained, command):
+    folder, base = trained
+    (folder / "n.part").write_text("dear to me")
+    assert command(*base, folder / "n")[0] == 0
+    assert (folder / "n.part").read_text() == "dear to me"
+
+
+def test_a_pipe_is_not_replaced(trained, command):
+    folder, base = trained
+    pipe = folder / "pipe.csv"
+    os.mkfifo(pipe)
+    ledger = folder / "ledger"
+    for arguments in (
+        (*base, pipe, "--force", "--ledger", ledger),
+        ("predict", folder / "m", folder / "t.csv", "--out", pipe, "--force"),
+        ("report", folder / "m", "--out", pipe, "--force"),
+    ):
+        code, out, err = command(*arguments)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert "is a device or a pipe" in err
+        assert pipe.is_fifo()
+    assert not ledger.exists()
+
+
+@pytest.mark.parametrize("output", ["p.csv", "p.parquet", "r.html"])
+def test_what_fails_midway_leaves_the_old_file(trained, command, monkeypatch, output):
+    folder, _ = trained
+    place = folder / output
+    place.write_text("old")
+    before = sorted(folder.iterdir())
+
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    what = ("report", folder / "m") if output == "r.html" else ("predict", folder / "m")
+    what = what if output == "r.html" else (*what, folder / "t.csv")
+    code, _, err = command(*what, "--out", place, "--force")
+    assert (code, err) == (1, "privboost: No space left on device\n")
+    assert place.read_text() == "old"
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("what", ["predict", "report"])
+def test_a_closed_output_is_said_in_a_line(trained, command, monkeypatch, what):
+    folder, _ = trained
+    monkeypatch.setattr(sys, "stdout", None)
+    rows = [folder / "t.csv"] if what == "predict" else []
+    code, _, err = command(what, folder / "m", *rows)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "the standard output is closed" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OverflowError("int too large"), "a number is too large: int too large"),
+        (RecursionError("maximum depth"), "nested too deeply"),
+        (MemoryError("Unable to allocate for shape (4711,)"), "not enough memory"),
+    ],
+    ids=["overflow", "recursion", "memory"],
+)
+def test_what_a_machine_cannot_do_is_said_in_a_line(trained, command, monkeypatch, error, words):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr("privboost.models.files.load_model", fail)
+    code, _, err = command("report", trained[0] / "m")
+    assert (code, err.count("\n")) == (1, 1)
+    assert words in err
+    assert "4711" not in err
+
+
+def test_a_domain_names_its_target(trained, command):
+    folder, base = trained
+    code, _, err = command(*base, folder / "n", "--target", "income")
+    assert code == 1
+    assert "not both" in err
+
+
+@pytest.mark.parametrize("delta", [5e-324, 1e-301])
+@pytest.mark.parametrize("what", ["train", "calibrate"])
+def test_a_delta_beyond_arithmetic_is_named(trained, command, what, delta):
+    folder, base = trained
+    arguments = (*base, folder / "n") if what == "train" else ("calibrate", "--rounds", 9)
+    code, _, err = command(*arguments, "--epsilon", 1, "--delta", delta)
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith("privboost: delta, if not 0, must be")

@@ -16,6 +16,7 @@ from privboost import (
     SBDTClassifier,
     SchemaError,
 )
+from privboost.privacy.calibration import calibrate_releases
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_domain, make_frame
 
 
@@ -209,3 +210,23 @@ def test_odd_tables_give_a_valid_model(target, unit, spoil):
 def test_an_empty_frame_without_types():
     frame = pd.DataFrame({name: [] for name in [*FEATURES, "income"]}, dtype=object)
     PrivBoostClassifier(1.0, 1e-6, make_domain(), n_estimators=3).fit(frame)
+
+
+def test_a_huge_epsilon_without_a_domain_is_refused_before_it_costs(tmp_path):
+    ledger = tmp_path / "ledger"
+    frame = make_frame(30).drop(columns=["person", "weight"])
+    with pytest.raises(ValueError, match="epsilon above 10000 promises nothing"):
+        PrivBoostClassifier(1e6, 1e-6, n_estimators=2, ledger=ledger).fit(frame, "income")
+    assert not ledger.exists()
+
+
+def test_units_of_several_rows_are_said_first():
+    with pytest.raises(ValueError, match="units of several rows"):
+        LazyBBClassifier(1.0, domain=make_domain(unit={"column": "person", "max_rows": 3})).fit(
+            make_frame(30)
+        )
+
+
+def test_a_large_delta_is_not_said_to_need_more_noise():
+    with pytest.raises(ValueError, match="delta is so large"):
+        calibrate_releases(1.0, 0.9, selections=10)

@@ -19,6 +19,7 @@ from privboost.encoding import Encoder
 from privboost.grid import SCORE_UNITS, UNIT, WEIGHT_UNITS, Contribution
 from privboost.losses import LOSSES, LossTable
 from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.calibration import LEAST_DELTA
 from privboost.privacy.events import Planned
 from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
@@ -33,7 +34,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon, above=0))
-        delta = 0.0 if self.delta == 0 else check_number("delta, if not 0,", self.delta, 0, 1)
+        delta = self.delta
+        delta = 0.0 if delta == 0 else check_number("delta, if not 0,", delta, LEAST_DELTA, 1)
         object.__setattr__(self, "delta", delta)
 
 

@@ -15,6 +15,7 @@ from privboost.boosting.checks import (
     count_cells,
 )
 from privboost.boosting.plan import Budget, Plan, Task, contribution_of
+from privboost.domain import Domain
 from privboost.encoding import Encoder
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
@@ -173,17 +174,22 @@ class VotePlan(Plan):
         )
 
 
+def check_single_rows(domain: Domain) -> None:
+    """Refuse a domain in which a unit has several rows."""
+    if contribution_of(domain, None).rows > 1:
+        raise ValueError(
+            "units of several rows: smooth boosting protects the replacement of one row; give the "
+            "domain a unit with max_rows 1, or none"
+        )
+
+
 def plan_votes(
     encoder: Encoder, settings: VoteSettings, budget: Budget, accountant: str
 ) -> VotePlan:
     """Decide everything about a run of smooth boosting, and calibrate its choices."""
     check_candidates(settings.n_candidates, encoder)
+    check_single_rows(encoder.domain)
     contribution = contribution_of(encoder.domain, None)
-    if contribution.rows > 1:
-        raise ValueError(
-            "units of several rows: smooth boosting protects the replacement of one row; give the "
-            "domain a unit with max_rows 1, or none"
-        )
     task = Task.of(encoder.domain.target)
     nodes = settings.n_splits + 1 if settings.learner == "tree" else 1
     cells = count_cells(encoder, settings.n_candidates)

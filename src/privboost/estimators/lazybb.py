@@ -13,6 +13,7 @@ from privboost.boosting.plan import Budget, Task
 from privboost.boosting.vote_plan import (
     VotePlan,
     VoteSettings,
+    check_single_rows,
     density_for,
     plan_votes,
     rate_for,
@@ -159,6 +160,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         budget: Budget,
         n_rows: int | None = None,
     ) -> VotePlan:
+        check_single_rows(encoder.domain)
         votes, density = self.n_estimators, self.density
         if n_rows is not None and encoder.domain.unit is not None:
             raise ValueError(

@@ -39,6 +39,10 @@ Bounds and categories must be public knowledge, never read off the private rows.
 For a number to predict, the target gives "bounds" instead of "classes"."""
 
 
+_MOST_EPSILON = 1e4
+"""Beyond it the price of the integer grid is no small part of a release's."""
+
+
 @dataclass(frozen=True)
 class Lesson:
     """A table without a domain, and what may be spent on learning one.
@@ -66,6 +70,11 @@ class Lesson:
 
     def __post_init__(self) -> None:
         check_number("domain_share", self.share, above=0, below=1)
+        if self.budget.epsilon > _MOST_EPSILON:
+            raise ValueError(
+                f"epsilon above {_MOST_EPSILON:g} promises nothing, and its noise is too fine to "
+                "be divided between a domain and training: lower it, or write a domain"
+            )
 
     def own(self, relation: str) -> tuple[float, float]:
         """The share of ε and δ that a guarantee of its own has.

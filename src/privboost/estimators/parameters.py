@@ -21,7 +21,8 @@ BUDGET_PARAMETERS = """
 
 RUN_PARAMETERS = """
     domain_share : float
-        Without a domain, the share of the budget that learning one takes.
+        Without a domain, the share of the budget that learning one takes: of μ², so that a tenth
+        is about 0.3 of ε by itself (of ε and δ where training is not all Gaussian).
     domain_rows : {"same", "other"}
         From which rows a learned domain was learned. "same" adds its price to the report; say
         "other" only if no protected unit of these rows was among those it was learned from.

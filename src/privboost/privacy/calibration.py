@@ -17,6 +17,8 @@ from privboost.privacy.events import Planned, Selection
 from privboost.privacy.formulas import gdp_mu
 from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
+LEAST_DELTA = 1e-300
+"""Below it, a δ that is not 0 has no logarithm, or no digits."""
 _CLOSE = 1e-7
 """What a quick accountant leaves of ε, relatively, so that rounding never overspends."""
 _NEAR = 2e-3
@@ -136,8 +138,13 @@ def calibrate_releases(
     """
     from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
 
-    if not (0 < epsilon < math.inf and 0 <= delta < 1):
-        raise ValueError("epsilon must be finite and above 0, and delta at least 0 and below 1")
+    if not 0 < epsilon < math.inf:
+        raise ValueError(f"epsilon must be a finite number above 0; {epsilon!r} is not")
+    if delta != 0 and not LEAST_DELTA < delta < 1:
+        raise ValueError(
+            f"delta, if not 0, must be a finite number above {LEAST_DELTA:g} and below 1; "
+            f"{delta!r} is not"
+        )
     if min(rounds, selections, laplace) < 0:
         raise ValueError("rounds, selections and laplace must be whole numbers of at least 0")
     if rounds + selections + laplace == 0:
@@ -210,6 +217,11 @@ def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
             power = min(max(math.log(before / spent) / math.log(step), 0.3), 3.0)
     if best > 0:
         return best
+    if spent <= epsilon:  # however little noise there is
+        raise ValueError(
+            "delta is so large that it allows releases nearly without noise, whatever epsilon is: "
+            "choose it far below one over the number of protected units"
+        )
     raise ValueError("no amount of noise reaches this epsilon and delta")
 
 

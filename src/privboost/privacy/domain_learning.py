@@ -62,6 +62,7 @@ from privboost.privacy.lessons import (
     is_number,
     read_given,
     too_few_classes,
+    warn_of_cells,
     warn_of_objects,
     warn_of_silence,
 )
@@ -103,7 +104,8 @@ class LearningPlan:
     target : Target or str
         The target, or its column.
     kinds : dict
-        What the columns hold: "text", "number", "bool" or "object" (see `cells.column_kind`).
+        What the columns hold: "text", "number", "bool" or "object" (see `cells.column_kind`), or
+        "cell": a text file's feature of which nothing was said.
     unit : Unit or None
         Who is protected.
     releases : tuple of Planned
@@ -187,8 +189,10 @@ def plan_learning(
     unknown = [name for name in features if name not in known]
     batch = next(table.batches([c for c in table.columns if c in {*unknown, target}], 1), {})
     kinds = {name: column_kind(batch[name], name) for name in unknown} | said
+    if isinstance(table, CsvTable):
+        kinds |= {name: "cell" for name in unknown if name not in said}
     numbers = [name for name in unknown if kinds[name] in ("number", "bool")]
-    words = [name for name in unknown if kinds[name] in ("text", "object")]
+    words = [name for name in unknown if name not in numbers]
     if known_target is None:
         column = batch.get(target)
         if labels is not None:
@@ -246,6 +250,7 @@ def learn(
     alone.
     """
     warn_of_objects([name for name in plan.features if plan.kinds.get(name) == "object"])
+    warn_of_cells("cell" in plan.kinds.values())
     rows = _read_rows(plan, data, labels)
     keep = np.ones(sum(map(len, rows.blocks)), dtype=np.bool_)
     if plan.unit is not None:

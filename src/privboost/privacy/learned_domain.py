@@ -13,7 +13,7 @@ from privboost.cautions import caution
 from privboost.domain import LEARNED, Domain
 from privboost.errors import DomainError
 from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.calibration import calibrate
+from privboost.privacy.calibration import LEAST_DELTA, calibrate
 from privboost.privacy.domain_learning import LearningPlan, check_beside, learn, plan_learning
 from privboost.privacy.keystream import KeyStream
 from privboost.privacy.ledger import Ledger
@@ -82,11 +82,12 @@ def _check(target: Any, epsilon: Any, delta: Any, task: Any, given: Any, ledger:
     """Refuse parameters that no learning can have, before a row is read."""
     if not isinstance(target, str) or not target:
         raise TypeError(f"target must be the name of the column to predict; {target!r} is not")
-    for name, value, most in (("epsilon", epsilon, math.inf), ("delta", delta, 1.0)):
+    limits = {"epsilon": (epsilon, 0.0, math.inf), "delta": (delta, LEAST_DELTA, 1.0)}
+    for name, (value, least, most) in limits.items():
         number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not 0 < value < most:
-            below = "" if most == math.inf else f" and below {most:g}"
-            raise ValueError(f"{name} must be a finite number above 0{below}; {value!r} is not")
+        if not number or not least < value < most:
+            limit = f"above {least:g}" + ("" if most == math.inf else f" and below {most:g}")
+            raise ValueError(f"{name} must be a finite number {limit}; {value!r} is not")
     if task not in (None, "classes", "number"):
         raise ValueError(f'task must be "classes" or "number"; {task!r} is not')
     if given is not None and not isinstance(given, Mapping | Domain):

@@ -47,7 +47,8 @@ def check_header(columns: Sequence[str], target: str) -> None:
     """Refuse a text file whose first line looks like a record, which would become names."""
     if target not in columns:
         raise SchemaError(
-            f"the table has no column {target!r}: the file's header names no such column"
+            f"the table has no column {target!r}: the file's header names no such column; is the "
+            "separator right?"
         )
     if any(not name.strip() or is_number(name) for name in columns):
         raise SchemaError(
@@ -74,6 +75,16 @@ def warn_of_objects(names: Sequence[str]) -> None:
             f"columns of Python objects are learned as words: {_listed(names)}. If they hold "
             'numbers, say so (given={"features": {name: {"kind": "numeric"}}} in Domain.learn), '
             "or pass a data frame or an array of numbers",
+        )
+
+
+def warn_of_cells(there: bool) -> None:
+    """Warn that a text file's columns are learned as words, if there are any; none is named."""
+    if there:
+        warn(
+            "the cells of a text file are learned as words, numbers too: say which columns hold "
+            'numbers (given={"features": {name: {"kind": "numeric"}}} in Domain.learn), write a '
+            "domain, or pass a Parquet file",
         )
 
 
