@@ -308,7 +308,8 @@ class Untouchable:
         ({"n_candidates": 0}, "n_candidates"),
         ({"domain": HUGE, "n_estimators": 1000, "density": 0.5, "learning_rate": 0.1}, "too large"),
         ({"accountant": "gdp"}, "does not cover"),
-        ({"domain": make_domain(CLASSES, {"column": "person", "max_rows": 2})}, "n_estimators"),
+        ({"domain": make_domain(CLASSES, {"column": "person", "max_rows": 1})}, "n_estimators"),
+        ({"domain": make_domain(CLASSES, {"column": "person", "max_rows": 2})}, "several rows"),
         (
             {
                 "domain": make_domain(CLASSES, {"column": "person", "max_rows": 2}),
