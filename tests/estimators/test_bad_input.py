@@ -105,7 +105,7 @@ def test_no_more_bins_than_there_are(kind, name, edges):
         ({"epsilon": float("nan")}, ValueError, "epsilon"),
         ({"epsilon": float("inf")}, ValueError, "epsilon"),
         ({"epsilon": True}, ValueError, "epsilon"),
-        ({"delta": None}, ValueError, "delta must be a finite number above 0 and below 1"),
+        ({"delta": None}, ValueError, "delta must be a finite number above 1e-300 and below 1"),
         ({"delta": 0}, ValueError, "delta"),
         ({"delta": 1}, ValueError, "delta"),
         ({"target": 3}, TypeError, "target must be the name of the column"),

@@ -108,6 +108,8 @@ class Lesson:
 
     def check_beside(self, weights: Any) -> None:
         """Refuse labels or weights that do not go with the table, before anything is spent."""
+        if self.y is None:
+            raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
         check_beside(self.X, {"y": self.labels, "sample_weight": weights})
 
     def plan(self, delta: float) -> LearningPlan:
