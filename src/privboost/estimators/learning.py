@@ -108,6 +108,8 @@ class Lesson:
 
     def check_beside(self, weights: Any) -> None:
         """Refuse labels or weights that do not go with the table, before anything is spent."""
+        if self.budget.delta == 0:
+            raise DomainError("delta = 0: a domain cannot be learned under pure DP; write one")
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
         check_beside(self.X, {"y": self.labels, "sample_weight": weights})
@@ -144,8 +146,6 @@ def learn_apart(lesson: Lesson, ledger: Ledger, keys: KeyStream) -> Domain:
     Where training is not all Gaussian: its plan is made after the domain is known, and only two
     whole guarantees add up whatever the second is.
     """
-    if lesson.budget.delta == 0:
-        raise DomainError("delta = 0: a domain cannot be learned under pure DP; write one")
     plan = lesson.plan(ledger.delta)
     made = calibrate(plan.releases, ledger.epsilon, ledger.delta, ledger.accountant)
     ledger.reserve(made)
