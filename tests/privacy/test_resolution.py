@@ -10,8 +10,9 @@ from privboost.privacy.accountants import resolution
 from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
 from privboost.privacy.accountants.game import GameAccountant
 from privboost.privacy.accountants.pld import PldAccountant, losses_rounding
-from privboost.privacy.events import Planned
+from privboost.privacy.events import Planned, Selection
 from privboost.privacy.formulas import calibrate_gaussian
+from privboost.privacy.sum_events import GaussianRelease
 from tests.privacy.accountant_suite import gaussian, laplace, selection
 
 PLANS = {
@@ -231,3 +232,14 @@ def test_gaussians_in_the_game_are_not_understated(mu):
             total -= (1 - last) * mpmath.exp(epsilon) * chance(edge, mpmath.inf, -shift)
             found = curve.delta_with_gaussian(epsilon, mu)
             assert float(total) <= found <= float(total) * (1 + 1e-8) + 2e-18
+
+
+def test_a_delta_that_the_game_cannot_resolve_beside_gaussians_is_left_to_renyi():
+    plan = [
+        Planned(Selection("a split", 10.0), 5),
+        Planned(GaussianRelease("leaves", 10.0, 2**16, 1, 1, (1.0,)), 5),
+    ]
+    for delta in (1e-20, 1e-100):
+        assert choose_accountant("auto", plan, delta).name == "rdp"
+        assert "game" not in compare_accountants(plan, delta)
+    assert choose_accountant("auto", plan, 1e-12).name == "game"

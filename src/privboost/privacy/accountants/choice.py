@@ -69,9 +69,12 @@ def compare_accountants(events: Sequence[Planned], delta: float) -> dict[str, fl
     for name, kind in ACCOUNTANTS.items():
         if name == "pld" and "gdp" in found:
             continue
-        if kind().supports(events) and (delta > 0 or name == "pure"):
-            try:
-                found[name] = kind().cost(events, delta)
-            except ValueError:  # δ is below what this one can resolve
-                continue
+        accountant = kind()
+        if not accountant.supports(events) or (delta == 0 and name != "pure"):
+            continue
+        try:
+            if delta >= accountant.least_delta(events):
+                found[name] = accountant.cost(events, delta)
+        except ValueError:  # so large a composition that this one gives up
+            continue
     return found
