@@ -12,9 +12,9 @@ from bench import runner
 from privboost.grid import UNIT
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events import Planned, Selection
+from privboost.privacy.events.event import Planned, Selection
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.privacy.formulas import calibrate_gaussian, game_epsilon
-from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
 LEAF = math.sqrt(2)
 

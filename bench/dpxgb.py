@@ -21,7 +21,7 @@ from sklearn.metrics import roc_auc_score
 
 from bench import data, runner
 from privboost import Domain, DPXGBClassifier, SBDTClassifier
-from privboost.privacy import utilities
+from privboost.privacy.utilities.splits import splits as utilities
 
 PUBLISHED = {
     "adult": {"XGB_cyc": 0.8977, "XGB_ada": 0.8901, "XGB": 0.8903, "TR_cyc": 0.9039, "TR": 0.8947},

@@ -21,7 +21,7 @@ from privboost import Domain, LazyBBClassifier
 from privboost.boosting.plan import Budget
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events import REPLACE_ONE, Planned, Selection
+from privboost.privacy.events.event import Planned, Relation, Selection
 
 DELTA = 1e-5
 EPSILONS = (0.05, 0.1, 0.2, 0.4, 0.5, 1.0, 3.0, 5.0)
@@ -104,7 +104,7 @@ def measure(name: str, runs: int, epsilon: float, delta: float, **how: Any) -> d
 
 
 def epsilon_of_a_choice(votes: int, epsilon: float, delta: float, accountant: str) -> float:
-    plan = by_shares([(Planned(Selection("rule", 1.0, relation=REPLACE_ONE), votes), 1.0)])
+    plan = by_shares([(Planned(Selection("rule", 1.0, relation=Relation.REPLACE_ONE), votes), 1.0)])
     budget = Budget(epsilon, delta)
     made = calibrate(plan, epsilon, delta, choose_accountant(accountant, plan, budget.delta))
     return 1 / made[0].event.noise

@@ -12,13 +12,17 @@ import numpy as np
 from bench import data, runner
 from bench.tree_speed import Act, take_turns
 from privboost import BoostedAdaSSPClassifier, LazyBBClassifier
-from privboost.boosting.linear_terms import design
-from privboost.domain import ClassTarget, Domain, NumericFeature
-from privboost.encoding import Encoder, encode_training
-from privboost.engine.backend import LocalBackend
-from privboost.engine.commands import GramSums, SetTerms, Start
-from privboost.grid import LINEAR_UNITS
-from privboost.losses import linear_loss
+from privboost.boosting.adassp_terms import design
+from privboost.engine.backend import open_local
+from privboost.engine.queries import GramSums
+from privboost.engine.updates import SetTerms, Start
+from privboost.grid import VECTOR_STEPS
+from privboost.losses import loss_of
+from privboost.tables.beside import open_source
+from privboost.tables.domain import ClassTarget, Domain, NumericFeature
+from privboost.tables.encoding import Encoder
+from privboost.tables.loader import RowLoader
+from privboost.tables.loading import Load
 
 ROUNDS = 1000
 ROWS, COLUMNS = 1_000_000, 100
@@ -51,12 +55,12 @@ def matrix() -> dict[str, float]:
     encoder = Encoder.of(Domain(features, ClassTarget("y", (0, 1))))
     rng = np.random.default_rng(0)
     table = rng.random((ROWS, COLUMNS))
-    blocks = encode_training(encoder, table, rng.integers(0, 2, ROWS)).blocks
+    source, roles = open_source(encoder.domain, table, rng.integers(0, 2, ROWS), None)
     terms = design(encoder, intercept=False).terms
-    backend = LocalBackend(blocks)
-    backend.apply(Start(linear_loss("logistic", 1.0, (1.0, 1.0))))
+    backend = open_local([Load(RowLoader(encoder, roles), source)])
+    backend.apply(Start(loss_of("classes", "logistic").gradient_table(1.0, (1.0, 1.0))))
     backend.apply(SetTerms(terms))
-    query = GramSums(terms.n_columns, np.full(2, LINEAR_UNITS))
+    query = GramSums.of(terms, np.full(2, VECTOR_STEPS))
     acts: dict[str, Act] = {
         "privboost, exact, from codes": lambda: backend.sum(query),
         "BLAS, from float64": lambda: table.T @ table,

@@ -29,11 +29,11 @@ from sklearn.metrics import roc_auc_score, root_mean_squared_error
 
 from bench import data, runner
 from privboost import ClassTarget, Domain, SBDTClassifier, SBDTRegressor
-from privboost.boosting.plan import INIT_SHARES
+from privboost.boosting.initial_score import INIT_SHARES
 from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.privacy.formulas import calibrate_gaussian
-from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
 
 DELTA = 5e-8
 EPSILON_SIZE = 0.005

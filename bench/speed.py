@@ -13,8 +13,8 @@ import numpy as np
 
 from bench import data, runner
 from privboost import PrivBoostClassifier
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.noise import discrete_gaussian
+from privboost.randomness.keystream import KeyStream
+from privboost.randomness.noise import discrete_gaussian
 
 ROUNDS = 400
 REPEATS = 5

@@ -17,12 +17,14 @@ import numpy as np
 import pandas as pd
 
 from privboost import ModelFileError, codec
-from privboost.domain import CategoricalFeature, ClassTarget
-from privboost.domain_checks import is_writable
 from privboost.engine import commands, kernels, linear_kernels
 from privboost.engine.backend import LocalBackend
 from privboost.estimators import streams
 from privboost.models import files, importance, tree_kernels, trees
+from privboost.tables import kernels as coding_kernels
+from privboost.tables.domain import CategoricalFeature, ClassTarget
+from privboost.tables.domain_checks import is_writable
+from privboost.trees import kernels as routing_kernels
 
 ODD = [0, -1, 1, 7, 255, 2**31, 2**63, -(2**70), 10**30, 10**400, 0.5, -1e308, 1e-320, float("nan")]
 ODD += [
@@ -46,7 +48,7 @@ def interpreted(monkeypatch):
     """Have all kernels run in Python; importances look at few rows, as that takes long."""
     monkeypatch.setattr(importance, "N_ROWS", 4)
     monkeypatch.setattr(trees, "_SHARINGS", 2)
-    for module in (kernels, linear_kernels, tree_kernels):
+    for module in (kernels, linear_kernels, tree_kernels, routing_kernels, coding_kernels):
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, numba.core.registry.CPUDispatcher):
                 monkeypatch.setattr(module, name, kernel.py_func)

@@ -1,27 +1,44 @@
 """A backend that does everything an honest but unlucky cluster could do.
 
-It serialises every message, cuts the rows into random partitions in random order, answers in
-random order, and kills shards, which come back with their rows only and replay what was released.
+Its parties load their rows themselves, from parts of random sizes, with a loader that travelled as
+bytes; some parts are empty, and a party that dies loads its rows again and replays what was
+released. It serialises every message and answers in random order.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from privboost.engine.backend import add_answers
-from privboost.engine.block import join
+from privboost.engine.backend import add_answers, add_tallies
 from privboost.engine.commands import from_bytes, to_bytes
 from privboost.engine.shard import Shard
 from privboost.grid import BLOCK_ROWS
+from privboost.tables.loader import read_loader
+from privboost.tables.loading import Coded, Load, bound_units, number_units, without
+from privboost.tables.rows import join
+from privboost.tables.size_loader import SizeLoader, read_size_loader
+
+PARTIES = 5
+
+
+def travelled(loader):
+    """The loader as another process reads it."""
+    read = read_size_loader if isinstance(loader, SizeLoader) else read_loader
+    return read(loader.to_bytes())
 
 
 class HostileBackend:
-    def __init__(self, blocks, seed=0, death_rate=0.1):
+    def __init__(self, rows, seed=0, death_rate=0.1):
+        """Take loads, or blocks of rows that are coded already."""
         self._rng = np.random.default_rng(seed)
         self._death_rate = death_rate
         self._log: list[bytes] = []
-        self._rows = [self._cut(part) for part in self._partition(blocks)]
-        self._shards = [Shard(rows) for rows in self._rows]
+        if not all(isinstance(each, Load) for each in rows):
+            cohorts = sorted({block.cohort for block in rows})
+            rows = [Load(None, Coded(tuple(b for b in rows if b.cohort == k))) for k in cohorts]
+        self._loads = rows
+        self._deal = int(self._rng.integers(0, 2**31))
+        self._shards = [self._load(k) for k in range(PARTIES)]
         self.deaths = 0
 
     def sum(self, query):
@@ -36,33 +53,72 @@ class HostileBackend:
         for k in self._rng.permutation(len(self._shards)):
             self._shards[k].apply(from_bytes(message))
 
+    def tally(self):
+        self._kill_some()
+        return add_tallies(shard.tally() for shard in self._shards)
+
     def close(self):
-        self._shards, self._rows = [], []
+        self._shards, self._loads = [], []
 
     def _kill_some(self):
         for k in np.flatnonzero(self._rng.random(len(self._shards)) < self._death_rate):
             self.deaths += 1
-            self._shards[k] = Shard(self._rows[k])
+            self._shards[k] = self._load(k)
             for message in self._log:
                 self._shards[k].apply(from_bytes(message))
 
-    def _partition(self, blocks):
-        """Deal the rows out at random; some parties may hold nothing."""
-        parties = [[] for _ in range(5)]
-        for cohort in sorted({block.cohort for block in blocks}):
-            rows = join([block for block in blocks if block.cohort == cohort])
-            party = self._rng.integers(0, self._rng.integers(1, 6), len(rows))
-            for k, held in enumerate(parties):
-                held.append(rows.take(self._rng.permutation(np.flatnonzero(party == k))))
-        return parties
+    def _load(self, party):
+        """Load what one party holds: the same rows whenever it is asked, cut anew each time."""
+        blocks, known = [], []
+        for load in self._loads:
+            held, names = self._share(load, party, known)
+            blocks += self._cut(held)
+            known += [] if names is None else [names]
+        return Shard(blocks)
+
+    def _share(self, load, party, known):
+        """Deal rows to parties at random: by row, or by unit where units must stay together."""
+        if isinstance(load.source, Coded):
+            held = load.source.blocks
+            return [self._mine(join(held), party)] if held else [], load.source.units
+        loader = travelled(load.loader)
+        size = int(self._rng.integers(1, 400))
+        rows, units = [], []
+        for piece in load.source.pieces(loader.columns, size):
+            first = piece.first
+            for batch in piece.batches():
+                rows.append(loader.read(batch, first))
+                units.append(None if loader.unit is None else loader.name_units(batch))
+                first += len(rows[-1])
+        if not rows:
+            return [], None if loader.unit is None else number_units([])[1]
+        if loader.unit is None:
+            return [self._mine(join(rows), party)], None
+        unit, names = number_units(units)
+        unit = without(unit, names, known)
+        whole = join(rows)
+        mine = self._is_mine(np.where(unit < 0, 0, unit), party)
+        own = whole.take(mine)
+        return bound_units([own], unit[mine], loader.unit), names
+
+    def _is_mine(self, keys, party):
+        """Deal keys out; some parties may hold nothing."""
+        rng = np.random.default_rng(self._deal)
+        parties = int(rng.integers(1, PARTIES + 1))
+        owner = rng.integers(0, parties, int(keys.max(initial=0)) + 1)
+        return owner[keys] == party
+
+    def _mine(self, rows, party):
+        return rows.take(np.flatnonzero(self._is_mine(np.arange(len(rows)), party)))
 
     def _cut(self, blocks):
-        """Cut a party's rows into blocks of random sizes."""
+        """Cut a party's rows into blocks of random sizes, in random order."""
         out = []
         for block in blocks:
+            shuffled = block.take(self._rng.permutation(len(block)))
             at = 0
-            while at < len(block):
-                size = int(self._rng.integers(1, min(BLOCK_ROWS, len(block)) + 1))
-                out.append(block.take(np.arange(at, min(at + size, len(block)))))
+            while at < len(shuffled):
+                size = int(self._rng.integers(1, min(BLOCK_ROWS, len(shuffled)) + 1))
+                out.append(shuffled.take(np.arange(at, min(at + size, len(shuffled)))))
                 at += size
         return out

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
 from privboost import Domain
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.beside import open_source
+from privboost.tables.loader import RowLoader, UnitRule
+from privboost.tables.loading import _read, check_schema, load_rows, number_units
 
 FEATURES = {
     "age": {"kind": "numeric", "bounds": [17, 90], "missing": True},
@@ -58,3 +64,26 @@ def make_frame(rows: int, seed: int = 0, target=CLASSES) -> pd.DataFrame:
         cuts[odd] = rng.integers(0, len(labels), odd.sum())
         frame["income"] = np.array(labels, dtype=object)[cuts]
     return frame
+
+
+class CodedRows(NamedTuple):
+    """Rows as a loader reads them, before they are bounded, and the number of each row's unit."""
+
+    blocks: list
+    unit: np.ndarray | None
+
+
+def encode_training(encoder, data, labels=None, weights=None, weight_bound=None, block_rows=None):
+    """Code a table with its labels and weights."""
+    table, roles = open_source(encoder.domain, data, labels, weights)
+    rule = UnitRule.of(encoder.domain.unit, KeyStream.seeded(0))
+    loader = RowLoader(encoder, roles, weight_bound, rule)
+    check_schema(loader, table)
+    parts = _read(loader, table, 1, block_rows or 2**15 - 1)
+    unit = None if rule is None else number_units([part.units for part in parts])[0]
+    return CodedRows([part.rows for part in parts], unit)
+
+
+def opens(kind, **how):
+    """Turn a kind of backend that takes rows into what an estimator's `backend` is."""
+    return lambda loads: kind([b for each in load_rows(loads) for b in each.blocks], **how)

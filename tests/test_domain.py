@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 
 from privboost import Domain, DomainError
-from privboost.domain import CategoricalFeature, ClassTarget, NumberTarget, NumericFeature
-from privboost.encoding import Encoder
-from privboost.unit import Unit
+from privboost.tables.domain import (
+    CategoricalFeature,
+    ClassTarget,
+    NumberTarget,
+    NumericFeature,
+)
+from privboost.tables.encoding import Encoder
+from privboost.tables.unit import Unit
 
 FORM = {
     "version": 1,

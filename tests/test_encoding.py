@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privboost import Domain, SchemaError
-from privboost.cells import (
+from privboost.grid import SCORE_STEPS, WEIGHT_STEPS
+from privboost.losses import UNKNOWN_LABEL
+from privboost.tables.cells import (
     MISSING,
     OTHER,
     code_labels,
@@ -18,23 +20,16 @@ from privboost.cells import (
     read_numbers,
     read_texts,
 )
-from privboost.encoding import (
-    Encoder,
-    code_target,
-    code_weights,
-    encode_training,
-    fine_edges,
-)
-from privboost.engine.block import join
-from privboost.grid import SCORE_UNITS, WEIGHT_UNITS
-from privboost.losses import UNKNOWN_LABEL
-from privboost.tables import open_vector, slice_vector
-from tests.tables import FEATURES, NUMBER, make_domain, make_frame
+from privboost.tables.encoding import Encoder, code_target, code_weights, fine_edges
+from privboost.tables.rows import join
+from privboost.tables.sources import open_vector, slice_vector
+from tests.tables import FEATURES, NUMBER, encode_training, make_domain, make_frame
 
 
 def codes(encoder, table):
-    block = join(encoder.feature_blocks(table))
-    return np.stack([block.column(k) for k in range(len(encoder.domain.features))])
+    features = range(len(encoder.domain.features))
+    parts = encoder.feature_codes(table)
+    return np.concatenate([np.stack([p.column(k) for k in features]) for p in parts], axis=1)
 
 
 def one_feature(form):
@@ -136,7 +131,7 @@ def test_every_kind_of_table_gives_the_same_codes(tmp_path):
 
 def test_wide_columns_take_two_bytes():
     encoder = Encoder.of(make_domain())
-    block = next(encoder.feature_blocks(make_frame(10)))
+    block = next(encoder.feature_codes(make_frame(10)))
     assert block.column(5).dtype == np.uint16
     assert block.column(0).dtype == np.uint8
     assert block.wide.shape == (1, 10)
@@ -219,14 +214,14 @@ def test_labels_of_a_regression_are_scaled_and_clipped():
     target = make_domain(NUMBER).target
     label, start = code_target(np.array([0, 5, 10, 99, -np.inf, np.nan]), target)
     assert label.tolist() == [0, 0, 0, 0, 0, UNKNOWN_LABEL]
-    assert start.tolist() == [SCORE_UNITS, 0, -SCORE_UNITS, -SCORE_UNITS, SCORE_UNITS, 0]
+    assert start.tolist() == [SCORE_STEPS, 0, -SCORE_STEPS, -SCORE_STEPS, SCORE_STEPS, 0]
 
 
 def test_weights_are_clipped():
     wild = np.array([0, 1, 2, 5, np.inf, -1, np.nan, -np.inf, 1e308, -1e308])
     for bound in (2.0, 1e-5):
         weight = code_weights(wild * (bound / 2), bound)
-        full = WEIGHT_UNITS
+        full = WEIGHT_STEPS
         assert weight.tolist() == [0, full // 2, full, full, full, 0, 0, 0, full, 0]
 
 

@@ -1,25 +1,32 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from privboost.grid import SCORE_UNITS, UNIT
+from privboost.grid import SCORE_STEPS, UNIT
 from privboost.losses import (
     OTHER_CLASS,
     OWN_CLASS,
     UNKNOWN,
     LossTable,
-    logistic,
-    squared,
-    within_units,
+    base,
+    loss_of,
+    losses_of,
+    within_steps,
 )
+from privboost.losses.logistic import LOGISTIC
+from privboost.losses.squared_number import SQUARED_NUMBER
 
 
 def scores_of(table):
     half = table.size // 2
-    return (np.arange(table.size) - half + 0.5) * 2**table.shift / SCORE_UNITS
+    return (np.arange(table.size) - half + 0.5) * 2**table.shift / SCORE_STEPS
 
 
-@pytest.mark.parametrize("table", [logistic(0.3, 0.1), squared(0.5, 1.0), logistic(2.0, 0.01)])
+@pytest.mark.parametrize(
+    "table", [LOGISTIC.table(0.3, 0.1), SQUARED_NUMBER.table(0.5, 1.0), LOGISTIC.table(2.0, 0.01)]
+)
 def test_no_entry_exceeds_one_unit_and_unknown_rows_are_zero(table):
     assert np.abs(table.gradient).max() <= UNIT
     assert table.hessian.min() >= 0
@@ -29,7 +36,7 @@ def test_no_entry_exceeds_one_unit_and_unknown_rows_are_zero(table):
 
 
 def test_logistic_values():
-    table = logistic(1.0, 0.25)
+    table = LOGISTIC.table(1.0, 0.25)
     p = expit(scores_of(table))
     assert np.allclose(table.gradient[OTHER_CLASS] / UNIT, p, atol=1 / UNIT)
     assert np.allclose(table.gradient[OWN_CLASS] / UNIT, p - 1, atol=1 / UNIT)
@@ -37,13 +44,13 @@ def test_logistic_values():
 
 
 def test_rounding_is_toward_zero():
-    table = logistic(0.3, 0.1)
+    table = LOGISTIC.table(0.3, 0.1)
     exact = np.clip((expit(scores_of(table)) - 1) / 0.3, -1, 1) * UNIT
     assert (np.abs(table.gradient[OWN_CLASS]) <= np.abs(exact)).all()
 
 
 def test_squared_values_are_clipped():
-    table = squared(0.5, 1.0)
+    table = SQUARED_NUMBER.table(0.5, 1.0)
     assert np.allclose(
         table.gradient[OTHER_CLASS] / UNIT * 0.5, np.clip(scores_of(table), -0.5, 0.5), atol=1e-5
     )
@@ -52,7 +59,46 @@ def test_squared_values_are_clipped():
 
 def test_a_gradient_without_its_count_is_refused():
     """The range of a split rests on it: such a row would move scores without bound."""
-    table = logistic(1.0, 0.25)
+    table = LOGISTIC.table(1.0, 0.25)
     nobody = np.zeros(table.gradient.shape, dtype=np.uint8)
-    assert within_units(table)
-    assert not within_units(LossTable(table.gradient, table.hessian, table.shift, nobody))
+    assert within_steps(table)
+    assert not within_steps(LossTable(table.gradient, table.hessian, table.shift, nobody))
+
+
+FILES = {path.stem for path in Path(base.__file__).parent.glob("*.py")} - {"__init__", "base"}
+EVERY = [(target, name) for target in ("classes", "number") for name in losses_of(target)]
+
+
+def test_a_loss_is_one_file_and_a_file_is_one_loss():
+    held = [loss_of(*key) for key in EVERY]
+    assert len(FILES) == len(held) == len({id(loss) for loss in held})
+    assert [(loss.target, loss.name) for loss in held] == EVERY
+    assert losses_of("classes") == ("hinge", "logistic", "squared")
+
+
+@pytest.mark.parametrize("key", EVERY)
+def test_every_loss_is_within_the_grid_and_has_its_own_derivative(key):
+    """Where there is a Hessian it is the slope of both gradients."""
+    loss = loss_of(*key)
+    table = loss.gradient_table(1.0, (1.0, 0.5))
+    assert within_steps(table)
+    assert not loss.gradient_table(1.0, (1.0, 0.0)).gradient[OWN_CLASS].any()
+    if loss.hessian is None:
+        with pytest.raises(ValueError, match="no Hessian"):
+            loss.table(1.0, 1.0)
+        return
+    assert within_steps(loss.table(0.5, 0.1))
+    score = np.linspace(-loss.limit, loss.limit, 400)
+    for gradient in loss.gradients:
+        slope = np.gradient(gradient(score), score)
+        assert np.allclose(slope[1:-1], loss.hessian(score)[1:-1], atol=1e-3)
+
+
+def test_boosting_begins_at_the_mean():
+    classes, number = loss_of("classes", "logistic"), loss_of("number", "squared")
+    for mean in (0.2, 0.5, 0.9):
+        start = classes.start((0.5 - mean) / classes.start_clip)
+        assert expit(start) == pytest.approx(mean)
+        assert number.start(-mean / number.start_clip) == pytest.approx(mean)
+    assert expit(classes.start(5.0)) == pytest.approx(0.01)
+    assert number.start(-7.0) == 1.0

@@ -13,6 +13,7 @@ import pytest
 import privboost
 from privboost import Domain
 from privboost.datasets import load_adult
+from privboost.recipes import ESTIMATORS
 
 ROOT = Path(__file__).parent.parent
 
@@ -68,13 +69,10 @@ def test_every_public_name_has_its_type(tmp_path):
 @pytest.mark.parametrize(
     "module",
     [
-        "domain",
+        "tables.domain",
         "datasets",
         "privacy.formulas",
-        "estimators.privboost",
-        "estimators.sbdt",
-        "estimators.dpxgb",
-        "estimators.sarus",
+        *sorted(set(ESTIMATORS.values())),
         "models.files",
     ],
 )

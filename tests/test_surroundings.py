@@ -11,8 +11,8 @@ import pytest
 import privboost
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import calibrate
-from privboost.privacy.events import Planned
-from privboost.privacy.sum_events import GaussianRelease
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease
 
 OURS = ("HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "PRIVBOOST_CACHE", "PYTHONPATH")
 FIT = """
@@ -35,7 +35,7 @@ print(model.fit(x, x[:, 0] > 0.5).predict(x).shape)
 """
 COMPILE = """
 import numpy as np
-from privboost.engine.kernels import bin_numbers
+from privboost.tables.kernels import bin_numbers
 out = np.zeros(1, dtype=np.uint8)
 bin_numbers(np.array([0.7]), np.array([0.5]), 2, out)
 print(out)

@@ -8,13 +8,16 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from privboost import Domain, PrivacyWarning, PrivBoostClassifier, SBDTClassifier, SchemaError
-from privboost.encoding import Encoder, encode_training
-from privboost.engine.block import join
 from privboost.losses import UNKNOWN_LABEL
-from privboost.tables import CsvTable, open_file
+from privboost.tables.encoding import Encoder
+from privboost.tables.rows import join
+from privboost.tables.sources import CsvTable, open_file
+from tests.tables import encode_training
 
 FORM = {
     "version": 1,
@@ -200,9 +203,26 @@ def test_a_separator_may_be_given(tmp_path):
             CsvTable(path, separator=bad)
 
 
-def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(SchemaError, match="is a folder: pass the path of one file"):
+def test_files_of_a_folder_are_one_table(tmp_path):
+    with pytest.raises(SchemaError, match="a folder without files"):
         model().fit(tmp_path)
+    rows = pa.table({"x": [0.5, 1.5, 2.5], "c": ["a", "b", "a"], "y": ["no", "yes", "no"]})
+    for write, kind in ((pa.parquet.write_table, "parquet"), (pa.csv.write_csv, "csv")):
+        folder = tmp_path / kind
+        folder.mkdir()
+        paths = [folder / f"{k}.{kind}" for k in range(3)]
+        for k, path in enumerate(paths):
+            write(rows[k : k + 1], path)
+        (folder / "_SUCCESS").touch()
+        whole = codes(rows)
+        for table in (folder, paths, list(map(str, paths)), str(folder)):
+            assert codes(table) == whole
+        ids = [i for b in encode_training(ENCODER, folder).blocks for i in b.ids]
+        assert ids == [0, 1, 2]
+    other = pa.table({"x": ["0.5"], "c": ["a"], "y": ["no"]})
+    pa.parquet.write_table(other, tmp_path / "parquet" / "3.parquet")
+    with pytest.raises(SchemaError, match="column 'x' has different types"):
+        model().fit(tmp_path / "parquet")
 
 
 def test_cells_under_a_mask_are_missing():
@@ -323,7 +343,7 @@ def test_a_stream_keeps_to_one_kind_of_unit_column(kind, tmp_path):
     assert ledger.read_bytes() == spent
     for column in PEOPLE[kind]:
         stream.partial_fit(rows.append_column("u", column))
-    assert sum(map(len, stream._stream.cohorts[1].blocks)) == 0  # the same people
+    assert sum(map(len, stream._stream.cohorts[1].rows.blocks)) == 0  # the same people
 
 
 def test_a_text_file_may_hold_units_of_any_kind(tmp_path):
@@ -333,7 +353,7 @@ def test_a_text_file_may_hold_units_of_any_kind(tmp_path):
     path.write_text("x,c,y,u\n0.5,a,no,1.0\n1.5,b,yes,3\n")
     model = SBDTClassifier(1.0, 1e-6, form, n_estimators=2, max_depth=2)
     model.partial_fit(path).partial_fit(rows.append_column("u", pa.array([1, 2])))
-    kept = [sum(map(len, cohort.blocks)) for cohort in model._stream.cohorts]
+    kept = [sum(map(len, cohort.rows.blocks)) for cohort in model._stream.cohorts]
     assert kept == [2, 1]
     assert model._stream.unit_kind == "number"
 

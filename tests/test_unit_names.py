@@ -18,10 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privboost import SchemaError
-from privboost.encoding import Encoder, encode_training
-from privboost.tables import CsvTable, ParquetTable, open_table, open_vector, slice_vector
-from privboost.unit_names import name_unit, read_unit_names, unit_kind
-from tests.tables import make_domain, make_frame
+from privboost.tables.encoding import Encoder
+from privboost.tables.sources import (
+    CsvTable,
+    ParquetTable,
+    open_table,
+    open_vector,
+    slice_vector,
+)
+from privboost.tables.unit_names import name_unit, read_unit_names, unit_kind
+from tests.tables import encode_training, make_domain, make_frame
 
 
 def names_of(column):

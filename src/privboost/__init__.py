@@ -8,16 +8,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from privboost.recipes import ESTIMATORS
+
 # isort: off
 if TYPE_CHECKING:  # the same names, for tools that read types
-    from privboost.domain import (
+    from privboost.tables.domain import (
         CategoricalFeature as CategoricalFeature,
         ClassTarget as ClassTarget,
         Domain as Domain,
         NumberTarget as NumberTarget,
         NumericFeature as NumericFeature,
-        Unit as Unit,
     )
+    from privboost.tables.unit import Unit as Unit
     from privboost.errors import (
         BudgetError as BudgetError,
         DomainError as DomainError,
@@ -48,18 +50,18 @@ if TYPE_CHECKING:  # the same names, for tools that read types
     )
     from privboost.models.files import load_model as load_model
     from privboost.models.model import Model as Model
-    from privboost.privacy.report import PrivacyReport as PrivacyReport
+    from privboost.reports.report import PrivacyReport as PrivacyReport
 # isort: on
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CategoricalFeature": "domain",
-    "ClassTarget": "domain",
-    "Domain": "domain",
-    "NumberTarget": "domain",
-    "NumericFeature": "domain",
-    "Unit": "unit",
+    "CategoricalFeature": "tables.domain",
+    "ClassTarget": "tables.domain",
+    "Domain": "tables.domain",
+    "NumberTarget": "tables.domain",
+    "NumericFeature": "tables.domain",
+    "Unit": "tables.unit",
     "BudgetError": "errors",
     "DomainError": "errors",
     "ModelFileError": "errors",
@@ -67,18 +69,8 @@ _HOMES = {
     "SchemaError": "errors",
     "Model": "models.model",
     "load_model": "models.files",
-    "PrivacyReport": "privacy.report",
-    "PrivBoostClassifier": "estimators.privboost",
-    "PrivBoostRegressor": "estimators.privboost",
-    "DPXGBClassifier": "estimators.dpxgb",
-    "DPXGBRegressor": "estimators.dpxgb",
-    "SarusXGBClassifier": "estimators.sarus",
-    "SarusXGBRegressor": "estimators.sarus",
-    "BoostedAdaSSPClassifier": "estimators.adassp",
-    "BoostedAdaSSPRegressor": "estimators.adassp",
-    "LazyBBClassifier": "estimators.lazybb",
-    "SBDTClassifier": "estimators.sbdt",
-    "SBDTRegressor": "estimators.sbdt",
+    "PrivacyReport": "reports.report",
+    **ESTIMATORS,
 }
 __all__ = sorted(_HOMES)
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from privboost.cli_files import check_files, check_output, print_csv, read_separator, write_table
+from privboost.recipes import RECIPES
 
 app = typer.Typer(
     add_completion=False,
@@ -60,15 +61,8 @@ class Form(StrEnum):
     html = "html"
 
 
-class Recipe(StrEnum):
-    """How a model is boosted."""
-
-    privboost = "privboost"
-    sbdt = "sbdt"
-    dpxgb = "dpxgb"
-    sarus = "sarus"
-    lazybb = "lazybb"
-    adassp = "adassp"
+Recipe = StrEnum("Recipe", list(RECIPES))  # type: ignore[misc]  # its names are not written here
+_FIRST_RECIPE = next(iter(Recipe))
 
 
 class Task(StrEnum):
@@ -111,7 +105,7 @@ def train(
     ] = Task.classes,
     recipe: Annotated[
         Recipe, typer.Option(help="How to boost: see docs/recipes.md.")
-    ] = Recipe.privboost,
+    ] = _FIRST_RECIPE,
     preset: Annotated[
         str | None, typer.Option(help="A published variant of the recipe, such as TR_cyc.")
     ] = None,
@@ -132,8 +126,8 @@ def train(
     force: Force = False,
 ) -> None:
     """Train a model on a private table. Spends the budget."""
-    from privboost.domain import ClassTarget, Domain
-    from privboost.tables import open_file
+    from privboost.tables.domain import ClassTarget, Domain
+    from privboost.tables.sources import open_file
 
     if weights is not None and weight_bound is None:
         raise ValueError("--weights needs --weight-bound: the largest weight, publicly known")
@@ -143,11 +137,11 @@ def train(
         raise ValueError("give --domain, or --target to have a domain learned privately")
     public = None if domain is None else Domain.from_json(domain)
     classes = task is Task.classes if public is None else isinstance(public.target, ClassTarget)
-    if stream is not None and recipe is not Recipe.sbdt:
+    if stream is not None and recipe != "sbdt":
         raise ValueError("--stream needs --recipe sbdt")
     kind = _kind_of(recipe, classes)
     if preset is not None and not hasattr(kind, "from_preset"):
-        raise ValueError(f"--preset: the recipe {recipe.value} has none")
+        raise ValueError(f"--preset: the recipe {recipe} has none")
     make = kind if preset is None else partial(kind.from_preset, preset)
     estimator = make(epsilon=epsilon, domain=public, random_state=seed)
     estimator.set_params(**({} if delta is None else {"delta": delta}))
@@ -156,7 +150,7 @@ def train(
     if "sample_weight_bound" in estimator.get_params():
         estimator.set_params(sample_weight_bound=weight_bound)
     elif weights is not None or weight_bound is not None:
-        raise ValueError(f"--recipe {recipe.value} takes no weights")
+        raise ValueError(f"--recipe {recipe} takes no weights")
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
     table = open_file(data, missing or [], separator=read_separator(separator))
     written = [model] if stream is None else [model, stream]
@@ -196,13 +190,13 @@ def extend(
 
     Parameters are those of the batch before, but for what --set changes.
     """
-    from privboost.domain import ClassTarget
     from privboost.estimators.streams import load_stream, take_stream
-    from privboost.tables import open_file
+    from privboost.tables.domain import ClassTarget
+    from privboost.tables.sources import open_file
 
     began, before = load_stream(stream)
     classes = isinstance(before.domain.target, ClassTarget)
-    estimator = _kind_of(Recipe.sbdt, classes)(epsilon, delta, random_state=seed)
+    estimator = _kind_of("sbdt", classes)(epsilon, delta, random_state=seed)
     estimator.set_params(**began.parameters)
     estimator.set_params(
         n_jobs=jobs,
@@ -243,9 +237,9 @@ def predict(
     """Predict the rows of a table: the prediction and, for classes, probabilities or scores."""
     import pyarrow as pa
 
-    from privboost.domain import ClassTarget
     from privboost.models.files import load_model
-    from privboost.tables import open_file
+    from privboost.tables.domain import ClassTarget
+    from privboost.tables.sources import open_file
 
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"{out}: a .csv or .parquet file is needed")
@@ -367,21 +361,13 @@ def _fail(message: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-def _kind_of(recipe: Recipe, classes: bool) -> Any:
+def _kind_of(recipe: str, classes: bool) -> Any:
     """Return the estimator of a recipe."""
     import privboost
 
-    name = {
-        Recipe.privboost: "PrivBoost",
-        Recipe.sbdt: "SBDT",
-        Recipe.dpxgb: "DPXGB",
-        Recipe.sarus: "SarusXGB",
-        Recipe.lazybb: "LazyBB",
-        Recipe.adassp: "BoostedAdaSSP",
-    }[recipe]
-    name += "Classifier" if classes else "Regressor"
-    if name not in privboost.__all__:
-        raise ValueError(f"--recipe {recipe.value} is for classes; the target is a number")
+    name = RECIPES[recipe].estimators.get("classes" if classes else "number")
+    if name is None:
+        raise ValueError(f"--recipe {recipe} is for classes; the target is a number")
     return getattr(privboost, name)
 
 

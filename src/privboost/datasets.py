@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from privboost.domain import ClassTarget, Domain, NumericFeature
+from privboost.tables.domain import ClassTarget, Domain, NumericFeature
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from privboost.datasets import Dataset, load_adult
-from privboost.encoding import Encoder
-from privboost.engine.block import join
 from privboost.estimators.privboost import PrivBoostClassifier
+from privboost.tables.encoding import Encoder
 
 BUDGETS = (0.1, 0.5, 1.0, 4.0)
 DELTA = 1e-6
@@ -59,5 +58,6 @@ def _without_privacy(adult: Dataset, truth: np.ndarray) -> tuple[float, float, f
 
 
 def _codes(encoder: Encoder, table: pa.Table) -> np.ndarray:
-    block = join(encoder.feature_blocks(table))
-    return np.stack([block.column(f) for f in range(len(encoder.domain.features))], axis=1)
+    features = range(len(encoder.domain.features))
+    parts = encoder.feature_codes(table)
+    return np.concatenate([np.stack([p.column(f) for f in features], axis=1) for p in parts])

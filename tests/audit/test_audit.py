@@ -16,39 +16,34 @@ from privboost import (
 )
 from privboost.audit import audit, epsilon_lower_bound
 from privboost.engine.backend import LocalBackend
-from privboost.engine.block import Block
-from privboost.engine.commands import (
-    COUNT,
-    GRADIENT_COUNT,
-    FeatureSums,
-    GramSums,
-    NodeHistograms,
-    SetTerms,
-    Start,
-)
-from privboost.engine.layout import Layout
-from privboost.engine.linear import Terms
-from privboost.engine.splits import join_splits
-from privboost.engine.tree import stump
-from privboost.grid import LINEAR_UNITS, UNIT, Contribution
-from privboost.losses import logistic, squared
-from privboost.privacy import filters
+from privboost.engine.queries import COUNT, GRADIENT_COUNT, CellSums, GramSums, NodeHistograms
+from privboost.engine.updates import SetTerms, Start
+from privboost.grid import UNIT, VECTOR_STEPS, Contribution
+from privboost.losses.logistic import LOGISTIC
+from privboost.losses.squared_number import SQUARED_NUMBER
 from privboost.privacy.accountants.choice import choose_accountant
-from privboost.privacy.events import Planned, Selection
-from privboost.privacy.formulas import gdp_epsilon, gdp_mu
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.mechanisms import Curator, noisy_threshold
-from privboost.privacy.smooth import LeafClass, RuleError
-from privboost.privacy.sum_events import (
+from privboost.privacy.budgets import charges as filters
+from privboost.privacy.curator import Curator, noisy_threshold
+from privboost.privacy.events.event import Planned, Selection
+from privboost.privacy.events.sums import (
     GaussianRelease,
     GramRelease,
     LaplaceRelease,
     ThresholdRelease,
 )
-from privboost.privacy.utilities import LargestCell, SplitGain
+from privboost.privacy.formulas import gdp_epsilon, gdp_mu
+from privboost.privacy.utilities.smooth import LeafClass, RuleError
+from privboost.privacy.utilities.splits import LargestCell, SplitGain
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes, Rows
+from privboost.trees.cell_map import CellMap
+from privboost.trees.splits import join_splits
+from privboost.trees.tree import stump
+from privboost.vectors.terms import Terms
 
-COUNTS = FeatureSums(0, np.arange(2, dtype=np.uint16), 2, statistics=COUNT)
-PAIRS = FeatureSums(0, np.arange(2, dtype=np.uint16), 2)
+COUNTS = CellSums(CellMap.of_feature(0, np.arange(2)), statistics=COUNT)
+PAIRS = CellSums(CellMap.of_feature(0, np.arange(2)))
 
 
 class Free:
@@ -68,9 +63,11 @@ def curator_for(canary, seed):
     cells = [0, 0, 0, 1, 1, 1, 1] + [0] * canary
     rows = len(cells)
     nothing = np.zeros((0, rows), np.uint16)
-    block = Block(Layout((2,)), np.array([cells], np.uint8), nothing, np.zeros(rows, np.uint8))
+    block = Rows(
+        Codes(Layout((2,)), np.array([cells], np.uint8), nothing), np.zeros(rows, np.uint8)
+    )
     curator = Curator(LocalBackend([block]), Free(), KeyStream.seeded(seed), Contribution())
-    curator.publish(Start(squared(1.0, 1.0)))
+    curator.publish(Start(SQUARED_NUMBER.table(1.0, 1.0)))
     return curator
 
 
@@ -98,9 +95,8 @@ def threshold(noise):
     common = 2 + 2 * noise  # near the threshold, where one row tells most
 
     def run(canary, seed):
-        told = noisy_threshold(
-            {b"a": round(common) + canary}, event, Free(), KeyStream.seeded(seed)
-        )
+        counts = {b"a": round(common) + canary}
+        told = noisy_threshold(lambda: counts, event, Free(), KeyStream.seeded(seed))
         return float(b"a" in told)
 
     return event, run
@@ -206,12 +202,10 @@ def split_choice(noise):
         codes = np.array([[1] * 10 + [2] * 10 + [0] * odd], np.uint8)
         rows = codes.shape[1]
         label = np.array([0] * 20 + [1] * odd, np.uint8)
-        block = Block(Layout((4,)), codes, np.zeros((0, rows), np.uint16), label)
+        block = Rows(Codes(Layout((4,)), codes, np.zeros((0, rows), np.uint16)), label)
         curator = Curator(LocalBackend([block]), Free(), KeyStream.seeded(seed), Contribution())
-        curator.publish(Start(logistic(0.5, 0.25)))
-        query = NodeHistograms(
-            stump(), splits.features, splits.cell_of, splits.n_cells, 0, GRADIENT_COUNT
-        )
+        curator.publish(Start(LOGISTIC.table(0.5, 0.25)))
+        query = NodeHistograms(stump(), splits.cells, 0, GRADIENT_COUNT)
         return float(curator.select(query, SplitGain(splits, 0.01), event)[0] != 1)
 
     return event, run
@@ -325,12 +319,12 @@ def test_a_linear_fit_stays_within_its_claim_and_half_the_noise_does_not(monkeyp
 
 def matrix_fit(canary, seed):
     """The canary is the only row of its column: what the matrix tells of it is told alone."""
-    event = GramRelease("matrix", 1.2, LINEAR_UNITS**2, 1, 1, (1.0,), coordinates=1)
+    event = GramRelease("matrix", 1.2, VECTOR_STEPS**2, 1, 1, (1.0,), coordinates=1)
     curator = curator_for(canary, seed)
     one = np.array([0, 1], dtype=np.int32)
-    whole = np.full(2, LINEAR_UNITS, dtype=np.int32)
+    whole = np.full(2, VECTOR_STEPS, dtype=np.int32)
     curator.publish(SetTerms(Terms(((0, -1),), (one,), (whole,), 2)))
-    query = GramSums(2, np.full(2, LINEAR_UNITS))
+    query = GramSums(2, 1, np.full(2, VECTOR_STEPS))
     return float(curator.gram(query, event)[0, 0])
 
 

@@ -14,9 +14,9 @@ from privboost import (
     DomainError,
     load_model,
 )
-from privboost.boosting.linear_terms import MOST_COLUMNS, design
-from privboost.encoding import Encoder
-from privboost.grid import LINEAR_UNITS
+from privboost.boosting.adassp_terms import MOST_COLUMNS, design
+from privboost.grid import VECTOR_STEPS
+from privboost.tables.encoding import Encoder
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 QUIET = {"epsilon": 1e8, "delta": 0.1, "random_state": 0}
@@ -203,9 +203,9 @@ def test_columns_of_a_wild_domain():
     assert ("job", "other") not in names
     assert ("job", "missing") in names
     assert ("flag", "missing") not in names
-    assert plain.terms.most_square > LINEAR_UNITS**2  # numbers may be longer than typical ones
+    assert plain.terms.most_square > VECTOR_STEPS**2  # numbers may be longer than typical ones
     binned = design(encoder, bins=4, intercept=False)
-    assert binned.terms.most_square <= LINEAR_UNITS**2
+    assert binned.terms.most_square <= VECTOR_STEPS**2
     assert not binned.terms.shortens
 
 

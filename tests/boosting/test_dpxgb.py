@@ -3,17 +3,17 @@ import pytest
 
 from privboost import DPXGBClassifier, DPXGBRegressor
 from privboost.boosting.candidates import even_thresholds, splits_of
-from privboost.boosting.dpxgb import PRESETS, boost_greedily
+from privboost.boosting.dpxgb import PRESETS, boost_dpxgb
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
 from privboost.boosting.structures import RandomTrees, public_generator
-from privboost.encoding import Encoder, encode_training
-from privboost.engine.block import join
-from privboost.grid import SCORE_UNITS
-from privboost.privacy.keystream import KeyStream
+from privboost.grid import SCORE_STEPS
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
+from privboost.tables.rows import join
 from tests.boosting.test_sbdt import Tell as TellSums
 from tests.boosting.test_sbdt import leaf_of, reference
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 SETTINGS = {"n_estimators": 5, "max_depth": 3, "reg_lambda": 1.0, "n_candidates": 12}
 
@@ -47,7 +47,7 @@ def train(target, weighted=False, rows=600, **how):
     draws = RandomTrees(
         encoder, settings.max_depth, settings.features, "one", public_generator(KeyStream.seeded(4))
     )
-    scores = boost_greedily(curator, plan, draws, start_boosting(curator, plan))
+    scores = boost_dpxgb(curator, plan, draws, start_boosting(curator, plan))
     return curator, plan, scores, join(coded.blocks)
 
 
@@ -66,7 +66,7 @@ def test_without_noise_leaves_are_those_of_plain_boosting(target, how, weighted)
     _, plan, scores, block = train(target, weighted, **how)
     if plan.task.n_outputs == 1:
         expected = reference(scores, plan, block)
-        np.testing.assert_allclose(scores.scores(block) / SCORE_UNITS, expected, atol=0.03)
+        np.testing.assert_allclose(scores.scores(block.codes) / SCORE_STEPS, expected, atol=0.03)
     assert scores.n_trees == plan.settings.n_estimators * plan.task.n_outputs
 
 

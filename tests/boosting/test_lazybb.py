@@ -8,12 +8,13 @@ import pytest
 
 from privboost import Domain, DomainError, LazyBBClassifier, load_model
 from privboost.boosting.candidates import even_thresholds, splits_of
+from privboost.boosting.lazybb_plan import density_for, rate_for, votes_for
 from privboost.boosting.plan import Budget
-from privboost.boosting.vote_plan import density_for, rate_for, votes_for
-from privboost.encoding import Encoder, encode_training
-from privboost.engine.block import join, route
 from privboost.losses import UNKNOWN_LABEL
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from privboost.tables.encoding import Encoder
+from privboost.tables.rows import join
+from privboost.trees.routing import route
+from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 QUIET = {"epsilon": 1e7, "delta": 0.0, "random_state": 0}
 """So large a budget that the best candidate is always chosen."""
@@ -112,7 +113,7 @@ def test_without_noise_a_tree_lowers_the_impurity_most():
     expected = sum(map(worth, leaves))
     tree = next(model.model_.scores.trees())[0]
     node = np.zeros(len(frame), dtype=np.uint16)
-    route(block, tree, node)
+    route(block.codes, tree, node)
     found = [node == k for k in np.unique(node)]
     assert sum(map(worth, found)) == pytest.approx(expected, abs=1e-3)
     predicted = model.decision_function(frame)
@@ -178,7 +179,7 @@ def test_the_card_adds_up_to_the_votes():
     assert [abs(line["votes"]) for line in card] == sorted(
         (abs(line["votes"]) for line in card), reverse=True
     )
-    block = next(iter(model.model_.encoder.feature_blocks(frame)))
+    block = next(iter(model.model_.encoder.feature_codes(frame)))
     total = np.zeros(len(frame))
     for tree, values in model.model_.scores.trees():
         right = tree.goes_right[0][block.column(int(tree.feature[0]))]

@@ -4,14 +4,15 @@ import pytest
 from privboost import SarusXGBClassifier, SarusXGBRegressor
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
-from privboost.boosting.sarus import _leaf_values, boost_purely
-from privboost.encoding import Encoder, encode_training
-from privboost.engine.block import join
-from privboost.grid import SCORE_UNITS, UNIT
-from privboost.losses import UNKNOWN, filtered, logistic, within_units
-from privboost.privacy.events import SampledGroup
+from privboost.boosting.sarus import _leaf_values, boost_sarus
+from privboost.grid import SCORE_STEPS, UNIT
+from privboost.losses import UNKNOWN, filtered, within_steps
+from privboost.losses.logistic import LOGISTIC
+from privboost.privacy.events.event import SampledGroup
+from privboost.tables.encoding import Encoder
+from privboost.tables.rows import join
 from tests.boosting.test_dpxgb import Tell as TellBest
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 SETTINGS = {"n_estimators": 4, "max_depth": 3, "n_candidates": 12}
 
@@ -71,7 +72,7 @@ def test_the_releases_are_those_planned(target, subsample):
     encoder = plan.encoder
     rows = encode_training(encoder, make_frame(60, target=target))
     curator = Tell(rows.blocks, plan.contribution)
-    boost_purely(curator, plan, start_boosting(curator, plan))
+    boost_sarus(curator, plan, start_boosting(curator, plan))
     for planned in plan.releases:
         assert curator.asked.count(planned.event) == planned.count
         if isinstance(planned.event, SampledGroup):
@@ -83,10 +84,10 @@ def test_without_noise_it_learns():
     plan = plan_for(n_estimators=30, reg_lambda=1.0)
     rows = encode_training(plan.encoder, make_frame(3000))
     curator = Tell(rows.blocks, plan.contribution)
-    scores = boost_purely(curator, plan, start_boosting(curator, plan))
+    scores = boost_sarus(curator, plan, start_boosting(curator, plan))
     block = join(rows.blocks)
     known = block.label != 255
-    right = (scores.scores(block)[0] > 0) == (block.label == 1)
+    right = (scores.scores(block.codes)[0] > 0) == (block.label == 1)
     assert right[known].mean() > 0.75
 
 
@@ -96,7 +97,7 @@ def test_leaves_are_clipped_geometrically_and_thin_ones_stay_zero():
     )
     sums = np.array([[-(10**9), 100], [10**9, 100], [-(10**9), 9]]) * UNIT
     for round_ in (0, 1, 3):
-        clip = 0.5**round_ * 0.5 * SCORE_UNITS
+        clip = 0.5**round_ * 0.5 * SCORE_STEPS
         values, noise = _leaf_values(plan, sums, round_)
         np.testing.assert_allclose(values, [clip, -clip, 0], atol=1)
         assert 0 < noise[0] == noise[1] <= clip
@@ -104,7 +105,7 @@ def test_leaves_are_clipped_geometrically_and_thin_ones_stay_zero():
 
 
 def test_filtered_rows_count_for_nothing():
-    table = logistic(1.0, 0.25)
+    table = LOGISTIC.table(1.0, 0.25)
     kept = filtered(table, 0.7, 1.0)
     out = np.abs(table.gradient) > 0.7 * UNIT
     assert out.any()
@@ -114,7 +115,7 @@ def test_filtered_rows_count_for_nothing():
     inside[UNKNOWN] = False
     np.testing.assert_array_equal(kept.gradient[inside], table.gradient[inside])
     assert (kept.count[inside] == UNIT).all()
-    assert within_units(kept)
+    assert within_steps(kept)
 
 
 BAD = [

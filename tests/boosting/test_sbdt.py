@@ -5,15 +5,15 @@ from scipy.special import expit, logit
 from privboost import SBDTClassifier, SBDTRegressor
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
-from privboost.boosting.sbdt import PRESETS, boost_trees
+from privboost.boosting.sbdt import PRESETS, boost_sbdt
 from privboost.boosting.structures import public_generator
-from privboost.encoding import Encoder, encode_training
-from privboost.engine.block import join
-from privboost.grid import SCORE_UNITS, WEIGHT_UNITS
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
-from tests.boosting.test_flagship import Tell as TellGaussian
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from privboost.grid import SCORE_STEPS, WEIGHT_STEPS
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
+from privboost.tables.rows import join
+from tests.boosting.test_privboost import Tell as TellGaussian
+from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 SETTINGS = {
     "n_estimators": 14,
@@ -51,7 +51,7 @@ def train(target, weighted=False, rows=600, **how):
     plan = model._plan(encoder, bound, Budget(1.0, 1e-6))
     curator = Tell(coded.blocks)
     structures = model._structures(plan, KeyStream.seeded(5))
-    scores = boost_trees(curator, plan, structures, start_boosting(curator, plan))
+    scores = boost_sbdt(curator, plan, structures, start_boosting(curator, plan))
     return curator, plan, scores, join(coded.blocks)
 
 
@@ -65,7 +65,7 @@ def leaf_of(tree, block):
 
 def reference(scores, plan, block):
     """The same trees on floating-point numbers, without tables and without noise."""
-    weight = np.ones(len(block)) if block.weight is None else block.weight * 2.0 / WEIGHT_UNITS
+    weight = np.ones(len(block)) if block.weight is None else block.weight * 2.0 / WEIGHT_STEPS
     known = block.label != 255
     outputs, step = plan.task.n_outputs, plan.step
     own = [block.label == (1 if outputs == 1 else k) for k in range(outputs)]
@@ -75,7 +75,7 @@ def reference(scores, plan, block):
             if block.start is None:
                 state[k] = logit(np.average(own[k][known], weights=weight[known]))
             else:
-                y = -block.start[known] / SCORE_UNITS
+                y = -block.start[known] / SCORE_STEPS
                 state[k] = np.average(y, weights=weight[known])
     trees = list(scores.trees())
     at = 0
@@ -88,7 +88,7 @@ def reference(scores, plan, block):
                     p = expit(state[k])
                     g, h = p - own[k], p * (1 - p)
                 else:
-                    g, h = state[k] + block.start / SCORE_UNITS, np.ones(len(block))
+                    g, h = state[k] + block.start / SCORE_STEPS, np.ones(len(block))
                 g = np.clip(g, -step.gradient_clip, step.gradient_clip) * weight * known
                 h = np.clip(h, 0, step.hessian_clip) * weight * known
                 if getattr(plan.settings, "boosting", "newton") == "gradient":
@@ -118,7 +118,7 @@ CASES = [
 def test_without_noise_it_is_plain_boosting(target, how, weighted):
     _, plan, scores, block = train(target, weighted, **how)
     expected = reference(scores, plan, block)
-    np.testing.assert_allclose(scores.scores(block) / SCORE_UNITS, expected, atol=0.03)
+    np.testing.assert_allclose(scores.scores(block.codes) / SCORE_STEPS, expected, atol=0.03)
     assert scores.n_trees == plan.settings.n_estimators + plan.settings.extra_estimators
 
 

@@ -4,7 +4,7 @@ import pytest
 from privboost import Domain
 from privboost.boosting.candidates import HessianThresholds, even_thresholds
 from privboost.boosting.structures import RandomTrees
-from privboost.encoding import Encoder
+from privboost.tables.encoding import Encoder
 from tests.tables import make_domain
 
 ENCODER = Encoder.of(make_domain())
@@ -91,9 +91,9 @@ def test_hessian_thresholds_move_to_where_the_mass_is():
     mass = np.zeros(192)
     mass[100:110] = 1000.0  # all of "age" lies in ten fine bins
     for _ in range(4):
-        cell_of, n_cells = refined.cells()
-        sums = np.zeros(n_cells)
-        np.add.at(sums, cell_of[0][:192], mass)
+        cells = refined.cells()
+        sums = np.zeros(cells.n_cells)
+        np.add.at(sums, cells.by_feature()[0][:192], mass)
         refined.refine(sums)
     own = refined.thresholds.own(0)
     assert ((own >= 99) & (own <= 110)).mean() > 0.5
@@ -106,17 +106,16 @@ def test_wide_tables_have_cells_of_their_own():
     """Beyond 2¹⁶ cells, too: a row that met one cell twice would be undercharged."""
     numbers = {f"x{k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(700)}
     form = {"version": 1, "features": numbers, "target": {"name": "y", "classes": [0, 1]}}
-    cell_of, n_cells = HessianThresholds(Encoder.of(Domain.from_dict(form)), 191).cells()
-    met = np.concatenate(cell_of)
-    assert len(np.unique(met)) == len(met) == n_cells > 2**16
+    cells = HessianThresholds(Encoder.of(Domain.from_dict(form)), 191).cells()
+    met = np.concatenate(list(cells.by_feature().values()))
+    assert len(np.unique(met)) == len(met) == cells.n_cells > 2**16
 
 
 def test_hessian_thresholds_survive_pure_noise():
     refined = HessianThresholds(ENCODER, 16)
     rng = np.random.default_rng(0)
     for _ in range(5):
-        _, n_cells = refined.cells()
-        refined.refine(-np.abs(rng.normal(size=n_cells)))
+        refined.refine(-np.abs(rng.normal(size=refined.cells().n_cells)))
     np.testing.assert_allclose(
         refined.thresholds.own(0), even_thresholds(ENCODER, 16).own(0), atol=2
     )

@@ -252,7 +252,7 @@ def test_errors_of_files_and_columns_are_one_line(trained, command):
     (folder / "broken.parquet").write_text("no")
     swapped = {
         folder / "none.csv": "no such file",
-        folder: "is a folder: pass the path of one file",
+        folder: "is needed",
         folder / "empty.csv": "has no header line",
         folder / "broken.parquet": "is not a Parquet file",
         folder / "broken.json": "a .parquet, .csv or .tsv file is needed",

@@ -9,7 +9,7 @@ SCRIPT = textwrap.dedent("""
     import os, sys
     from privboost import PrivBoostClassifier
     from privboost.engine.backend import LocalBackend
-    from tests.tables import make_domain, make_frame
+    from tests.tables import make_domain, make_frame, opens
 
     class Dies(LocalBackend):
         asked = 0
@@ -20,7 +20,7 @@ SCRIPT = textwrap.dedent("""
             return super().sum(query)
 
     PrivBoostClassifier(
-        1.0, 1e-6, make_domain(), n_estimators=20, backend=Dies, ledger=sys.argv[1]
+        1.0, 1e-6, make_domain(), n_estimators=20, backend=opens(Dies), ledger=sys.argv[1]
     ).fit(make_frame(100))
 """)
 

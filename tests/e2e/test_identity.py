@@ -186,4 +186,4 @@ def test_predictions_are_those_of_the_rows_states():
 
     model = fit(THREE, True, backend=Keep).model_
     for block, state in kept:
-        np.testing.assert_array_equal(model.scores.scores(block), state)
+        np.testing.assert_array_equal(model.scores.scores(block.codes), state)

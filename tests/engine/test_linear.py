@@ -5,15 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privboost.boosting.linear_terms import design
-from privboost.encoding import Encoder, encode_training
+from privboost.boosting.adassp_terms import design
 from privboost.engine.backend import LocalBackend
-from privboost.engine.commands import GramSums, LinearSums, SetLinearScores, SetTerms, Start
-from privboost.engine.linear import Terms
-from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, UNIT, WEIGHT_UNITS
-from privboost.losses import UNKNOWN_LABEL, linear_loss
+from privboost.engine.queries import GramSums, LinearSums
+from privboost.engine.updates import SetLinearScores, SetTerms, Start
+from privboost.grid import FACTOR_STEPS, UNIT, VECTOR_STEPS, WEIGHT_STEPS
+from privboost.losses import UNKNOWN_LABEL, loss_of
+from privboost.tables.encoding import Encoder
+from privboost.vectors.terms import Terms
 from tests.hostile import HostileBackend
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 DESIGNS = {
     "plain": {},
@@ -22,9 +23,9 @@ DESIGNS = {
     "products": {"products": [("age", "job"), ("gain", "age"), ("flag", "job")]},
 }
 LOSSES = {
-    "low/high": ("hinge", CLASSES),
-    "three": ("logistic", THREE),
-    "number": ("number", NUMBER),
+    "low/high": (("classes", "hinge"), CLASSES),
+    "three": (("classes", "logistic"), THREE),
+    "number": (("number", "squared"), NUMBER),
 }
 
 
@@ -70,9 +71,9 @@ def test_sums_are_those_of_single_rows(columns, task, weighted):
     terms = design(encoder, **DESIGNS[columns]).terms
     terms.check()
     outputs = 3 if target is THREE else 1
-    loss = linear_loss(name, 0.6, (1.0, 0.5))
-    factor = np.array([LINEAR_UNITS, 20000])
-    queries = [LinearSums(terms.n_columns, outputs - 1), GramSums(terms.n_columns, factor)]
+    loss = loss_of(*name).gradient_table(0.6, (1.0, 0.5))
+    factor = np.array([VECTOR_STEPS, 20000])
+    queries = [LinearSums.of(terms, outputs - 1), GramSums.of(terms, factor)]
     plain = started(blocks, terms, loss, outputs)
     answers = [plain.sum(query) for query in queries]
     for other in (
@@ -93,20 +94,20 @@ def test_sums_are_those_of_single_rows(columns, task, weighted):
         kind = np.where(block.label == (1 if outputs == 1 else outputs - 1), 1, 0)
         kind[block.label == UNKNOWN_LABEL] = 2
         cell = np.clip((score >> loss.shift) + loss.size // 2, 0, loss.size - 1)
-        gradient = np.trunc(loss.gradient[kind, cell] * (GRADIENT_UNITS / UNIT))
+        gradient = np.trunc(loss.gradient[kind, cell] * (FACTOR_STEPS / UNIT))
         norm = np.sqrt((own.astype(float) ** 2).sum(axis=1))
-        scale = np.minimum(1, LINEAR_UNITS / np.maximum(norm, 1))
-        weight = 1.0 if block.weight is None else block.weight / WEIGHT_UNITS
+        scale = np.minimum(1, VECTOR_STEPS / np.maximum(norm, 1))
+        weight = 1.0 if block.weight is None else block.weight / WEIGHT_STEPS
         gradients += (own * (gradient * scale * weight)[:, None]).sum(axis=0)
         first = 1 if outputs == 1 else 0
-        of_label = np.where(block.label == first, factor[1], factor[0]) / LINEAR_UNITS
+        of_label = np.where(block.label == first, factor[1], factor[0]) / VECTOR_STEPS
         of_label = np.where(block.label == UNKNOWN_LABEL, 0, of_label)
         longer = own * (scale * of_label * np.sqrt(weight))[:, None]
         products += longer.T @ longer
     rows = 400
-    assert np.abs(answers[0] - gradients).max() <= rows * 3 * LINEAR_UNITS
-    assert np.abs(answers[1] - products).max() <= rows * 8 * LINEAR_UNITS
-    assert np.abs(gradients).max() > rows * 10 * LINEAR_UNITS
+    assert np.abs(answers[0] - gradients).max() <= rows * 3 * VECTOR_STEPS
+    assert np.abs(answers[1] - products).max() <= rows * 8 * VECTOR_STEPS
+    assert np.abs(gradients).max() > rows * 10 * VECTOR_STEPS
     assert terms.shortens == (columns != "bins")
     if columns == "bins" and not weighted:
         np.testing.assert_array_equal(answers[0], np.rint(gradients).astype(np.int64))
@@ -117,7 +118,7 @@ def _scores(own, terms, coefficients):
     total = np.zeros(len(own), dtype=np.int64)
     for column in terms.column:
         places = np.unique(column)
-        total += ((own[:, places] * coefficients[places]).sum(axis=1) + LINEAR_UNITS // 2) >> 15
+        total += ((own[:, places] * coefficients[places]).sum(axis=1) + VECTOR_STEPS // 2) >> 15
     return total
 
 
@@ -142,30 +143,30 @@ def test_a_row_moves_a_vector_and_a_matrix_by_what_is_claimed(columns, task, row
         block.take(np.arange(1 if k == 0 else 0, len(block))) for k, block in enumerate(blocks)
     ]
     outputs = 3 if target is THREE else 1
-    loss = linear_loss(name, 0.3, (1.0, 1.0))
-    query = GramSums(terms.n_columns, np.full(2, LINEAR_UNITS))
+    loss = loss_of(*name).gradient_table(0.3, (1.0, 1.0))
+    query = GramSums.of(terms, np.full(2, VECTOR_STEPS))
     more, less = (started(each, terms, loss, outputs) for each in (blocks, fewer))
     for output in range(outputs):
-        vector = LinearSums(terms.n_columns, output)
+        vector = LinearSums.of(terms, output)
         change = more.sum(vector) - less.sum(vector)
-        assert np.sqrt((change.astype(float) ** 2).sum()) <= GRADIENT_UNITS * LINEAR_UNITS * (
+        assert np.sqrt((change.astype(float) ** 2).sum()) <= FACTOR_STEPS * VECTOR_STEPS * (
             1 + 1e-12
         )
     change = more.sum(query) - less.sum(query)
-    assert length(change) <= LINEAR_UNITS**2 * (1 + 1e-12)
+    assert length(change) <= VECTOR_STEPS**2 * (1 + 1e-12)
     eigenvalues = [np.linalg.eigvalsh(b.sum(query).astype(float))[0] for b in (more, less)]
-    assert -1 <= eigenvalues[0] - eigenvalues[1] <= LINEAR_UNITS**2 + 2**10 * terms.n_columns
+    assert -1 <= eigenvalues[0] - eigenvalues[1] <= VECTOR_STEPS**2 + 2**10 * terms.n_columns
 
 
 def test_a_broken_twin_that_forgets_to_shorten_is_caught(monkeypatch):
     encoder, blocks = coded(CLASSES, 20, 3)
     terms = design(encoder, norm_bound=0.7).terms
     monkeypatch.setattr(Terms, "shortens", property(lambda terms: False))
-    query = GramSums(terms.n_columns, np.full(2, LINEAR_UNITS))
+    query = GramSums.of(terms, np.full(2, VECTOR_STEPS))
     fewer = [blocks[0].take(np.arange(1, len(blocks[0])))]
-    loss = linear_loss("hinge", 1.0, (1.0, 1.0))
+    loss = loss_of("classes", "hinge").gradient_table(1.0, (1.0, 1.0))
     more, less = (started(each, terms, loss, 1) for each in (blocks, fewer))
-    assert length(more.sum(query) - less.sum(query)) > 1.5 * LINEAR_UNITS**2
+    assert length(more.sum(query) - less.sum(query)) > 1.5 * VECTOR_STEPS**2
 
 
 def test_terms_that_share_a_column_are_refused():
@@ -193,6 +194,6 @@ def test_terms_made_for_other_columns_are_refused():
 def test_a_shard_without_terms_refuses():
     _, blocks = coded(CLASSES, 5)
     backend = LocalBackend(blocks)
-    backend.apply(Start(linear_loss("hinge", 1.0, (1.0, 1.0))))
+    backend.apply(Start(loss_of("classes", "hinge").gradient_table(1.0, (1.0, 1.0))))
     with pytest.raises(RuntimeError, match="SetTerms"):
-        backend.sum(LinearSums(3))
+        backend.sum(LinearSums(3, 3))

@@ -3,27 +3,22 @@
 import numpy as np
 import pytest
 
-from privboost.encoding import Encoder, encode_training
 from privboost.engine.backend import LocalBackend
-from privboost.engine.block import Block, join
 from privboost.engine.bundles import MOST_COMBINATIONS, bundle
-from privboost.engine.commands import (
-    STATISTICS,
-    AddFeatureValues,
-    AddTreeValues,
-    FeatureSums,
-    NodeHistograms,
-    Start,
-    TreeSums,
-    from_bytes,
-    to_bytes,
-)
-from privboost.engine.layout import Layout
-from privboost.engine.tree import Tree, stump
-from privboost.grid import SCORE_UNITS, UNIT
-from privboost.losses import UNKNOWN_LABEL, logistic, squared
+from privboost.engine.commands import from_bytes, to_bytes
+from privboost.engine.queries import STATISTICS, CellSums, NodeHistograms, ScoreCounts, TreeSums
+from privboost.engine.updates import AddCellValues, AddTreeValues, Start
+from privboost.grid import SCORE_STEPS, UNIT
+from privboost.losses import UNKNOWN_LABEL
+from privboost.losses.logistic import LOGISTIC
+from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.tables.encoding import Encoder
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes, Rows, join
+from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import Tree, stump
 from tests.hostile import HostileBackend
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 ROWS = 700
 
@@ -48,34 +43,49 @@ def updates(layout, loss, n_outputs):
     rng = np.random.default_rng(5)
     tree = random_tree(layout, 3, 1)
     for output in range(n_outputs):
-        size = SCORE_UNITS
-        values = rng.integers(-size, size, layout.n_codes[0]).astype(np.int32)
-        yield AddFeatureValues(0, values, output)
+        size = SCORE_STEPS
+        for cells in (CellMap.of_feature(0, np.arange(layout.n_codes[0])), mixed(layout)):
+            values = rng.integers(-size, size, cells.n_cells).astype(np.int32)
+            yield AddCellValues(cells, values, output)
         yield AddTreeValues((tree,), rng.integers(-size, size, (1, 8)).astype(np.int32), output)
 
 
-def queries(layout, n_outputs):
+def coarse(layout, feature, size):
+    codes = layout.n_codes[feature]
+    return CellMap.of_feature(feature, np.arange(codes) * size // codes, size)
+
+
+def mixed(layout):
+    """Parts of one feature, of two and of three, of which some share features."""
+    two = CellMap.joint([coarse(layout, 5, 9), coarse(layout, 0, 5)])
+    three = CellMap.joint(coarse(layout, feature, 3) for feature in (2, 3, 5))
+    return CellMap.side_by_side([two, coarse(layout, 0, 4), three])
+
+
+def queries(layout, n_outputs, classes=2):
+    edges = np.array([-70_000, -30_000, 0, 1, 40_000], dtype=np.int32)
     for output in range(n_outputs):
         for statistics in STATISTICS[:: 1 if n_outputs == 1 else 2]:
             for feature in (0, 3, 5):
-                codes = layout.n_codes[feature]
-                cell_of = (np.arange(codes) * 7 // codes).astype(np.uint16)
-                yield FeatureSums(feature, cell_of, 7, output, statistics)
+                yield CellSums(coarse(layout, feature, 7), output, statistics)
+            if statistics in STATISTICS[::3]:  # a pair, and one alone
+                joint = CellMap.joint([coarse(layout, 0, 50), coarse(layout, 5, 40)])
+                yield CellSums(joint, output, statistics)  # too many cells to be packed
+                yield CellSums(CellMap(mixed(layout).parts[2:]), output, statistics)
+                yield CellSums(mixed(layout), output, statistics)
             trees = [random_tree(layout, 4, 2), random_tree(layout, 4, 3)]
             trees.append(Tree(np.full(15, 5, dtype=np.uint16), trees[0].goes_right))
             yield TreeSums(tuple(trees), output, statistics)
             yield TreeSums((stump(),), output, statistics)
-            features = (0, 2, 3, 4, 5)
-            cell_of, n_cells = [], 0
-            for feature in features:
-                codes = layout.n_codes[feature]
-                cell_of.append((n_cells + np.arange(codes) // 2).astype(np.uint16))
-                n_cells += (codes + 1) // 2
+            cells = CellMap.side_by_side(
+                CellMap.of_feature(feature, np.arange(layout.n_codes[feature]) // 2)
+                for feature in (0, 2, 3, 4, 5)
+            )
             deep = random_tree(layout, 4, 3)
             for depth in range(5):
-                yield NodeHistograms(
-                    deep.top(depth), features, tuple(cell_of), n_cells, output, statistics
-                )
+                yield NodeHistograms(deep.top(depth), cells, output, statistics)
+        for inner in (edges, edges[:0]):
+            yield ScoreCounts(inner, classes, output)
 
 
 def leaves(block, tree):
@@ -88,6 +98,15 @@ def leaves(block, tree):
     return node
 
 
+def cells_of(block, cells):
+    """The cell of each row in each part, by what a joint cell means."""
+    first = 0
+    for part in cells.parts:
+        own = [c[block.column(f)] for f, c in zip(part.features, part.cell_of, strict=True)]
+        yield first + np.ravel_multi_index(own, part.sizes)
+        first += int(np.prod(part.sizes))
+
+
 def reference(blocks, loss, n_outputs, told, query):
     """The same sums, row by row, in Python."""
     block = join(blocks)
@@ -95,8 +114,9 @@ def reference(blocks, loss, n_outputs, told, query):
     if block.start is not None:
         state += block.start
     for update in told:
-        if isinstance(update, AddFeatureValues):
-            state[update.output] += update.value_of[block.column(update.feature)]
+        if isinstance(update, AddCellValues):
+            for cells in cells_of(block, update.cells):
+                state[update.output] += update.value_of[cells]
         else:
             for tree, values in zip(update.trees, update.value_of, strict=True):
                 state[update.output] += values[leaves(block, tree)]
@@ -119,22 +139,26 @@ def reference(blocks, loss, n_outputs, told, query):
         }
         weight = 1 if block.weight is None else int(block.weight[i])
         pair = np.array([int(table[name]) * weight for name in query.statistics])
-        if isinstance(query, FeatureSums):
-            out[query.cell_of[block.column(query.feature)[i]]] += pair
+        if isinstance(query, CellSums):
+            for cells in cells_of(block, query.cells):
+                out[cells[i]] += pair
+        elif isinstance(query, ScoreCounts):
+            cell = sum(state[query.output, i] >= edge for edge in query.edges)
+            out[cell, line if query.classes == 2 else 0] += pair
         elif isinstance(query, TreeSums):
             for tree, node in enumerate(nodes):
                 out[tree, node[i]] += pair
         else:
-            for feature, cell_of in zip(query.features, query.cell_of, strict=True):
-                out[node[i], cell_of[block.column(feature)[i]]] += pair
+            for cells in cells_of(block, query.cells):
+                out[node[i], cells[i]] += pair
     return out
 
 
 CASES = [
-    (CLASSES, logistic(0.3, 0.1), 1, False),
-    (CLASSES, logistic(0.3, 0.1), 1, True),
-    (THREE, logistic(1.0, 0.25), 3, True),
-    (NUMBER, squared(0.3, 1.0), 1, False),
+    (CLASSES, LOGISTIC.table(0.3, 0.1), 1, False),
+    (CLASSES, LOGISTIC.table(0.3, 0.1), 1, True),
+    (THREE, LOGISTIC.table(1.0, 0.25), 3, True),
+    (NUMBER, SQUARED_NUMBER.table(0.3, 1.0), 1, False),
 ]
 
 
@@ -154,7 +178,7 @@ def test_answers_equal_the_reference_on_every_backend(target, loss, n_outputs, w
             backend.apply(update)
         if not isinstance(update, Start):
             told.append(update)
-    for query in queries(layout, n_outputs):
+    for query in queries(layout, n_outputs, 1 if target is NUMBER else 2):
         expected = reference(blocks, loss, n_outputs, told, query)
         for backend in backends:
             np.testing.assert_array_equal(backend.sum(query), expected)
@@ -166,7 +190,7 @@ def test_answers_equal_the_reference_on_every_backend(target, loss, n_outputs, w
 def test_sibling_subtraction_is_only_a_cache():
     """Levels asked in order, out of order, and after an update give the same integers."""
     encoder, blocks = rows_for(CLASSES, True)
-    loss = logistic(0.3, 0.1)
+    loss = LOGISTIC.table(0.3, 0.1)
     asked = [q for q in queries(encoder.layout, 1) if isinstance(q, NodeHistograms)]
     in_order, shuffled = LocalBackend(blocks), LocalBackend(blocks)
     for backend in (in_order, shuffled):
@@ -184,46 +208,81 @@ def test_sibling_subtraction_is_only_a_cache():
     assert not np.array_equal(in_order.sum(asked[1]), answers[id(asked[1])])
 
 
+def test_where_rows_are_is_one_cache_for_growing_and_whole_trees():
+    """Leaves asked for between levels, deeper or of other trees, change no answer."""
+    encoder, blocks = rows_for(CLASSES, False)
+    layout, cells = encoder.layout, CellMap.of_feature(0, np.arange(encoder.layout.n_codes[0]))
+    deep, other = random_tree(layout, 4, 3), random_tree(layout, 3, 9)
+    asked = [
+        NodeHistograms(deep.top(0), cells),
+        NodeHistograms(deep.top(1), cells),
+        TreeSums((deep.top(3),)),  # rows go on from where the growing tree left them
+        NodeHistograms(deep.top(2), cells),
+        TreeSums((deep, other.top(3).with_level([(0, np.zeros(1, dtype=np.uint8))] * 8))),
+        NodeHistograms(deep.top(3), cells),
+        TreeSums((deep,)),
+        TreeSums((other,)),
+        NodeHistograms(deep, cells),
+        NodeHistograms(deep, cells, statistics=STATISTICS[1]),
+    ]
+    one = LocalBackend(blocks)
+    one.apply(Start(LOGISTIC.table(0.3, 0.1)))
+    for query in asked:
+        fresh = LocalBackend(blocks)
+        fresh.apply(Start(LOGISTIC.table(0.3, 0.1)))
+        np.testing.assert_array_equal(one.sum(query), fresh.sum(query))
+
+
 def test_an_answer_that_is_remembered_cannot_be_changed():
     encoder, blocks = rows_for(CLASSES, False)
     asked = [q for q in queries(encoder.layout, 1) if isinstance(q, NodeHistograms)]
     backend = LocalBackend(blocks)
-    backend.apply(Start(logistic(0.3, 0.1)))
+    backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
     with pytest.raises(ValueError, match="read-only"):
         backend.sum(asked[0])[:] = 0
 
 
 def test_full_blocks_at_the_clip_do_not_overflow():
     """Every row at the largest gradient in one cell: the packed sums are at their limit."""
-    from privboost.engine.block import Block
-    from privboost.grid import BLOCK_ROWS, WEIGHT_UNITS
+    from privboost.grid import BLOCK_ROWS, WEIGHT_STEPS
 
     layout = Layout((4, 4, 200))
-    cells = (np.arange(4), np.arange(4) + 4, np.arange(200) + 8)
+    cells = CellMap.side_by_side(
+        CellMap.of_feature(f, np.arange(codes)) for f, codes in enumerate(layout.n_codes)
+    )
+    joint = CellMap.joint(CellMap((part,)) for part in cells.parts[:2])
+    edges = np.array([-5, 0], dtype=np.int32)
     rows = BLOCK_ROWS
     for label, sign in ((0, 1), (1, -1)):
-        for weight in (None, np.full(rows, WEIGHT_UNITS, dtype=np.uint16)):
-            block = Block(
+        for weight in (None, np.full(rows, WEIGHT_STEPS, dtype=np.uint16)):
+            codes = Codes(
                 layout,
                 np.zeros((3, rows), dtype=np.uint8),
                 np.zeros((0, rows), dtype=np.uint16),
+            )
+            block = Rows(
+                codes,
                 np.full(rows, label, dtype=np.uint8),
                 weight,
             )
             backend = LocalBackend([block, block])
-            backend.apply(Start(logistic(0.01, 0.01)))
-            most = 2 * rows * UNIT * (1 if weight is None else WEIGHT_UNITS)
-            query = FeatureSums(0, np.arange(4, dtype=np.uint16), 4)
-            assert backend.sum(query)[0].tolist() == [sign * most, most]
-            by_node = backend.sum(NodeHistograms(stump(), (0, 1, 2), cells, 208))[0]
-            assert by_node[[0, 4, 8]].tolist() == [[sign * most, most]] * 3
-            assert np.count_nonzero(by_node) == 6
+            backend.apply(Start(LOGISTIC.table(0.01, 0.01)))
+            most = 2 * rows * UNIT * (1 if weight is None else WEIGHT_STEPS)
+            for query in (CellSums(CellMap(cells.parts[:1])), CellSums(joint)):
+                assert backend.sum(query)[0].tolist() == [sign * most, most]
+            by_state = backend.sum(ScoreCounts(edges))
+            assert by_state[2, label].tolist() == [most]
+            assert np.count_nonzero(by_state) == 1
+            for query in (NodeHistograms(stump(), cells), CellSums(cells)):
+                sums = backend.sum(query).reshape(208, 2)
+                assert sums[[0, 4, 8]].tolist() == [[sign * most, most]] * 3
+                assert np.count_nonzero(sums) == 6
 
 
 def test_an_empty_table_answers_zeros():
     encoder, _ = rows_for(CLASSES, False)
     for backend in (LocalBackend([], 1), LocalBackend([], 2), HostileBackend([])):
-        backend.apply(Start(logistic(0.3, 0.1)))
+        backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
         for query in queries(encoder.layout, 1):
             assert not backend.sum(query).any()
 
@@ -244,7 +303,7 @@ def test_small_features_share_a_code():
         columns = [one_of, rng.integers(0, 3, (12, rows)), rng.integers(0, 194, (1, rows))]
         narrow = np.concatenate(columns).astype(np.uint8)
         nothing = np.zeros((0, rows), dtype=np.uint16)
-        blocks.append(Block(layout, narrow, nothing, np.zeros(rows, dtype=np.uint8)))
+        blocks.append(Rows(Codes(layout, narrow, nothing), np.zeros(rows, dtype=np.uint8)))
     bundles = bundle(blocks, tuple(range(53)))
     assert bundles.members[0].features[:40] == tuple(range(40))
     assert bundles.left_over == [52]

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from privboost.engine.backend import LocalBackend
-from privboost.engine.block import join
-from privboost.engine.commands import FeatureSums, NodeHistograms, Sample, Start, TreeSums
-from privboost.engine.tree import stump
-from privboost.losses import logistic
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.sampling import bernoulli_mask
+from privboost.engine.queries import CellSums, NodeHistograms, Sample, TreeSums
+from privboost.engine.updates import Start
+from privboost.losses.logistic import LOGISTIC
+from privboost.randomness.keystream import KeyStream
+from privboost.randomness.sampling import bernoulli_mask
+from privboost.tables.rows import join
+from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import stump
 from tests.engine.test_queries import queries, rows_for
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES
@@ -26,7 +28,7 @@ def sampled(query, rate=0.3, key=KEY):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_sample_is_answered_by_the_chosen_rows_alone(weighted):
     encoder, blocks = rows_for(CLASSES, weighted)
-    loss, rows = logistic(0.3, 0.1), join(blocks)
+    loss, rows = LOGISTIC.table(0.3, 0.1), join(blocks)
     chosen = rows.take(bernoulli_mask(KeyStream(KEY.tobytes()), rows.ids, 0.3))
     assert 0.2 < len(chosen) / len(rows) < 0.4
     alone = LocalBackend([chosen])
@@ -44,7 +46,7 @@ def test_a_sample_is_answered_by_the_chosen_rows_alone(weighted):
 def test_other_keys_choose_other_rows():
     encoder, blocks = rows_for(CLASSES, False)
     backend = LocalBackend(blocks)
-    backend.apply(Start(logistic(0.3, 0.1)))
+    backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
     query = TreeSums((stump(),))
     answers = [backend.sum(sampled(query, key=KEY + np.uint8(k)))[0, 0, 1] for k in range(5)]
     assert len(set(answers)) == 5
@@ -52,10 +54,10 @@ def test_other_keys_choose_other_rows():
 
 
 def test_rows_without_ids_cannot_be_sampled():
-    _, blocks = rows_for(CLASSES, False)
+    encoder, blocks = rows_for(CLASSES, False)
     backend = LocalBackend([replace(block, ids=None) for block in blocks])
-    backend.apply(Start(logistic(0.3, 0.1)))
-    query = FeatureSums(4, np.zeros(4, dtype=np.uint16), 1)
+    backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
+    query = CellSums(CellMap.of_feature(4, np.zeros(encoder.layout.n_codes[4], dtype=np.uint16)))
     backend.sum(query)
     with pytest.raises(RuntimeError, match="without ids"):
         backend.sum(sampled(query))

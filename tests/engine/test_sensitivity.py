@@ -1,26 +1,32 @@
 """Measured sensitivity never exceeds the claimed one, and a table that cheats is caught."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privboost.encoding import Encoder, encode_training
 from privboost.engine.backend import LocalBackend
-from privboost.engine.commands import Start
+from privboost.engine.queries import CellSums, ScoreCounts
+from privboost.engine.updates import Start
 from privboost.grid import Contribution
-from privboost.losses import LossTable, logistic, squared
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.sum_events import GaussianRelease
-from privboost.privacy.units import bound_units
+from privboost.losses import LossTable
+from privboost.losses.logistic import LOGISTIC
+from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.privacy.events.sums import GaussianRelease
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
+from privboost.tables.loader import UnitRule
+from privboost.tables.loading import bound_units
 from tests.engine.test_queries import queries, updates
 from tests.hostile import HostileBackend
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 TASKS = {
-    "two classes": (CLASSES, logistic(0.2, 0.05), 1),
-    "three classes": (THREE, logistic(0.5, 0.25), 3),
-    "a number": (NUMBER, squared(0.3, 0.7), 1),
+    "two classes": (CLASSES, LOGISTIC.table(0.2, 0.05), 1),
+    "three classes": (THREE, LOGISTIC.table(0.5, 0.25), 3),
+    "a number": (NUMBER, SQUARED_NUMBER.table(0.3, 0.7), 1),
 }
 
 
@@ -37,23 +43,24 @@ def answers(domain, frame, loss, n_outputs, weighted, shuffle):
     )
     blocks = rows.blocks
     if domain.unit is not None:
-        blocks = bound_units(blocks, rows.unit, domain.unit.max_rows, KeyStream.seeded(8))
+        blocks = bound_units(blocks, rows.unit, UnitRule.of(domain.unit, KeyStream.seeded(8)))
     backend = HostileBackend(blocks, shuffle) if shuffle % 2 else LocalBackend(blocks, 2)
     backend.apply(Start(loss, n_outputs))
     for update in updates(encoder.layout, loss, n_outputs):
         backend.apply(update)
-    return [(query, backend.sum(query)) for query in queries(encoder.layout, n_outputs)]
+    classes = 2 if hasattr(domain.target, "classes") else 1
+    return [(query, backend.sum(query)) for query in queries(encoder.layout, n_outputs, classes)]
 
 
-def whitened(query, change, contribution):
+def whitened(bound, change):
     """How far, in units of 1/z, a change moves the release that the curator would make."""
     event = GaussianRelease(
         what="a property test",
         noise=1.0,
-        units=contribution.row_units * contribution.rows,
-        cells=query.cells_per_row,
-        rows=contribution.rows,
-        shares=(0.7, 0.3) if query.shape[-1] == 2 else (1.0,),
+        units=bound.steps,
+        cells=bound.cells,
+        rows=bound.rows,
+        shares=(0.7, 0.3) if bound.statistics == 2 else (1.0,),
     )
     return np.sqrt(((change / event.sigmas) ** 2).sum())
 
@@ -63,11 +70,13 @@ def check(domain, frame, fewer, loss, n_outputs, weighted, shuffle):
     with_unit = answers(domain, frame, loss, n_outputs, weighted, shuffle)
     without = answers(domain, fewer, loss, n_outputs, weighted, shuffle + 1)
     for (query, more), (_, less) in zip(with_unit, without, strict=True):
-        change = more - less
-        assert np.abs(change).max() <= contribution.row_units * contribution.rows
-        touched = (change != 0).reshape(-1, query.shape[-1]).sum(axis=0)
-        assert (touched <= query.cells_per_row * contribution.rows).all()
-        assert whitened(query, change, contribution) <= 1 + 1e-12
+        change, bound = more - less, query.bound(contribution)
+        assert bound.statistics == query.shape[-1]
+        assert np.abs(change).max() <= bound.steps
+        touched = (change != 0).reshape(-1, bound.statistics).sum(axis=0)
+        assert (touched <= bound.cells * bound.rows).all()
+        assert touched.sum() <= bound.coordinates * bound.rows
+        assert whitened(bound, change) <= 1 + 1e-12
 
 
 @given(
@@ -108,7 +117,7 @@ def test_adding_any_unit(task, rows, seed, weighted, shuffle, max_rows):
 
 def test_a_broken_loss_table_is_caught():
     """The twin rounds away from zero: one unit too much in places."""
-    honest = logistic(0.2, 0.05)
+    honest = LOGISTIC.table(0.2, 0.05)
     broken = LossTable(honest.gradient + np.sign(honest.gradient), honest.hessian, honest.shift)
     frame = make_frame(25, 3)
     gone = int(np.flatnonzero(frame["income"] == "low")[0])  # at score 0 its gradient is clipped
@@ -122,3 +131,34 @@ def test_a_forgotten_bound_on_rows_is_caught():
     fewer = frame[frame["person"] != frame["person"].mode()[0]]
     with pytest.raises(AssertionError):
         check(make_domain(), frame, fewer, TASKS["two classes"][1], 1, False, 0)
+
+
+def test_a_map_whose_parts_are_forgotten_is_caught(monkeypatch):
+    """The twin states the bound of one part where a row has a cell of several."""
+    honest = CellSums.bound
+    monkeypatch.setattr(
+        CellSums, "bound", lambda query, own: replace(honest(query, own), cells=1, coordinates=2)
+    )
+    frame = make_frame(25, 3)
+    with pytest.raises(AssertionError):
+        check(make_domain(), frame, frame.drop(index=4), TASKS["two classes"][1], 1, False, 0)
+
+
+def test_counts_of_scores_that_forget_weights_are_caught(monkeypatch):
+    """The twin states a row's steps without its weight."""
+    honest = ScoreCounts.bound
+    monkeypatch.setattr(
+        ScoreCounts, "bound", lambda query, own: honest(query, replace(own, weighted=False))
+    )
+    frame = make_frame(25, 3)
+    known = np.flatnonzero(frame["income"].notna() & (frame["weight"] > 0.5))
+    with pytest.raises(AssertionError):
+        check(
+            make_domain(),
+            frame,
+            frame.drop(index=int(known[0])),
+            TASKS["two classes"][1],
+            1,
+            True,
+            0,
+        )

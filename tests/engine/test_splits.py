@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from privboost.engine.splits import join_splits
 from privboost.grid import UNIT, Contribution
-from privboost.privacy.utilities import SCORE, SplitGain
+from privboost.privacy.utilities.splits import SCORE, SplitGain
+from privboost.trees.splits import join_splits
 
 PARTS = [
     (4, np.array([0, 0, 1, 1, 2, 3]), False, True),  # a number of three cells, and missing
@@ -34,8 +34,8 @@ def test_a_node_has_the_candidates_that_part_what_its_path_leaves_open():
 
 def test_candidates_are_numbered_through():
     splits = join_splits(PARTS)
-    assert splits.n_cells == 4 + 2 + 4 + 3
-    assert splits.n_candidates.tolist() == [4, 0, 4, 1]
+    assert splits.cells.n_cells == 4 + 2 + 4 + 3
+    assert np.bincount(splits.candidates.place[1:]).tolist() == [4, 0, 4, 1]
     assert splits.total == 10
     said = [splits.turns(k) for k in range(splits.total)]
     assert [feature for feature, _ in said] == [4, 4, 4, 4, 4, 2, 2, 2, 2, 5]
@@ -59,8 +59,8 @@ def test_scores_are_those_of_the_two_sides(weighted):
     node = rng.integers(0, nodes, rows)
     weight = rng.integers(0, 257, rows) if weighted else np.ones(rows, dtype=np.int64)
     g, n = rng.integers(-UNIT, UNIT + 1, rows) * weight, UNIT * weight
-    sums = np.zeros((nodes, splits.n_cells, 2), dtype=np.int64)
-    for feature, cells in zip(splits.features, splits.cell_of, strict=True):
+    sums = np.zeros((nodes, splits.cells.n_cells, 2), dtype=np.int64)
+    for feature, cells in splits.cells.by_feature().items():
         np.add.at(sums, (node, cells[codes[feature]]), np.stack([g, n], axis=1))
     scores = SplitGain(splits, 0.75).scores(sums, Contribution(weighted))
     for k in range(splits.total):

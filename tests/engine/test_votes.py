@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from privboost.boosting.candidates import even_thresholds, splits_of
-from privboost.encoding import Encoder, encode_training
 from privboost.engine.backend import LocalBackend
-from privboost.engine.commands import AddTreeValues, Start, VoteCounts
-from privboost.engine.tree import stump
+from privboost.engine.queries import VoteCounts
+from privboost.engine.updates import AddTreeValues, Start
 from privboost.grid import VOTE
 from privboost.losses import UNKNOWN_LABEL
+from privboost.tables.encoding import Encoder
+from privboost.trees.tree import stump
 from tests.hostile import HostileBackend
-from tests.tables import CLASSES, THREE, make_domain, make_frame
+from tests.tables import CLASSES, THREE, encode_training, make_domain, make_frame
 
 
 def voters(splits, count):
@@ -44,9 +45,7 @@ def test_counts_are_those_of_single_rows(target, cast):
     )
     node_of_leaf = np.array([0, 1, 2, 2], dtype=np.uint16)
     output = outputs - 1
-    query = VoteCounts(
-        tree, node_of_leaf, splits.features, splits.cell_of, splits.n_cells, cast, output
-    )
+    query = VoteCounts(tree, node_of_leaf, splits.cells, cast, output)
     backends = [LocalBackend(blocks), LocalBackend(blocks, 2), HostileBackend(blocks, 3)]
     expected = np.zeros(query.shape, dtype=np.int64)
     sums = [np.zeros(len(block), dtype=int) for block in blocks]
@@ -64,7 +63,7 @@ def test_counts_are_those_of_single_rows(target, cast):
                 expected[0, -1, 0, 0] += 1
                 continue
             kind = int(block.label[i] == (1 if outputs == 1 else output))
-            for feature, cells in zip(splits.features, splits.cell_of, strict=True):
+            for feature, cells in splits.cells.by_feature().items():
                 cell = cells[block.column(feature)[i]]
                 expected[node[i], cell, (own[i] + cast) // 2, kind] += 1
     for backend in backends:
@@ -77,6 +76,6 @@ def test_votes_are_counted_after_a_start_only():
     blocks = encode_training(encoder, make_frame(10)).blocks
     splits = splits_of(encoder, even_thresholds(encoder, 7), (0,))
     leaf = np.zeros(1, dtype=np.uint16)
-    query = VoteCounts(stump(), leaf, splits.features, splits.cell_of, splits.n_cells, 0)
+    query = VoteCounts(stump(), leaf, splits.cells, 0)
     with pytest.raises(RuntimeError, match="after a Start"):
         LocalBackend(blocks).sum(query)

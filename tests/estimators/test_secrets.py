@@ -21,10 +21,10 @@ from privboost import (
     SBDTClassifier,
 )
 from privboost.engine.backend import LocalBackend
-from privboost.engine.commands import VoteCounts
+from privboost.engine.queries import VoteCounts
 from privboost.models.files import model_bytes
-from privboost.privacy.keystream import KeyStream
-from tests.tables import CLASSES, NUMBER, make_domain, make_frame
+from privboost.randomness.keystream import KeyStream
+from tests.tables import CLASSES, NUMBER, make_domain, make_frame, opens
 
 ROWS = 7919
 CELL = 54321.98765
@@ -76,7 +76,7 @@ def traces(request, monkeypatch, tmp_path):
     unit = {"column": "person", "max_rows": 1000} if kind is not LazyBBClassifier else None
     ledger = tmp_path / "ledger.jsonl"
     settings = {"delta": 1e-6, "n_estimators": 30, "ledger": ledger, "verbose": 1} | how
-    model = kind(1.0, domain=make_domain(target, unit), backend=Spy, **settings)
+    model = kind(1.0, domain=make_domain(target, unit), backend=opens(Spy), **settings)
     out, log = io.StringIO(), io.StringIO()
     logging.basicConfig(stream=log, level=logging.DEBUG, force=True)
     with redirect_stdout(out), redirect_stderr(out), warnings.catch_warnings(record=True) as warned:

@@ -11,12 +11,12 @@ import pytest
 from sklearn.base import clone
 
 from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor
-from privboost.domain import Domain
 from privboost.engine.backend import LocalBackend
 from privboost.errors import DomainError
 from privboost.estimators.streams import take_stream
 from privboost.models.files import model_bytes
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+from privboost.tables.domain import Domain
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame, opens
 
 HOW = {"epsilon": 2.0, "delta": 1e-6, "n_estimators": 20, "max_depth": 3, "random_state": 5}
 
@@ -136,7 +136,7 @@ def test_copies_and_pickles_have_no_rows():
         np.testing.assert_array_equal(other.predict(first), model.predict(first))
         with pytest.raises(ValueError, match="not there to go on with"):
             other.partial_fit(second)
-    codes = model._stream.blocks[0].narrow[0].tobytes()
+    codes = model._stream.blocks[0].codes.narrow[0].tobytes()
     assert codes not in pickle.dumps(model)
     assert codes not in model_bytes(model.model_)
     assert "RowStream" in repr(vars(model))  # and no more than its name
@@ -196,7 +196,7 @@ def test_a_saved_stream_knows_who_came_before(tmp_path):
     model.save_stream(tmp_path / "state")
     again = stream(unit=unit).load_stream(tmp_path / "state").partial_fit(third)
     assert model_bytes(again.model_) == model_bytes(model.partial_fit(third).model_)
-    kept = [sum(map(len, cohort.blocks)) for cohort in again._stream.cohorts]
+    kept = [sum(map(len, cohort.rows.blocks)) for cohort in again._stream.cohorts]
     assert kept == [80, 60, 60]
 
 
@@ -213,7 +213,7 @@ def test_a_batch_that_dies_midway_ends_the_stream():
                 raise KeyboardInterrupt
             return super().sum(query)
 
-    model.set_params(backend=Dying)
+    model.set_params(backend=opens(Dying))
     with pytest.raises(KeyboardInterrupt):
         model.partial_fit(second)
     model.set_params(backend="local")
@@ -290,10 +290,10 @@ def test_nobody_goes_on_from_a_state_whose_rows_paid(where, monkeypatch):
     first, second, third = batches()
     model = stream().partial_fit(first)
     if where == "close":
-        model.set_params(backend=FailingClose)
+        model.set_params(backend=opens(FailingClose))
     with monkeypatch.context() as patch:
         if where == "report":
-            patch.setattr("privboost.estimators.base.Run.report", interrupt)
+            patch.setattr("privboost.estimators.preparation.Run.report", interrupt)
         if where == "keep":
             patch.setattr(SBDTClassifier, "_keep", interrupt)
         if where == "extended":
@@ -329,7 +329,7 @@ def test_two_threads_do_not_get_one_state():
             return super().sum(query)
 
     model = stream().partial_fit(first)
-    model.set_params(backend=Slow)
+    model.set_params(backend=opens(Slow))
     other = threading.Thread(target=model.partial_fit, args=(second,))
     other.start()
     try:
@@ -368,7 +368,7 @@ def test_a_file_is_set_aside_while_a_batch_goes_on_from_it(tmp_path):
 
 def test_a_first_batch_that_died_midway_is_not_repeated():
     first, second, _ = batches()
-    model = stream(backend=FailingClose)
+    model = stream(backend=opens(FailingClose))
     with pytest.raises(OSError, match="worker"):
         model.partial_fit(first)
     model.set_params(backend="local")

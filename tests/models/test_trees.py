@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from privboost import SBDTClassifier, SBDTRegressor, load_model
-from privboost.encoding import Encoder
-from privboost.grid import SCORE_UNITS
+from privboost.grid import SCORE_STEPS
 from privboost.models.files import model_bytes
+from privboost.tables.encoding import Encoder
 from tests.boosting.test_sbdt import leaf_of
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
@@ -20,7 +20,7 @@ def fit(target=CLASSES, rows=400, **how):
 def test_scores_are_the_sum_of_the_leaves(target, features):
     model = fit(target, features=features, batch_size=3).model_
     frame = make_frame(60, 9)
-    (block,) = Encoder.of(model.domain).feature_blocks(frame)
+    (block,) = Encoder.of(model.domain).feature_codes(frame)
     expected = np.repeat(model.scores.start[:, None], 60, axis=1)
     stages = []
     for number, (tree, values) in enumerate(model.scores.trees(), 1):
@@ -123,5 +123,5 @@ def test_a_model_without_trees_has_no_stages():
 
 def test_the_score_grid_is_kept():
     model = fit(NUMBER, rows=100).model_
-    scores = model.decision_function(make_frame(20, 1)) * SCORE_UNITS
+    scores = model.decision_function(make_frame(20, 1)) * SCORE_STEPS
     np.testing.assert_array_equal(scores, np.rint(scores))

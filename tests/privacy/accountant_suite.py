@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from privboost.privacy.events import REPLACE_ONE, Planned, Selection
-from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
+from privboost.privacy.events.event import Planned, Relation, Selection
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 
 
 def gaussian(z, rate=1.0):
@@ -40,7 +40,7 @@ class AccountantSuite:
                 self.accountant.compose([Planned(self.event, 1), Planned(self.other, 1)])
 
     def test_relations_do_not_mix(self):
-        other = replace(self.event, relation=REPLACE_ONE, sampling_rate=1.0)
+        other = replace(self.event, relation=Relation.REPLACE_ONE, sampling_rate=1.0)
         mixed = [Planned(self.event, 1), Planned(other, 1)]
         assert not self.accountant.supports(mixed)
         with pytest.raises(ValueError, match="relations"):

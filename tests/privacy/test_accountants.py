@@ -10,9 +10,9 @@ from privboost.privacy.accountants.pld import PldAccountant
 from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events import REPLACE_ONE, Planned
+from privboost.privacy.events.event import Planned, Relation
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, ThresholdRelease
 from privboost.privacy.formulas import bounded_range_delta, gdp_epsilon, laplace_rdp
-from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease, ThresholdRelease
 from tests.privacy.accountant_suite import AccountantSuite, gaussian, laplace, selection
 
 
@@ -144,7 +144,7 @@ def test_a_threshold_with_half_of_delta_is_covered_by_all(kind):
 
 
 def test_sampling_is_for_units_of_one_row_that_come_and_go():
-    for bad in ({"rows": 2}, {"relation": REPLACE_ONE}):
+    for bad in ({"rows": 2}, {"relation": Relation.REPLACE_ONE}):
         form = {"what": "x", "noise": 1.0, "units": 2**16, "cells": 1, "rows": 1, "shares": (1.0,)}
         with pytest.raises(ValueError, match="of one row"):
             GaussianRelease(**(form | bad), sampling_rate=0.5)

@@ -8,9 +8,9 @@ import pytest
 from privboost.privacy.accountants.discretisation import discretisation_slack
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.calibration import calibrate
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.formulas import gdp_epsilon
-from privboost.privacy.sum_events import GaussianRelease
 
 mpmath = pytest.importorskip("mpmath")
 

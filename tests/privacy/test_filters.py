@@ -3,30 +3,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privboost.encoding import Encoder, encode_training
 from privboost.engine.backend import LocalBackend
-from privboost.engine.block import join
-from privboost.engine.commands import (
-    GRADIENT_HESSIAN,
-    AddFeatureValues,
-    Charge,
-    OpenBudgets,
-    Price,
-    Start,
-    TreeSums,
-)
-from privboost.engine.tree import stump
-from privboost.grid import BUDGET_UNITS, UNIT, WEIGHT_CLASSES, WEIGHT_UNITS
-from privboost.losses import logistic, squared
+from privboost.engine.queries import GRADIENT_HESSIAN, TreeSums
+from privboost.engine.updates import AddCellValues, Charge, OpenBudgets, Price, Start
+from privboost.grid import BUDGET_STEPS, UNIT, WEIGHT_CLASSES, WEIGHT_STEPS
+from privboost.losses.logistic import LOGISTIC
+from privboost.losses.squared_number import SQUARED_NUMBER
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.budgets import GaussianBudget, RenyiBudget
-from privboost.privacy.events import Planned
-from privboost.privacy.filters import charge_table
+from privboost.privacy.budgets.charges import charge_table
+from privboost.privacy.budgets.life import GaussianBudget, RenyiBudget
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.formulas import gdp_epsilon, rdp_to_epsilon, subsampled_gaussian_rdp
-from privboost.privacy.sum_events import GaussianRelease
+from privboost.tables.encoding import Encoder
+from privboost.tables.rows import join
+from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import stump
 from tests.hostile import HostileBackend
-from tests.tables import CLASSES, NUMBER, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, encode_training, make_domain, make_frame
 
 EVENT = GaussianRelease("sums", 12.0, UNIT, 1, 1, (0.8, 0.2))
 SAMPLED = GaussianRelease("sums", 60.0, UNIT, 1, 1, (0.8, 0.2), 0.1)
@@ -50,7 +45,10 @@ def steps(encoder, rounds):
     rng = np.random.default_rng(1)
     codes = encoder.layout.n_codes[0]
     return [
-        AddFeatureValues(0, rng.integers(-20000, 20000, codes).astype(np.int32))
+        AddCellValues(
+            CellMap.of_feature(0, np.arange(codes)),
+            rng.integers(-20000, 20000, codes).astype(np.int32),
+        )
         for _ in range(rounds)
     ]
 
@@ -84,12 +82,12 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
 ):
     """A reference that pays each row's exact cost in floating point."""
     encoder, blocks = rows_for(target, weighted)
-    loss = logistic(0.3, 0.1) if target is CLASSES else squared(0.3, 1.0)
+    loss = LOGISTIC.table(0.3, 0.1) if target is CLASSES else SQUARED_NUMBER.table(0.3, 1.0)
     got = run(LocalBackend(blocks), encoder, loss, budget, event)
 
     block = join(blocks)
     state = np.zeros(len(block), dtype=np.int64) if block.start is None else block.start.astype(int)
-    weight = np.ones(len(block)) if block.weight is None else block.weight / WEIGHT_UNITS
+    weight = np.ones(len(block)) if block.weight is None else block.weight / WEIGHT_STEPS
     spent, charged = np.zeros(len(block)), np.zeros(len(block), dtype=np.int64)
     table = table_of(budget, loss, event)
     line = np.where(block.label == 255, 2, (block.label == 1) if target is CLASSES else 0).astype(
@@ -103,9 +101,9 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
         share = (0.8 * (g / UNIT) ** 2 + 0.2 * (h / UNIT) ** 2) * weight**2
         classes = WEIGHT_CLASSES
         if block.weight is not None:
-            classes = -(-block.weight.astype(int) * WEIGHT_CLASSES // WEIGHT_UNITS)
+            classes = -(-block.weight.astype(int) * WEIGHT_CLASSES // WEIGHT_STEPS)
         units = table[classes, line, cell]
-        active = charged + units <= BUDGET_UNITS
+        active = charged + units <= BUDGET_STEPS
         charged += units * active
         spent += np.array([cost_of(budget, event, min(s, 1.0)) for s in share]) * active
         dropped += int((~active).sum())
@@ -117,12 +115,12 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
     assert dropped > 0
     assert active.any()
     # Rounding up costs little: who was dropped had nearly spent its budget.
-    assert (charged / BUDGET_UNITS >= spent).all()
+    assert (charged / BUDGET_STEPS >= spent).all()
 
 
 def test_a_killed_shard_remembers_who_has_paid():
     encoder, blocks = rows_for(CLASSES, True)
-    loss = logistic(0.3, 0.1)
+    loss = LOGISTIC.table(0.3, 0.1)
     expected = run(LocalBackend(blocks), encoder, loss, *BUDGETS[0])
     for seed in range(3):
         hostile = HostileBackend(blocks, seed, death_rate=0.4)
@@ -132,29 +130,29 @@ def test_a_killed_shard_remembers_who_has_paid():
 
 def test_a_table_rounded_down_is_caught():
     """The twin: charges rounded down let some row exceed its budget."""
-    loss = squared(0.3, 1.0)
+    loss = SQUARED_NUMBER.table(0.3, 1.0)
     budget, event = BUDGETS[0]
     honest = table_of(budget, loss, event)
     cost = cost_of(budget, event, 0.2 + 0.8 * (loss.gradient[0] / UNIT) ** 2)
-    assert (honest[-1, 0] / BUDGET_UNITS >= cost).all()
-    assert not ((honest[-1, 0] - 2) / BUDGET_UNITS >= cost).all()
+    assert (honest[-1, 0] / BUDGET_STEPS >= cost).all()
+    assert not ((honest[-1, 0] - 2) / BUDGET_STEPS >= cost).all()
     assert (honest[:, 2] == 0).all()  # unknown labels pay nothing and give nothing
 
 
 def test_a_count_is_charged_in_full():
-    loss = logistic(1.0, 0.25)
+    loss = LOGISTIC.table(1.0, 0.25)
     budget, event = BUDGETS[0]
     by_count = table_of(budget, loss, event, ("gradient", "count"))[-1, 1]
     by_hessian = table_of(budget, loss, event)[-1, 1]
     assert by_count[-1] > 100 * by_hessian[-1]  # a confident row: no Hessian, but one row
     alone = GaussianRelease("counts", 12.0, UNIT, 1, 1, (1.0,))
     in_full = table_of(budget, loss, alone, ("count",))[-1, :2]
-    assert (in_full / BUDGET_UNITS >= 1 / (12.0 * budget.mu) ** 2).all()
+    assert (in_full / BUDGET_STEPS >= 1 / (12.0 * budget.mu) ** 2).all()
 
 
 def test_nobody_counts_without_a_charge_under_the_current_loss():
     _, blocks = rows_for(CLASSES, False)
-    backend, loss = LocalBackend(blocks), logistic(0.3, 0.1)
+    backend, loss = LocalBackend(blocks), LOGISTIC.table(0.3, 0.1)
     backend.apply(Start(loss))
     backend.apply(OpenBudgets())
     query = TreeSums((stump(),))
@@ -162,7 +160,7 @@ def test_nobody_counts_without_a_charge_under_the_current_loss():
     backend.apply(Price(0, (table_of(GAUSSIAN, loss, EVENT),)))
     backend.apply(Charge(0))
     assert backend.sum(query).any()
-    backend.apply(Start(logistic(0.9, 0.25)))
+    backend.apply(Start(LOGISTIC.table(0.9, 0.25)))
     assert not backend.sum(query).any()
     with pytest.raises(RuntimeError, match="opened once"):
         backend.apply(OpenBudgets())
@@ -170,7 +168,7 @@ def test_nobody_counts_without_a_charge_under_the_current_loss():
 
 def test_rows_of_a_cohort_without_a_price_sit_out_and_pay_nothing():
     _, blocks = rows_for(CLASSES, False)
-    loss, late = logistic(0.3, 0.1), [replace(block, cohort=1) for block in blocks]
+    loss, late = LOGISTIC.table(0.3, 0.1), [replace(block, cohort=1) for block in blocks]
     table = table_of(GAUSSIAN, loss, EVENT)
     alone, both = LocalBackend(blocks), LocalBackend([*blocks, *late])
     for update in (Start(loss), OpenBudgets(), Price(0, (table,)), *[Charge(0)] * 20):
@@ -189,7 +187,7 @@ def test_rows_of_a_cohort_without_a_price_sit_out_and_pay_nothing():
 
 def test_a_gaussian_budget_covers_full_batches_on_its_grid_only():
     with pytest.raises(ValueError, match="not a release that this budget covers"):
-        table_of(GAUSSIAN, squared(0.3, 1.0), SAMPLED)
+        table_of(GAUSSIAN, SQUARED_NUMBER.table(0.3, 1.0), SAMPLED)
     assert not GAUSSIAN.admits(replace(EVENT, noise=0.1))  # a smaller scale has more slack
     assert not GAUSSIAN.admits(replace(EVENT, cells=2))  # and so have more coordinates
     assert RENYI.admits(SAMPLED)
@@ -213,7 +211,7 @@ def test_a_gaussian_budget_costs_its_mu_and_the_slack_of_all_its_releases():
 def test_charges_need_budgets():
     _, blocks = rows_for(CLASSES, False)
     backend = LocalBackend(blocks)
-    loss = logistic(0.3, 0.1)
+    loss = LOGISTIC.table(0.3, 0.1)
     backend.apply(Start(loss))
     with pytest.raises(RuntimeError, match="OpenBudgets"):
         backend.apply(Charge(0))

@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
-from privboost.privacy.keystream import KeyStream
+from privboost.randomness.keystream import KeyStream
 
 
 def test_a_seed_repeats_and_the_system_does_not():

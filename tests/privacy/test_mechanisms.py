@@ -4,32 +4,26 @@ import numpy as np
 import pytest
 
 from privboost import BudgetError
-from privboost.engine.commands import (
-    GRADIENT_COUNT,
-    Charge,
-    FeatureSums,
-    NodeHistograms,
-    OpenBudgets,
-    Price,
-    Sample,
-    Start,
-)
-from privboost.engine.splits import join_splits
-from privboost.engine.tree import stump
-from privboost.grid import UNIT, WEIGHT_UNITS, Contribution
-from privboost.losses import logistic
+from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, Sample, ScoreCounts
+from privboost.engine.updates import Charge, OpenBudgets, Price, Start
+from privboost.grid import UNIT, WEIGHT_STEPS, Contribution
+from privboost.losses.logistic import LOGISTIC
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.budgets import GaussianBudget
-from privboost.privacy.events import Planned, SampledGroup, Selection
-from privboost.privacy.keystream import KeyStream
+from privboost.privacy.budgets.life import GaussianBudget
+from privboost.privacy.curator import Curator
+from privboost.privacy.events.event import Planned, SampledGroup, Selection
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.privacy.ledger import Ledger
-from privboost.privacy.mechanisms import Curator
-from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
-from privboost.privacy.utilities import LargestCell
+from privboost.privacy.utilities.splits import LargestCell
+from privboost.randomness.keystream import KeyStream
+from privboost.trees.cell_map import CellMap
+from privboost.trees.splits import join_splits
+from privboost.trees.tree import stump
 
-QUERY = FeatureSums(0, np.arange(50, dtype=np.uint16), 50)
+CELLS = CellMap.of_feature(0, np.arange(50))
+QUERY = CellSums(CELLS)
 ONE_ROW = Contribution()
 EXACT = np.arange(100).reshape(50, 2) * UNIT
 
@@ -118,7 +112,7 @@ BUDGET = GaussianBudget("all sums", 1.0, releases=3, touched=2, least_sigma=1e5)
 
 def test_once_budgets_are_open_every_release_charges_the_rows():
     curator, rows = curator_for([Planned(event(), 1), Planned(BUDGET, 1)])
-    curator.publish(Start(logistic(0.3, 0.1)))
+    curator.publish(Start(LOGISTIC.table(0.3, 0.1)))
     curator.gaussian(QUERY, event())
     curator.open_budget(BUDGET)
     for _ in range(3):
@@ -132,7 +126,7 @@ def test_once_budgets_are_open_every_release_charges_the_rows():
 
 def test_budgets_are_opened_and_charged_by_the_curator_alone():
     curator, rows = curator_for([Planned(BUDGET, 1)])
-    curator.publish(Start(logistic(0.3, 0.1)))
+    curator.publish(Start(LOGISTIC.table(0.3, 0.1)))
     for update in (OpenBudgets(), Charge(0), Price(0, ())):
         with pytest.raises(ValueError, match="open_budget"):
             curator.publish(update)
@@ -150,7 +144,9 @@ def test_budgets_are_opened_and_charged_by_the_curator_alone():
     assert rows.samples == []
 
 
-HISTOGRAMS = NodeHistograms(stump(), (0, 1), (QUERY.cell_of, QUERY.cell_of + 50), 100)
+TWO = CellMap.side_by_side([CELLS, CellMap.of_feature(1, np.arange(50))])
+EDGES = np.array([0], dtype=np.int32)
+HISTOGRAMS = NodeHistograms(stump(), TWO)
 
 
 @pytest.mark.parametrize(
@@ -158,12 +154,14 @@ HISTOGRAMS = NodeHistograms(stump(), (0, 1), (QUERY.cell_of, QUERY.cell_of + 50)
     [
         (QUERY, event(units=UNIT // 2), Contribution()),
         (QUERY, event(), Contribution(weighted=True)),
-        (QUERY, event(units=UNIT * WEIGHT_UNITS), Contribution(weighted=True, rows=2)),
+        (QUERY, event(units=UNIT * WEIGHT_STEPS), Contribution(weighted=True, rows=2)),
         (QUERY, event(units=2 * UNIT), Contribution(rows=2)),
         (QUERY, event(shares=(1.0,)), Contribution()),
         (HISTOGRAMS, event(), Contribution()),
-        (replace(HISTOGRAMS, cell_of=(QUERY.cell_of,) * 2), event(cells=2), Contribution()),
-        (replace(HISTOGRAMS, n_cells=99), event(cells=2), Contribution()),
+        (CellSums(TWO), event(), Contribution()),
+        (ScoreCounts(EDGES), event(), Contribution()),
+        (ScoreCounts(EDGES), event(units=UNIT // 2, shares=(1.0,)), Contribution()),
+        (ScoreCounts(EDGES), event(shares=(1.0,)), Contribution(weighted=True)),
     ],
 )
 def test_an_event_that_understates_is_refused_before_anything_is_spent(

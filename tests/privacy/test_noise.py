@@ -4,9 +4,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privboost.privacy import noise
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.noise import discrete_gaussian, discrete_laplace
+from privboost.randomness import noise
+from privboost.randomness.keystream import KeyStream
+from privboost.randomness.noise import discrete_gaussian, discrete_laplace
 
 SCALES = [1.0, 1.5, 2.0, 7.3, 1000.5, 2.0**16 + 0.25, 2.0**31, 2.0**44]
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
 from privboost.privacy.formulas import (
     bounded_range_rdp,
     laplace_rdp,

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privboost.engine.splits import join_splits
 from privboost.grid import Contribution
-from privboost.privacy.smooth import (
+from privboost.privacy.utilities.smooth import (
     MOST_DECAY,
     ROW,
     GiniGain,
@@ -18,6 +17,7 @@ from privboost.privacy.smooth import (
     RuleError,
     Smoothing,
 )
+from privboost.trees.splits import join_splits
 
 SPLITS = join_splits(
     [
@@ -26,7 +26,7 @@ SPLITS = join_splits(
         (2, np.arange(3), False, False),
     ]
 )
-CELLS = SPLITS.n_cells
+CELLS = SPLITS.cells.n_cells
 SMOOTHINGS = st.builds(
     Smoothing,
     density=st.sampled_from([0.05, 0.2, 0.35, 0.5, 0.9, 1.0]),
@@ -150,10 +150,12 @@ def test_an_empty_side_is_worth_nothing_however_many_cells_there_are():
     """Masses of different features are rounded differently; a side is made of one feature's."""
     many = 60_000
     splits = join_splits([(0, np.arange(many), True, False), (1, np.arange(2), True, False)])
-    sums = np.zeros((1, splits.n_cells + 1, 2, 2), dtype=np.int64)
+    sums = np.zeros((1, splits.cells.n_cells + 1, 2, 2), dtype=np.int64)
     sums[0, :many, 0, 0] = sums[0, :many, 1, 1] = 1  # each row in a cell of its own
     sums[0, many, 0, 0] = sums[0, many, 1, 1] = many  # and all rows in one
-    utility = GiniGain(splits, Smoothing(0.575, 0.549), np.ones((1, splits.n_cells), dtype=bool))
+    utility = GiniGain(
+        splits, Smoothing(0.575, 0.549), np.ones((1, splits.cells.n_cells), dtype=bool)
+    )
     scores = utility.scores(sums, Contribution())[0]
     assert abs(scores[1 + many]) <= 1  # all rows on one side
     assert abs(scores[2 + many]) <= 1

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from privboost import BoostedAdaSSPClassifier, DPXGBClassifier, SarusXGBClassifier
-from privboost.engine.splits import join_splits
-from privboost.grid import LINEAR_UNITS, UNIT, WEIGHT_UNITS, Contribution
-from privboost.privacy.mechanisms import EIGENVALUE_ROWS, EIGENVALUE_UNITS
-from privboost.privacy.smooth import MOST_ROWS as MOST_SMOOTH
-from privboost.privacy.smooth import ROW, RuleError, Smoothing
-from privboost.privacy.utilities import MOST_ROWS, ROUNDING, SCORE, SplitGain
+from privboost.grid import UNIT, VECTOR_STEPS, WEIGHT_STEPS, Contribution
+from privboost.privacy.curator import EIGENVALUE_ROWS, EIGENVALUE_STEPS
+from privboost.privacy.utilities.smooth import MOST_ROWS as MOST_SMOOTH
+from privboost.privacy.utilities.smooth import ROW, RuleError, Smoothing
+from privboost.privacy.utilities.splits import MOST_ROWS, ROUNDING, SCORE, SplitGain
+from privboost.trees.splits import join_splits
 from tests.tables import make_domain, make_frame
 
 SPLITS = join_splits([(0, np.arange(8), False, False)])
@@ -35,7 +35,7 @@ def exact_gain(g, n, extra, unit):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_split_scores_of_the_largest_tables_err_by_what_the_range_includes(weighted):
     rng = np.random.default_rng(8)
-    unit = UNIT * (WEIGHT_UNITS if weighted else 1)
+    unit = UNIT * (WEIGHT_STEPS if weighted else 1)
     utility, contribution = SplitGain(SPLITS, 1.0), Contribution(weighted)
     worst = 0.0
     for _ in range(60):
@@ -54,7 +54,7 @@ def test_split_scores_of_the_largest_tables_err_by_what_the_range_includes(weigh
 def smooth_sums(rows, votes=40):
     """Counts of all rows by cell of one feature, sum of votes and class."""
     rng = np.random.default_rng(2)
-    shape = (1, SPLITS.n_cells + 1, votes + 1, 2)
+    shape = (1, SPLITS.cells.n_cells + 1, votes + 1, 2)
     sums = (rng.dirichlet(np.ones(np.prod(shape))) * rows).astype(np.int64).reshape(shape)
     unknown = int(sums[0, -1].sum())
     sums[0, -1] = 0
@@ -76,7 +76,7 @@ def test_smooth_masses_of_the_largest_tables_err_by_less_than_claimed():
             rows[margin] = rows.get(margin, 0) + int(sums[0, :-1, vote, kind].sum())
     weights = smoothing._project(rows)
     lost = Fraction(0)
-    for cell in range(SPLITS.n_cells):
+    for cell in range(SPLITS.cells.n_cells):
         for kind, sign in ((0, -1), (1, 1)):
             exact = sum(
                 int(sums[0, cell, vote, kind]) * weights[sign * (2 * vote - votes)]
@@ -101,15 +101,15 @@ def test_eigenvalues_of_the_largest_tables_err_by_what_the_sensitivity_includes(
     for _ in range(3):
         turn = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
         spread = rng.dirichlet(np.ones(columns)) * 0.999
-        matrix = (turn * spread) @ turn.T * (EIGENVALUE_ROWS * LINEAR_UNITS**2 / 2)
+        matrix = (turn * spread) @ turn.T * (EIGENVALUE_ROWS * VECTOR_STEPS**2 / 2)
         whole = np.triu(matrix).astype(np.int64) * 2 + 1  # not a number that float64 has
         whole = np.triu(whole) + np.triu(whole, 1).T
-        assert sum(map(int, np.diag(whole))) < EIGENVALUE_ROWS * LINEAR_UNITS**2
+        assert sum(map(int, np.diag(whole))) < EIGENVALUE_ROWS * VECTOR_STEPS**2
         found = int(np.rint(np.linalg.eigvalsh(whole.astype(np.float64))[0]))
         with mpmath.workdps(40):
             exact = min(mpmath.eigsy(mpmath.matrix(whole.tolist()), eigvals_only=True))
             worst = max(worst, abs(float(found - exact)))
-    assert 2 * worst < EIGENVALUE_UNITS * columns
+    assert 2 * worst < EIGENVALUE_STEPS * columns
     assert worst >= 1  # more than the last rounding alone
 
 

@@ -1,22 +1,25 @@
 import numpy as np
 
-from privboost.encoding import Encoder, encode_training
-from privboost.engine.block import join
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.units import bound_units
-from tests.tables import make_domain, make_frame
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
+from privboost.tables.loader import UnitRule
+from privboost.tables.loading import bound_units
+from privboost.tables.rows import join
+from tests.tables import encode_training, make_domain, make_frame
 
 DOMAIN = make_domain(unit={"column": "person", "max_rows": 3})
 
 
 def bounded(frame, seed=1, block_rows=64):
     rows = encode_training(Encoder.of(DOMAIN), frame, block_rows=block_rows)
-    return bound_units(rows.blocks, rows.unit, 3, KeyStream.seeded(seed))
+    return bound_units(rows.blocks, rows.unit, UnitRule("u", 3, KeyStream.seeded(seed).words(2)))
 
 
 def content(blocks):
     block = join(blocks)
-    return sorted(map(bytes, np.concatenate([block.narrow, block.wide.astype(np.uint8)]).T.copy()))
+    return sorted(
+        map(bytes, np.concatenate([block.codes.narrow, block.codes.wide.astype(np.uint8)]).T.copy())
+    )
 
 
 def test_at_most_so_many_rows_of_each_and_none_without_a_unit():

@@ -6,29 +6,22 @@ import numpy as np
 import pytest
 
 from privboost import BudgetError
-from privboost.engine.commands import (
-    GramSums,
-    LinearSums,
-    SetTerms,
-    Start,
-    TreeSums,
-    UseLoss,
-    VoteCounts,
-)
-from privboost.engine.linear import Terms
-from privboost.engine.splits import join_splits
-from privboost.engine.tree import stump
-from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, UNIT, Contribution
-from privboost.losses import LossTable, linear_loss
+from privboost.engine.queries import GramSums, LinearSums, TreeSums, VoteCounts
+from privboost.engine.updates import SetTerms, Start, UseLoss
+from privboost.grid import FACTOR_STEPS, UNIT, VECTOR_STEPS, Contribution
+from privboost.losses import LossTable, loss_of
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.events import REPLACE_ONE, Planned, Selection
-from privboost.privacy.keystream import KeyStream
+from privboost.privacy.curator import EIGENVALUE_STEPS, Curator
+from privboost.privacy.events.event import Planned, Relation, Selection
+from privboost.privacy.events.sums import GaussianRelease, GramRelease, VectorRelease
 from privboost.privacy.ledger import Ledger
-from privboost.privacy.mechanisms import EIGENVALUE_UNITS, Curator
-from privboost.privacy.smooth import LeafClass, RuleError, Smoothing
-from privboost.privacy.sum_events import GaussianRelease, GramRelease, VectorRelease
-from privboost.privacy.utilities import LargestCell
+from privboost.privacy.utilities.smooth import LeafClass, RuleError, Smoothing
+from privboost.privacy.utilities.splits import LargestCell
+from privboost.randomness.keystream import KeyStream
+from privboost.trees.splits import join_splits
+from privboost.trees.tree import stump
+from privboost.vectors.terms import Terms
 
 COLUMNS = 4
 TERMS = Terms(
@@ -37,11 +30,11 @@ TERMS = Terms(
     tuple(np.full(2, 2**13, dtype=np.int32) for _ in range(COLUMNS)),
     COLUMNS,
 )
-VECTOR, MATRIX = LinearSums(COLUMNS), GramSums(COLUMNS, np.full(2, LINEAR_UNITS))
+VECTOR, MATRIX = LinearSums.of(TERMS), GramSums.of(TERMS, np.full(2, VECTOR_STEPS))
 ONE = {"cells": 1, "rows": 1, "shares": (1.0,)}
-GRADIENTS = VectorRelease("g", 50.0, GRADIENT_UNITS * LINEAR_UNITS, coordinates=COLUMNS, **ONE)
-GRAM = GramRelease("xx", 50.0, LINEAR_UNITS**2, coordinates=10, **ONE)
-LEAST = VectorRelease("least", 50.0, LINEAR_UNITS**2 + EIGENVALUE_UNITS * COLUMNS, **ONE)
+GRADIENTS = VectorRelease("g", 50.0, FACTOR_STEPS * VECTOR_STEPS, coordinates=COLUMNS, **ONE)
+GRAM = GramRelease("xx", 50.0, VECTOR_STEPS**2, coordinates=10, **ONE)
+LEAST = VectorRelease("least", 50.0, VECTOR_STEPS**2 + EIGENVALUE_STEPS * COLUMNS, **ONE)
 
 
 class Rows:
@@ -80,7 +73,7 @@ def test_entries_off_the_diagonal_have_less_noise_by_a_root_of_two():
     diagonal = np.diagonal(noise, axis1=1, axis2=2).std()
     rows, columns = np.triu_indices(COLUMNS, 1)
     off = noise[:, rows, columns].std()
-    sigma = 50.0 * LINEAR_UNITS**2
+    sigma = 50.0 * VECTOR_STEPS**2
     assert diagonal == pytest.approx(sigma, rel=0.04)
     assert off == pytest.approx(sigma / np.sqrt(2), rel=0.04)
     # One triangle is drawn, so that its entries are independent.
@@ -91,7 +84,7 @@ def test_a_vector_has_the_noise_of_its_length():
     runs = 1500
     curator, _ = curator_for(Planned(GRADIENTS, runs))
     noise = np.stack([curator.linear(VECTOR, GRADIENTS) for _ in range(runs)])
-    assert noise.std() == pytest.approx(50.0 * GRADIENT_UNITS * LINEAR_UNITS, rel=0.03)
+    assert noise.std() == pytest.approx(50.0 * FACTOR_STEPS * VECTOR_STEPS, rel=0.03)
 
 
 def test_the_smallest_eigenvalue_is_noisy():
@@ -119,13 +112,13 @@ def test_all_is_charged_once_and_before():
 @pytest.mark.parametrize(
     ("act", "event"),
     [
-        ("linear", replace(GRADIENTS, units=GRADIENT_UNITS * LINEAR_UNITS - 1)),
+        ("linear", replace(GRADIENTS, units=FACTOR_STEPS * VECTOR_STEPS - 1)),
         ("linear", replace(GRADIENTS, coordinates=COLUMNS - 1)),
-        ("linear", replace(GRADIENTS, relation=REPLACE_ONE)),
-        ("gram", replace(GRAM, units=LINEAR_UNITS**2 - 1)),
+        ("linear", replace(GRADIENTS, relation=Relation.REPLACE_ONE)),
+        ("gram", replace(GRAM, units=VECTOR_STEPS**2 - 1)),
         ("gram", replace(GRAM, coordinates=9)),
-        ("gram", VectorRelease("xx", 50.0, LINEAR_UNITS**2, coordinates=10, **ONE)),
-        ("least_eigenvalue", replace(LEAST, units=LINEAR_UNITS**2)),
+        ("gram", VectorRelease("xx", 50.0, VECTOR_STEPS**2, coordinates=10, **ONE)),
+        ("least_eigenvalue", replace(LEAST, units=VECTOR_STEPS**2)),
     ],
 )
 def test_understated_events_are_refused(act, event):
@@ -149,13 +142,13 @@ def test_other_misuse_is_refused():
         curator.linear(VECTOR, GRADIENTS)
     curator, rows = curator_for(Planned(GRAM, 1))
     with pytest.raises(ValueError, match="factor"):
-        curator.gram(GramSums(COLUMNS, np.full(2, LINEAR_UNITS + 1)), GRAM)
-    honest = linear_loss("hinge", 1.0, (1.0, 1.0))
+        curator.gram(GramSums.of(TERMS, np.full(2, VECTOR_STEPS + 1)), GRAM)
+    honest = loss_of("classes", "hinge").gradient_table(1.0, (1.0, 1.0))
     loud = LossTable(honest.gradient * 2, honest.hessian, honest.shift)
     with pytest.raises(ValueError, match="undercharged"):
         curator.publish(UseLoss(loud))
     with pytest.raises(ValueError, match="between 0 and 1"):
-        linear_loss("hinge", 1.0, (1.0, 1.5))
+        loss_of("classes", "hinge").gradient_table(1.0, (1.0, 1.5))
     assert rows.asked == 0
 
 
@@ -165,7 +158,7 @@ def test_what_was_checked_cannot_be_changed():
     value = [array.copy() for array in TERMS.value]
     mine = Terms(TERMS.features, TERMS.column, tuple(value), COLUMNS)
     curator.publish(SetTerms(mine))
-    loss = linear_loss("hinge", 1.0, (1.0, 1.0))
+    loss = loss_of("classes", "hinge").gradient_table(1.0, (1.0, 1.0))
     curator.publish(Start(loss))
     value[0][:] = 2**29
     loss.gradient[:] = 2**20
@@ -179,9 +172,11 @@ def test_what_was_checked_cannot_be_changed():
 def test_queries_and_utilities_are_about_the_same_columns():
     curator, rows = curator_for(Planned(GRADIENTS, 1), Planned(GRAM, 1))
     with pytest.raises(ValueError, match="other columns"):
-        curator.linear(LinearSums(COLUMNS - 1), GRADIENTS)
+        curator.linear(LinearSums(COLUMNS - 1, COLUMNS), GRADIENTS)
     with pytest.raises(ValueError, match="other columns"):
-        curator.gram(GramSums(COLUMNS + 1, np.full(2, LINEAR_UNITS)), GRAM)
+        curator.linear(LinearSums(COLUMNS, COLUMNS - 1), GRADIENTS)  # it would claim less
+    with pytest.raises(ValueError, match="other columns"):
+        curator.gram(GramSums(COLUMNS + 1, COLUMNS, np.full(2, VECTOR_STEPS)), GRAM)
     wider = join_splits([(0, np.arange(4), True, False)])
     for splits in (wider, join_splits([(1, np.arange(3), True, False)])):
         with pytest.raises(ValueError, match="other features"):
@@ -191,7 +186,7 @@ def test_queries_and_utilities_are_about_the_same_columns():
 
 def test_the_smallest_integer_is_no_gradient():
     """Its absolute value is itself."""
-    honest = linear_loss("hinge", 1.0, (1.0, 1.0))
+    honest = loss_of("classes", "hinge").gradient_table(1.0, (1.0, 1.0))
     honest.gradient[0, 0] = np.iinfo(np.int32).min
     curator, _ = curator_for()
     with pytest.raises(ValueError, match="undercharged"):
@@ -205,10 +200,10 @@ def test_a_vector_is_one_statistic_of_all_rows():
 
 
 SPLITS = join_splits([(0, np.arange(3), True, False)])
-VOTES = VoteCounts(stump(), np.zeros(1, dtype=np.uint16), (0,), SPLITS.cell_of, 3, 0)
+VOTES = VoteCounts(stump(), np.zeros(1, dtype=np.uint16), SPLITS.cells, 0)
 
 
-def choice(relation=REPLACE_ONE):
+def choice(relation=Relation.REPLACE_ONE):
     return Selection("a rule", 1.0, relation=relation)
 
 
@@ -224,9 +219,9 @@ def test_votes_are_for_choices_between_tables_of_one_size():
         curator.select(VOTES, rule, replace(choice(), relation="add or remove one protected unit"))
     with pytest.raises(ValueError, match="statistics"):
         curator.select(VOTES, LargestCell(), choice())
-    with pytest.raises(ValueError, match="understates"):
+    with pytest.raises(ValueError, match="for choices"):
         curator.gaussian(VOTES, GaussianRelease("votes", 1.0, UNIT, 1, 1, (0.5, 0.5)))
-    sums = GaussianRelease("s", 1.0, UNIT, 1, 1, (0.5, 0.5), relation=REPLACE_ONE)
+    sums = GaussianRelease("s", 1.0, UNIT, 1, 1, (0.5, 0.5), relation=Relation.REPLACE_ONE)
     with pytest.raises(ValueError, match="understates"):
         curator.gaussian(TreeSums((stump(),)), sums)
     assert rows.asked == asked

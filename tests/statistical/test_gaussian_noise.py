@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.noise import discrete_gaussian
+from privboost.randomness.keystream import KeyStream
+from privboost.randomness.noise import discrete_gaussian
 
 DRAWS = 200_000
 REJECT = 1e-6

@@ -6,20 +6,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privboost.engine.commands import GRADIENT_COUNT, FeatureSums
-from privboost.engine.splits import join_splits
+from privboost.engine.queries import GRADIENT_COUNT, CellSums
 from privboost.grid import UNIT, Contribution
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.events import Planned, Selection
-from privboost.privacy.keystream import KeyStream
+from privboost.privacy.curator import Curator, noisy_threshold
+from privboost.privacy.events.event import Planned, Selection
+from privboost.privacy.events.sums import LaplaceRelease, ThresholdRelease
 from privboost.privacy.ledger import Ledger
-from privboost.privacy.mechanisms import Curator, noisy_threshold
-from privboost.privacy.noise import discrete_laplace
-from privboost.privacy.sampling import bernoulli_mask
-from privboost.privacy.selection import choose_each
-from privboost.privacy.sum_events import LaplaceRelease, ThresholdRelease
-from privboost.privacy.utilities import SCORE, LargestCell, SplitGain
+from privboost.privacy.utilities.splits import SCORE, LargestCell, SplitGain
+from privboost.randomness.keystream import KeyStream
+from privboost.randomness.noise import discrete_laplace
+from privboost.randomness.sampling import bernoulli_mask
+from privboost.randomness.selection import choose_each
+from privboost.trees.cell_map import CellMap
+from privboost.trees.splits import join_splits
 
 REJECT = 1e-6
 
@@ -97,7 +98,7 @@ def test_the_curator_selects_by_the_utilitys_range():
     ledger = Ledger(1e9, 1e-6, PureAccountant())
     ledger.reserve([Planned(event, 20_000)])
     curator = Curator(Sums(counts), ledger, KeyStream.seeded(23), Contribution())
-    query = FeatureSums(0, np.arange(3, dtype=np.uint16), 3, statistics=GRADIENT_COUNT)
+    query = CellSums(CellMap.of_feature(0, np.arange(3)), statistics=GRADIENT_COUNT)
     seen = np.bincount([curator.select(query, LargestCell(), event)[0] for _ in range(20_000)])
     assert selection_fit(seen, [40, 42, 44], 0.5) > REJECT
     assert selection_fit(seen, [40, 42, 44], 0.6) < REJECT
@@ -109,7 +110,7 @@ def test_a_range_counts_only_for_the_statistics_it_is_proved_for():
     ledger = Ledger(1e9, 1e-6, PureAccountant())
     ledger.reserve([Planned(event, 1)])
     curator = Curator(Sums(np.zeros((3, 2))), ledger, KeyStream.seeded(1), Contribution())
-    hessians = FeatureSums(0, np.arange(3, dtype=np.uint16), 3)
+    hessians = CellSums(CellMap.of_feature(0, np.arange(3)))
     with pytest.raises(ValueError, match="not proved"):
         curator.select(hessians, SplitGain(SPLITS, 1.0), event)
     assert ledger.spent == ()
@@ -122,7 +123,7 @@ def test_the_curators_laplace_has_its_scale():
     curator = Curator(
         Sums(np.zeros((50, 2), np.int64)), ledger, KeyStream.seeded(2), Contribution()
     )
-    query = FeatureSums(0, np.arange(50, dtype=np.uint16), 50)
+    query = CellSums(CellMap.of_feature(0, np.arange(50)))
     noise = np.stack([curator.laplace(query, event) for _ in range(300)])
     mean = np.abs(noise).mean() / UNIT
     assert mean == pytest.approx(6.0, rel=0.03)  # the scale is 3 · 1 / 0.5
@@ -137,7 +138,7 @@ def threshold_event(z=2.0, delta=0.05):
 def told(counts, event, seed):
     ledger = Ledger(1e9, 0.5, GdpAccountant())
     ledger.reserve([Planned(event, 1)])
-    return noisy_threshold(counts, event, ledger, KeyStream.seeded(seed))
+    return noisy_threshold(lambda: counts, event, ledger, KeyStream.seeded(seed))
 
 
 def test_a_value_of_one_unit_is_seldom_told():

@@ -13,36 +13,25 @@ from functools import cached_property
 
 import numpy as np
 
-from privboost.boosting.linear_plan import LinearPlan
-from privboost.engine.commands import (
-    GRADIENT_COUNT,
-    GramSums,
-    LinearSums,
-    SetLinearScores,
-    SetTerms,
-    Start,
-    TreeSums,
-    UseLoss,
-)
-from privboost.engine.tree import stump
-from privboost.grid import GRADIENT_UNITS, LINEAR_UNITS, MAX_SCORE, SCORE_UNITS
-from privboost.losses import LossTable, class_indicator, linear_loss
+from privboost.boosting.adassp_plan import AdaSSPPlan
+from privboost.engine.queries import GRADIENT_COUNT, GramSums, LinearSums, TreeSums
+from privboost.engine.updates import SetLinearScores, SetTerms, Start, UseLoss
+from privboost.grid import FACTOR_STEPS, MAX_SCORE, SCORE_STEPS, VECTOR_STEPS
+from privboost.losses import LossTable, class_indicator
 from privboost.models.linear import INTERCEPT, LinearScores
-from privboost.privacy.mechanisms import Curator
+from privboost.privacy.curator import Curator
 from privboost.progress import Track
-
-_CURVATURE = {"logistic": 1 / 8, "hinge": 1 / 8, "squared": 1 / 2}
-"""How much losses bend on an average row: half the most, for rows that are sure do not bend."""
+from privboost.trees.tree import stump
 
 
-def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> LinearScores:
+def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> LinearScores:
     """Train a linear model.
 
     Parameters
     ----------
     curator : Curator
         Who releases.
-    plan : LinearPlan
+    plan : AdaSSPPlan
         What was decided; its releases are reserved.
     track : callable
         Wraps the rounds, to show progress.
@@ -56,28 +45,27 @@ def boost_linear(curator: Curator, plan: LinearPlan, track: Track = iter) -> Lin
     outputs, columns = plan.task.n_outputs, terms.n_columns
     curator.publish(SetTerms(terms))
     weights = _class_weights(curator, plan)
-    curator.publish(Start(_loss(plan, weights, 0), outputs))
+    curator.publish(Start(_table(plan, weights, 0), outputs))
     shape = _released_shape(curator, plan, weights)
 
     theta = np.zeros((outputs, columns))
     tail, first_of_tail = np.zeros_like(theta), _first_of_tail(plan)
     for round_ in track(range(settings.n_estimators)):
         if round_ and settings.clip_decay < 1:
-            curator.publish(UseLoss(_loss(plan, weights, round_)))
+            curator.publish(UseLoss(_table(plan, weights, round_)))
         for output in range(outputs):
-            sums = curator.linear(LinearSums(columns, output), plan.gradients)
-            gradient = sums * (settings.clip(round_) / (GRADIENT_UNITS * LINEAR_UNITS))
+            sums = curator.linear(LinearSums.of(terms, output), plan.gradients)
+            gradient = sums * (settings.clip(round_) / (FACTOR_STEPS * VECTOR_STEPS))
             theta[output] -= settings.learning_rate * (shape.inverse @ gradient)
             theta[output] = _within_scores(theta[output], plan)
             curator.publish(SetLinearScores(_on_the_grid(theta[output]), output))
         if round_ >= first_of_tail:
             tail += theta
     tail = _centred(tail / (settings.n_estimators - first_of_tail), plan)
-    log_odds = settings.loss == "logistic" and plan.task.loss == "logistic"
     scale = 1 / plan.design.norm_bound
     told = _moments(plan, shape.gram), _coefficient_noise(plan, shape)
     meaning = plan.design.columns
-    return LinearScores(terms, meaning, _on_the_grid(tail), log_odds, scale, *told)
+    return LinearScores(terms, meaning, _on_the_grid(tail), plan.loss.log_odds, scale, *told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +96,14 @@ class _Shape:
         return (self.vectors / self.lifted) @ self.vectors.T
 
 
-def _released_shape(curator: Curator, plan: LinearPlan, weights: tuple[float, float]) -> _Shape:
+def _released_shape(curator: Curator, plan: AdaSSPPlan, weights: tuple[float, float]) -> _Shape:
     """Release XᵀX.
 
     λ lifts the smallest eigenvalue to the edge of the noise's own spectrum, σ√(2d).
     """
-    factor = np.floor(np.sqrt(weights) * LINEAR_UNITS).astype(np.int32)
-    query = GramSums(plan.design.terms.n_columns, factor)
-    unit = 1 / LINEAR_UNITS**2
+    factor = np.floor(np.sqrt(weights) * VECTOR_STEPS).astype(np.int32)
+    query = GramSums.of(plan.design.terms, factor)
+    unit = 1 / VECTOR_STEPS**2
     gram = curator.gram(query, plan.gram) * unit
     values, vectors = np.linalg.eigh(gram)
     edge = plan.gram.sigmas[0] * unit * np.sqrt(2 * len(values))
@@ -127,32 +115,31 @@ def _released_shape(curator: Curator, plan: LinearPlan, weights: tuple[float, fl
     return _Shape(gram, values, vectors, edge, np.maximum(values + ridge, edge))
 
 
-def _moments(plan: LinearPlan, gram: np.ndarray) -> np.ndarray | None:
+def _moments(plan: AdaSSPPlan, gram: np.ndarray) -> np.ndarray | None:
     """Return the mean and the mean square of each column's entries, as the matrix tells.
 
     Without a constant column nothing tells how many rows there are, and there are none.
     """
     if plan.design.columns[0].feature != INTERCEPT:
         return None
-    one = plan.design.terms.value[0][0] / LINEAR_UNITS
+    one = plan.design.terms.value[0][0] / VECTOR_STEPS
     rows = max(gram[0, 0] / one**2, 1.0)
     return np.stack([gram[0] / one, np.diag(gram)]) / rows
 
 
-def _coefficient_noise(plan: LinearPlan, shape: _Shape) -> np.ndarray:
+def _coefficient_noise(plan: AdaSSPPlan, shape: _Shape) -> np.ndarray:
     """Return the standard deviation that noise alone gives to each coefficient, on the grid.
 
     In each direction of the matrix, an error of one round is mended in the next as far as the
     loss bends; coefficients are means over the last rounds.
     """
     settings, first = plan.settings, _first_of_tail(plan)
-    bend = _CURVATURE[settings.loss if plan.task.loss == "logistic" else "squared"]
-    bend *= min(settings.clip(settings.n_estimators), 1.0)
+    bend = plan.loss.curvature * min(settings.clip(settings.n_estimators), 1.0)
     heard = np.maximum(shape.values - shape.edge, 0.0) / shape.lifted
     left = np.maximum(1 - settings.learning_rate * bend * heard, 0.0)
     last, with_sum, sum_ = np.zeros((3, len(left)))
     for round_ in range(settings.n_estimators):
-        sigma = plan.gradients.sigmas[0] * settings.clip(round_) / (GRADIENT_UNITS * LINEAR_UNITS)
+        sigma = plan.gradients.sigmas[0] * settings.clip(round_) / (FACTOR_STEPS * VECTOR_STEPS)
         last = left**2 * last + (settings.learning_rate * sigma / shape.lifted) ** 2
         with_sum = left * with_sum
         if round_ >= first:
@@ -160,10 +147,10 @@ def _coefficient_noise(plan: LinearPlan, shape: _Shape) -> np.ndarray:
             with_sum = with_sum + last
     mean = sum_ / (settings.n_estimators - first) ** 2
     directions = _without_levels(shape.vectors.T, plan)
-    return np.sqrt(mean @ directions**2) * SCORE_UNITS
+    return np.sqrt(mean @ directions**2) * SCORE_STEPS
 
 
-def _class_weights(curator: Curator, plan: LinearPlan) -> tuple[float, float]:
+def _class_weights(curator: Curator, plan: AdaSSPPlan) -> tuple[float, float]:
     """Return the weights of the two classes, of which the larger is 1.
 
     Those of "balanced" classes follow their released counts.
@@ -175,17 +162,16 @@ def _class_weights(curator: Curator, plan: LinearPlan) -> tuple[float, float]:
         return 1.0, 1.0
     curator.publish(Start(class_indicator(), plan.task.n_outputs))
     own, all_rows = curator.gaussian(TreeSums((stump(),), 0, GRADIENT_COUNT), plan.counts)[0, 0]
-    counts = np.maximum([all_rows - own, own], plan.contribution.row_units)
+    counts = np.maximum([all_rows - own, own], plan.contribution.row_steps)
     other, same = counts.min() / counts
     return float(other), float(same)
 
 
-def _loss(plan: LinearPlan, weights: tuple[float, float], round_: int) -> LossTable:
-    loss = plan.settings.loss if plan.task.loss == "logistic" else "number"
-    return linear_loss(loss, plan.settings.clip(round_), weights)
+def _table(plan: AdaSSPPlan, weights: tuple[float, float], round_: int) -> LossTable:
+    return plan.loss.gradient_table(plan.settings.clip(round_), weights)
 
 
-def _centred(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
+def _centred(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     """Move the mean of each feature's indicators into the intercept.
 
     Only their differences are learned, as every row has one of them: the common level is noise. A
@@ -196,7 +182,7 @@ def _centred(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
     return np.stack([_within_scores(own, plan) for own in _without_levels(theta, plan)])
 
 
-def _without_levels(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
+def _without_levels(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     """Give the mean of each feature's indicators to the intercept, if there is one."""
     columns, terms = plan.design.columns, plan.design.terms
     if columns[0].feature != INTERCEPT:
@@ -212,17 +198,17 @@ def _without_levels(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
     return centred
 
 
-def _first_of_tail(plan: LinearPlan) -> int:
+def _first_of_tail(plan: AdaSSPPlan) -> int:
     rounds = plan.settings.n_estimators
     return rounds - max(1, round(plan.settings.tail * rounds))
 
 
-def _within_scores(theta: np.ndarray, plan: LinearPlan) -> np.ndarray:
+def _within_scores(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     """Shorten coefficients with which a row's score could leave the grid."""
-    longest = math.sqrt(plan.design.terms.most_square) / LINEAR_UNITS
+    longest = math.sqrt(plan.design.terms.most_square) / VECTOR_STEPS
     most = MAX_SCORE / 2 / max(longest, 1.0)
     return theta * min(1.0, most / max(float(np.linalg.norm(theta)), 1e-300))
 
 
 def _on_the_grid(theta: np.ndarray) -> np.ndarray:
-    return np.rint(theta * SCORE_UNITS).astype(np.int32)
+    return np.rint(theta * SCORE_STEPS).astype(np.int32)

@@ -8,9 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from privboost.domain import CategoricalFeature
-from privboost.encoding import Encoder
-from privboost.engine.splits import Splits, join_splits
+from privboost.tables.domain import CategoricalFeature
+from privboost.tables.encoding import Encoder
+from privboost.trees.cell_map import CellMap
+from privboost.trees.splits import Splits, join_splits
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,17 +20,24 @@ class Cells:
 
     Attributes
     ----------
-    cell_of : uint16 array
+    map : CellMap
         The cell of each code.
-    n_cells : int
-        How many cells there are.
     learned : bool array
         Whether a cell gets an effect; the cell of missing values does if they are declared.
     """
 
-    cell_of: np.ndarray
-    n_cells: int
+    map: CellMap
     learned: np.ndarray
+
+    @property
+    def cell_of(self) -> np.ndarray:
+        """The cell of each code."""
+        return self.map.parts[0].cell_of[0]
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells there are."""
+        return self.map.n_cells
 
 
 def uniform_grid(encoder: Encoder, feature: int, max_bins: int) -> Cells:
@@ -45,10 +53,10 @@ def uniform_grid(encoder: Encoder, feature: int, max_bins: int) -> Cells:
         coarse = min(fine, max_bins)
         cell_of[:fine] = np.arange(fine) * coarse // fine
         cell_of[fine] = coarse
-    n_cells = int(cell_of[-1]) + 1
-    learned = np.ones(n_cells, dtype=np.bool_)
+    cells = CellMap.of_feature(feature, cell_of)
+    learned = np.ones(cells.n_cells, dtype=np.bool_)
     learned[-1] = declared.missing
-    return Cells(cell_of, n_cells, learned)
+    return Cells(cells, learned)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,14 +162,12 @@ class HessianThresholds:
         self._density = {k: np.zeros(encoder.layout.n_codes[k] - 1) for k in self.features}
         self._releases = 0
 
-    def cells(self) -> tuple[tuple[np.ndarray, ...], int]:
-        """Return for each feature the cell of each code, numbered through, and their number."""
-        cell_of, total = [], 0
-        for k in self.features:
-            own = self._own_cells(k)
-            cell_of.append((total + np.r_[own, own[-1] + 1]).astype(np.uint32))
-            total += int(own[-1]) + 2
-        return tuple(cell_of), total
+    def cells(self) -> CellMap:
+        """Return the cells of all features side by side."""
+        own = {k: self._own_cells(k) for k in self.features}
+        return CellMap.side_by_side(
+            CellMap.of_feature(k, np.r_[cells, cells[-1] + 1]) for k, cells in own.items()
+        )
 
     def refine(self, sums: np.ndarray) -> None:
         """Move the thresholds, given the released sums of Hessians by cell."""

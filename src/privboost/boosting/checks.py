@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from privboost.domain import CategoricalFeature
-from privboost.encoding import FINE_BINS, Encoder
 from privboost.grid import MAX_SCORE, MAX_SIGMA, Contribution
-from privboost.privacy.sum_events import LaplaceRelease
+from privboost.privacy.events.event import Event
+from privboost.tables.domain import CategoricalFeature
+from privboost.tables.encoding import FINE_BINS, Encoder
 
 _MOST_CELLS = 2**28
 """Cells of a level's histograms, of 16 bytes each."""
@@ -44,11 +44,10 @@ def check_shares(name: str, value: Any, count: int) -> tuple[float, ...]:
     return parts
 
 
-def check_grid(events: Iterable[Any]) -> None:
+def check_grid(events: Iterable[Event]) -> None:
     """Refuse noise that does not fit the integer grid."""
-    for event in events:
-        scales = event.scales if isinstance(event, LaplaceRelease) else event.sigmas
-        if not (scales.min() >= 1 and scales.max() <= MAX_SIGMA):
+    for event in (part for whole in events for part in whole.parts):
+        if not all(1 <= scale <= MAX_SIGMA for scale in event.scales):
             raise ValueError(
                 "epsilon, or a share of it, is too small or too large: the noise of "
                 f"{event.what!r} would not fit the integer grid"

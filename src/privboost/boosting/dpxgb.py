@@ -16,23 +16,16 @@ from privboost.boosting.candidates import (
     even_thresholds,
     splits_of,
 )
-from privboost.boosting.greedy_plan import GreedyPlan
-from privboost.boosting.plan import released_mass
+from privboost.boosting.dpxgb_plan import DPXGBPlan
+from privboost.boosting.greedy import grow, of_each
+from privboost.boosting.newton import released_mass
 from privboost.boosting.structures import RandomTrees
-from privboost.engine.commands import (
-    GRADIENT_COUNT,
-    HESSIAN,
-    AddTreeValues,
-    NodeHistograms,
-    TreeSums,
-)
-from privboost.engine.splits import Splits
-from privboost.engine.tree import Tree, stump
+from privboost.engine.queries import HESSIAN, NodeHistograms, TreeSums
+from privboost.engine.updates import AddTreeValues
 from privboost.models.trees import Group, TreeScores
-from privboost.privacy.events import Selection
-from privboost.privacy.mechanisms import Curator
-from privboost.privacy.utilities import SplitGain
+from privboost.privacy.curator import Curator
 from privboost.progress import Track
+from privboost.trees.tree import stump
 
 PRESETS: dict[str, dict[str, Any]] = {
     "XGB": {"features": "all", "candidates": "grid"},
@@ -44,9 +37,9 @@ for _preset in PRESETS.values():
     _preset |= {"gradient_clip": 1.0, "hessian_clip": 0.25, "hessian_share": 1 / 17}
 
 
-def boost_greedily(
+def boost_dpxgb(
     curator: Curator,
-    plan: GreedyPlan,
+    plan: DPXGBPlan,
     structures: RandomTrees,
     before: TreeScores,
     track: Track = iter,
@@ -57,7 +50,7 @@ def boost_greedily(
     ----------
     curator : Curator
         Who chooses and releases.
-    plan : GreedyPlan
+    plan : DPXGBPlan
         What was decided; its releases are reserved.
     structures : RandomTrees
         Draws what is random: features of a tree, and levels below the greedy ones.
@@ -77,10 +70,7 @@ def boost_greedily(
     trees, values, hessians = [], [], []
     for round_ in track(range(settings.n_estimators)):
         if plan.sketch is not None and round_ < settings.refinements:
-            cell_of, n_cells = sketch.cells()
-            query = NodeHistograms(
-                stump(), sketch.features, cell_of, n_cells, round_ % outputs, HESSIAN
-            )
+            query = NodeHistograms(stump(), sketch.cells(), round_ % outputs, HESSIAN)
             sketch.refine(curator.gaussian(query, plan.sketch)[0, :, 0])
             thresholds = sketch.thresholds
         splits = splits_of(plan.encoder, thresholds, structures.features_of(round_))
@@ -106,40 +96,3 @@ def boost_greedily(
     mass = released_mass(released, plan.weight_bound)
     group = Group.of(trees, values, of_each(mass, outputs), of_each(noise, outputs))
     return before.extended(group, [outputs] * settings.n_estimators)
-
-
-def of_each(leaves: np.ndarray, outputs: int) -> np.ndarray:
-    """Spread what belongs to trees of one output after the other; zero in the others' places."""
-    spread = np.zeros((len(leaves), outputs, leaves.shape[1]), dtype=leaves.dtype)
-    numbers = np.arange(len(leaves))
-    spread[numbers, numbers % outputs] = leaves
-    return spread
-
-
-def grow(
-    curator: Curator,
-    splits: Splits,
-    depth: int,
-    split_lambda: float,
-    event: Selection,
-    output: int,
-) -> Tree:
-    """Choose splits level by level; return the tree.
-
-    A node chooses among the splits that part what its path leaves open; the path is public.
-
-    Privacy
-    -------
-    Spends `event` once for each level.
-    """
-    tree, reach = stump(), splits.start_reach()
-    width = max(map(len, splits.cell_of))
-    for _ in range(depth):
-        utility = SplitGain(splits, split_lambda, splits.allowed(reach))
-        query = NodeHistograms(
-            tree, splits.features, splits.cell_of, splits.n_cells, output, GRADIENT_COUNT
-        )
-        chosen = curator.select(query, utility, event)
-        tree = tree.with_level([splits.turns(int(candidate)) for candidate in chosen], width)
-        reach = splits.follow(reach, chosen)
-    return tree

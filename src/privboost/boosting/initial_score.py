@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import logit
 
-from privboost.boosting.plan import NewtonPlan
-from privboost.engine.commands import GRADIENT_COUNT, AddTreeValues, Start, TreeSums
-from privboost.engine.tree import stump
-from privboost.grid import SCORE_UNITS
-from privboost.losses import LOSSES
+from privboost.boosting.newton import NewtonPlan
+from privboost.engine.queries import GRADIENT_COUNT, TreeSums
+from privboost.engine.updates import AddTreeValues, Start
+from privboost.grid import SCORE_STEPS
+from privboost.losses import loss_of
 from privboost.models.trees import TreeScores
-from privboost.privacy.mechanisms import Curator
-from privboost.privacy.sum_events import GaussianRelease
+from privboost.privacy.curator import Curator
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.trees.tree import stump
 
-_LEAST_MEAN = 0.01
-"""A mean of labels is kept this far from 0 and 1 before its logit is taken."""
+INIT_SHARES = (0.75, 0.25)
+"""How the initial score's release is shared between the sum of labels and the count."""
+
+_WHAT = "labels and their count, for the initial score"
+
+
+def initial_release(
+    kind: type[GaussianRelease] | type[LaplaceRelease], noise: float, bound: Mapping[str, Any]
+) -> GaussianRelease | LaplaceRelease:
+    """Return the release of one output's initial score; `bound` is that of a `Draft`."""
+    return kind(_WHAT, noise, cells=1, shares=INIT_SHARES, **bound)
 
 
 def start_boosting(curator: Curator, plan: NewtonPlan) -> TreeScores:
@@ -30,28 +40,16 @@ def start_boosting(curator: Curator, plan: NewtonPlan) -> TreeScores:
     outputs = range(plan.task.n_outputs)
     start = np.zeros(len(outputs), dtype=np.int32)
     if plan.init is not None:
-        # At a score of 0 a gradient is ½ − y, or minus the scaled number.
-        curator.publish(Start(_initial_loss(plan), len(outputs)))
+        loss = loss_of(plan.task.target, plan.task.loss)
+        assert loss.start is not None
+        curator.publish(Start(loss.table(loss.start_clip, 1.0), len(outputs)))
         release = curator.gaussian if isinstance(plan.init, GaussianRelease) else curator.laplace
         for output in outputs:
             query = TreeSums((stump(),), output, GRADIENT_COUNT)
             total, count = release(query, plan.init)[0, 0]  # type: ignore[arg-type]
-            start[output] = _initial_score(plan, total / max(count, plan.contribution.row_units))
+            score = loss.start(total / max(count, plan.contribution.row_steps))
+            start[output] = int(np.rint(score * SCORE_STEPS))
     curator.publish(Start(plan.loss, len(outputs)))
     for output in outputs:
         curator.publish(AddTreeValues((stump(),), start[output].reshape(1, 1), output))
     return TreeScores.of(start, plan.encoder.layout.n_codes)
-
-
-def _initial_loss(plan: NewtonPlan) -> Any:
-    return LOSSES[plan.task.loss](0.5 if plan.task.loss == "logistic" else 1.0, 1.0)
-
-
-def _initial_score(plan: NewtonPlan, gradient_units: float) -> int:
-    """Turn the released mean gradient, in units of its clip, into a score on the grid."""
-    if plan.task.loss == "logistic":
-        mean = np.clip((1 - gradient_units) / 2, _LEAST_MEAN, 1 - _LEAST_MEAN)
-        score = logit(mean)
-    else:
-        score = np.clip(-gradient_units, -1, 1)
-    return int(np.rint(score * SCORE_UNITS))

@@ -10,28 +10,29 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.boosting.candidates import even_thresholds, splits_of
-from privboost.boosting.vote_plan import VotePlan
-from privboost.engine.commands import AddTreeValues, Start, VoteCounts
-from privboost.engine.splits import Splits
-from privboost.engine.tree import Tree, stump
+from privboost.boosting.lazybb_plan import LazyBBPlan
+from privboost.engine.queries import VoteCounts
+from privboost.engine.updates import AddTreeValues, Start
 from privboost.grid import VOTE
 from privboost.models.votes import VoteScores
-from privboost.privacy.mechanisms import Curator
-from privboost.privacy.smooth import GiniGain, LeafClass, RuleError
+from privboost.privacy.curator import Curator
+from privboost.privacy.utilities.smooth import GiniGain, LeafClass, RuleError
 from privboost.progress import Track
+from privboost.trees.splits import Splits
+from privboost.trees.tree import Tree, stump
 
 Voter = tuple[Tree, np.ndarray]
 """A tree, and the votes of its leaves."""
 
 
-def boost_lazily(curator: Curator, plan: VotePlan, track: Track = iter) -> VoteScores:
+def boost_lazybb(curator: Curator, plan: LazyBBPlan, track: Track = iter) -> VoteScores:
     """Train a majority vote.
 
     Parameters
     ----------
     curator : Curator
         Who chooses.
-    plan : VotePlan
+    plan : LazyBBPlan
         What was decided; its releases are reserved.
     track : callable
         Wraps the rounds, to show progress.
@@ -57,7 +58,9 @@ def boost_lazily(curator: Curator, plan: VotePlan, track: Track = iter) -> VoteS
     return model
 
 
-def choose_rule(curator: Curator, plan: VotePlan, splits: Splits, votes: int, output: int) -> Voter:
+def choose_rule(
+    curator: Curator, plan: LazyBBPlan, splits: Splits, votes: int, output: int
+) -> Voter:
     """Choose the literal, or its negation, or a constant, that errs least (DP-1R).
 
     Privacy
@@ -72,7 +75,7 @@ def choose_rule(curator: Curator, plan: VotePlan, splits: Splits, votes: int, ou
     return rule, np.array([-where_true, where_true], dtype=np.int32)
 
 
-def grow_tree(curator: Curator, plan: VotePlan, splits: Splits, votes: int, output: int) -> Voter:
+def grow_tree(curator: Curator, plan: LazyBBPlan, splits: Splits, votes: int, output: int) -> Voter:
     """Split one leaf after the other where it lowers the impurity most (DP-TopDown).
 
     Privacy
@@ -95,9 +98,7 @@ def grow_tree(curator: Curator, plan: VotePlan, splits: Splits, votes: int, outp
 def _query(
     tree: Tree, node_of_leaf: np.ndarray, splits: Splits, votes: int, output: int
 ) -> VoteCounts:
-    return VoteCounts(
-        tree, node_of_leaf, splits.features, splits.cell_of, splits.n_cells, votes, output
-    )
+    return VoteCounts(tree, node_of_leaf, splits.cells, votes, output)
 
 
 class _GrowingTree:
@@ -128,7 +129,7 @@ class _GrowingTree:
     def complete(self) -> tuple[Tree, np.ndarray]:
         """Return the complete tree around it, and which leaf each of its leaves belongs to."""
         depth = max((node + 1).bit_length() for node in self._leaves) - 1
-        tree, width = stump(), max(map(len, self._splits.cell_of))
+        tree, width = stump(), self._splits.width
         for level in range(depth):
             nodes = range(2**level - 1, 2 ** (level + 1) - 1)
             turns = [self._splits.turns(self._chosen.get(node, 0)) for node in nodes]

@@ -13,24 +13,19 @@ from dataclasses import replace
 import numpy as np
 
 from privboost.boosting.candidates import HessianThresholds, even_thresholds, splits_of
-from privboost.boosting.dpxgb import grow, of_each
-from privboost.boosting.plan import grid_unit, released_mass
+from privboost.boosting.greedy import grow, of_each
+from privboost.boosting.newton import grid_step, released_mass
 from privboost.boosting.sarus_plan import SarusPlan
-from privboost.engine.commands import (
-    COUNT,
-    GRADIENT_COUNT,
-    AddTreeValues,
-    NodeHistograms,
-    TreeSums,
-)
-from privboost.engine.tree import stump
-from privboost.grid import SCORE_UNITS
+from privboost.engine.queries import COUNT, GRADIENT_COUNT, NodeHistograms, TreeSums
+from privboost.engine.updates import AddTreeValues
+from privboost.grid import SCORE_STEPS
 from privboost.models.trees import Group, TreeScores
-from privboost.privacy.mechanisms import Curator
+from privboost.privacy.curator import Curator
 from privboost.progress import Track
+from privboost.trees.tree import stump
 
 
-def boost_purely(
+def boost_sarus(
     curator: Curator, plan: SarusPlan, before: TreeScores, track: Track = iter
 ) -> TreeScores:
     """Add greedy trees to a model that has been started.
@@ -55,8 +50,7 @@ def boost_purely(
     thresholds = even_thresholds(plan.encoder, settings.n_candidates)
     if plan.sketch is not None:
         sketch = HessianThresholds(plan.encoder, settings.n_candidates)
-        cell_of, n_cells = sketch.cells()
-        spans = NodeHistograms(stump(), sketch.features, cell_of, n_cells, 0, COUNT)
+        spans = NodeHistograms(stump(), sketch.cells(), 0, COUNT)
         sketch.refine(curator.laplace(spans, plan.sketch)[0, :, 0])
         thresholds = sketch.thresholds
     splits = splits_of(plan.encoder, thresholds, tuple(range(len(plan.encoder.domain.features))))
@@ -93,9 +87,9 @@ def _leaf_values(plan: SarusPlan, sums: np.ndarray, round_: int) -> tuple[np.nda
     """
     settings, step = plan.settings, plan.step
     if settings.geometric_clip:
-        clip = step.leaf_clip * max(max(1 - step.learning_rate, 0.0) ** round_, 2 / SCORE_UNITS)
+        clip = step.leaf_clip * max(max(1 - step.learning_rate, 0.0) ** round_, 2 / SCORE_STEPS)
         step = replace(step, leaf_clip=clip)
     values = step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
     noise = step.noise(sums[:, 1], math.sqrt(2) * float(plan.leaf.scales[0]), plan.weight_bound)
-    thin = sums[:, 1] * grid_unit(plan.weight_bound) < settings.min_child_weight
+    thin = sums[:, 1] * grid_step(plan.weight_bound) < settings.min_child_weight
     return np.where(thin, 0, values).astype(np.int32), np.where(thin, 0.0, noise)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from privboost.boosting.checks import (
     check_candidates,
     check_count,
-    check_grid,
     check_histograms,
     check_number,
     check_part,
@@ -17,26 +15,17 @@ from privboost.boosting.checks import (
     check_scores,
     check_shares,
 )
-from privboost.boosting.greedy_plan import n_numbers
-from privboost.boosting.plan import (
-    INIT_SHARES,
-    Budget,
-    NewtonPlan,
-    NewtonStep,
-    Task,
-    at_most_rows,
-    contribution_of,
-    grid_unit,
-)
-from privboost.encoding import Encoder
-from privboost.engine.tree import MAX_DEPTH
-from privboost.grid import UNIT, Contribution
+from privboost.boosting.draft import Draft
+from privboost.boosting.initial_score import initial_release
+from privboost.boosting.newton import NewtonPlan, NewtonStep
+from privboost.boosting.plan import Budget, at_most_rows
+from privboost.grid import UNIT
 from privboost.losses import LossTable, filtered
-from privboost.privacy.accountants.choice import choose_accountant
-from privboost.privacy.calibration import calibrate
-from privboost.privacy.events import Event, Planned, SampledGroup, Selection
-from privboost.privacy.sum_events import LaplaceRelease
-from privboost.privacy.utilities import MOST_ROWS
+from privboost.privacy.events.event import Planned, SampledGroup, Selection
+from privboost.privacy.events.sums import LaplaceRelease
+from privboost.privacy.utilities.splits import MOST_ROWS
+from privboost.tables.encoding import Encoder
+from privboost.trees.tree import MAX_DEPTH
 
 
 @dataclass(frozen=True)
@@ -121,102 +110,54 @@ def plan_sarus(
     limit = settings.gradient_filter
     if limit is not None and limit > step.gradient_clip:
         raise ValueError("gradient_filter must be at most gradient_clip: what is above is clipped")
-    task = Task.of(encoder.domain.target)
     check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
-    contribution = contribution_of(encoder.domain, weight_bound)
-    check_sampled_units(settings.subsample, contribution)
+    draft = Draft(encoder, weight_bound, budget, accountant)
+    check_sampled_units(settings.subsample, draft.contribution)
     check_histograms(encoder, settings.n_candidates, settings.max_depth)
-    wanted = _wanted(encoder, task, step, settings, contribution)
-    chosen = choose_accountant(accountant, [*budget.before, *wanted.values()], budget.delta)
-    made = calibrate(list(wanted.values()), budget.epsilon, budget.delta, chosen, budget.before)
-    events: dict[str, Event] = {
-        name: planned.event for name, planned in zip(wanted, made, strict=True)
-    }
-    group: Any = events.get("group")
-    selection, leaf = (
-        (planned.event for planned in group.inner)
-        if group is not None
-        else (events["selection"], events["leaf"])
-    )
-    assert isinstance(selection, Selection)
-    assert isinstance(leaf, LaplaceRelease)
-    init: Any = events.get("init")
-    sketch: Any = events.get("sketch")
-    check_grid(filter(None, (leaf, init, sketch)))
-    if noise_lambda is not None:
-        noise = math.sqrt(2) * leaf.scales[1] * grid_unit(weight_bound)
-        step = replace(step, reg_lambda=noise_lambda * noise)
+    made = draft.scale(_wanted(draft, step, settings))
+    group = made.get("group")
+    parts = [made["selection"], made["leaf"]] if group is None else [p.event for p in group.inner]
+    selection, leaf = parts
+    sigma = math.sqrt(2) * leaf.scales[1]
     return SarusPlan(
-        encoder=encoder,
-        task=task,
-        step=step,
+        **made.fields,
+        step=step.with_noise_lambda(noise_lambda, sigma, weight_bound),
         settings=settings,
-        contribution=contribution,
-        weight_bound=weight_bound,
-        budget=budget,
-        accountant=chosen,
-        releases=made,
-        init=init,
+        init=made.get("init"),
         selection=selection,
         leaf=leaf,
         group=group,
-        sketch=sketch,
+        sketch=made.get("sketch"),
     )
 
 
-def _wanted(
-    encoder: Encoder,
-    task: Task,
-    step: NewtonStep,
-    settings: SarusSettings,
-    contribution: Contribution,
-) -> dict[str, Planned]:
-    """List the releases by name, with noise for an ε of about 1 in all, shared out."""
-    bound: dict[str, Any] = {
-        "units": contribution.row_units * contribution.rows,
-        "rows": contribution.rows,
-    }
+def _wanted(draft: Draft, step: NewtonStep, settings: SarusSettings) -> list[tuple[str, Planned]]:
+    """List the releases, with noise for an ε of about 1 in all, shared out."""
+    outputs, bound = draft.task.n_outputs, draft.bound
     sketch_share, split_share, leaf_share = settings.shares
-    numbers = n_numbers(encoder)
-    if numbers == 0:
+    if draft.n_numbers == 0:
         sketch_share = 0.0
     rest = (1 - settings.init_share) / (sketch_share + split_share + leaf_share)
-    wanted: dict[str, Planned] = {}
+    wanted = []
     if settings.init_share > 0:
-        noise = task.n_outputs / settings.init_share
-        what = "labels and their count, for the initial score"
-        wanted["init"] = Planned(
-            LaplaceRelease(what, noise, cells=1, shares=INIT_SHARES, **bound), task.n_outputs
-        )
+        init = initial_release(LaplaceRelease, outputs / settings.init_share, bound)
+        wanted.append(("init", Planned(init, outputs)))
     if sketch_share > 0:
-        what = "counts by candidate span of every number"
-        event = LaplaceRelease(
-            what, 1 / (rest * sketch_share), cells=numbers, shares=(1.0,), **bound
-        )
-        wanted["sketch"] = Planned(event, 1)
-    trees = settings.n_estimators * task.n_outputs
+        what, noise = "counts by candidate span of every number", 1 / (rest * sketch_share)
+        sketch = LaplaceRelease(what, noise, cells=draft.n_numbers, shares=(1.0,), **bound)
+        wanted.append(("sketch", Planned(sketch, 1)))
+    trees, depth = settings.n_estimators * outputs, settings.max_depth
     # On a sample of rate γ a release costs about γ of its ε.
     per_tree = settings.subsample * trees / rest
-    selection = Planned(
-        Selection(
-            "the splits of all nodes of a level", per_tree * settings.max_depth / split_share
-        ),
-        settings.max_depth,
-    )
-    leaf = Planned(
-        LaplaceRelease(
-            "gradients and counts by leaf of a tree",
-            per_tree / leaf_share,
-            cells=1,
-            shares=step.shares,
-            **bound,
-        ),
-        1,
-    )
+    selection = Selection("the splits of all nodes of a level", per_tree * depth / split_share)
+    what = "gradients and counts by leaf of a tree"
+    leaf = LaplaceRelease(what, per_tree / leaf_share, cells=1, shares=step.shares, **bound)
     if settings.subsample < 1:
-        group = SampledGroup.of("a tree, on a sample", (selection, leaf), settings.subsample)
-        return wanted | {"group": Planned(group, trees)}
-    return wanted | {
-        "selection": replace(selection, count=selection.count * trees),
-        "leaf": replace(leaf, count=trees),
-    }
+        inner = (Planned(selection, depth), Planned(leaf, 1))
+        group = SampledGroup.of("a tree, on a sample", inner, settings.subsample)
+        return [*wanted, ("group", Planned(group, trees))]
+    return [
+        *wanted,
+        ("selection", Planned(selection, depth * trees)),
+        ("leaf", Planned(leaf, trees)),
+    ]

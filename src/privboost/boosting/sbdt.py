@@ -11,19 +11,15 @@ from typing import Any
 import numpy as np
 
 from privboost.boosting.candidates import HessianThresholds, Thresholds, even_thresholds
-from privboost.boosting.plan import released_mass
+from privboost.boosting.newton import released_mass
+from privboost.boosting.sbdt_plan import SBDTPlan
 from privboost.boosting.structures import RandomTrees
-from privboost.boosting.tree_plan import TreePlan
-from privboost.engine.commands import (
-    HESSIAN,
-    AddTreeValues,
-    NodeHistograms,
-    TreeSums,
-)
-from privboost.engine.tree import Tree, stump
+from privboost.engine.queries import HESSIAN, NodeHistograms, TreeSums
+from privboost.engine.updates import AddTreeValues
 from privboost.models.trees import Group, TreeScores
-from privboost.privacy.mechanisms import Curator
+from privboost.privacy.curator import Curator
 from privboost.progress import Track
+from privboost.trees.tree import Tree, stump
 
 PRESETS: dict[str, dict[str, Any]] = {
     "TR": {"features": "uniform", "candidates": "grid"},
@@ -36,9 +32,9 @@ for _preset in PRESETS.values():
     _preset |= {"subsample": 1.0, "hessian_share": 0.5, "init_share": 0.0, "extra_estimators": 0}
 
 
-def boost_trees(
+def boost_sbdt(
     curator: Curator,
-    plan: TreePlan,
+    plan: SBDTPlan,
     structures: RandomTrees,
     before: TreeScores,
     track: Track = iter,
@@ -49,7 +45,7 @@ def boost_trees(
     ----------
     curator : Curator
         Who releases.
-    plan : TreePlan
+    plan : SBDTPlan
         What was decided; its releases are reserved.
     structures : RandomTrees
         Draws the trees.
@@ -109,12 +105,11 @@ def boost_trees(
 
 
 def _refine(
-    curator: Curator, plan: TreePlan, refined: HessianThresholds, update: int
+    curator: Curator, plan: SBDTPlan, refined: HessianThresholds, update: int
 ) -> Thresholds:
     """Release where the Hessians lie, of one output after the other, and move the thresholds."""
     assert plan.hessian is not None
-    cell_of, n_cells = refined.cells()
     output = update % plan.task.n_outputs
-    query = NodeHistograms(stump(), refined.features, cell_of, n_cells, output, HESSIAN)
+    query = NodeHistograms(stump(), refined.cells(), output, HESSIAN)
     refined.refine(curator.gaussian(query, plan.hessian)[0, :, 0])
     return refined.thresholds

@@ -14,9 +14,9 @@ import numpy as np
 
 from privboost.boosting.candidates import Thresholds
 from privboost.compiling import compiled
-from privboost.encoding import Encoder
-from privboost.engine.tree import Tree
-from privboost.privacy.keystream import KeyStream
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
+from privboost.trees.tree import Tree
 
 CATEGORY_SPLITS = ("subset", "one")
 

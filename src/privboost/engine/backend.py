@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import reduce
@@ -9,28 +10,42 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from privboost.engine.block import Block
-from privboost.engine.commands import LinearQuery, Query, Update
+from privboost.engine.queries import Query
 from privboost.engine.shard import Shard
+from privboost.engine.updates import Update
+from privboost.tables.loading import Load, load_rows
+from privboost.tables.rows import Rows
 
 
 class Backend(Protocol):
     """Holds the rows of one fit. Only a mechanism of `privacy` may call `sum`."""
 
-    def sum(self, query: Query | LinearQuery) -> np.ndarray:
+    def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
 
     def apply(self, update: Update) -> None:
         """Tell every shard what has been released."""
+
+    def tally(self) -> dict[bytes, int]:
+        """Return how many rows have each text, under the number of its column and a space.
+
+        For the curator's threshold alone; a backend that cannot bring counts together refuses.
+        """
 
     def close(self) -> None:
         """Let go of the rows."""
 
 
 class OpenBackend(Protocol):
-    """Makes a backend that holds the given rows: what an estimator's `backend` parameter is."""
+    """Makes a backend: what an estimator's `backend` parameter is.
 
-    def __call__(self, blocks: Sequence[Block]) -> Backend:
+    It loads the rows where they lie: each part of a source runs the loader by itself. Rows of one
+    protected unit may lie in several parts; then the backend brings them together by the unit's
+    canonical name (`Loader.name_units`) before they are bounded, and leaves units out that came
+    with an earlier load. A backend that can do neither must refuse loaders with a unit.
+    """
+
+    def __call__(self, loads: Sequence[Load]) -> Backend:
         """Take the rows."""
 
 
@@ -39,17 +54,17 @@ class LocalBackend:
 
     Parameters
     ----------
-    blocks : sequence of Block
+    blocks : sequence of Rows
         The rows.
     n_threads : int
         How many threads work at once.
     """
 
-    def __init__(self, blocks: Sequence[Block], n_threads: int = 1) -> None:
+    def __init__(self, blocks: Sequence[Rows], n_threads: int = 1) -> None:
         self._shards = [Shard(blocks[k::n_threads]) for k in range(n_threads)]
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
 
-    def sum(self, query: Query | LinearQuery) -> np.ndarray:
+    def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
         answers = self._all(lambda shard: shard.sum(query))
         return add_answers(answers)
@@ -69,11 +84,21 @@ class LocalBackend:
             wait(others)  # nobody is left at work, whatever failed
         return [first, *(other.result() for other in others)]
 
+    def tally(self) -> dict[bytes, int]:
+        """Return how many rows have each text."""
+        return add_tallies(self._all(Shard.tally))
+
     def close(self) -> None:
         """Let go of the rows and the threads."""
         self._shards = []
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def open_local(loads: Sequence[Load], n_threads: int = 1) -> LocalBackend:
+    """Load rows in as many threads as will work on them."""
+    loaded = load_rows(loads, n_threads)
+    return LocalBackend([block for each in loaded for block in each.blocks], n_threads)
 
 
 class RecordingBackend:
@@ -83,7 +108,7 @@ class RecordingBackend:
         self._backend = backend
         self.log: list[Update] = []
 
-    def sum(self, query: Query | LinearQuery) -> np.ndarray:
+    def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
         return self._backend.sum(query)
 
@@ -91,6 +116,10 @@ class RecordingBackend:
         """Tell every shard what has been released."""
         self._backend.apply(update)
         self.log.append(update)
+
+    def tally(self) -> dict[bytes, int]:
+        """Return how many rows have each text."""
+        return self._backend.tally()
 
     def close(self) -> None:
         """Let go of the rows."""
@@ -100,3 +129,11 @@ class RecordingBackend:
 def add_answers(answers: Iterable[np.ndarray]) -> np.ndarray:
     """Add the integer answers of several shards."""
     return reduce(np.add, answers)
+
+
+def add_tallies(tallies: Iterable[dict[bytes, int]]) -> dict[bytes, int]:
+    """Add the counts of several shards."""
+    total: Counter[bytes] = Counter()
+    for tally in tallies:
+        total.update(tally)
+    return dict(total)

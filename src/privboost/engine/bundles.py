@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from privboost.engine import kernels
-from privboost.engine.block import Block
+from privboost.tables.rows import Rows
 
 MOST_COMBINATIONS = 2**10
 """Beyond this a joint histogram no longer stays near the processor."""
@@ -77,7 +77,7 @@ class _Open:
     features: list[int] = field(default_factory=list)
     digits: np.ndarray = field(default_factory=lambda: np.zeros((1, 0), dtype=np.uint16))
 
-    def takes(self, feature: int, radix: int, blocks: Sequence[Block]) -> bool:
+    def takes(self, feature: int, radix: int, blocks: Sequence[Rows]) -> bool:
         """Add a feature, unless there would be too many combinations."""
         used = np.zeros(len(self.digits) * radix, dtype=np.bool_)
         for codes, block in zip(self.codes, blocks, strict=True):
@@ -95,7 +95,7 @@ class _Open:
         return True
 
 
-def bundle(blocks: Sequence[Block], features: Sequence[int]) -> Bundles:
+def bundle(blocks: Sequence[Rows], features: Sequence[int]) -> Bundles:
     """Pack what is small.
 
     Features are taken from the smallest up, so that a bundle holds as many as it can.

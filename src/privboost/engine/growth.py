@@ -1,35 +1,35 @@
 """Node histograms of a tree that is grown level by level, on the rows of one shard.
 
-What is remembered between levels (where each row is, the last histograms, joint codes) is a cache:
-without it the same integers are computed from scratch.
+What is remembered between levels (the last histograms, joint codes) is a cache: without it the same
+integers are computed from scratch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from privboost.engine import kernels
-from privboost.engine.block import Block, route_and_count
 from privboost.engine.bundles import Bundles, bundle
-from privboost.engine.commands import NodeHistograms, Sample
-from privboost.engine.layout import Layout, columns_of, join_cells, lay_out
-from privboost.engine.tree import Tree
+from privboost.engine.look_up import BlockRows
+from privboost.engine.queries import NodeHistograms, Sample
+from privboost.engine.routes import Routes
 from privboost.grid import BLOCK_ROWS
+from privboost.tables.layout import Layout, columns_of, join_cells, lay_out
+from privboost.tables.rows import Rows
+from privboost.trees.cell_map import CellMap
 
-RowsOfBlock = Callable[[int], tuple[Any, ...]]
-"""From a block's number to the first arguments of `kernels.sum_block_by_node`."""
+RowsOfBlock = Callable[[int], BlockRows]
+"""From a block's number to what its rows add."""
 
 
 @dataclass
 class _Level:
-    """The last level answered: what was asked, where the rows are, and their histograms."""
+    """The last level answered: what was asked, and the histograms."""
 
     query: NodeHistograms
-    nodes: list[np.ndarray]
     histogram: np.ndarray
 
 
@@ -37,7 +37,8 @@ class _Level:
 class Grower:
     """Answers `NodeHistograms` for one shard."""
 
-    blocks: Sequence[Block]
+    blocks: Sequence[Rows]
+    routes: Routes
     _last: _Level | None = None
     _bundles: Bundles | None = None
     _cells: _Cells | None = None
@@ -46,26 +47,17 @@ class Grower:
         """Drop what belongs to a tree: the rows' states have changed."""
         self._last = None
 
-    def nodes_above(self, tree: Tree) -> tuple[int, list[np.ndarray]] | None:
-        """Return down to which depth rows were led in a tree that grows, and where they are."""
-        if self._last is None:
-            return None
-        above = self._last.query.tree
-        grown = above.depth <= tree.depth and tree.top(above.depth).same_as(above)
-        return (above.depth, self._last.nodes) if grown else None
-
     def answer(self, query: NodeHistograms, rows_of_block: RowsOfBlock) -> np.ndarray:
         """Return the exact histograms."""
         parent = self._parent(query)
-        self._last = None  # its rows move on; should anything fail, nothing stale remains
-        nodes, counts = self._route(query.tree, parent)
+        nodes, counts = self.routes.descend(query.tree)
         chosen = np.ones(query.tree.n_leaves, dtype=np.bool_)
         if parent is not None:
             chosen = _smaller_siblings(counts)
         histogram = self._add_up(query, nodes, chosen, rows_of_block)
         if parent is not None:
             _subtract(histogram, chosen, parent.histogram)
-        self._last = _Level(query, nodes, histogram)
+        self._last = _Level(query, histogram)
         answer = histogram[..., 2 - len(query.statistics) :]
         answer.flags.writeable = False  # it is remembered here
         return answer
@@ -77,27 +69,12 @@ class Grower:
         last, tree = self._last.query, query.tree
         same = (
             tree.depth == last.tree.depth + 1
-            and (query.features, query.output, query.statistics)
-            == (last.features, last.output, last.statistics)
+            and (query.output, query.statistics) == (last.output, last.statistics)
             and _same_sample(query.sample, last.sample)
-            and (
-                query.cell_of is last.cell_of
-                or all(map(np.array_equal, query.cell_of, last.cell_of))
-            )
+            and query.cells.same_as(last.cells)
             and tree.top(last.tree.depth).same_as(last.tree)
         )
         return self._last if same else None
-
-    def _route(self, tree: Tree, parent: _Level | None) -> tuple[list[np.ndarray], np.ndarray]:
-        """Lead the rows to the leaves; return where they are, and how many are in each."""
-        if parent is None:
-            depth, nodes = 0, [np.zeros(len(block), dtype=np.uint16) for block in self.blocks]
-        else:
-            depth, nodes = parent.query.tree.depth, parent.nodes
-        counts = np.zeros(tree.n_leaves, dtype=np.int64)
-        for block, node in zip(self.blocks, nodes, strict=True):
-            route_and_count(block, tree, node, depth, counts)
-        return nodes, counts
 
     def _add_up(
         self,
@@ -109,11 +86,11 @@ class Grower:
         out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
         if not self.blocks:
             return out
-        if self._bundles is None or self._bundles.asked != query.features:
-            self._bundles = bundle(self.blocks, query.features)
+        if self._bundles is None or self._bundles.asked != query.cells.features:
+            self._bundles = bundle(self.blocks, query.cells.features)
         bundles = self._bundles
-        if self._cells is None or self._cells.cell_of is not query.cell_of:
-            self._cells = _Cells(query, bundles, self.blocks[0].layout)
+        if self._cells is None or not self._cells.asked.same_as(query.cells):
+            self._cells = _Cells(query.cells, bundles, self.blocks[0].layout)
         cells = self._cells
         joint_out = np.zeros((len(out), bundles.n_codes, 2), dtype=np.int64)
         own_rows, start = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
@@ -122,15 +99,15 @@ class Grower:
             np.empty(sums.shape[:2], dtype=np.int64) for sums in (out, joint_out)
         )
         for k, (block, node) in enumerate(zip(self.blocks, nodes, strict=True)):
-            looked_up, weight, active = rows_of_block(k)
+            rows = rows_of_block(k)
             kernels.sum_block_by_node(
-                looked_up,
-                weight,
-                active,
+                tuple(rows.look_up),
+                rows.weight,
+                rows.active,
                 node,
                 chosen,
-                (block.narrow, *cells.narrow),
-                (block.wide, *cells.wide),
+                (block.codes.narrow, *cells.narrow),
+                (block.codes.wide, *cells.wide),
                 (bundles.codes[k], *cells.joint),
                 own_rows,
                 start,
@@ -149,11 +126,11 @@ class Grower:
 
 
 class _Cells:
-    """The cells of a query's features, as the kernels want them; kept while queries share them."""
+    """The cells of features, as the kernels want them; kept while queries share them."""
 
-    def __init__(self, query: NodeHistograms, bundles: Bundles, layout: Layout) -> None:
-        self.cell_of = query.cell_of
-        own = dict(zip(query.features, query.cell_of, strict=True))
+    def __init__(self, asked: CellMap, bundles: Bundles, layout: Layout) -> None:
+        self.asked = asked
+        own = asked.by_feature()
         self.narrow, self.wide = columns_of(layout, {f: own[f] for f in bundles.left_over})
         codes = {
             k: bundles.first[k] + np.arange(len(each.digits))

@@ -16,24 +16,6 @@ LANES = 4
 
 
 @compiled
-def bin_numbers(values, edges, missing, out):
-    """Write the bin of each number: how many edges lie below it. NaN has the code `missing`."""
-    for i in range(np.uint64(values.size)):
-        value = np.float64(values[i])
-        if value != value:
-            out[i] = missing
-            continue
-        low, high = np.uint64(0), np.uint64(edges.size)
-        while low < high:
-            middle = (low + high) >> np.uint64(1)
-            if edges[middle] < value:
-                low = middle + np.uint64(1)
-            else:
-                high = middle
-        out[i] = low
-
-
-@compiled
 def _cells(state, size, shift):
     """Return the score cell of each row: a loop of its own, which processors do in strides."""
     half, top = np.int32(size // 2), np.int32(size - 1)
@@ -65,7 +47,7 @@ def row_statistics(label, place_of_label, state, table, size, shift, weight, act
 
 
 @compiled
-def charge_rows(label, place_of_label, state, table, shift, weight, weight_units, left, active):
+def charge_rows(label, place_of_label, state, table, shift, weight, weight_steps, left, active):
     """Charge each row that can afford it, and mark who could.
 
     Parameters
@@ -78,7 +60,7 @@ def charge_rows(label, place_of_label, state, table, shift, weight, weight_units
     for i in range(np.uint64(state.size)):
         step = steps - 1
         if weight is not None:
-            step = (np.int64(weight[i]) * (steps - 1) + weight_units - 1) // weight_units
+            step = (np.int64(weight[i]) * (steps - 1) + weight_steps - 1) // weight_steps
         place = np.uint64(step * lines * size) + np.uint64(place_of_label[label[i]] + own[i])
         own[i] = charges[place]
     for i in range(np.uint64(state.size)):
@@ -97,8 +79,10 @@ def sum_rows_packed(label, place_of_label, state, table, size, shift, active, id
         pair = table[np.uint64(place_of_label[label[i]] + cells[i])]
         if active is not None:
             pair &= -np.int64(active[i])
-        lane = (i & np.uint64(LANES - 1)) * n_cells
-        packed[lane + np.uint64(cell_of[ids[i]])] += pair
+        cell = np.uint64(ids[i])
+        if cell_of is not None:
+            cell = np.uint64(cell_of[cell])
+        packed[(i & np.uint64(LANES - 1)) * n_cells + cell] += pair
     for k in range(np.uint64(packed.size)):
         out[k % n_cells, 0] += packed[k] >> 32
         out[k % n_cells, 1] += packed[k] & 0xFFFFFFFF
@@ -106,12 +90,25 @@ def sum_rows_packed(label, place_of_label, state, table, size, shift, active, id
 
 @compiled
 def sum_pairs_packed(ids, cell_of, pairs, out):
-    """Add up packed pairs by cell, still packed. Only for sums below 2³¹: one block, no weights."""
+    """Add up packed pairs by cell, still packed: for one block of rows without weights.
+
+    A row's second statistic lies in [0, 2¹⁶] and its first in ±2¹⁶. Fewer than 2¹⁵ of them add up
+    to less than 2³¹ in size, so a cell's second sum never reaches the first, which keeps its sign.
+
+    Parameters
+    ----------
+    ids : unsigned array
+        An id for each row.
+    cell_of : unsigned array, optional
+        The cell of each id; without it ids are cells.
+    """
     cells = np.uint64(out.shape[0])
     packed = np.zeros(LANES * out.shape[0], dtype=np.int64)
     for i in range(np.uint64(pairs.size)):
-        lane = (i & np.uint64(LANES - 1)) * cells
-        packed[lane + np.uint64(cell_of[ids[i]])] += pairs[i]
+        cell = np.uint64(ids[i])
+        if cell_of is not None:
+            cell = np.uint64(cell_of[cell])
+        packed[(i & np.uint64(LANES - 1)) * cells + cell] += pairs[i]
     for k in range(np.uint64(packed.size)):
         cell = k % cells
         out[cell, 0] += packed[k] >> 32
@@ -120,11 +117,52 @@ def sum_pairs_packed(ids, cell_of, pairs, out):
 
 @compiled
 def sum_pairs(ids, cell_of, pairs, out):
-    """Add up packed pairs by cell, each statistic in its own int64."""
+    """Add up packed pairs by cell, each statistic in its own int64; see `sum_pairs_packed`."""
     for i in range(np.uint64(pairs.size)):
-        cell = np.uint64(cell_of[ids[i]])
+        cell = np.uint64(ids[i])
+        if cell_of is not None:
+            cell = np.uint64(cell_of[cell])
         out[cell, 0] += pairs[i] >> 32
         out[cell, 1] += pairs[i] & 0xFFFFFFFF
+
+
+@compiled
+def begin_cells(ids, cell_of, out):
+    """Write the cell of each row's code of the first feature of a joint cell."""
+    for i in range(np.uint64(out.size)):
+        out[i] = cell_of[ids[i]]
+
+
+@compiled
+def join_cells(ids, cell_of, size, out):
+    """Add the cell of each row's code of a further feature, as one more digit."""
+    for i in range(np.uint64(out.size)):
+        out[i] = out[i] * np.uint32(size) + np.uint32(cell_of[ids[i]])
+
+
+@compiled
+def score_cells(state, edges, label, kind_of_label, classes, out):
+    """Write the cell of each row's state and class; see `queries.ScoreCounts`.
+
+    Parameters
+    ----------
+    edges : int32 array
+        Where the cells of states begin, but the first.
+    kind_of_label : unsigned array
+        0 for another class, 1 for the own, 2 for unknown: such rows add nothing anywhere.
+    classes : int
+        1 or 2.
+    """
+    for i in range(np.uint64(out.size)):
+        low, high = np.uint64(0), np.uint64(edges.size)
+        while low < high:
+            middle = (low + high) >> np.uint64(1)
+            if edges[middle] <= state[i]:
+                low = middle + np.uint64(1)
+            else:
+                high = middle
+        kind = np.uint64(kind_of_label[label[i]]) & np.uint64(classes - 1)
+        out[i] = low * np.uint64(classes) + kind
 
 
 @compiled
@@ -251,7 +289,7 @@ def _start_of_nodes(node, rows, start, out):
 def count_votes(
     label, kind_of_label, state, vote, votes, ids, node_of, narrow, wide, rows, start, out
 ):
-    """Count rows by node, cell, sum of votes and class; see `commands.VoteCounts`.
+    """Count rows by node, cell, sum of votes and class; see `queries.VoteCounts`.
 
     Parameters
     ----------
@@ -320,83 +358,6 @@ def add_values(ids, value_of, state):
 
 
 @compiled
-def route_level(narrow, wide, slots, goes_right, node):
-    """Move each row from its node of one level to a child: node ← 2·node + (0 left, 1 right).
-
-    Parameters
-    ----------
-    slots : uint16 array
-        For each node of the level, which column it looks at (narrow ones first).
-    goes_right : uint8 array of shape (nodes, codes)
-        For each node and code, where the row goes.
-    """
-    rows, n_narrow = np.uint64(node.size), np.uint64(narrow.shape[0])
-    stride = np.uint64(goes_right.shape[1])
-    turns, thin, broad = goes_right.reshape(-1), narrow.reshape(-1), wide.reshape(-1)
-    some_wide = False
-    start = np.empty(slots.size, dtype=np.uint64)
-    for k in range(slots.size):
-        start[k] = np.uint64(slots[k]) * rows
-        some_wide |= slots[k] >= n_narrow
-    if not some_wide:
-        for i in range(rows):
-            at = np.uint64(node[i])
-            node[i] = at + at + np.uint64(turns[at * stride + np.uint64(thin[start[at] + i])])
-        return
-    for i in range(rows):
-        at = np.uint64(node[i])
-        if slots[at] < n_narrow:
-            code = np.uint64(thin[start[at] + i])
-        else:
-            code = np.uint64(broad[start[at] - n_narrow * rows + i])
-        node[i] = at + at + np.uint64(turns[at * stride + code])
-
-
-@compiled
-def route_rows(narrow, wide, slots, goes_right, depth, node):
-    """Move each row from its node at a depth down to its leaf; see `route_level`.
-
-    At depth 0 the nodes are not read.
-    """
-    first = (1 << depth) - 1
-    if first == 0 and slots.size >= 3 and slots[:3].max() < narrow.shape[0]:
-        # From the root both levels are looked up at once, whichever child a row goes to.
-        root, left, right = narrow[slots[0]], narrow[slots[1]], narrow[slots[2]]
-        at_root, at_left, at_right = goes_right[0], goes_right[1], goes_right[2]
-        for i in range(np.uint64(node.size)):
-            turn = np.uint64(at_root[root[i]])
-            either = np.uint64(at_left[left[i]]) | np.uint64(at_right[right[i]]) << np.uint64(1)
-            node[i] = turn + turn + (either >> turn & np.uint64(1))
-        first = 3
-    while first < slots.size:
-        last = 2 * first + 1
-        route_level(narrow, wide, slots[first:last], goes_right[first:last], node)
-        first = last
-
-
-@compiled
-def leaves_of_codes(goes_right, out):
-    """Write the leaf of each code in a complete tree whose nodes all look at one feature."""
-    for code in range(np.uint64(out.size)):
-        node = np.uint64(0)
-        while node < goes_right.shape[0]:
-            node = node + node + np.uint64(1) + np.uint64(goes_right[node, code])
-        out[code] = node - np.uint64(goes_right.shape[0])
-
-
-@compiled
-def route_and_count(narrow, wide, slots, goes_right, depth, node, out):
-    """Do `route_rows`, and add to the counts of rows by leaf."""
-    route_rows(narrow, wide, slots, goes_right, depth, node)
-    leaves = np.uint64(out.size)
-    counts = np.zeros(LANES * out.size, dtype=np.int32)
-    for i in range(np.uint64(node.size)):
-        counts[(i & np.uint64(LANES - 1)) * leaves + np.uint64(node[i])] += 1
-    for k in range(np.uint64(counts.size)):
-        out[k % leaves] += counts[k]
-
-
-@compiled
 def mark_pairs(codes, column, radix, used):
     """Mark which pairs of a joint code and a column's code occur."""
     for i in range(np.uint64(codes.size)):
@@ -408,12 +369,3 @@ def join_codes(codes, column, radix, number_of):
     """Put the number of its pair in the place of each joint code."""
     for i in range(np.uint64(codes.size)):
         codes[i] = number_of[np.uint64(codes[i]) * np.uint64(radix) + np.uint64(column[i])]
-
-
-@compiled
-def hash_column(values, key, out):
-    """Mix one column into each row's keyed 64-bit hash."""
-    for i in range(np.uint64(out.size)):
-        h = (out[i] ^ (np.uint64(values[i]) + key)) * np.uint64(0x9E3779B97F4A7C15)
-        h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-        out[i] = h ^ (h >> np.uint64(32))

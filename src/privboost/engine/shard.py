@@ -3,44 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from privboost.engine import kernels
-from privboost.engine.block import Block
-from privboost.engine.commands import (
+from privboost.engine.growth import Grower
+from privboost.engine.linear import LinearRows, add_scores
+from privboost.engine.look_up import BlockRows, LookUp, packed_table, place_of_label
+from privboost.engine.queries import (
     GRADIENT_COUNT,
-    AddFeatureValues,
-    AddTreeValues,
-    Charge,
-    FeatureSums,
+    CellSums,
     GramSums,
-    LinearQuery,
     LinearSums,
     NodeHistograms,
+    Query,
+    ScoreCounts,
+    SumQuery,
+    TreeSums,
+    VoteCounts,
+)
+from privboost.engine.routes import Routes
+from privboost.engine.updates import (
+    AddCellValues,
+    AddTreeValues,
+    Charge,
     OpenBudgets,
     Price,
-    Query,
     SetLinearScores,
     SetTerms,
     Start,
-    TreeSums,
     Update,
     UseLoss,
-    VoteCounts,
 )
-from privboost.engine.growth import Grower
-from privboost.engine.linear import LinearRows, add_scores
-from privboost.engine.routes import Routes
 from privboost.engine.votes import VoteCounter
-from privboost.grid import BLOCK_ROWS, BUDGET_UNITS, WEIGHT_UNITS
-from privboost.losses import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.sampling import bernoulli_mask
+from privboost.grid import BLOCK_ROWS, BUDGET_STEPS, WEIGHT_STEPS
+from privboost.losses import LossTable
+from privboost.randomness.keystream import KeyStream
+from privboost.randomness.sampling import bernoulli_mask
+from privboost.tables.rows import Rows
+from privboost.trees.cell_map import CellMap, CellPart
 
 _MOST_PACKED_CELLS = 1024
+
+_Ids = tuple[np.ndarray, np.ndarray | None]
+"""An id for each row of a block, and the cell of each id; None where ids are cells."""
 
 
 class Shard:
@@ -50,7 +57,7 @@ class Shard:
     the same order has the same state.
     """
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[Rows]) -> None:
         if any(len(block) > BLOCK_ROWS for block in blocks):
             raise ValueError(f"a block holds at most {BLOCK_ROWS} rows")
         self._blocks = list(blocks)
@@ -61,8 +68,8 @@ class Shard:
         self._left: list[np.ndarray] | None = None
         self._active: list[np.ndarray] | None = None
         self._prices: dict[int, Price] = {}
-        self._grower = Grower(self._blocks)
-        self._routes = Routes(self._blocks, self._grower)
+        self._routes = Routes(self._blocks)
+        self._grower = Grower(self._blocks, self._routes)
         self._linear: LinearRows | None = None
         self._votes = VoteCounter(self._blocks, self._routes)
         self._pairs = np.empty(BLOCK_ROWS, dtype=np.int64)
@@ -75,7 +82,7 @@ class Shard:
         elif isinstance(update, OpenBudgets):
             if self._left is not None:
                 raise RuntimeError("budgets are for life: they are opened once")
-            self._left = [np.full(len(b), BUDGET_UNITS, dtype=np.int32) for b in self._blocks]
+            self._left = [np.full(len(b), BUDGET_STEPS, dtype=np.int32) for b in self._blocks]
             self._active = [np.zeros(len(block), dtype=np.uint8) for block in self._blocks]
         elif isinstance(update, Price):
             self._prices[update.number] = update
@@ -87,12 +94,25 @@ class Shard:
             self._linear = LinearRows(self._blocks, update.terms)
         elif isinstance(update, SetLinearScores):
             self._set_linear_scores(update)
-        elif isinstance(update, AddFeatureValues):
-            for block, state in zip(self._blocks, self._state, strict=True):
-                column = block.column(update.feature)
-                kernels.add_values(column, update.value_of, state[update.output])
+        elif isinstance(update, AddCellValues):
+            self._add_cells(update)
         else:
             self._add_trees(update)
+
+    def _add_cells(self, update: AddCellValues) -> None:
+        self._check_cells(update.cells)
+        cells = update.cells
+        for block, state in zip(self._blocks, self._state, strict=True):
+            for part, first in zip(cells.parts, cells.first, strict=True):
+                values = update.value_of[first : first + part.n_cells]
+                ids, cell_of = _cells_of(block, part)
+                values = values if cell_of is None else values[cell_of]
+                kernels.add_values(ids, values, state[update.output])
+
+    def _check_cells(self, cells: CellMap) -> None:
+        """Refuse cells that were not made for these rows."""
+        if self._blocks:
+            cells.check(self._blocks[0].layout)
 
     def _add_trees(self, update: AddTreeValues) -> None:
         self._routes.follow(update.trees)
@@ -106,72 +126,83 @@ class Shard:
         for block, state in zip(self._blocks, self._state, strict=True):
             scores = state[update.output]
             scores[:] = 0 if block.start is None else block.start
-            add_scores(block, tables, scores)
+            add_scores(block.codes, tables, scores)
 
     def _vectors(self) -> LinearRows:
         if self._linear is None:
             raise RuntimeError("a shard needs a SetTerms before rows are vectors")
         return self._linear
 
-    def sum(self, query: Query | LinearQuery) -> np.ndarray:
+    def sum(self, query: Query) -> np.ndarray:
         """Answer with exact int64 sums over this shard's rows."""
         if isinstance(query, LinearSums | GramSums):
             return self._add_up_vectors(query)
+        if isinstance(query, CellSums | NodeHistograms | VoteCounts):
+            self._check_cells(query.cells)
         if isinstance(query, NodeHistograms):
             return self._grower.answer(query, lambda k: self._rows(k, query))
         if isinstance(query, VoteCounts):
             return self._count_votes(query)
-        out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
         if isinstance(query, TreeSums):
             self._routes.follow(query.trees)
-        for k, block in enumerate(self._blocks):
-            if isinstance(query, FeatureSums):
-                self._add_up(k, query, [(block.column(query.feature), query.cell_of)], out[None])
-            else:
-                leaves = [self._routes.leaves(tree, k) for tree in range(len(query.trees))]
-                self._add_up(k, query, leaves, out)
+        out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
+        sums = _sums_of_parts(query, out)
+        for k in range(len(self._blocks)):
+            self._add_up(k, query, self._parts(k, query), sums)
         return out[..., 2 - len(query.statistics) :]
 
-    def _add_up_vectors(self, query: LinearQuery) -> np.ndarray:
+    def tally(self) -> dict[bytes, int]:
+        """Return how many rows have each text, under the number of its column and a space."""
+        counts: dict[bytes, int] = {}
+        for number, column in enumerate(zip(*(block.texts for block in self._blocks), strict=True)):
+            words = pa.chunked_array(column, pa.large_binary()).drop_null().value_counts()
+            for word, count in zip(words.field("values"), words.field("counts"), strict=True):
+                counts[f"{number} ".encode() + word.as_py()] = count.as_py()
+        return counts
+
+    def _parts(self, k: int, query: CellSums | TreeSums | ScoreCounts) -> list[_Ids]:
+        """Return the cells of a block's rows, for each part of a query."""
+        if isinstance(query, TreeSums):
+            return [self._routes.leaves(tree, k) for tree in range(len(query.trees))]
+        block = self._blocks[k]
+        if isinstance(query, CellSums):
+            return [_cells_of(block, part) for part in query.cells.parts]
+        kinds = place_of_label(query.output, self._n_outputs, 1)
+        cells = np.empty(len(block), dtype=np.uint32)
+        state = self._state[k][query.output]
+        kernels.score_cells(state, query.edges, block.label, kinds, query.classes, cells)
+        return [(cells, None)]
+
+    def _add_up_vectors(self, query: LinearSums | GramSums) -> np.ndarray:
         out = np.zeros(query.shape, dtype=np.int64)
         vectors = self._vectors()
         for k in range(len(self._blocks)):
             if isinstance(query, LinearSums):
-                pairs = self._statistics(k, GRADIENT_COUNT, query.output, None)
+                look_up = self._look_up(k, GRADIENT_COUNT, query.output)
+                pairs = self._statistics(BlockRows(look_up, self._blocks[k].weight, None))
                 vectors.add_gradients(k, pairs, out)
             else:
-                kinds = _place_of_label(0, self._n_outputs, 1)
+                kinds = place_of_label(0, self._n_outputs, 1)
                 vectors.add_products(k, np.append(query.factor, 0)[kinds], out)
         return out
 
     def _count_votes(self, query: VoteCounts) -> np.ndarray:
         if not self._n_outputs or query.sample is not None or self._active is not None:
             raise RuntimeError("votes are counted after a Start, of all rows")
-        kinds = _place_of_label(query.output, self._n_outputs, 1)
+        kinds = place_of_label(query.output, self._n_outputs, 1)
         return self._votes.answer(query, kinds, lambda k: self._state[k][query.output])
 
-    def _add_up(
-        self,
-        k: int,
-        query: Query,
-        parts: list[tuple[np.ndarray, np.ndarray]],
-        out: np.ndarray,
-    ) -> None:
-        """Add a block's statistics by the cells of each part: ids of rows, and cells of ids."""
-        packed = self._blocks[k].weight is None and out.shape[1] <= _MOST_PACKED_CELLS
+    def _add_up(self, k: int, query: SumQuery, parts: list[_Ids], sums: list[np.ndarray]) -> None:
+        """Add a block's statistics by the cells of each part."""
+        rows = self._rows(k, query)
+        packed = rows.weight is None and all(len(out) <= _MOST_PACKED_CELLS for out in sums)
         if packed and len(parts) == 1:
-            looked_up = self._looked_up(k, query.statistics, query.output)
-            label, places, state, table, size, shift = looked_up
-            active, (ids, cell_of) = self._taking_part(k, query), parts[0]
-            kernels.sum_rows_packed(
-                label, places, state, table, size, shift, active, ids, cell_of, out[0]
-            )
+            kernels.sum_rows_packed(*rows.look_up, rows.active, *parts[0], sums[0])
             return
-        active = self._taking_part(k, query)
-        pairs = self._statistics(k, query.statistics, query.output, active)
+        pairs = self._statistics(rows)
         add = kernels.sum_pairs_packed if packed else kernels.sum_pairs
-        for part, sums in zip(parts, out, strict=True):
-            add(*part, pairs, sums)
+        for part, out in zip(parts, sums, strict=True):
+            add(*part, pairs, out)
 
     def _start(self, update: Start) -> None:
         self._loss, self._n_outputs, self._tables = update.loss, update.n_outputs, {}
@@ -184,40 +215,33 @@ class Shard:
                 state[:] = block.start
             self._state.append(state)
 
-    def _statistics(
-        self, k: int, statistics: tuple[str, ...], output: int, active: np.ndarray | None
-    ) -> np.ndarray:
+    def _statistics(self, rows: BlockRows) -> np.ndarray:
         """Look up the packed statistics of a block's rows, in memory that the next call reuses."""
-        block = self._blocks[k]
-        pairs = self._pairs[: len(block)]
-        label, places, state, table, size, shift = self._looked_up(k, statistics, output)
-        kernels.row_statistics(
-            label, places, state, table, size, shift, block.weight, active, pairs
-        )
+        pairs = self._pairs[: len(rows.look_up.label)]
+        kernels.row_statistics(*rows.look_up, rows.weight, rows.active, pairs)
         return pairs
 
-    def _rows(self, k: int, query: Query) -> tuple[Any, ...]:
+    def _rows(self, k: int, query: SumQuery) -> BlockRows:
         """What a block's rows are looked up by, their weights, and who takes part."""
-        looked_up = self._looked_up(k, query.statistics, query.output)
-        return looked_up, self._blocks[k].weight, self._taking_part(k, query)
+        look_up = self._look_up(k, query.statistics, query.output)
+        return BlockRows(look_up, self._blocks[k].weight, self._taking_part(k, query))
 
-    def _looked_up(self, k: int, statistics: tuple[str, ...], output: int) -> tuple[Any, ...]:
-        """What a row's statistics are looked up by, and where: the first arguments of kernels."""
+    def _look_up(self, k: int, statistics: tuple[str, ...], output: int) -> LookUp:
         loss = self._loss
         if loss is None:
             raise RuntimeError("a shard needs a Start before it can answer")
         if statistics not in self._tables:
-            self._tables[statistics] = _packed_table(loss, statistics)
-        return (
+            self._tables[statistics] = packed_table(loss, statistics)
+        return LookUp(
             self._blocks[k].label,
-            _place_of_label(output, self._n_outputs, loss.size),
+            place_of_label(output, self._n_outputs, loss.size),
             self._state[k][output],
             self._tables[statistics],
             loss.size,
             np.int32(loss.shift),
         )
 
-    def _taking_part(self, k: int, query: Query) -> np.ndarray | None:
+    def _taking_part(self, k: int, query: SumQuery) -> np.ndarray | None:
         """Who counts: rows that paid, if there are budgets, and are in the sample, if there is."""
         active = None if self._active is None else self._active[k]
         if query.sample is None:
@@ -232,7 +256,7 @@ class Shard:
     def _charge(self, update: Charge) -> None:
         if self._loss is None or self._left is None or self._active is None:
             raise RuntimeError("a shard needs a Start and OpenBudgets before it can charge")
-        places = _place_of_label(update.output, self._n_outputs, self._loss.size)
+        places = place_of_label(update.output, self._n_outputs, self._loss.size)
         tables = self._prices[update.price].tables
         for k, block in enumerate(self._blocks):
             if block.cohort >= len(tables):
@@ -245,30 +269,32 @@ class Shard:
                 tables[block.cohort],
                 np.int32(self._loss.shift),
                 block.weight,
-                WEIGHT_UNITS,
+                WEIGHT_STEPS,
                 self._left[k],
                 self._active[k],
             )
 
 
-def _packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
-    """Join two statistics into one table of int64: (first << 32) + second; one alone is second."""
-    table = {"gradient": loss.gradient, "hessian": loss.hessian, "count": loss.count}
-    table["nothing"] = np.zeros_like(loss.count)
-    names = statistics if len(statistics) == 2 else ("nothing", *statistics)
-    first, second = (table[name].astype(np.int64) for name in names)
-    return ((first << 32) + second).reshape(-1)
+def _cells_of(block: Rows, part: CellPart) -> _Ids:
+    """Return an id for each row, and the cell of each id; None where ids are cells."""
+    columns = [block.column(feature) for feature in part.features]
+    if len(columns) == 1:
+        return columns[0], part.cell_of[0]
+    cells = np.empty(len(block), dtype=np.uint32)
+    kernels.begin_cells(columns[0], part.cell_of[0], cells)
+    for k in range(1, len(columns)):
+        kernels.join_cells(columns[k], part.cell_of[k], part.sizes[k], cells)
+    return cells, None
 
 
-@lru_cache(maxsize=1024)
-def _place_of_label(output: int, n_outputs: int, size: int) -> np.ndarray:
-    """Where the line of a loss table begins that a label means for one output.
-
-    With one output, class 1 is its own class (and a regression has label 0 only); with several,
-    each output has the class of its number.
-    """
-    own = 1 if n_outputs == 1 else output
-    lines = np.full(256, OTHER_CLASS, dtype=np.uint32)
-    lines[own] = OWN_CLASS
-    lines[UNKNOWN_LABEL] = UNKNOWN
-    return lines * np.uint32(size)
+def _sums_of_parts(query: CellSums | TreeSums | ScoreCounts, out: np.ndarray) -> list[np.ndarray]:
+    """Return the views of an answer, each of shape (cells, 2), that its parts are added to."""
+    if isinstance(query, TreeSums):
+        return list(out)
+    if isinstance(query, ScoreCounts):
+        return [out.reshape(-1, 2)]
+    cells = query.cells
+    return [
+        out[first : first + part.n_cells]
+        for part, first in zip(cells.parts, cells.first, strict=True)
+    ]

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from sklearn.utils.metaestimators import available_if
 
-from privboost.boosting.adassp import boost_linear
+from privboost.boosting.adassp import boost_adassp
+from privboost.boosting.adassp_plan import AdaSSPPlan, AdaSSPSettings, plan_adassp
+from privboost.boosting.adassp_terms import design, named_features
 from privboost.boosting.checks import check_bins, check_number
-from privboost.boosting.linear_plan import LinearPlan, LinearSettings, plan_linear
-from privboost.boosting.linear_terms import design, named_features
 from privboost.boosting.plan import Budget
-from privboost.domain import ClassTarget, Domain, NumericFeature
-from privboost.encoding import Encoder
 from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
+from privboost.losses import loss_of, losses_of
 from privboost.models.linear import LinearScores
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.mechanisms import Curator
+from privboost.privacy.curator import Curator
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.domain import ClassTarget, Domain, NumericFeature
+from privboost.tables.encoding import Encoder
 
 _ROUNDS = """
     n_estimators : int
@@ -52,21 +53,19 @@ _COLUMNS = """
         default that of a row whose numbers are of the size of evenly spread ones."""
 
 
-class LinearBooster(PrivateEstimator):
+class AdaSSPEstimator(PrivateEstimator):
     """What the classifier and the regressor share: plan, recipe and coefficients."""
-
-    _loss: ClassVar[str]
 
     def coefficients(self) -> pa.Table:
         """Return the coefficients in original units: see `Model.coefficients`."""
         return self._fitted().coefficients()
 
-    def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> LinearPlan:
+    def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> AdaSSPPlan:
         loss = getattr(self, "loss", "squared")
         rate = self.learning_rate
         if rate is None:
             rate = 4.0 if loss == "logistic" else 1.0
-        settings = LinearSettings(
+        settings = AdaSSPSettings(
             loss=loss,
             n_estimators=self.n_estimators,
             learning_rate=rate,
@@ -84,7 +83,7 @@ class LinearBooster(PrivateEstimator):
             bool(self.intercept),
             bound if bound is None else check_number("norm_bound", bound, above=0),
         )
-        return plan_linear(encoder, settings, columns, weight_bound, budget, self.accountant)
+        return plan_adassp(encoder, settings, columns, weight_bound, budget, self.accountant)
 
     def _class_weight(self, encoder: Encoder) -> str | tuple[float, float] | None:
         """Return the weights of the two classes in the model's order, if they are given."""
@@ -118,21 +117,23 @@ class LinearBooster(PrivateEstimator):
         return named_features(self.products)
 
     def _boost(
-        self, curator: Curator, plan: LinearPlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: AdaSSPPlan, structures: KeyStream, track: Any
     ) -> LinearScores:
-        return boost_linear(curator, plan, track)  # which has no random structure
+        return boost_adassp(curator, plan, track)  # which has no random structure
 
 
-def _is_logistic(estimator: Any) -> bool:
-    if estimator.loss != "logistic":
-        raise AttributeError('probabilities need loss="logistic"; see decision_function')
+def _has_log_odds(estimator: Any) -> bool:
+    sure = [name for name in losses_of("classes") if loss_of("classes", name).log_odds]
+    if estimator.loss not in sure:
+        named = " or ".join(f'loss="{name}"' for name in sure)
+        raise AttributeError(f"probabilities need {named}; see decision_function")
     return True
 
 
-class BoostedAdaSSPClassifier(LinearBooster, PrivateClassifier):  # noqa: D101
+class BoostedAdaSSPClassifier(AdaSSPEstimator, PrivateClassifier):  # noqa: D101
     __doc__ = f"""A private linear classifier, boosted from noisy sufficient statistics.
 {BUDGET_PARAMETERS.rstrip()}
-    loss : {{"logistic", "hinge", "squared"}}
+    loss : {{{", ".join(f'"{name}"' for name in losses_of("classes"))}}}
         What is minimised. Only the logistic loss gives probabilities.{_ROUNDS}{_COLUMNS}
     class_weight : dict or "balanced", optional
         Public weights of the two classes; or "balanced", and the rarer one weighs as much as the
@@ -181,13 +182,13 @@ class BoostedAdaSSPClassifier(LinearBooster, PrivateClassifier):  # noqa: D101
     ) -> None:
         keep_parameters(self, locals())
 
-    @available_if(_is_logistic)
+    @available_if(_has_log_odds)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities, in the order of `classes_`. Costs no privacy."""
         return self._fitted().predict_proba(X)
 
 
-class BoostedAdaSSPRegressor(LinearBooster, PrivateRegressor):  # noqa: D101
+class BoostedAdaSSPRegressor(AdaSSPEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private linear regressor, boosted from noisy sufficient statistics.
 
     Clips are in units of half the width of the target's bounds.

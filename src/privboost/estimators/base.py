@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -16,26 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from privboost.boosting.checks import check_choice, check_number
 from privboost.boosting.plan import Budget
-from privboost.cautions import caution
-from privboost.domain import ClassTarget, Domain, NumberTarget, NumericFeature
-from privboost.encoding import Encoder, TrainingRows, check_schema, encode_training
-from privboost.engine.backend import Backend, LocalBackend, OpenBackend
-from privboost.engine.block import Block
+from privboost.engine.backend import OpenBackend, open_local
 from privboost.errors import DomainError
-from privboost.estimators.learning import Lesson, learn_apart, learn_within
 from privboost.estimators.parameters import check_arguments
-from privboost.grid import BLOCK_ROWS
+from privboost.estimators.preparation import Given, MakePlan, Preparation, Setting
+from privboost.learning.lesson import Lesson
 from privboost.models.files import save_model
 from privboost.models.model import Model
-from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.ledger import Ledger
-from privboost.privacy.mechanisms import Curator
-from privboost.privacy.report import PrivacyReport
-from privboost.privacy.statements import add_lesson, check_lesson, write_report
-from privboost.privacy.units import bound_units
+from privboost.privacy.curator import Curator
 from privboost.progress import rounds_bar
-from privboost.unit import unit_assumptions
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.domain import ClassTarget, Domain, NumberTarget, NumericFeature
+from privboost.tables.encoding import Encoder
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
@@ -43,46 +34,6 @@ _ANY_DOMAIN = {
     "number": Domain(_ANY_FEATURE, NumberTarget("y", (0, 1))),
 }
 """Stand for a domain that is yet to be learned, so that parameters are checked before."""
-
-
-MakePlan = Callable[[Encoder, float | None, Budget], Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A fit that is ready to train: everything is reserved, the rows are coded."""
-
-    encoder: Encoder
-    plan: Any
-    digest: str
-    ledger: Ledger
-    lesson: PrivacyReport | None
-    keys: KeyStream
-    rows: TrainingRows
-    open_backend: OpenBackend
-    assumptions: tuple[str, ...]
-    seeded: bool
-
-    @property
-    def blocks(self) -> list[Block]:
-        """The rows."""
-        return self.rows.blocks
-
-    def curator(self, backend: Backend) -> Curator:
-        """Return who stands between these rows and the recipe."""
-        return Curator(backend, self.ledger, self.keys.child("releases"), self.plan.contribution)
-
-    def report(self) -> PrivacyReport:
-        """State what the run spends."""
-        report = write_report(
-            self.ledger,
-            self.encoder.domain.unit,
-            self.assumptions,
-            self.seeded,
-            self.plan.parameters,
-            self.digest,
-        )
-        return report if self.lesson is None else add_lesson(self.lesson, report, "training")
 
 
 class PrivateEstimator(BaseEstimator, ABC):
@@ -105,8 +56,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         Parameters
         ----------
         X : data frame, array, or path of a Parquet or CSV file
-            The rows. A frame may have more columns than the domain; an array has exactly the
-            domain's features, in order.
+            The rows; the files of a folder, or a list of paths, are one table. A frame may have
+            more columns than the domain; an array has exactly the domain's features, in order.
         y : one-dimensional or str, optional
             The target; by default the column of `X` that the domain names. Without a domain, the
             name of that column may be given.
@@ -126,117 +77,50 @@ class PrivateEstimator(BaseEstimator, ABC):
         fitted to the rows before (a scaler, an imputer), and parameters that exact scores on them
         chose (a grid search), are not covered at any ε.
         """
-        run = self._prepare(X, y, sample_weight, self._planner(X))
-        backend = run.open_backend(run.blocks)
+        run = self._prepare(X, y, sample_weight).run()
+        backend = run.open_backend([run.load])
         try:
             curator = run.curator(backend)
             structures = run.keys.child("structures")
             scores = self._boost(curator, run.plan, structures, rounds_bar(bool(self.verbose)))
         finally:
             backend.close()
-        self._keep(Model(run.encoder, scores, run.report()))
+        self._keep(Model(run.plan.encoder, scores, run.report()))
         return self
 
-    def _prepare(
-        self, X: Any, y: Any, sample_weight: Any, make_plan: MakePlan, earlier: Any = None
-    ) -> Run:
-        """Check everything, reserve the whole plan, and only then read and code the rows.
+    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
+        """Return the stages up to training."""
+        given = Given(X, y, sample_weight, self._weight_bound(sample_weight))
+        make_plan = self._planner(X)
+        lesson = partial(self._lesson, given, make_plan)
+        return Preparation(self._setting(), given, make_plan, lesson)
 
-        `earlier` is the stream that the rows continue (see `streams.RowStream`), if any.
-        """
-        budget = Budget(self.epsilon, self.delta)
-        keys = KeyStream.of(self.random_state)
-        caution(budget.epsilon, budget.delta, self.random_state)
-        if earlier is not None:
-            keys = keys.child(f"batch {earlier.n_batches + 1}")
-        threads = self._threads()
-        open_backend = self._open_backend(threads)
-        weight_bound = self._weight_bound(sample_weight)
-        ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), self._ledger_path())
-        domain, placeholder, paid = None, None, None
-        if earlier is not None and earlier.n_batches:
-            domain = earlier.encoder.domain
-            said = None if self.domain is None else self._domain()
-            if said is not None and (said, said.privacy) != (domain, domain.privacy):
-                raise DomainError(
-                    "domain: a stream goes on with the domain it began with, and with its price; "
-                    "one that was learned anew costs these rows, and is not needed"
-                )
-        elif self.domain is not None:
-            domain = self._domain()
-        learned = domain is None
-        if domain is not None:
-            paid = None if earlier is not None and earlier.learned else self._paid_before(domain)
-        else:
-            lesson = Lesson(
-                X, y, self._task, self.domain_share, budget, self.random_state is not None
-            )
-            stand_in = make_plan(Encoder.of(self._stand_in()), weight_bound, lesson.rest)
-            lesson.check_features(self._named_features())
-            lesson.check_beside(sample_weight)
-            if all(planned.event.mu is not None for planned in stand_in.releases):
-                domain, budget, placeholder = learn_within(lesson, ledger, keys)
-            else:
-                own = lesson.own(stand_in.releases[0].event.relation)
-                apart = Ledger(*own, ledger.accountant, self._ledger_path())
-                domain, budget = learn_apart(lesson, apart, keys), lesson.rest
-                paid = domain.privacy
-                ledger = Ledger(
-                    budget.epsilon, budget.delta, ledger.accountant, self._ledger_path()
-                )
-        encoder = Encoder.of(domain)
-        try:
-            plan = make_plan(encoder, weight_bound, budget)
-        except ValueError as error:
-            if not learned:
-                raise
-            raise ValueError(
-                f"{error} (the domain was learned, and what that costs is spent: keep to a domain "
-                "that you write, or learn it once with Domain.learn)"
-            ) from None
-        digest = plan.digest
-        unit_kind = check_schema(encoder, X, y, sample_weight)
-        if earlier is not None:
-            earlier.check(plan)
-            earlier.check_unit(unit_kind)
-        if placeholder is None:
-            ledger.accountant = plan.accountant
-            ledger.reserve(plan.releases)
-        else:
-            ledger.exchange(placeholder, plan.releases, plan.accountant)
-        rows = encode_training(
-            encoder,
-            X,
-            y,
-            sample_weight,
-            weight_bound,
-            block_rows=_block_rows(X, threads),
-            first_id=0 if earlier is None else earlier.next_id,
-            cohort=0 if earlier is None else earlier.n_batches,
-            n_threads=threads,
-        )
-        if domain.unit is not None:
-            unit = rows.unit if earlier is None else earlier.newcomers(rows)
-            assert unit is not None
-            bounded = bound_units(rows.blocks, unit, domain.unit.max_rows, keys.child("units"))
-            rows = replace(rows, blocks=bounded)
-        assumed = (
-            *_assumptions(domain, weight_bound, learned, paid is not None),
-            *plan.assumptions,
-        )
-        seeded = self.random_state is not None
-        return Run(encoder, plan, digest, ledger, paid, keys, rows, open_backend, assumed, seeded)
-
-    def _paid_before(self, domain: Domain) -> PrivacyReport | None:
-        """Return what learning the domain cost these rows, if it was learned from them."""
+    def _setting(self) -> Setting:
+        """Read and check the parameters that every run has."""
         check_choice("domain_rows", self.domain_rows, ("same", "other"))
-        if self.domain_rows == "other":
-            return None
-        domain.check_price()
-        if domain.privacy is None:
-            return None
-        check_lesson(domain.privacy, domain.unit)
-        return domain.privacy
+        budget = Budget(self.epsilon, self.delta)
+        return Setting(
+            budget,
+            self.random_state,
+            KeyStream.of(self.random_state),
+            self._open_backend(self._threads()),
+            self._ledger_path(),
+            None if self.domain is None else self._domain(),
+            self.domain_rows,
+        )
+
+    def _lesson(self, given: Given, make_plan: MakePlan, budget: Budget) -> tuple[Lesson, Any]:
+        """Return how a domain would be learned, and a plan that stands for training's.
+
+        All parameters are checked with it before anything is spent.
+        """
+        seeded, threads = self.random_state is not None, self._threads()
+        backend = self._open_backend(threads)
+        lesson = Lesson(given.X, given.y, self._task, self.domain_share, budget, seeded, backend)
+        stand_in = make_plan(Encoder.of(self._stand_in()), given.weight_bound, lesson.rest)
+        lesson.check_features(self._named_features())
+        lesson.check_weights(given.sample_weight)
+        return lesson, stand_in
 
     def _keep(self, model: Model) -> None:
         self.model_ = model
@@ -333,10 +217,10 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _open_backend(self, threads: int) -> OpenBackend:
         if self.backend == "local":
-            return partial(LocalBackend, n_threads=threads)
+            return partial(open_local, n_threads=threads)
         if callable(self.backend):
             return self.backend
-        raise ValueError('backend must be "local" or a callable that takes blocks of rows')
+        raise ValueError('backend must be "local" or a callable that takes loads of rows')
 
 
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):
@@ -404,53 +288,3 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
                 'target: a regressor needs "bounds"; this target has classes '
                 '(Domain.learn takes task="number")'
             )
-
-
-def _block_rows(X: Any, threads: int) -> int:
-    """Choose blocks small enough that every thread has one, where the table's length is known."""
-    rows = len(X) if hasattr(X, "__len__") and not isinstance(X, str) else BLOCK_ROWS * threads
-    return min(BLOCK_ROWS, max(1024, -(-rows // threads)))
-
-
-def _assumptions(
-    domain: Domain, weight_bound: float | None, learned: bool, paid: bool
-) -> tuple[str, ...]:
-    """Say what was taken to be public, and what else the guarantee rests on.
-
-    `learned` says that the domain was learned in this fit or stream, `paid` that its price is a
-    part of the guarantee.
-    """
-    said = [
-        _origin(domain, learned, paid),
-        "all parameters of the estimator were chosen, and all that came before it was fitted, "
-        "without these rows or exact scores on them",
-        "these rows were used in no other release; another one adds to the epsilon stated here",
-    ]
-    if domain.unit is not None:
-        said += unit_assumptions(domain.unit)
-    if weight_bound is not None:
-        said.append(f"sample weights are clipped to [0, {weight_bound:g}], a public bound")
-    named = {part.name: part.reason for part in (*domain.features, domain.target)}
-    named = {} if learned or domain.privacy is not None else named
-    if domain.unit is not None:
-        named[domain.unit.column] = domain.unit.reason
-    said += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
-    return tuple(said)
-
-
-def _origin(domain: Domain, learned: bool, paid: bool) -> str:
-    """Say where the domain comes from."""
-    if domain.privacy is None:
-        return (
-            "the domain is public: names, bounds, categories, classes and edges were not read "
-            "off the rows"
-        )
-    if learned or paid:
-        return (
-            "the columns of the table and their types are public; bounds, categories and classes "
-            "were learned privately, within this epsilon"
-        )
-    return (
-        f"the domain was learned privately ({domain.privacy.guarantee}) from other rows: no "
-        "protected unit is among both"
-    )

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from privboost.boosting.checks import check_number
-from privboost.boosting.dpxgb import PRESETS, boost_greedily
-from privboost.boosting.greedy_plan import GreedyPlan, GreedySettings, plan_greedy
+from privboost.boosting.dpxgb import PRESETS, boost_dpxgb
+from privboost.boosting.dpxgb_plan import DPXGBPlan, DPXGBSettings, plan_dpxgb
 from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget, NewtonStep
+from privboost.boosting.newton import NewtonStep
+from privboost.boosting.plan import Budget
 from privboost.boosting.structures import RandomTrees, public_generator
-from privboost.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
+from privboost.estimators.parameters import (
+    BUDGET_PARAMETERS,
+    RUN_PARAMETERS,
+    TaskDefaults,
+    keep_parameters,
+)
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.trees import TreeScores
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.mechanisms import Curator
+from privboost.privacy.curator import Curator
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
 
 _PARAMETERS = (
     BUDGET_PARAMETERS.rstrip()
@@ -64,12 +71,10 @@ _PARAMETERS = (
 )
 
 
-class GreedyBooster(TreeEstimator):
+class DPXGBEstimator(TaskDefaults, TreeEstimator):
     """What the classifier and the regressor share: parameters, plan and recipe."""
 
     _presets = PRESETS
-    _defaults: ClassVar[dict[str, Any]]
-    """What a parameter left at None means for the task."""
 
     def __init__(
         self,
@@ -105,8 +110,8 @@ class GreedyBooster(TreeEstimator):
     ) -> None:
         keep_parameters(self, locals())
 
-    def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> GreedyPlan:
-        settings = GreedySettings(
+    def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> DPXGBPlan:
+        settings = DPXGBSettings(
             n_estimators=self.n_estimators,
             max_depth=self.max_depth,
             greedy_depth=self.greedy_depth,
@@ -119,10 +124,7 @@ class GreedyBooster(TreeEstimator):
             split_lambda=self.split_lambda,
         )
         gradient_clip = check_number("gradient_clip", self.gradient_clip, above=0)
-        hessian_clip = self.hessian_clip
-        if hessian_clip is None:
-            hessian_clip = self._defaults["hessian_clip"]
-        hessian_clip = check_number("hessian_clip", hessian_clip, above=0)
+        hessian_clip = check_number("hessian_clip", self._or_default("hessian_clip"), above=0)
         share = self.hessian_share
         if share is None:
             share = NewtonStep.balanced_share(gradient_clip, hessian_clip, 0.25)
@@ -135,12 +137,12 @@ class GreedyBooster(TreeEstimator):
             learning_rate=self.learning_rate,
         )
         noise_lambda = self._defaults["noise_lambda"] if self.reg_lambda is None else None
-        return plan_greedy(
+        return plan_dpxgb(
             encoder, step, settings, weight_bound, budget, self.accountant, noise_lambda
         )
 
     def _boost(
-        self, curator: Curator, plan: GreedyPlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: DPXGBPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
         settings = plan.settings
         draws = RandomTrees(
@@ -150,10 +152,10 @@ class GreedyBooster(TreeEstimator):
             "one",
             public_generator(structures),
         )
-        return boost_greedily(curator, plan, draws, start_boosting(curator, plan), track)
+        return boost_dpxgb(curator, plan, draws, start_boosting(curator, plan), track)
 
 
-class DPXGBClassifier(GreedyBooster, TreeClassifier):  # noqa: D101
+class DPXGBClassifier(DPXGBEstimator, TreeClassifier):  # noqa: D101
     __doc__ = f"""A private classifier of boosted greedy trees (DP-XGB).
 {_PARAMETERS}
     Examples
@@ -168,10 +170,10 @@ class DPXGBClassifier(GreedyBooster, TreeClassifier):  # noqa: D101
     >>> clf.model_.to_text(most_trees=1).startswith("score at the start")
     True
     """
-    _defaults: ClassVar[dict[str, Any]] = {"hessian_clip": 0.25, "noise_lambda": 0.5}
+    _defaults: ClassVar[Mapping[str, Any]] = {"hessian_clip": 0.25, "noise_lambda": 0.5}
 
 
-class DPXGBRegressor(GreedyBooster, PrivateRegressor):  # noqa: D101
+class DPXGBRegressor(DPXGBEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private regressor of boosted greedy trees (DP-XGB).
 
     Clips are in units of half the width of the target's bounds.
@@ -189,4 +191,4 @@ class DPXGBRegressor(GreedyBooster, PrivateRegressor):  # noqa: D101
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """
-    _defaults: ClassVar[dict[str, Any]] = {"hessian_clip": 1.0, "noise_lambda": 1.0}
+    _defaults: ClassVar[Mapping[str, Any]] = {"hessian_clip": 1.0, "noise_lambda": 1.0}

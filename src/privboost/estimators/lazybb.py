@@ -8,25 +8,25 @@ from typing import Any
 import pyarrow as pa
 
 from privboost.boosting.checks import check_count, check_part
-from privboost.boosting.lazybb import boost_lazily
-from privboost.boosting.plan import Budget, Task
-from privboost.boosting.vote_plan import (
-    VotePlan,
-    VoteSettings,
+from privboost.boosting.lazybb import boost_lazybb
+from privboost.boosting.lazybb_plan import (
+    LazyBBPlan,
+    LazyBBSettings,
     check_single_rows,
     density_for,
-    plan_votes,
+    plan_lazybb,
     rate_for,
     votes_for,
 )
-from privboost.encoding import Encoder
+from privboost.boosting.plan import Budget, Task
 from privboost.estimators.base import MakePlan, PrivateClassifier
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
 from privboost.estimators.trees import TreeEstimator
 from privboost.models.votes import NO_COUNT, VoteScores
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.mechanisms import Curator
-from privboost.tables import count_rows
+from privboost.privacy.curator import Curator
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
+from privboost.tables.sources import count_rows
 
 _PARAMETERS = (
     BUDGET_PARAMETERS.rstrip()
@@ -159,7 +159,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         weight_bound: float | None,
         budget: Budget,
         n_rows: int | None = None,
-    ) -> VotePlan:
+    ) -> LazyBBPlan:
         check_single_rows(encoder.domain)
         votes, density = self.n_estimators, self.density
         if n_rows is not None and encoder.domain.unit is not None:
@@ -176,7 +176,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         rate = self.learning_rate
         if rate is None:
             rate = rate_for(check_count("n_estimators", votes, 1))
-        settings = VoteSettings(
+        settings = LazyBBSettings(
             n_estimators=votes,
             learning_rate=rate,
             density=density,
@@ -185,9 +185,9 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
             label_share=self.label_share,
             n_candidates=self.n_candidates,
         )
-        return plan_votes(encoder, settings, budget, self.accountant)
+        return plan_lazybb(encoder, settings, budget, self.accountant)
 
     def _boost(
-        self, curator: Curator, plan: VotePlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: LazyBBPlan, structures: KeyStream, track: Any
     ) -> VoteScores:
-        return boost_lazily(curator, plan, track)  # which has no random structure
+        return boost_lazybb(curator, plan, track)  # which has no random structure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, ClassVar
 
 BUDGET_PARAMETERS = """
     Parameters
@@ -67,6 +67,17 @@ def keep_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if name != "self":
             setattr(estimator, name, value)
+
+
+class TaskDefaults:
+    """A parameter left at None means the default of the task."""
+
+    _defaults: ClassVar[Mapping[str, Any]]
+    """What such parameters are for classes, or for a number; and other choices of the task."""
+
+    def _or_default(self, name: str) -> Any:
+        value = getattr(self, name)
+        return self._defaults[name] if value is None else value
 
 
 def check_arguments(kind: type, by_place: tuple[Any, ...], by_name: Mapping[str, Any]) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from privboost.boosting.flagship import boost_histograms
-from privboost.boosting.histogram_plan import HistogramPlan, plan_histograms
-from privboost.boosting.plan import Budget, NewtonStep
-from privboost.encoding import Encoder
+from privboost.boosting.newton import NewtonStep
+from privboost.boosting.plan import Budget
+from privboost.boosting.privboost import boost_privboost
+from privboost.boosting.privboost_plan import PrivBoostPlan, plan_privboost
 from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
-from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
+from privboost.estimators.parameters import (
+    BUDGET_PARAMETERS,
+    RUN_PARAMETERS,
+    TaskDefaults,
+    keep_parameters,
+)
 from privboost.models.additive import AdditiveScores
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.mechanisms import Curator
+from privboost.privacy.curator import Curator
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
 
 _PARAMETERS = (
     BUDGET_PARAMETERS.rstrip()
@@ -39,11 +46,8 @@ _PARAMETERS = (
 )
 
 
-class HistogramBooster(PrivateEstimator):
+class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
     """What the classifier and the regressor share: parameters, plan and recipe."""
-
-    _defaults: ClassVar[dict[str, float]]
-    """What a parameter left at None means for the task."""
 
     def __init__(
         self,
@@ -76,7 +80,7 @@ class HistogramBooster(PrivateEstimator):
         encoder: Encoder,
         weight_bound: float | None,
         budget: Budget,
-    ) -> HistogramPlan:
+    ) -> PrivBoostPlan:
         step = NewtonStep(
             gradient_clip=self.gradient_clip,
             hessian_clip=self._or_default("hessian_clip"),
@@ -86,19 +90,15 @@ class HistogramBooster(PrivateEstimator):
             learning_rate=self.learning_rate,
         )
         rounds, bins = self._or_default("n_estimators"), self._or_default("max_bins")
-        return plan_histograms(encoder, step, rounds, bins, weight_bound, budget, self.accountant)
+        return plan_privboost(encoder, step, rounds, bins, weight_bound, budget, self.accountant)
 
     def _boost(
-        self, curator: Curator, plan: HistogramPlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: PrivBoostPlan, structures: KeyStream, track: Any
     ) -> AdditiveScores:
-        return boost_histograms(curator, plan, track)  # which has no random structure
-
-    def _or_default(self, name: str) -> Any:
-        value = getattr(self, name)
-        return self._defaults[name] if value is None else value
+        return boost_privboost(curator, plan, track)  # which has no random structure
 
 
-class PrivBoostClassifier(HistogramBooster, LogisticClassifier):  # noqa: D101
+class PrivBoostClassifier(PrivBoostEstimator, LogisticClassifier):  # noqa: D101
     __doc__ = f"""A differentially private boosted classifier.
 {_PARAMETERS}
     Examples
@@ -113,7 +113,7 @@ class PrivBoostClassifier(HistogramBooster, LogisticClassifier):  # noqa: D101
     >>> clf.privacy_.guarantee
     '(1, 1e-06)-differential privacy'
     """
-    _defaults: ClassVar[dict[str, float]] = {
+    _defaults: ClassVar[Mapping[str, Any]] = {
         "n_estimators": 400,
         "max_bins": 32,
         "hessian_clip": 0.1,
@@ -122,7 +122,7 @@ class PrivBoostClassifier(HistogramBooster, LogisticClassifier):  # noqa: D101
     }
 
 
-class PrivBoostRegressor(HistogramBooster, PrivateRegressor):  # noqa: D101
+class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A differentially private boosted regressor.
 
     Clips are in units of half the width of the target's bounds.
@@ -139,7 +139,7 @@ class PrivBoostRegressor(HistogramBooster, PrivateRegressor):  # noqa: D101
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """
-    _defaults: ClassVar[dict[str, float]] = {
+    _defaults: ClassVar[Mapping[str, Any]] = {
         "n_estimators": 100,
         "max_bins": 8,
         "hessian_clip": 1.0,

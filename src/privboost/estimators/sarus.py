@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget, NewtonStep
-from privboost.boosting.sarus import boost_purely
+from privboost.boosting.newton import NewtonStep
+from privboost.boosting.plan import Budget
+from privboost.boosting.sarus import boost_sarus
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
-from privboost.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.parameters import RUN_PARAMETERS, keep_parameters
+from privboost.estimators.parameters import RUN_PARAMETERS, TaskDefaults, keep_parameters
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.trees import TreeScores
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.mechanisms import Curator
+from privboost.privacy.curator import Curator
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
 
 _PARAMETERS = """
     Parameters
@@ -64,11 +66,8 @@ _PARAMETERS = """
 )
 
 
-class PureBooster(TreeEstimator):
+class SarusEstimator(TaskDefaults, TreeEstimator):
     """What the classifier and the regressor share: parameters, plan and recipe."""
-
-    _noise_lambda: ClassVar[float]
-    _learning_rate: ClassVar[float]
 
     def __init__(
         self,
@@ -122,9 +121,9 @@ class PureBooster(TreeEstimator):
             hessian_share=self.count_share,
             reg_lambda=1.0 if self.reg_lambda is None else self.reg_lambda,
             leaf_clip=self.leaf_clip,
-            learning_rate=self._learning_rate if self.learning_rate is None else self.learning_rate,
+            learning_rate=self._or_default("learning_rate"),
         )
-        noise_lambda = self._noise_lambda if self.reg_lambda is None else None
+        noise_lambda = self._defaults["noise_lambda"] if self.reg_lambda is None else None
         return plan_sarus(
             encoder, step, settings, weight_bound, budget, self.accountant, noise_lambda
         )
@@ -132,10 +131,10 @@ class PureBooster(TreeEstimator):
     def _boost(
         self, curator: Curator, plan: SarusPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
-        return boost_purely(curator, plan, start_boosting(curator, plan), track)
+        return boost_sarus(curator, plan, start_boosting(curator, plan), track)
 
 
-class SarusXGBClassifier(PureBooster, TreeClassifier):  # noqa: D101
+class SarusXGBClassifier(SarusEstimator, TreeClassifier):  # noqa: D101
     __doc__ = f"""A classifier of boosted greedy trees under pure ε-DP.
 
     Leaves move scores by mean gradients, which are at most a half of what Newton steps would be;
@@ -152,11 +151,10 @@ class SarusXGBClassifier(PureBooster, TreeClassifier):  # noqa: D101
     >>> clf.privacy_.guarantee
     '2-differential privacy (pure)'
     """
-    _noise_lambda: ClassVar[float] = 0.5
-    _learning_rate: ClassVar[float] = 1.0
+    _defaults: ClassVar[Mapping[str, Any]] = {"learning_rate": 1.0, "noise_lambda": 0.5}
 
 
-class SarusXGBRegressor(PureBooster, PrivateRegressor):  # noqa: D101
+class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A regressor of boosted greedy trees under pure ε-DP.
 
     Clips are in units of half the width of the target's bounds.
@@ -173,5 +171,4 @@ class SarusXGBRegressor(PureBooster, PrivateRegressor):  # noqa: D101
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """
-    _noise_lambda: ClassVar[float] = 1.0
-    _learning_rate: ClassVar[float] = 0.3
+    _defaults: ClassVar[Mapping[str, Any]] = {"learning_rate": 0.3, "noise_lambda": 1.0}

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
-from threading import Lock
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from privboost.boosting.checks import check_number
 from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget, NewtonStep
-from privboost.boosting.sbdt import PRESETS, boost_trees
+from privboost.boosting.newton import NewtonStep
+from privboost.boosting.plan import Budget
+from privboost.boosting.sbdt import PRESETS, boost_sbdt
+from privboost.boosting.sbdt_plan import SBDTPlan, SBDTSettings, plan_sbdt
 from privboost.boosting.structures import RandomTrees, public_generator
-from privboost.boosting.tree_plan import TreePlan, TreeSettings, plan_trees
-from privboost.domain import ClassTarget
-from privboost.encoding import Encoder
-from privboost.engine.backend import RecordingBackend
-from privboost.estimators.base import PrivateEstimator, PrivateRegressor, Run
-from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
-from privboost.estimators.stream_checks import STREAM_PARAMETERS
-from privboost.estimators.streams import RowStream, load_stream, save_stream
-from privboost.estimators.trees import TreeClassifier, TreeEstimator
-from privboost.models.model import Model
+from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.parameters import (
+    BUDGET_PARAMETERS,
+    RUN_PARAMETERS,
+    TaskDefaults,
+    keep_parameters,
+)
+from privboost.estimators.preparation import Run
+from privboost.estimators.streaming import StreamEstimator
+from privboost.estimators.trees import TreeClassifier
 from privboost.models.trees import TreeScores
-from privboost.privacy.keystream import KeyStream
-from privboost.privacy.mechanisms import Curator
+from privboost.privacy.curator import Curator
 from privboost.progress import rounds_bar
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
 
 _PARAMETERS = (
     BUDGET_PARAMETERS.rstrip()
@@ -84,16 +83,10 @@ _PARAMETERS = (
 )
 
 
-_UNSAVED = ("_stream", "_training")
-"""What no copy of an estimator has: private rows, and who is training."""
-
-
-class RandomTreeBooster(TreeEstimator):
+class SBDTEstimator(TaskDefaults, StreamEstimator):
     """What the classifier and the regressor share: parameters, plan, recipe and streams."""
 
     _presets = PRESETS
-    _defaults: ClassVar[dict[str, Any]]
-    """What a parameter left at None means for the task."""
 
     def __init__(
         self,
@@ -133,159 +126,14 @@ class RandomTreeBooster(TreeEstimator):
     ) -> None:
         keep_parameters(self, locals())
 
-    def partial_fit(
-        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
-    ) -> Self:
-        """Train on the next batch of a stream; rows of earlier batches go on contributing.
-
-        The first call begins a stream. Each later one adds `n_estimators` trees, with noise that is
-        calibrated for the new rows. A row of an earlier batch takes part as long as its own budget,
-        which it got for life when it came, lasts.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-        classes : sequence, optional
-            As other estimators take it; if given, it must be the domain's classes.
-
-        Returns
-        -------
-        self
-
-        Privacy
-        -------
-        Every protected unit of every batch has the guarantee (`epsilon`, `delta`) for the whole
-        stream, if it is in one batch only; rows of a unit that came with an earlier batch are left
-        out. Without a unit column every row given is a new unit: give no row twice. The estimator
-        keeps the coded rows: see `save_stream` and `forget_rows`. What was fitted to the rows
-        before, and parameters that exact scores on them chose, are not covered. A batch that fails
-        after it has released anything ends the stream, for what its rows paid is not given back.
-        """
-        with self._alone():
-            stream = self._stream_to_continue()
-            self._check_classes(classes)
-            make_plan = partial(self._plan, batch=stream.n_batches)
-            run = self._prepare(X, y, sample_weight, make_plan, stream)
-            self._stream = None  # until all is done: what rows pay in vain is paid all the same
-            backend = RecordingBackend(run.open_backend([*stream.blocks, *run.blocks]))
-            try:
-                scores = self._continue(run, stream, backend)
-            finally:
-                backend.close()
-            used = run.ledger.used(run.plan.life)
-            given = self.get_params()
-            own = {name: given[name] for name in given if name in STREAM_PARAMETERS}
-            grown = stream.extended(run.plan, run.rows, run.report(), used, backend.log, own)
-            self._keep(Model(run.encoder, scores, grown.report()))
-            self._stream = grown
-        return self
-
-    def _stream_to_continue(self) -> RowStream:
-        stream = getattr(self, "_stream", None)
-        if stream is not None:
-            return stream
-        if hasattr(self, "model_") or "_stream" in self.__dict__:
-            raise ValueError(
-                "this model's rows are not there to go on with: fit spends the whole budget "
-                "and keeps no rows, copies have none, and a batch that failed midway ends a "
-                "stream. Begin one with a new estimator's partial_fit, or load_stream one"
-            )
-        return RowStream(learned=self.domain is None)
-
-    def _continue(self, run: Run, stream: RowStream, backend: RecordingBackend) -> TreeScores:
-        """Boost on the rows of all batches, on top of what they were told before."""
-        curator = run.curator(backend)
-        if stream.n_batches:
-            curator.resume(stream.log, stream.budgets)
-            before = self._trees()
-        else:
-            before = start_boosting(curator, run.plan)
-        structures = self._structures(run.plan, run.keys.child("structures"))
-        return boost_trees(curator, run.plan, structures, before, rounds_bar(bool(self.verbose)))
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Let one thread train at a time: two must not go on from the same state."""
-        lock = self.__dict__.setdefault("_training", Lock())
-        if not lock.acquire(blocking=False):
-            raise RuntimeError("this estimator is being trained in another thread")
-        try:
-            yield
-        finally:
-            lock.release()
-
-    @property
-    def n_batches_(self) -> int:
-        """How many batches the stream has that `partial_fit` would continue; 0 without one."""
-        stream: RowStream | None = getattr(self, "_stream", None)
-        return 0 if stream is None else stream.n_batches
-
-    def save_stream(self, path: str | Path) -> None:
-        """Write the private state of a stream: coded rows, what they have spent, and the model.
-
-        The file is as secret as the table itself; a model's own file (see `save`) never holds any
-        of it. Keep the newest only: rows that go on from an older state spend their budgets twice.
-        """
-        save_stream(self._need_stream(), self._fitted(), path)
-
-    def load_stream(self, path: str | Path) -> Self:
-        """Go on with a stream that `save_stream` wrote, from the model it had then.
-
-        This estimator's own parameters count for the batches to come.
-        """
-        stream, model = load_stream(path)
-        self._check_target(model.domain)
-        self._stream = stream
-        self._keep(model)
-        return self
-
-    def forget_rows(self) -> Self:
-        """Let go of all rows of a stream; later batches train alone, on top of the model.
-
-        That is the naive stream: nothing keeps the model from unlearning what old rows taught it.
-        """
-        self._stream = self._need_stream().without_rows()
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in _UNSAVED}
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: D102
-        with self._alone():
-            self.__dict__.pop("_stream", None)
-            super().fit(X, y, sample_weight)
-        return self
-
-    fit.__doc__ = PrivateEstimator.fit.__doc__
-
-    def _trees(self) -> TreeScores:
-        scores = self._fitted().scores
-        assert isinstance(scores, TreeScores)
-        return scores
-
-    def _need_stream(self) -> RowStream:
-        stream: RowStream | None = getattr(self, "_stream", None)
-        if stream is None or not stream.n_batches:
-            raise ValueError("there is no stream: begin one with partial_fit")
-        return stream
-
-    def _check_classes(self, classes: Any) -> None:
-        if classes is None or self.domain is None:
-            return
-        target = self._domain().target
-        if not isinstance(target, ClassTarget) or set(target.classes) != set(classes):
-            raise ValueError("classes must be those of the domain")
-
     def _plan(
         self,
         encoder: Encoder,
         weight_bound: float | None,
         budget: Budget,
         batch: int | None = None,
-    ) -> TreePlan:
-        settings = TreeSettings(
+    ) -> SBDTPlan:
+        settings = SBDTSettings(
             n_estimators=self._or_default("n_estimators"),
             max_depth=self._or_default("max_depth"),
             subsample=self.subsample,
@@ -318,17 +166,31 @@ class RandomTreeBooster(TreeEstimator):
             learning_rate=self.learning_rate,
         )
         noise_lambda = self._defaults["noise_lambda"] if self.reg_lambda is None else None
-        return plan_trees(
+        return plan_sbdt(
             encoder, step, settings, weight_bound, budget, self.accountant, batch, noise_lambda
         )
 
     def _boost(
-        self, curator: Curator, plan: TreePlan, structures: KeyStream, track: Any
+        self, curator: Curator, plan: SBDTPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
         before = start_boosting(curator, plan)
-        return boost_trees(curator, plan, self._structures(plan, structures), before, track)
+        return boost_sbdt(curator, plan, self._structures(plan, structures), before, track)
 
-    def _structures(self, plan: TreePlan, keys: KeyStream) -> RandomTrees:
+    def _plan_batch(
+        self, batch: int, encoder: Encoder, weight_bound: float | None, budget: Budget
+    ) -> SBDTPlan:
+        return self._plan(encoder, weight_bound, budget, batch)
+
+    def _begin(self, run: Run, curator: Curator) -> TreeScores:
+        assert isinstance(run.plan, SBDTPlan)
+        return start_boosting(curator, run.plan)
+
+    def _go_on(self, run: Run, curator: Curator, before: TreeScores) -> TreeScores:
+        assert isinstance(run.plan, SBDTPlan)
+        structures = self._structures(run.plan, run.keys.child("structures"))
+        return boost_sbdt(curator, run.plan, structures, before, rounds_bar(bool(self.verbose)))
+
+    def _structures(self, plan: SBDTPlan, keys: KeyStream) -> RandomTrees:
         settings = plan.settings
         return RandomTrees(
             plan.encoder,
@@ -338,12 +200,8 @@ class RandomTreeBooster(TreeEstimator):
             public_generator(keys),
         )
 
-    def _or_default(self, name: str) -> Any:
-        value = getattr(self, name)
-        return self._defaults[name] if value is None else value
 
-
-class SBDTClassifier(RandomTreeBooster, TreeClassifier):  # noqa: D101
+class SBDTClassifier(SBDTEstimator, TreeClassifier):  # noqa: D101
     __doc__ = f"""A private classifier of boosted random trees (S-BDT).
 {_PARAMETERS}
     Examples
@@ -365,7 +223,7 @@ class SBDTClassifier(RandomTreeBooster, TreeClassifier):  # noqa: D101
     >>> clf.model_.scores.n_trees
     100
     """
-    _defaults: ClassVar[dict[str, Any]] = {
+    _defaults: ClassVar[Mapping[str, Any]] = {
         "n_estimators": 300,
         "max_depth": 6,
         "hessian_clip": 0.1,
@@ -375,7 +233,7 @@ class SBDTClassifier(RandomTreeBooster, TreeClassifier):  # noqa: D101
     }
 
 
-class SBDTRegressor(RandomTreeBooster, PrivateRegressor):  # noqa: D101
+class SBDTRegressor(SBDTEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private regressor of boosted random trees (S-BDT).
 
     Clips are in units of half the width of the target's bounds.
@@ -392,7 +250,7 @@ class SBDTRegressor(RandomTreeBooster, PrivateRegressor):  # noqa: D101
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """
-    _defaults: ClassVar[dict[str, Any]] = {
+    _defaults: ClassVar[Mapping[str, Any]] = {
         "n_estimators": 100,
         "max_depth": 2,
         "hessian_clip": 1.0,

@@ -13,16 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from privboost.boosting.plan import NewtonStep
-from privboost.boosting.tree_plan import TreeSettings
-from privboost.domain import ClassTarget
-from privboost.encoding import Encoder
-from privboost.engine.block import Block
-from privboost.engine.commands import AddTreeValues, Charge, OpenBudgets, Price, Start, Update
-from privboost.engine.layout import Layout
-from privboost.engine.tree import Tree
-from privboost.grid import BLOCK_ROWS, SCORE_UNITS, WEIGHT_CLASSES, WEIGHT_UNITS
-from privboost.losses import UNKNOWN_LABEL, LossTable, within_units
+from privboost.boosting.newton import NewtonStep
+from privboost.boosting.sbdt_plan import SBDTSettings
+from privboost.engine.updates import AddTreeValues, Charge, OpenBudgets, Price, Start, Update
+from privboost.grid import BLOCK_ROWS, SCORE_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS
+from privboost.losses import UNKNOWN_LABEL, LossTable, within_steps
 from privboost.models.checks import (
     count_outputs,
     largest,
@@ -35,14 +30,24 @@ from privboost.models.checks import (
     need_text,
     need_whole,
 )
-from privboost.privacy.budgets import GaussianBudget, LifeBudget, RenyiBudget, budget_from_dict
-from privboost.privacy.events import ADD_REMOVE, REPLACE_ONE
+from privboost.privacy.budgets.life import (
+    GaussianBudget,
+    LifeBudget,
+    RenyiBudget,
+    budget_from_dict,
+)
+from privboost.privacy.events.event import Relation
 from privboost.privacy.formulas import MOST_ORDER
+from privboost.tables.domain import ClassTarget
+from privboost.tables.encoding import Encoder
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes, Rows
+from privboost.trees.tree import Tree
 
 ROW_ARRAYS = ("narrow", "wide", "label", "weight", "start", "ids")
 """What a file keeps of rows."""
 STREAM_PARAMETERS = frozenset(
-    [each.name for kind in (TreeSettings, NewtonStep) for each in fields(kind)]
+    [each.name for kind in (SBDTSettings, NewtonStep) for each in fields(kind)]
     + ["domain_share", "sample_weight_bound", "accountant"]
 )
 """Parameters that go on from batch to batch; budgets, seeds and files belong to one run."""
@@ -60,7 +65,7 @@ def read_parameters(form: Any) -> dict[str, Any]:
     return dict(form)
 
 
-def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple[Block, ...]:
+def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple[Rows, ...]:
     """Read the rows of a cohort, and cut them into blocks."""
     if form is None:
         return ()
@@ -73,18 +78,18 @@ def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple
     classes = len(target.classes) if isinstance(target, ClassTarget) else 1
     known = bool(((label < classes) | (label == UNKNOWN_LABEL)).all())
     need(known, "rows.label", "labels must be classes of the domain")
-    weight = need_if(weighted, form["weight"], "rows.weight", np.uint16, (rows,), 0, WEIGHT_UNITS)
+    weight = need_if(weighted, form["weight"], "rows.weight", np.uint16, (rows,), 0, WEIGHT_STEPS)
     start = need_if(
         not isinstance(target, ClassTarget),
         form["start"],
         "rows.start",
         np.int32,
         (rows,),
-        -SCORE_UNITS,
-        SCORE_UNITS,
+        -SCORE_STEPS,
+        SCORE_STEPS,
     )
     ids = need_array(form["ids"], "rows.ids", np.uint32, (rows,))
-    whole = Block(layout, narrow, wide, label, weight, start, ids, cohort)
+    whole = Rows(Codes(layout, narrow, wide), label, weight, start, ids, cohort)
     for feature, codes in enumerate(layout.n_codes):
         fine = not rows or int(whole.column(feature).max()) < codes
         need(fine, "rows", "codes must be those of the domain")
@@ -98,7 +103,7 @@ def need_if(wanted: bool, value: Any, place: str, *rule: Any) -> np.ndarray | No
     return need_array(value, place, *rule) if wanted else None
 
 
-def check_ids(cohorts: list[tuple[Block, ...]], next_id: int) -> None:
+def check_ids(cohorts: list[tuple[Rows, ...]], next_id: int) -> None:
     """Refuse rows of one id: they would be sampled together."""
     ids = [np.asarray(block.ids) for blocks in cohorts for block in blocks]
     every = np.sort(np.concatenate([np.empty(0, dtype=np.uint32), *ids]))
@@ -126,10 +131,10 @@ def read_budget(form: Any) -> LifeBudget:
     """Read a budget for life."""
     need(isinstance(form, dict), "budget", "a mapping is needed")
     need_text(form.get("kind"), "budget.kind")
+    need(form.get("relation") in tuple(Relation), "budget.relation", "an unknown relation")
     budget = budget_from_dict(form)
     need_text(budget.what, "budget.what")
     need_number(budget.noise, "budget.noise", _LEAST_NOISE, 1 / _LEAST_NOISE)
-    need(budget.relation in (ADD_REMOVE, REPLACE_ONE), "budget.relation", "an unknown relation")
     need_whole(budget.releases, "budget.releases", 1)
     if isinstance(budget, GaussianBudget):
         need_whole(budget.touched, "budget.touched", 1)
@@ -153,14 +158,14 @@ class _State:
         self.prices: list[Price] = []
         self.charges = [0] * self.n_cohorts  # by the last cohort that pays; earlier ones do too
         self.n_outputs = count_outputs(self.encoder.domain.target)
-        self.most = np.full(self.n_outputs, SCORE_UNITS, dtype=np.int64)  # where numbers start
+        self.most = np.full(self.n_outputs, SCORE_STEPS, dtype=np.int64)  # where numbers start
 
     def follow(self, update: Any) -> None:
         """Check one update, and what follows from it."""
         if isinstance(update, Start):
             need(update.n_outputs == self.n_outputs, "log", "scores for each class are needed")
             self.loss = _loss(update.loss)
-            self.most[:] = SCORE_UNITS
+            self.most[:] = SCORE_STEPS
         elif isinstance(update, OpenBudgets):
             need(not self.open, "log", "budgets are opened once")
             self.open = True
@@ -241,7 +246,7 @@ def _loss(loss: Any) -> LossTable:
     need_array(loss.hessian, place, np.int32, (3, size))
     need_whole(loss.shift, place, 0, 31)
     need(loss.taking_part is None, place, "all rows take part in a stream")
-    need(within_units(loss), place, "an entry exceeds the grid's unit")
+    need(within_steps(loss), place, "an entry exceeds the grid's unit")
     return loss
 
 

@@ -16,16 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from privboost import codec
 from privboost.boosting.checks import check_scores
-from privboost.boosting.tree_plan import TreePlan
-from privboost.encoding import Encoder, TrainingRows
-from privboost.engine.block import Block, join
-from privboost.engine.commands import Update, from_bytes, to_bytes
+from privboost.boosting.sbdt_plan import SBDTPlan
+from privboost.engine.commands import from_bytes, to_bytes
+from privboost.engine.updates import Update
 from privboost.errors import DomainError, ModelFileError, SchemaError
+from privboost.estimators.preparation import Run
 from privboost.estimators.stream_checks import (
     ROW_ARRAYS,
     check_ids,
@@ -51,9 +49,12 @@ from privboost.models.checks import (
 from privboost.models.files import model_bytes, read_model
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
-from privboost.privacy.budgets import LifeBudget
-from privboost.privacy.report import PrivacyReport
+from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.statements import join_reports
+from privboost.reports.report import PrivacyReport
+from privboost.tables.encoding import Encoder
+from privboost.tables.loading import Coded
+from privboost.tables.rows import Rows, join
 
 STREAM_FILE = FileKind(b"PVBSTRM", 2, "the state of a stream")
 _MAGIC = b"PVBSTATE"
@@ -72,23 +73,20 @@ class Cohort:
 
     Attributes
     ----------
-    blocks : tuple of Block
-        The rows; none once they are forgotten.
+    rows : Coded
+        The rows, none once they are forgotten, and the names of their units.
     budget : LifeBudget
         The budget of each row, for life.
     used : int
         How many releases were made within it.
     report : PrivacyReport
         What its rows' budgets are worth, and what else they paid for.
-    units : pyarrow.Array or None
-        The names of its units, where the domain names a unit column.
     """
 
-    blocks: tuple[Block, ...]
+    rows: Coded
     budget: LifeBudget
     used: int
     report: PrivacyReport
-    units: pa.Array | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,16 +113,16 @@ class RowStream:
         return len(self.cohorts)
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[Rows]:
         """The rows of all batches."""
-        return [block for cohort in self.cohorts for block in cohort.blocks]
+        return [block for cohort in self.cohorts for block in cohort.rows.blocks]
 
     @property
     def budgets(self) -> list[tuple[LifeBudget, int]]:
         """The budget of each cohort, and how many releases it has seen."""
         return [(cohort.budget, cohort.used) for cohort in self.cohorts]
 
-    def check(self, plan: TreePlan) -> None:
+    def check(self, plan: SBDTPlan) -> None:
         """Raise before anything is spent if a plan does not continue this stream."""
         if not self.cohorts:
             return
@@ -149,28 +147,16 @@ class RowStream:
                 f"had {self.unit_kind!r}: the same units must be written in the same way"
             )
 
-    def newcomers(self, rows: TrainingRows) -> np.ndarray:
-        """Return the unit of each row, negative for units that came with an earlier batch."""
-        assert rows.unit is not None
-        unit = rows.unit.copy()
-        for cohort in self.cohorts:
-            known = pc.is_in(rows.unit_names, value_set=cohort.units).to_numpy(zero_copy_only=False)
-            unit[(unit >= 0) & np.append(known, False)[unit]] = -1
-        return unit
-
     def extended(
-        self,
-        plan: TreePlan,
-        rows: TrainingRows,
-        report: PrivacyReport,
-        count: int,
-        log: Sequence[Update],
-        parameters: dict[str, Any],
+        self, run: Run, rows: Coded, log: Sequence[Update], parameters: dict[str, Any]
     ) -> RowStream:
-        """Return the stream with one more batch, after so many releases."""
+        """Return the stream with one more batch: its run, its rows, and all that was told."""
+        plan = run.plan
+        assert isinstance(plan, SBDTPlan)
         assert plan.life is not None
+        count = run.ledger.used(plan.life)
         before = [replace(cohort, used=cohort.used + count) for cohort in self.cohorts]
-        newest = Cohort(tuple(rows.blocks), plan.life, count, report, rows.unit_names)
+        newest = Cohort(rows, plan.life, count, run.report())
         return replace(
             self,
             encoder=plan.encoder,
@@ -181,12 +167,14 @@ class RowStream:
             cohorts=(*before, newest),
             log=tuple(log),
             parameters=parameters,
-            unit_kind=rows.unit_kind if self.unit_kind == "any" else self.unit_kind,
+            unit_kind=run.unit_kind if self.unit_kind == "any" else self.unit_kind,
         )
 
     def without_rows(self) -> RowStream:
         """Return the stream with no rows of its past batches: later ones train alone."""
-        return replace(self, cohorts=tuple(replace(cohort, blocks=()) for cohort in self.cohorts))
+        emptied = [replace(cohort.rows, blocks=()) for cohort in self.cohorts]
+        cohorts = zip(self.cohorts, emptied, strict=True)
+        return replace(self, cohorts=tuple(replace(cohort, rows=rows) for cohort, rows in cohorts))
 
     def report(self) -> PrivacyReport:
         """State what holds for every unit of every batch."""
@@ -298,14 +286,20 @@ def _to_bytes(stream: RowStream, model: Model) -> bytes:
 
 
 def _cohort_form(cohort: Cohort) -> dict[str, Any]:
-    rows = join(cohort.blocks) if cohort.blocks else None
+    units = cohort.rows.units
+    rows = join(cohort.rows.blocks) if cohort.rows.blocks else None
     return {
-        "rows": None if rows is None else {name: getattr(rows, name) for name in ROW_ARRAYS},
+        "rows": None if rows is None else _rows_form(rows),
         "budget": cohort.budget.to_dict(),
         "used": cohort.used,
         "report": cohort.report.to_dict(),
-        "units": None if cohort.units is None else _names_form(cohort.units.to_pylist()),
+        "units": None if units is None else _names_form(units.to_pylist()),
     }
+
+
+def _rows_form(rows: Rows) -> dict[str, Any]:
+    held = vars(rows) | {"narrow": rows.codes.narrow, "wide": rows.codes.wide}
+    return {name: held[name] for name in ROW_ARRAYS}
 
 
 def _names_form(names: list[bytes]) -> dict[str, np.ndarray]:
@@ -330,7 +324,7 @@ def _from_form(form: dict[str, Any], model: Model) -> RowStream:
     )
     need(len(cohorts) > 0, "cohorts", "a stream has a batch")
     next_id = need_whole(form["next_id"], "next_id", 0, _MOST_ROWS)
-    check_ids([cohort.blocks for cohort in cohorts], next_id)
+    check_ids([cohort.rows.blocks for cohort in cohorts], next_id)
     log = _read_log(form)
     check_log(log, encoder, bound is not None, [cohort.used for cohort in cohorts])
     most_score = need_number(form["most_score"], "most_score", 0, MAX_SCORE)
@@ -351,12 +345,13 @@ def _from_form(form: dict[str, Any], model: Model) -> RowStream:
 def _read_cohort(form: Any, encoder: Encoder, weighted: bool, number: int) -> Cohort:
     form = need_keys(form, "cohorts", ("rows", "budget", "used", "report", "units"))
     budget = read_budget(form["budget"])
+    blocks = read_rows(form["rows"], encoder, weighted, number)
+    units = read_names(form["units"], encoder.domain.unit is not None)
     return Cohort(
-        read_rows(form["rows"], encoder, weighted, number),
+        Coded(blocks, units, sum(map(len, blocks))),
         budget,
         need_whole(form["used"], "used", 0, budget.releases),
         read_report(form["report"], "report"),
-        read_names(form["units"], encoder.domain.unit is not None),
     )
 
 
@@ -370,10 +365,10 @@ def _read_log(form: dict[str, Any]) -> tuple[Update, ...]:
     return tuple(from_bytes(log[start:end]) for start, end in pairwise(ends))
 
 
-def _clips(plan: TreePlan) -> tuple[float, float]:
+def _clips(plan: SBDTPlan) -> tuple[float, float]:
     return plan.step.gradient_clip, plan.step.hessian_clip
 
 
-def _most_score(plan: TreePlan) -> float:
+def _most_score(plan: SBDTPlan) -> float:
     trees = plan.settings.n_estimators + plan.settings.extra_estimators
     return trees * plan.step.leaf_clip * plan.step.learning_rate

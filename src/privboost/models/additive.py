@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privboost.engine import kernels
-from privboost.engine.block import Block
-from privboost.engine.layout import Layout
 from privboost.models.checks import (
     largest,
     need,
@@ -21,6 +19,8 @@ from privboost.models.checks import (
     need_scores,
 )
 from privboost.models.importance import NO_MASS, even
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +53,12 @@ class AdditiveScores:
         """How many scores a row has."""
         return len(self.values[0])
 
-    def scores(self, block: Block) -> np.ndarray:
-        """Return the exact scores of a block's rows: int32 of shape (outputs, rows)."""
-        scores = np.zeros((self.n_outputs, len(block)), dtype=np.int32)
+    def scores(self, codes: Codes) -> np.ndarray:
+        """Return the exact scores of rows: int32 of shape (outputs, rows)."""
+        scores = np.zeros((self.n_outputs, len(codes)), dtype=np.int32)
         for feature, values in enumerate(self.values):
             for output in range(self.n_outputs):
-                kernels.add_values(block.column(feature), values[output], scores[output])
+                kernels.add_values(codes.column(feature), values[output], scores[output])
         return scores
 
     def feature_values(self) -> tuple[np.ndarray, ...]:

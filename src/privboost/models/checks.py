@@ -13,11 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from privboost.domain import CategoricalFeature, ClassTarget, Domain, Feature, Target
-from privboost.domain_checks import is_writable
-from privboost.encoding import Encoder, fine_edges
 from privboost.errors import ModelFileError
-from privboost.privacy.report import PrivacyReport
+from privboost.reports.report import PrivacyReport
+from privboost.tables.domain import (
+    CategoricalFeature,
+    ClassTarget,
+    Domain,
+    Feature,
+    Target,
+)
+from privboost.tables.domain_checks import is_writable
+from privboost.tables.encoding import Encoder, fine_edges
 
 _MOST_SIZE = 2.0**200
 """No sum, mean or noise on the grid comes near it, and squares of it are numbers."""

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from privboost.domain import CategoricalFeature, ClassTarget
-from privboost.encoding import Encoder, middle_and_half
-from privboost.engine.tree import Tree
-from privboost.grid import SCORE_UNITS, VOTE
+from privboost.grid import SCORE_STEPS, VOTE
 from privboost.models.linear import INTERCEPT, LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
+from privboost.tables.domain import CategoricalFeature, ClassTarget
+from privboost.tables.encoding import Encoder, middle_and_half
+from privboost.trees.tree import Tree
 
 
 def model_text(model: Model, most_trees: int | None = None) -> str:
@@ -38,19 +38,19 @@ def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str
     unit = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
     names = [str(name) for name in model.classes] if classes and scores.n_outputs > 1 else [""]
     start = ", ".join(
-        f"{name}{': ' if name else ''}{value / SCORE_UNITS:+.4g}"
+        f"{name}{': ' if name else ''}{value / SCORE_STEPS:+.4g}"
         for name, value in zip(names, scores.start, strict=True)
     )
     lines = [f"score at the start {start}"]
     if not isinstance(target, ClassTarget):
         middle, half = middle_and_half(target)
-        lines = [f"prediction at the start {middle + half * scores.start[0] / SCORE_UNITS:.6g}"]
+        lines = [f"prediction at the start {middle + half * scores.start[0] / SCORE_STEPS:.6g}"]
     for number, (tree, values) in enumerate(islice(scores.trees(), most_trees), 1):
         own = [k for k in range(len(values)) if values[k].any()] or [0]
         for output in own:
             of = f" of class {names[output]}" if names[output] else ""
             lines.append(f"tree {number}{of}")
-            lines += _branch(model.encoder, tree, values[output] * unit / SCORE_UNITS, 0, 1)
+            lines += _branch(model.encoder, tree, values[output] * unit / SCORE_STEPS, 0, 1)
     if most_trees is not None and most_trees < scores.n_trees:
         lines.append(f"… and {scores.n_trees - most_trees} trees more")
     return "\n".join(lines)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from privboost import codec
-from privboost.domain import ClassTarget
 from privboost.errors import DomainError, ModelFileError
 from privboost.files import UNREADABLE, FileKind, write_file
 from privboost.models.additive import AdditiveScores
@@ -27,6 +26,7 @@ from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
+from privboost.tables.domain import ClassTarget
 
 MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
 _MAGIC = b"PVBMODEL"

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from privboost.engine.block import Block
-from privboost.engine.layout import Layout
-from privboost.engine.linear import Terms, add_scores
+from privboost.engine.linear import add_scores
 from privboost.errors import ModelFileError
-from privboost.grid import LINEAR_UNITS, SCORE_UNITS
+from privboost.grid import SCORE_STEPS, VECTOR_STEPS
 from privboost.models.checks import (
     need,
     need_array,
@@ -26,6 +24,9 @@ from privboost.models.checks import (
     need_text,
 )
 from privboost.models.importance import even
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes
+from privboost.vectors.terms import Terms
 
 INTERCEPT = "(intercept)"
 MISSING = "missing"
@@ -100,11 +101,11 @@ class LinearScores:
     def _tables(self) -> list[dict[tuple[int, int], np.ndarray]]:
         return [self.terms.tables(own) for own in self.coefficients]
 
-    def scores(self, block: Block) -> np.ndarray:
-        """Return the exact scores of a block's rows: int32 of shape (outputs, rows)."""
-        scores = np.zeros((self.n_outputs, len(block)), dtype=np.int32)
+    def scores(self, codes: Codes) -> np.ndarray:
+        """Return the exact scores of rows: int32 of shape (outputs, rows)."""
+        scores = np.zeros((self.n_outputs, len(codes)), dtype=np.int32)
         for tables, own in zip(self._tables, scores, strict=True):
-            add_scores(block, tables, own)
+            add_scores(codes, tables, own)
         return scores
 
     def feature_values(self) -> tuple[np.ndarray, ...]:
@@ -129,7 +130,7 @@ class LinearScores:
             )
         chances: dict[int, np.ndarray] = {}
         for feature, term in _features_alone(self.terms, self.columns).items():
-            entry = self.terms.value[term] / LINEAR_UNITS
+            entry = self.terms.value[term] / VECTOR_STEPS
             chances[feature] = _code_chances(self.terms.column[term], entry, self.moments)
         return tuple(chances[feature] for feature in sorted(chances))
 
@@ -152,8 +153,8 @@ class LinearScores:
                 before = _code_of([rows[f] for f in own], [n_codes[f] for f in own])
                 codes = [others[f] if f == changed else rows[f] for f in own]
                 after = _code_of(codes, [n_codes[f] for f in own])
-                k, entry = column[before], value[before] / LINEAR_UNITS
-                k_after, entry_after = column[after], value[after] / LINEAR_UNITS
+                k, entry = column[before], value[before] / VECTOR_STEPS
+                k_after, entry_after = column[after], value[after] / VECTOR_STEPS
                 gain = self.coefficients[:, k_after] * entry_after
                 change += gain - self.coefficients[:, k] * entry
                 same = (self.noise[k] * (entry_after - entry)) ** 2
@@ -173,7 +174,7 @@ class LinearScores:
         The intercept is that of all numbers at 0; the coefficient of a missing number stands for
         the number as well (which counts as the middle of its bounds).
         """
-        plain = self.coefficients * (self.scale / SCORE_UNITS)
+        plain = self.coefficients * (self.scale / SCORE_STEPS)
         slope = np.array([column.per_unit or 1.0 for column in self.columns])
         middle = np.array([column.middle if column.per_unit else 0.0 for column in self.columns])
         own = plain * slope

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit, log_expit, softmax
 
-from privboost.domain import ClassTarget, Domain
-from privboost.encoding import Encoder, middle_and_half
-from privboost.grid import SCORE_UNITS
+from privboost.grid import SCORE_STEPS
 from privboost.models.additive import AdditiveScores
 from privboost.models.importance import importances
 from privboost.models.linear import LinearScores
 from privboost.models.trees import TreeScores
-from privboost.privacy.report import PrivacyReport
+from privboost.reports.report import PrivacyReport
+from privboost.tables.domain import ClassTarget, Domain
+from privboost.tables.encoding import Encoder, middle_and_half
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,19 +59,19 @@ class Model:
 
     def decision_function(self, data: Any) -> np.ndarray:
         """Return scores: of shape (rows,), or (rows, classes) beyond two classes."""
-        parts = [self.scores.scores(block) for block in self.encoder.feature_blocks(data)]
+        parts = [self.scores.scores(codes) for codes in self.encoder.feature_codes(data)]
         empty = np.empty((self.scores.n_outputs, 0), dtype=np.int32)
-        scores = np.concatenate([empty, *parts], axis=1) / SCORE_UNITS
+        scores = np.concatenate([empty, *parts], axis=1) / SCORE_STEPS
         return scores[0] if len(scores) == 1 else scores.T
 
     def staged_decision_function(self, data: Any) -> Iterator[np.ndarray]:
         """Yield the scores after each update of training; the last are `decision_function`'s."""
         if not isinstance(self.scores, TreeScores):
             raise AttributeError("staged predictions: only models of trees have stages")
-        blocks = list(self.encoder.feature_blocks(data))
-        stages = [self.scores.staged_scores(block) for block in blocks]
-        for parts in zip(*stages, strict=True):
-            scores = np.concatenate(parts, axis=1) / SCORE_UNITS
+        parts = list(self.encoder.feature_codes(data))
+        stages = [self.scores.staged_scores(codes) for codes in parts]
+        for stage in zip(*stages, strict=True):
+            scores = np.concatenate(stage, axis=1) / SCORE_STEPS
             yield scores[0] if len(scores) == 1 else scores.T
 
     def predict_proba(self, data: Any) -> np.ndarray:
@@ -139,7 +139,7 @@ class Model:
                 for words, value in self.encoder.spans(k, values):
                     rows["feature"].append(feature.name)
                     rows["values"].append(words)
-                    rows["effect"].append(value * unit / SCORE_UNITS)
+                    rows["effect"].append(value * unit / SCORE_STEPS)
                     if several:
                         rows["class"].append(self.classes[output])
         return pa.table(rows)

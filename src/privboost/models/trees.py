@@ -10,12 +10,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from privboost.engine import kernels
-from privboost.engine.block import Block, route
-from privboost.engine.layout import Layout
-from privboost.engine.tree import MAX_DEPTH, Tree
 from privboost.models import tree_kernels
 from privboost.models.checks import largest, need, need_array, need_keys, need_list, need_scores
 from privboost.models.importance import NO_MASS, even
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes
+from privboost.trees.routing import route
+from privboost.trees.tree import MAX_DEPTH, Tree
 
 _MOST_FEATURES = 2**16
 """Features that a node of a tree can tell apart."""
@@ -178,23 +179,23 @@ class TreeScores:
             for number, values in enumerate(group.values):
                 yield group.tree(number), values
 
-    def scores(self, block: Block) -> np.ndarray:
-        """Return the exact scores of a block's rows: int32 of shape (outputs, rows)."""
-        scores = np.repeat(self.start[:, None], len(block), axis=1)
+    def scores(self, codes: Codes) -> np.ndarray:
+        """Return the exact scores of rows: int32 of shape (outputs, rows)."""
+        scores = np.repeat(self.start[:, None], len(codes), axis=1)
         for feature, tables in self._tables.items():
             for output, values in enumerate(tables):
-                kernels.add_values(block.column(feature), values, scores[output])
+                kernels.add_values(codes.column(feature), values, scores[output])
         for group, number in self._joint_trees:
-            _add(block, group.tree(number), group.values[number], scores)
+            _add(codes, group.tree(number), group.values[number], scores)
         return scores
 
-    def staged_scores(self, block: Block) -> Iterator[np.ndarray]:
+    def staged_scores(self, codes: Codes) -> Iterator[np.ndarray]:
         """Yield the scores after each update (the same array, which goes on changing)."""
-        scores = np.repeat(self.start[:, None], len(block), axis=1)
+        scores = np.repeat(self.start[:, None], len(codes), axis=1)
         trees = self.trees()
         for count in self.updates:
             for _ in range(count):
-                _add(block, *next(trees), scores)
+                _add(codes, *next(trees), scores)
             yield scores
 
     @cached_property
@@ -297,8 +298,8 @@ class TreeScores:
         return cls(start, groups, updates, n_codes)
 
 
-def _add(block: Block, tree: Tree, values: np.ndarray, scores: np.ndarray) -> None:
-    node = np.zeros(len(block), dtype=np.uint16)
-    route(block, tree, node)
+def _add(codes: Codes, tree: Tree, values: np.ndarray, scores: np.ndarray) -> None:
+    node = np.zeros(len(codes), dtype=np.uint16)
+    route(codes, tree, node)
     for output, value_of in enumerate(values):
         kernels.add_values(node, value_of, scores[output])

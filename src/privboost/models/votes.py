@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from privboost.engine.layout import Layout
-from privboost.engine.tree import Tree
 from privboost.grid import VOTE
 from privboost.models.checks import need
 from privboost.models.trees import Group, TreeScores
+from privboost.tables.layout import Layout
+from privboost.trees.tree import Tree
 
 NO_COUNT = "feature_importances: votes are choices, and no count of rows was released with them"
 

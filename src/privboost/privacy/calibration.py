@@ -9,13 +9,12 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from scipy.optimize import brentq
-
 from privboost.grid import UNIT
 from privboost.privacy.accountants.base import Accountant
-from privboost.privacy.events import Planned, Selection
+from privboost.privacy.events.event import Planned, Selection
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.privacy.formulas import gdp_mu
-from privboost.privacy.sum_events import GaussianRelease, LaplaceRelease
+from privboost.privacy.searches import safe_root
 
 LEAST_DELTA = 1e-300
 """Below it, a δ that is not 0 has no logarithm, or no digits."""
@@ -92,23 +91,10 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
     for part, share in parts:
         if share > 0 and part.count > 0:
             weight = share / sum(shares) / part.count
-            rate = getattr(part.event, "sampling_rate", 1.0)  # a sample needs as much less noise
-            noise = rate * math.sqrt(_MU_SQUARED[part.event.kind] / weight)
-            planned.append(part.scaled(noise / part.event.noise))
+            event = part.event
+            noise = event.rate * math.sqrt(event.unit_mu_squared / weight)  # a sample needs less
+            planned.append(part.scaled(noise / event.noise))
     return tuple(planned)
-
-
-_MU_SQUARED = {
-    "gaussian": 1.0,
-    "gaussian vector": 1.0,
-    "gram": 1.0,
-    "threshold": 1.0,
-    "gaussian budget": 1.0,
-    "selection": 0.25,
-    "laplace": 2.0,
-    "sampled group": 2.0,
-}
-"""What a release of unit noise counts of μ²."""
 
 
 def calibrate_releases(
@@ -189,10 +175,9 @@ def _solve(cost: _Cost, epsilon: float) -> float:
             raise ValueError("no amount of noise reaches this epsilon and delta")
     while excess(low) < 0:
         low, high = low - 2, low
-    factor = math.exp(brentq(excess, low, high, xtol=1e-12, rtol=1e-12))
-    while cost(factor) > epsilon:
-        factor *= 1 + 1e-9
-    return factor
+    holds: Callable[[float], bool] = lambda x: cost(math.exp(x)) <= epsilon  # noqa: E731
+    up: _Cost = lambda x: x + 1e-9  # noqa: E731
+    return math.exp(safe_root(excess, (low, high), holds, up, xtol=1e-12, rtol=1e-12))
 
 
 def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
@@ -229,9 +214,8 @@ def _first_guess(events: Sequence[Planned], epsilon: float, delta: float) -> flo
     """The factor that a Gaussian of the same μ² would need."""
     total = 0.0
     for planned in events:
-        rate = getattr(planned.event, "sampling_rate", 1.0)
-        mu = rate / planned.event.noise
-        total += planned.count * _MU_SQUARED[planned.event.kind] * mu * mu
+        mu = planned.event.rate / planned.event.noise
+        total += planned.count * planned.event.unit_mu_squared * mu * mu
     return math.sqrt(total) / gdp_mu(epsilon, delta)
 
 

@@ -12,11 +12,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
 from privboost.privacy.range_game import compose_ranges
-from privboost.privacy.searches import log_or_floor, smallest_epsilon, smallest_multiplier
+from privboost.privacy.searches import (
+    log_or_floor,
+    safe_root,
+    smallest_epsilon,
+    smallest_multiplier,
+)
 
 
 def gdp_delta(epsilon: float, mu: float) -> float:
@@ -67,12 +71,13 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         raise ValueError("delta is too small for this epsilon: no noise of this kind reaches it")
     while gdp_delta(epsilon, high) <= delta:
         high *= 2
-    root: float = brentq(
-        lambda mu: log_or_floor(gdp_delta(epsilon, mu)) - math.log(delta), low, high, xtol=1e-15
+    return safe_root(
+        lambda mu: log_or_floor(gdp_delta(epsilon, mu)) - math.log(delta),
+        (low, high),
+        holds=lambda mu: gdp_delta(epsilon, mu) <= delta,
+        nudge=lambda mu: mu * (1 - 1e-14),
+        xtol=1e-15,
     )
-    while gdp_delta(epsilon, root) > delta:
-        root *= 1 - 1e-14
-    return root
 
 
 def subsampled_gaussian_rdp(
@@ -397,8 +402,8 @@ def _rdp_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier:
 
 
 def _equal_gaussians(noise_multiplier: float, sampling_rate: float, rounds: int) -> Any:
-    from privboost.privacy.events import Planned
-    from privboost.privacy.sum_events import GaussianRelease
+    from privboost.privacy.events.event import Planned
+    from privboost.privacy.events.sums import GaussianRelease
 
     one = GaussianRelease("sums", noise_multiplier, 1, 1, 1, (1.0,), sampling_rate)
     return (Planned(one, rounds),)

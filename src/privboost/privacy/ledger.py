@@ -12,9 +12,9 @@ from typing import Any
 
 from privboost.errors import BudgetError
 from privboost.privacy.accountants.base import Accountant, Profile
-from privboost.privacy.budgets import LifeBudget
-from privboost.privacy.events import Event, Planned
-from privboost.privacy.sum_events import GaussianRelease
+from privboost.privacy.budgets.life import LifeBudget
+from privboost.privacy.events.event import Event, Planned
+from privboost.privacy.events.sums import GaussianRelease
 
 
 class Ledger:
@@ -155,17 +155,6 @@ class Ledger:
     def profile(self) -> Profile:
         """The privacy curve of all that was reserved."""
         return self.accountant.compose(self._reserved)
-
-    def to_json(self) -> str:
-        """Return the ledger as JSON."""
-        form = {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "accountant": self.accountant.name,
-            "reserved": _rows(self.reserved),
-            "spent": _rows(self.spent),
-        }
-        return json.dumps(form, indent=1)
 
 
 def _append(path: Path, entry: dict[str, Any], durable: bool) -> None:

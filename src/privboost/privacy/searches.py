@@ -8,6 +8,34 @@ from collections.abc import Callable
 from scipy.optimize import brentq
 
 
+def safe_root(
+    excess: Callable[[float], float],
+    bracket: tuple[float, float],
+    holds: Callable[[float], bool],
+    nudge: Callable[[float], float],
+    **tolerances: float,
+) -> float:
+    """Return a root, moved until what is promised of it holds.
+
+    Parameters
+    ----------
+    excess : callable
+        Is zero at the root.
+    bracket : (float, float)
+        Where its signs differ.
+    holds : callable
+        The promise: checked, never taken from the root finder.
+    nudge : callable
+        A small step to the safe side.
+    **tolerances
+        Of `scipy.optimize.brentq`.
+    """
+    root: float = brentq(excess, *bracket, **tolerances)
+    while not holds(root):
+        root = nudge(root)
+    return root
+
+
 def smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
     """Return the smallest ε ≥ 0 at which a falling curve is at most δ, rounded up."""
     if delta_of(0.0) <= delta:
@@ -40,10 +68,13 @@ def smallest_multiplier(
         high *= 2
     while cost(low) <= epsilon:
         low /= 2
-    root: float = brentq(lambda z: min(cost(z), 1e300) - epsilon, low, high, rtol=1e-10)
-    while cost(root) > epsilon:
-        root *= 1 + 1e-9
-    return root
+    return safe_root(
+        lambda z: min(cost(z), 1e300) - epsilon,
+        (low, high),
+        holds=lambda z: cost(z) <= epsilon,
+        nudge=lambda z: z * (1 + 1e-9),
+        rtol=1e-10,
+    )
 
 
 def log_or_floor(value: float) -> float:

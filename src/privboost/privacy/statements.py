@@ -10,11 +10,11 @@ from typing import Any
 from privboost import __version__
 from privboost.errors import DomainError
 from privboost.privacy.accountants.choice import compare_accountants
-from privboost.privacy.events import ADD_REMOVE, REPLACE_ONE, Event, Planned
+from privboost.privacy.events.event import Event, Planned, Relation
 from privboost.privacy.formulas import replace_one
 from privboost.privacy.ledger import Ledger
-from privboost.privacy.report import Part, PrivacyReport, Release
-from privboost.unit import Unit, describe_unit
+from privboost.reports.report import Part, PrivacyReport, Release
+from privboost.tables.unit import Unit, describe_unit
 
 
 def write_report(
@@ -30,7 +30,9 @@ def write_report(
     return PrivacyReport(
         epsilon=ledger.accountant.cost(ledger.reserved, ledger.delta),
         delta=ledger.delta,
-        relation=ledger.reserved[0].event.relation if ledger.reserved else ADD_REMOVE,
+        relation=(
+            ledger.reserved[0].event.relation if ledger.reserved else Relation.ADD_REMOVE
+        ).value,
         unit=unit,
         accountant=ledger.accountant.name,
         alternatives=compare_accountants(ledger.reserved, ledger.delta),
@@ -80,7 +82,7 @@ def add_lesson(lesson: PrivacyReport, report: PrivacyReport, what: str) -> Priva
     """
     check_lesson(lesson, report.unit)
     epsilon, delta = lesson.epsilon, lesson.delta
-    if (lesson.relation, report.relation) == (ADD_REMOVE, REPLACE_ONE):
+    if (lesson.relation, report.relation) == (Relation.ADD_REMOVE, Relation.REPLACE_ONE):
         epsilon, delta = replace_one(epsilon, delta)
     elif lesson.relation != report.relation:
         raise ValueError("guarantees of different neighbouring relations do not add up")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from privboost.privacy.accountants.discretisation import Slack, discretisation_slack
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from privboost.privacy.accountants.pld import PldAccountant
 from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.accountants.resolution import unresolved
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
 
 ACCOUNTANTS: dict[str, type[Accountant]] = {
     kind.name: kind

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
 
 _TAIL = 1e-9
 """How small, relative to δ, e^ε τ is made; a larger z costs more ε, a smaller one more δ."""

@@ -12,7 +12,7 @@ from privboost.privacy.accountants.base import Accountant, GridProfile
 from privboost.privacy.accountants.pld import compose_losses, losses_rounding
 from privboost.privacy.accountants.rdp import RdpProfile
 from privboost.privacy.accountants.resolution import RESOLVED, less_rounding
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
 from privboost.privacy.formulas import game_reach
 from privboost.privacy.range_game import GAUSSIAN_ALLOWANCE, GameCurve, compose_ranges
 from privboost.privacy.searches import smallest_epsilon

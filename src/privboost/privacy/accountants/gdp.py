@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from privboost.privacy.accountants.base import Accountant, GridProfile
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
 from privboost.privacy.formulas import gdp_delta
 from privboost.privacy.searches import smallest_epsilon
 

@@ -10,9 +10,9 @@ from typing import Any
 from privboost.privacy.accountants.base import Accountant, GridProfile
 from privboost.privacy.accountants.rdp import RdpProfile
 from privboost.privacy.accountants.resolution import PER_RELEASE, RESOLVED, less_rounding
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.searches import not_below
-from privboost.privacy.sum_events import GaussianRelease
 
 _CELLS = 2000
 """Grid cells within ε: rounding, which is always pessimistic, then costs a thousandth of it."""
@@ -96,7 +96,7 @@ def _merged(events: tuple[Planned, ...]) -> list[Planned]:
     for planned in events:
         if planned.event.mu is None:
             event = planned.event
-            key = (event.kind, event.noise, getattr(event, "sampling_rate", 1.0))
+            key = (event.kind, event.noise, event.rate)
             before = rest.get(key, replace(planned, count=0))
             rest[key] = replace(planned, count=before.count + planned.count)
     merged = list(rest.values())

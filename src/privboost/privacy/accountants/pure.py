@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from privboost.privacy.accountants.base import Accountant, Profile
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
 
 
 class PureProfile(Profile):

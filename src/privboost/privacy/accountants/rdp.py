@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from privboost.privacy.accountants.base import Accountant, Profile
-from privboost.privacy.events import Planned
+from privboost.privacy.events.event import Planned
 from privboost.privacy.formulas import renyi_epsilon
 from privboost.privacy.searches import smallest_true
 

@@ -1,0 +1,205 @@
+"""The plan of boosted linear models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privboost.boosting.adassp_terms import Design
+from privboost.boosting.checks import (
+    check_choice,
+    check_count,
+    check_number,
+    check_part,
+)
+from privboost.boosting.draft import Draft, Shared
+from privboost.boosting.plan import Budget, Plan, at_most_rows, listed
+from privboost.engine.queries import Bound, GramSums, LinearSums
+from privboost.grid import VECTOR_STEPS
+from privboost.losses import Loss, loss_of, losses_of
+from privboost.privacy.curator import EIGENVALUE_ROWS, eigenvalue_bound
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease, GramRelease, VectorRelease
+from privboost.tables.encoding import Encoder
+
+COUNT_SHARE = 0.02
+"""The share of the budget, on μ², that the counts of classes take where they are released."""
+_LARGE = 1e6
+"""Beyond this a step or a clip means nothing."""
+
+
+@dataclass(frozen=True)
+class AdaSSPSettings:
+    """How a linear model is boosted.
+
+    Parameters
+    ----------
+    loss : str
+        What is minimised: the name of a loss of the target.
+    n_estimators : int
+        Rounds.
+    learning_rate : float
+        What each round's step is multiplied by.
+    ratio : three numbers
+        a : b : c, how μ is divided between the matrix, the gradients of all rounds, and the
+        smallest eigenvalue; c may be 0.
+    gradient_clip : float
+        What a row's gradient is clipped to in the first round.
+    clip_decay : float
+        What the clip is multiplied by after each round.
+    tail : float
+        The last part of the rounds whose coefficients are averaged; 0 for the last round alone.
+    class_weight : "balanced", pair of float, or None
+        Whether classes are weighted by their released counts, or by public weights.
+    """
+
+    loss: str
+    n_estimators: int
+    learning_rate: float
+    ratio: tuple[float, float, float]
+    gradient_clip: float
+    clip_decay: float
+    tail: float
+    class_weight: str | tuple[float, float] | None
+
+    def __post_init__(self) -> None:
+        check_choice("loss", self.loss, losses_of("classes"))
+        object.__setattr__(self, "n_estimators", check_count("n_estimators", self.n_estimators, 1))
+        for name in ("learning_rate", "gradient_clip"):
+            number = check_number(name, getattr(self, name), above=0, below=_LARGE)
+            object.__setattr__(self, name, number)
+        decay = check_part("clip_decay", self.clip_decay, or_else=1)
+        object.__setattr__(self, "clip_decay", decay)
+        if decay ** (self.n_estimators - 1) < 2.0**-10:
+            raise ValueError("clip_decay is too small for so many rounds: the clip would vanish")
+        object.__setattr__(self, "tail", check_part("tail", self.tail, or_else=0))
+        object.__setattr__(self, "ratio", _check_ratio(self.ratio))
+        if self.class_weight is not None and not isinstance(self.class_weight, tuple):
+            check_choice("class_weight", self.class_weight, ("balanced",), "a dict", "None")
+
+    @property
+    def balanced(self) -> bool:
+        """Whether the counts of classes are released."""
+        return self.class_weight == "balanced"
+
+    def clip(self, round_: int) -> float:
+        """Return what gradients are clipped to in a round."""
+        return self.gradient_clip * self.clip_decay**round_
+
+
+def _check_ratio(ratio: Any) -> tuple[float, float, float]:
+    if not (isinstance(ratio, Sequence) and not isinstance(ratio, str) and len(ratio) == 3):
+        raise ValueError(f"ratio must be three numbers a : b : c; {ratio!r} is not")
+    matrix = check_number("the first of ratio", ratio[0], above=0)
+    gradients = check_number("the second of ratio", ratio[1], above=0)
+    least = 0.0 if ratio[2] == 0 else check_number("the last of ratio, if not 0,", ratio[2], 0)
+    return matrix, gradients, least
+
+
+@dataclass(frozen=True, eq=False)
+class AdaSSPPlan(Plan):
+    """The plan of a boosted linear model.
+
+    Attributes
+    ----------
+    settings : AdaSSPSettings
+        The rounds.
+    design : Design
+        From codes to columns.
+    gram, gradients, least, counts : events
+        The releases of the matrix, of a round, of the smallest eigenvalue and of class counts; the
+        last two may be None.
+    """
+
+    _hashed: ClassVar[tuple[str, ...]] = (
+        "task",
+        "settings",
+        "contribution",
+        "budget",
+        "parameters",
+    )
+
+    settings: AdaSSPSettings
+    design: Design
+    gram: GramRelease
+    gradients: VectorRelease
+    least: VectorRelease | None
+    counts: GaussianRelease | None
+
+    @property
+    def loss(self) -> Loss:
+        """What is minimised."""
+        return loss_of(self.task.target, self.settings.loss)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was chosen, for reports."""
+        return listed(self.settings) | {
+            "columns": self.design.terms.n_columns,
+            **self.design.choices,
+        }
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the released eigenvalue rests on."""
+        return () if self.least is None else (at_most_rows(EIGENVALUE_ROWS),)
+
+
+def plan_adassp(
+    encoder: Encoder,
+    settings: AdaSSPSettings,
+    columns: Design,
+    weight_bound: float | None,
+    budget: Budget,
+    accountant: str,
+) -> AdaSSPPlan:
+    """Decide everything about a run of a boosted linear model, and calibrate its noise."""
+    draft = Draft(encoder, weight_bound, budget, accountant)
+    if settings.class_weight is not None and draft.task.n_outputs > 1:
+        raise ValueError("class_weight needs two classes: beyond them all classes share one matrix")
+    made = draft.share(_wanted(draft, settings, columns))
+    return AdaSSPPlan(
+        **made.fields,
+        settings=settings,
+        design=columns,
+        gram=made["gram"],
+        gradients=made["gradients"],
+        least=made.get("least"),
+        counts=made.get("counts"),
+    )
+
+
+def _wanted(draft: Draft, settings: AdaSSPSettings, columns: Design) -> list[Shared]:
+    """List the releases, each with its share of μ²."""
+    products = GramSums.of(columns.terms, np.full(2, VECTOR_STEPS))
+    moved = products.bound(draft.contribution)
+    gram = GramRelease("products of all pairs of columns", 1.0, **_as_vector(moved))
+    moved = LinearSums.of(columns.terms).bound(draft.contribution)
+    gradients = VectorRelease("gradients times columns", 1.0, **_as_vector(moved))
+    moved = eigenvalue_bound(products, draft.contribution)
+    least = VectorRelease("the smallest eigenvalue", 1.0, **_as_vector(moved))
+    counts = GaussianRelease("rows of each class", 1.0, cells=1, shares=(0.5, 0.5), **draft.bound)
+    matrix_share, rounds_share, least_share = (part**2 for part in settings.ratio)
+    rounds = settings.n_estimators * draft.task.n_outputs
+    total = matrix_share + rounds_share + least_share
+    count_share = total * COUNT_SHARE / (1 - COUNT_SHARE) if settings.balanced else 0.0
+    return [
+        ("gram", Planned(gram, 1), matrix_share),
+        ("gradients", Planned(gradients, rounds), rounds_share),
+        ("least", Planned(least, 1), least_share),
+        ("counts", Planned(counts, 1), count_share),
+    ]
+
+
+def _as_vector(moved: Bound) -> dict[str, Any]:
+    """Return what the event of a vector says about how far one protected unit moves it."""
+    return {
+        "units": moved.steps,
+        "cells": moved.cells,
+        "rows": moved.rows,
+        "shares": (1.0,),
+        "coordinates": moved.coordinates,
+    }

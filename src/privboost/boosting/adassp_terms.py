@@ -1,0 +1,222 @@
+"""How the features of a domain become the columns of a linear model: public, decided beforehand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from privboost.boosting.candidates import uniform_grid
+from privboost.errors import DomainError
+from privboost.grid import VECTOR_STEPS
+from privboost.models.linear import INTERCEPT, MISSING, Column
+from privboost.tables.domain import CategoricalFeature
+from privboost.tables.encoding import Encoder
+from privboost.vectors.terms import MOST_SQUARE, Terms
+
+MOST_COLUMNS = 4096
+"""Columns of which all pairs of products are kept: 128 MiB."""
+_MOST_PAIRS = 2**20
+"""Pairs of codes of a product."""
+_TYPICAL_SQUARE = 1 / 3
+"""The mean square of a number that is even between −1 and 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The terms of a linear model, in units of the norm bound.
+
+    Attributes
+    ----------
+    terms : Terms
+        From codes to columns.
+    columns : tuple of Column
+        What each column means.
+    norm_bound : float
+        The length to which vectors are shortened.
+    choices : dict
+        How the columns were chosen.
+    """
+
+    terms: Terms
+    columns: tuple[Column, ...]
+    norm_bound: float
+    choices: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One term before it has a place: columns from 0 on, entries as numbers."""
+
+    features: tuple[int, int]
+    column: np.ndarray
+    value: np.ndarray
+    meaning: tuple[Column, ...]
+    typical_square: float
+
+
+def design(
+    encoder: Encoder,
+    bins: int | None = None,
+    products: bool | Sequence[tuple[str, str]] = False,
+    intercept: bool = True,
+    norm_bound: float | None = None,
+) -> Design:
+    """Lay out the columns.
+
+    Numbers are scaled to [−1, 1] by their public bounds, on their declared scale; each value of a
+    category has an indicator, and so have missing values where they are declared. What is not
+    declared has none.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The domain and how it is coded.
+    bins : int, optional
+        Cut numbers into so many bins with an indicator each, instead of scaling them.
+    products : bool or sequence of pairs of feature names
+        Which products of two features are added: none, all, or these.
+    intercept : bool
+        Whether there is a constant column.
+    norm_bound : float, optional
+        The length to which vectors are shortened. By default that of a row whose numbers have the
+        size of evenly spread ones.
+    """
+    if INTERCEPT in encoder.domain.feature_names:
+        raise DomainError(f"features.{INTERCEPT}: linear models call their constant column that")
+    singles = [
+        _number(encoder, f)
+        if bins is None and not isinstance(declared, CategoricalFeature)
+        else _indicators(encoder, f, bins or 1)
+        for f, declared in enumerate(encoder.domain.features)
+    ]
+    pairs = _pairs(encoder, products)
+    _check_size(encoder, singles, pairs)
+    parts = [*singles, *(_product(singles[a], singles[b]) for a, b in pairs)]
+    if intercept:
+        parts.insert(0, _constant(encoder))
+    if norm_bound is None:
+        norm_bound = math.sqrt(sum(part.typical_square for part in parts))
+    columns: list[Column] = []
+    places, values = [], []
+    for part in parts:
+        places.append((part.column + len(columns)).astype(np.int32))
+        units = np.trunc(part.value / norm_bound * VECTOR_STEPS)
+        values.append(np.clip(units, -(2**30), 2**30).astype(np.int32))
+        columns += part.meaning
+    terms = Terms(
+        tuple(part.features for part in parts), tuple(places), tuple(values), len(columns)
+    )
+    if terms.most_square > MOST_SQUARE:
+        raise ValueError("norm_bound is too small: nearly all of every row would be cut away")
+    chosen = {"bins": bins, "intercept": intercept, "norm_bound": norm_bound}
+    listed = products if isinstance(products, bool) else [list(pair) for pair in products]
+    return Design(terms, tuple(columns), norm_bound, chosen | {"products": listed})
+
+
+def _constant(encoder: Encoder) -> _Part:
+    codes = encoder.layout.n_codes[0]  # any feature will do: all its codes say the same
+    nothing = np.zeros(codes, dtype=np.int64)
+    return _Part((0, -1), nothing, np.ones(codes), (Column(INTERCEPT, ""),), 1.0)
+
+
+def _number(encoder: Encoder, feature: int) -> _Part:
+    declared: Any = encoder.domain.features[feature]
+    edges, bins = encoder.edges[feature], encoder.layout.n_codes[feature] - 1
+    low, high = declared.bounds
+    if declared.scale == "log" and declared.edges is None:
+        position = (np.arange(bins) + 0.5) / bins * 2 - 1
+        meaning = Column(declared.name, "on its log scale, from -1 to 1")
+    else:
+        ends = np.concatenate([[low], edges, [high]])
+        position = (ends[:-1] + ends[1:] - low - high) / (high - low)
+        meaning = Column(declared.name, "", 2 / (high - low), (low + high) / 2)
+    missing = (Column(declared.name, MISSING),) if declared.missing else ()
+    column = np.append(np.zeros(bins, dtype=np.int64), len(missing))
+    value = np.append(position, 1.0 if missing else 0.0)
+    return _Part((feature, -1), column, value, (meaning, *missing), _TYPICAL_SQUARE)
+
+
+def _indicators(encoder: Encoder, feature: int, bins: int) -> _Part:
+    declared = encoder.domain.features[feature]
+    cells = uniform_grid(encoder, feature, bins)
+    named = list(encoder.spans(feature, cells.cell_of))
+    columns = [Column(declared.name, words) for words, _ in named]
+    kept = np.ones(len(columns), dtype=np.bool_)
+    kept[-1] = declared.missing
+    if isinstance(declared, CategoricalFeature):
+        kept[-2] = False  # "other": hardly a row has it, and its column would be noise
+    value = kept[cells.cell_of].astype(np.float64)
+    column = np.where(kept, np.cumsum(kept) - 1, 0)[cells.cell_of]
+    meaning = tuple(column for column, keep in zip(columns, kept, strict=True) if keep)
+    return _Part((feature, -1), column, value, meaning, 1.0)
+
+
+def _product(one: _Part, other: _Part) -> _Part:
+    """Multiply two terms, column by column."""
+    width = len(other.meaning)
+    column = one.column[:, None] * width + other.column[None, :]
+    value = one.value[:, None] * other.value[None, :]
+    meaning = tuple(
+        Column(f"{a.feature} × {b.feature}", " and ".join(_words(a) + _words(b)))
+        for a in one.meaning
+        for b in other.meaning
+    )
+    square = one.typical_square * other.typical_square
+    pair = (one.features[0], other.features[0])
+    return _Part(pair, column.reshape(-1), value.reshape(-1), meaning, square)
+
+
+def _words(column: Column) -> list[str]:
+    return [column.value or "scaled to -1 to 1"]
+
+
+def named_features(products: bool | Sequence[tuple[str, str]]) -> list[str]:
+    """Return the features that products name, or raise if they are no pairs of names."""
+    if isinstance(products, bool):
+        return []
+    named: list[str] = []
+    for pair in [products] if isinstance(products, str) else products:
+        fine = isinstance(pair, Sequence) and not isinstance(pair, str) and len(set(pair)) == 2
+        if not fine or len(pair) != 2:
+            raise ValueError(
+                f"products must be True, False, or pairs of two different features; {pair!r} is "
+                "no such pair"
+            )
+        named += pair
+    return named
+
+
+def _pairs(encoder: Encoder, products: bool | Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+    names = encoder.domain.feature_names
+    if isinstance(products, bool):
+        return list(combinations(range(len(names)), 2)) if products else []
+    for name in named_features(products):
+        if name not in names:
+            raise ValueError(
+                f"products: there is no feature {name!r}; there are {', '.join(map(repr, names))}"
+            )
+    numbers = [sorted(names.index(name) for name in pair) for pair in products]
+    return list(dict.fromkeys((first, second) for first, second in numbers))
+
+
+def _check_size(
+    encoder: Encoder, singles: Sequence[_Part], pairs: Sequence[tuple[int, int]]
+) -> None:
+    """Refuse more columns than the matrix of their products can hold, before it is made."""
+    count = 1 + sum(len(part.meaning) for part in singles)
+    count += sum(len(singles[a].meaning) * len(singles[b].meaning) for a, b in pairs)
+    if count > MOST_COLUMNS:
+        raise ValueError(
+            f"the model would have {count} columns; at most {MOST_COLUMNS} are possible, since all "
+            "products of two columns are kept: lower bins, or leave out products or categories"
+        )
+    codes = encoder.layout.n_codes
+    for a, b in pairs:
+        if codes[a] * codes[b] > _MOST_PAIRS:
+            names = encoder.domain.feature_names
+            raise ValueError(f"the product of {names[a]!r} and {names[b]!r} has too many values")

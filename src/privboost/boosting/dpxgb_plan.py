@@ -1,0 +1,148 @@
+"""The plan of greedy trees under (ε, δ): candidates, choices of splits, leaves, and their noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from privboost.boosting.checks import (
+    check_candidates,
+    check_choice,
+    check_count,
+    check_histograms,
+    check_number,
+    check_part,
+    check_scores,
+    check_shares,
+)
+from privboost.boosting.draft import Draft, Shared
+from privboost.boosting.initial_score import initial_release
+from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
+from privboost.boosting.plan import Budget, at_most_rows
+from privboost.grid import UNIT
+from privboost.privacy.events.event import Planned, Selection
+from privboost.privacy.events.sums import GaussianRelease
+from privboost.privacy.utilities.splits import MOST_ROWS
+from privboost.tables.encoding import Encoder
+from privboost.trees.tree import MAX_DEPTH
+
+
+@dataclass(frozen=True)
+class DPXGBSettings:
+    """What is chosen about greedy trees; `DPXGBClassifier` says what each means."""
+
+    n_estimators: int
+    max_depth: int
+    greedy_depth: int | None
+    features: str | int
+    candidates: str
+    n_candidates: int
+    candidate_rounds: int
+    init_share: float
+    shares: tuple[float, float, float]
+    split_lambda: float
+
+    def __post_init__(self) -> None:
+        for name in ("n_estimators", "max_depth", "n_candidates", "candidate_rounds"):
+            object.__setattr__(self, name, check_count(name, getattr(self, name), 1))
+        if self.max_depth > MAX_DEPTH:
+            raise ValueError(f"max_depth must be at most {MAX_DEPTH}; {self.max_depth!r} is not")
+        greedy = self.max_depth if self.greedy_depth is None else self.greedy_depth
+        greedy = check_count("greedy_depth", greedy, 1)
+        if greedy > self.max_depth:
+            raise ValueError(f"greedy_depth must be at most max_depth; {greedy} exceeds it")
+        object.__setattr__(self, "greedy_depth", greedy)
+        check_choice("candidates", self.candidates, ("grid", "hessian"))
+        if isinstance(self.features, str):
+            check_choice("features", self.features, ("all", "cyclical"), "a whole number")
+        else:
+            object.__setattr__(self, "features", check_count("features", self.features, 1))
+        check_part("init_share", self.init_share, or_else=0)
+        check_number("split_lambda", self.split_lambda, above=1 / UNIT)
+        object.__setattr__(self, "shares", check_shares("shares", self.shares, 3))
+        if self.candidates == "hessian" and self.shares[0] == 0:
+            raise ValueError('candidates="hessian" needs a sketch: the first of shares is 0')
+
+    @property
+    def refinements(self) -> int:
+        """How often split candidates are refined."""
+        return min(self.candidate_rounds, self.n_estimators) if self.candidates == "hessian" else 0
+
+
+@dataclass(frozen=True, eq=False)
+class DPXGBPlan(NewtonPlan):
+    """The plan of greedy trees under (ε, δ).
+
+    Attributes
+    ----------
+    selection : Selection
+        The choice of the splits of one level.
+    leaf : GaussianRelease
+        The release of a tree's leaves.
+    sketch : GaussianRelease or None
+        The release of the Hessians that candidates follow.
+    """
+
+    selection: Selection
+    leaf: GaussianRelease
+    sketch: GaussianRelease | None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the ranges of splits rest on."""
+        return (at_most_rows(MOST_ROWS),)
+
+
+def plan_dpxgb(
+    encoder: Encoder,
+    step: NewtonStep,
+    settings: DPXGBSettings,
+    weight_bound: float | None,
+    budget: Budget,
+    accountant: str,
+    noise_lambda: float | None = None,
+) -> DPXGBPlan:
+    """Decide everything about a run with greedy trees, and calibrate its noise.
+
+    Parameters
+    ----------
+    noise_lambda : float, optional
+        If given, λ is this many standard deviations of the noise in a leaf's sum of Hessians.
+    """
+    check_candidates(settings.n_candidates, encoder)
+    check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
+    check_histograms(encoder, settings.n_candidates, settings.greedy_depth or 0)
+    draft = Draft(encoder, weight_bound, budget, accountant)
+    made = draft.share(_wanted(draft, step, settings))
+    leaf = made["leaf"]
+    return DPXGBPlan(
+        **made.fields,
+        step=step.with_noise_lambda(noise_lambda, leaf.sigmas[1], weight_bound),
+        settings=settings,
+        init=made.get("init"),
+        selection=made["selection"],
+        leaf=leaf,
+        sketch=made.get("sketch"),
+    )
+
+
+def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBSettings) -> list[Shared]:
+    """List the releases with their shares; where there is no sketch, the others have its share."""
+    outputs, bound = draft.task.n_outputs, draft.bound
+    trees = settings.n_estimators * outputs
+    choice = Selection("the splits of all nodes of a level", 1.0)
+    leaf = GaussianRelease(
+        "gradients and Hessians by leaf of a tree", 1.0, cells=1, shares=step.shares, **bound
+    )
+    parts: list[Shared] = [
+        ("selection", Planned(choice, trees * (settings.greedy_depth or 0)), settings.shares[1]),
+        ("leaf", Planned(leaf, trees), settings.shares[2]),
+    ]
+    if settings.refinements and draft.n_numbers:
+        sketch = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
+        parts.insert(0, ("sketch", Planned(sketch, settings.refinements), settings.shares[0]))
+    total, rest = sum(share for _, _, share in parts), 1 - settings.init_share
+    init = Planned(initial_release(GaussianRelease, 1.0, bound), outputs)
+    return [
+        ("init", init, settings.init_share),
+        *((name, planned, rest * share / total) for name, planned, share in parts),
+    ]

@@ -1,0 +1,169 @@
+"""The Newton step: from released sums of gradients and Hessians to values, and its plans."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privboost.boosting.checks import check_number
+from privboost.boosting.plan import Plan, listed
+from privboost.compiling import compiled
+from privboost.grid import SCORE_STEPS, UNIT, WEIGHT_STEPS
+from privboost.losses import LossTable
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+
+SPANS = "Hessians by candidate span of every number"
+"""What is released for split candidates to follow, in words."""
+
+
+@dataclass(frozen=True)
+class NewtonStep:
+    """How released sums of gradients and Hessians become values: v = −G / max(H + λ, λ).
+
+    Parameters
+    ----------
+    gradient_clip, hessian_clip : float
+        What one row's gradient and Hessian are clipped to.
+    hessian_share : float
+        The share r₁ of the Hessian in a release; the gradient has the rest.
+    reg_lambda : float
+        λ.
+    leaf_clip : float
+        Values are clipped to ± this, before the learning rate.
+    learning_rate : float
+        What values are multiplied by.
+    """
+
+    gradient_clip: float
+    hessian_clip: float
+    hessian_share: float
+    reg_lambda: float
+    leaf_clip: float
+    learning_rate: float
+
+    def __post_init__(self) -> None:
+        for name in ("gradient_clip", "hessian_clip", "reg_lambda", "leaf_clip", "learning_rate"):
+            object.__setattr__(self, name, check_number(name, getattr(self, name), above=0))
+        share = check_number("hessian_share", self.hessian_share, above=0, below=1)
+        object.__setattr__(self, "hessian_share", share)
+
+    @staticmethod
+    def balanced_share(gradient_clip: float, hessian_clip: float, typical_value: float) -> float:
+        """Return the Hessian's share that balances both errors of a value: r₁ = v̄h*/(g* + v̄h*).
+
+        v̄ is the typical size of a value: an error of the Hessian matters as much as the value is
+        large.
+        """
+        return typical_value * hessian_clip / (gradient_clip + typical_value * hessian_clip)
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """The shares of gradient and Hessian in a release."""
+        return (1 - self.hessian_share, self.hessian_share)
+
+    def with_noise_lambda(
+        self, deviations: float | None, sigma: float, weight_bound: float | None
+    ) -> NewtonStep:
+        """Return the step whose λ follows the noise, or the same where it is given.
+
+        Parameters
+        ----------
+        deviations : float or None
+            λ in standard deviations of the noise in a sum of Hessians; None leaves λ as it is.
+        sigma : float
+            That standard deviation, in grid units.
+        """
+        if deviations is None:
+            return self
+        noise = sigma * self.hessian_clip * grid_step(weight_bound)
+        return replace(self, reg_lambda=deviations * noise)
+
+    def values(
+        self, gradient: np.ndarray, hessian: np.ndarray, weight_bound: float | None
+    ) -> np.ndarray:
+        """Turn released sums, in grid units, into values on the score grid (int32)."""
+        unit = grid_step(weight_bound)
+        out = np.empty(gradient.shape, dtype=np.int32)
+        _newton_values(
+            np.ascontiguousarray(gradient, dtype=np.float64).reshape(-1),
+            np.ascontiguousarray(hessian, dtype=np.float64).reshape(-1),
+            self.gradient_clip * unit,
+            self.hessian_clip * unit,
+            self.reg_lambda,
+            self.leaf_clip,
+            self.learning_rate * SCORE_STEPS,
+            out.reshape(-1),
+        )
+        return out
+
+    def noise(self, hessian: np.ndarray, sigma: float, weight_bound: float | None) -> np.ndarray:
+        """Return the standard deviation that noise alone gives to values, in score units.
+
+        Parameters
+        ----------
+        hessian : array
+            The released sums of Hessians, in grid units.
+        sigma : float
+            The standard deviation of the noise in a sum of gradients, in grid units.
+        """
+        unit = grid_step(weight_bound)
+        bend = np.maximum(hessian * (self.hessian_clip * unit), 0.0)
+        alone = sigma * (self.gradient_clip * unit) / (bend + self.reg_lambda)
+        return np.minimum(alone, self.leaf_clip) * (self.learning_rate * SCORE_STEPS)
+
+
+def released_mass(sums: np.ndarray, weight_bound: float | None) -> np.ndarray:
+    """Return what released Hessians or counts say of how many rows there are, in whole rows.
+
+    A row counts for its Hessian in units of the clip, times its weight in units of its bound.
+    Noise may leave less than 0, which is kept: so the mass of several leaves together is right.
+    """
+    row = UNIT if weight_bound is None else UNIT * WEIGHT_STEPS
+    most = 2**31 - 1
+    return np.clip(np.rint(sums / row), -most, most).astype(np.int32)
+
+
+@compiled
+def _newton_values(gradient, hessian, per_gradient, per_hessian, reg_lambda, clip, rate, out):
+    for k in range(out.size):
+        bend = max(hessian[k] * per_hessian, 0.0)
+        step = -gradient[k] * per_gradient / (bend + reg_lambda)
+        out[k] = np.rint(min(max(step, -clip), clip) * rate)
+
+
+def grid_step(weight_bound: float | None) -> float:
+    """Return what one grid unit of a sum is worth, in clips and weights."""
+    return 1 / UNIT if weight_bound is None else weight_bound / (UNIT * WEIGHT_STEPS)
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonPlan(Plan):
+    """The plan of a run with trees.
+
+    Attributes
+    ----------
+    step : NewtonStep
+        From sums to values.
+    settings : dataclass
+        The trees.
+    init : GaussianRelease, LaplaceRelease or None
+        The release of the initial score.
+    """
+
+    _hashed: ClassVar[tuple[str, ...]] = ("task", "step", "settings", "contribution", "budget")
+
+    step: NewtonStep
+    settings: Any
+    init: GaussianRelease | LaplaceRelease | None
+
+    @property
+    def loss(self) -> LossTable:
+        """The loss, tabulated."""
+        return self.task.table(self.step.gradient_clip, self.step.hessian_clip)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was chosen, for reports."""
+        return {"loss": self.task.loss, **listed(self.settings), **asdict(self.step)}

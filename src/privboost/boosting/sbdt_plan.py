@@ -1,0 +1,292 @@
+"""The plan of boosting with data-independent trees: settings, releases and their noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from privboost.boosting.checks import (
+    check_candidates,
+    check_choice,
+    check_count,
+    check_grid,
+    check_number,
+    check_part,
+    check_sampled_units,
+    check_scores,
+)
+from privboost.boosting.draft import Draft, Shared
+from privboost.boosting.initial_score import initial_release
+from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
+from privboost.boosting.plan import Budget, Task
+from privboost.boosting.structures import CATEGORY_SPLITS
+from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN
+from privboost.grid import BUDGET_STEPS
+from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.accountants.rdp import RdpProfile
+from privboost.privacy.budgets.life import GaussianBudget, LifeBudget, RenyiBudget
+from privboost.privacy.calibration import by_shares
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.privacy.formulas import best_order
+from privboost.tables.encoding import Encoder
+from privboost.trees.tree import MAX_DEPTH
+
+STREAM_RELEASES = 2**16
+"""How many releases the budget for life of a stream's rows may see."""
+
+_STREAM_ROOM = 4
+"""By how much the noise of later batches may be smaller than that of the first."""
+
+
+@dataclass(frozen=True)
+class SBDTSettings:
+    """What is chosen about trees; `SBDTClassifier` says what each means."""
+
+    n_estimators: int
+    max_depth: int
+    subsample: float
+    boosting: str
+    init_share: float
+    init_noise: str
+    features: str | int
+    candidates: str
+    n_candidates: int
+    candidate_rounds: int
+    candidate_share: float
+    category_splits: str
+    extra_estimators: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("n_estimators", 1),
+            ("max_depth", 1),
+            ("n_candidates", 1),
+            ("candidate_rounds", 1),
+            ("extra_estimators", 0),
+            ("batch_size", 1),
+        ):
+            object.__setattr__(self, name, check_count(name, getattr(self, name), least))
+        if self.max_depth > MAX_DEPTH:
+            raise ValueError(f"max_depth must be at most {MAX_DEPTH}; {self.max_depth!r} is not")
+        check_part("subsample", self.subsample, or_else=1)
+        check_part("init_share", self.init_share, or_else=0)
+        check_number("candidate_share", self.candidate_share, above=0, below=1)
+        check_choice("boosting", self.boosting, ("newton", "gradient"))
+        check_choice("init_noise", self.init_noise, ("gaussian", "laplace"))
+        check_choice("candidates", self.candidates, ("grid", "all", "hessian"))
+        check_choice("category_splits", self.category_splits, CATEGORY_SPLITS)
+        if isinstance(self.features, str):
+            check_choice("features", self.features, ("cyclical", "uniform"), "a whole number")
+        else:
+            object.__setattr__(self, "features", check_count("features", self.features, 1))
+        object.__setattr__(self, "subsample", float(self.subsample))
+
+    @property
+    def n_regular_updates(self) -> int:
+        """How many updates the regular trees make."""
+        return -(-self.n_estimators // self.batch_size)
+
+    @property
+    def refinements(self) -> int:
+        """How often split candidates are refined."""
+        if self.candidates != "hessian":
+            return 0
+        return min(self.candidate_rounds, self.n_regular_updates)
+
+    @property
+    def n_updates(self) -> int:
+        """How often the rows follow the model: once for each batch of trees, extra ones too."""
+        return -(-(self.n_estimators + self.extra_estimators) // self.batch_size)
+
+    @property
+    def statistics(self) -> tuple[str, str]:
+        """What a leaf adds up."""
+        return GRADIENT_HESSIAN if self.boosting == "newton" else GRADIENT_COUNT
+
+
+@dataclass(frozen=True, eq=False)
+class SBDTPlan(NewtonPlan):
+    """The plan of boosting with data-independent trees.
+
+    Attributes
+    ----------
+    leaf : GaussianRelease
+        The release of a batch of trees' leaves.
+    hessian : GaussianRelease or None
+        The release that refines candidates.
+    life : LifeBudget or None
+        The budget of each row, where a filter charges rows.
+    """
+
+    _hashed: ClassVar[tuple[str, ...]] = (*NewtonPlan._hashed, "leaf")
+
+    leaf: GaussianRelease
+    hessian: GaussianRelease | None
+    life: LifeBudget | None
+
+
+def plan_sbdt(
+    encoder: Encoder,
+    step: NewtonStep,
+    settings: SBDTSettings,
+    weight_bound: float | None,
+    budget: Budget,
+    accountant: str,
+    batch: int | None = None,
+    noise_lambda: float | None = None,
+) -> SBDTPlan:
+    """Decide everything about a run with random trees, and calibrate its noise.
+
+    Parameters
+    ----------
+    noise_lambda : float, optional
+        If given, λ is this many standard deviations of the noise in a leaf's sum of Hessians.
+    batch : int, optional
+        The number of the batch in a stream, from 0: its rows get budgets for life, and only the
+        first batch has an initial score. None is a run of its own.
+    """
+    check_candidates(settings.n_candidates, encoder)
+    trees = settings.n_estimators + settings.extra_estimators
+    check_scores(trees * step.leaf_clip * step.learning_rate)
+    draft = Draft(encoder, weight_bound, budget, accountant)
+    check_sampled_units(settings.subsample, draft.contribution)
+    wanted = _wanted(draft, step, settings, first=not batch)
+    if batch is None and settings.extra_estimators == 0:
+        made = _calibrate_plain(draft, wanted)
+    elif settings.subsample == 1:
+        made = _calibrate_gaussian_budget(draft, wanted, settings, batch)
+    else:
+        made = _calibrate_renyi_budget(draft, wanted, settings, batch)
+    planned = _n_releases(settings, draft.task)
+    if made.life is not None and planned > made.life.releases:
+        raise ValueError(
+            f"n_estimators is too large: a stream has {made.life.releases} releases for life"
+        )
+    return SBDTPlan(
+        **draft.fields,
+        step=step.with_noise_lambda(noise_lambda, made.leaf.sigmas[1], weight_bound),
+        settings=settings,
+        **vars(made),
+    )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Calibrated releases; the names are those of `SBDTPlan`."""
+
+    accountant: Accountant
+    releases: tuple[Planned, ...]
+    leaf: GaussianRelease
+    init: GaussianRelease | LaplaceRelease | None
+    hessian: GaussianRelease | None
+    life: LifeBudget | None
+
+
+def _wanted(draft: Draft, step: NewtonStep, settings: SBDTSettings, first: bool) -> list[Shared]:
+    """List the regular releases in the order in which they are first made, with their shares.
+
+    Extra rounds are no part of what is paid for.
+    """
+    bound, outputs = draft.bound, draft.task.n_outputs
+    second = "Hessians" if settings.boosting == "newton" else "counts"
+    trees = "random trees" if settings.batch_size == 1 else f"{settings.batch_size} random trees"
+    wanted: list[Shared] = []
+    left = 1.0
+    if first and settings.init_share > 0:
+        kind = GaussianRelease if settings.init_noise == "gaussian" else LaplaceRelease
+        init = initial_release(kind, 1.0, bound)
+        wanted.append(("init", Planned(init, outputs), settings.init_share))
+        left -= settings.init_share
+    if settings.candidates == "hessian" and draft.n_numbers:
+        spans = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
+        share = settings.candidate_share * left
+        wanted.append(("hessian", Planned(spans, settings.refinements), share))
+        left -= share
+    leaf = GaussianRelease(
+        f"gradients and {second} by leaf of {trees}",
+        1.0,
+        cells=settings.batch_size,
+        shares=step.shares,
+        sampling_rate=settings.subsample,
+        **bound,
+    )
+    return [*wanted, ("leaf", Planned(leaf, settings.n_regular_updates * outputs), left)]
+
+
+def _calibrate_plain(draft: Draft, wanted: list[Shared]) -> _Made:
+    """Multiply the noise of all releases by one factor."""
+    made = draft.share(wanted)
+    events = made["leaf"], made.get("init"), made.get("hessian")
+    return _Made(made.accountant, made.releases, *events, life=None)
+
+
+def _calibrate_gaussian_budget(
+    draft: Draft, wanted: list[Shared], settings: SBDTSettings, batch: int | None
+) -> _Made:
+    """Calibrate a budget of μ² for each row, which the regular releases fill."""
+    init = [part for part in wanted if part[0] == "init"]
+    paid = [part for part in wanted if part[0] != "init"]
+    shared = by_shares([(planned, share) for _, planned, share in paid])
+    unit: dict[str, Any] = {  # releases that fill a budget of μ = 1
+        name: planned.event.scaled(1 + _rounding(paid))
+        for (name, _, _), planned in zip(paid, shared, strict=True)
+    }
+    smallest = min(float(event.sigmas.min()) for event in unit.values())
+    life = GaussianBudget(
+        _life_of(batch),
+        1.0,
+        releases=_most_releases(settings, draft.task, batch),
+        touched=max(event.touched for event in unit.values()),
+        least_sigma=smallest * (1 - 1e-9) / (1 if batch is None else _STREAM_ROOM),
+    )
+    share = sum(share for _, _, share in paid)
+    made = draft.share([*init, ("life", Planned(life, 1), share)])
+    life = made["life"]
+    events = {name: event.scaled(life.noise) for name, event in unit.items()}
+    check_grid(events.values())
+    leaf, hessian = events["leaf"], events.get("hessian")
+    return _Made(made.accountant, made.releases, leaf, made.get("init"), hessian, life)
+
+
+def _calibrate_renyi_budget(
+    draft: Draft, wanted: list[Shared], settings: SBDTSettings, batch: int | None
+) -> _Made:
+    """Calibrate by Rényi divergence; what regular releases cost at the best order is the budget."""
+    if draft.accountant not in ("auto", "rdp"):
+        raise ValueError(
+            "extra_estimators and streams charge sampled rows by Rényi divergence: with subsample "
+            'below 1 accountant must be "auto" or "rdp"'
+        )
+    rounding, budget = _rounding(wanted), draft.budget
+    less = replace(budget, epsilon=budget.epsilon * (1 - 2 * rounding))
+    made = _calibrate_plain(replace(draft, budget=less, accountant="rdp"), wanted)
+    alpha = best_order(RdpProfile((*budget.before, *made.releases)).rho, budget.delta)
+    paid = tuple(p for p in made.releases if p.event is not made.init)
+    rho = RdpProfile(paid).rho(alpha) * (1 + rounding)
+    if not rho > 0:
+        raise ValueError("epsilon is too small for a budget of Rényi divergence")
+    releases = _most_releases(settings, draft.task, batch)
+    life = RenyiBudget(_life_of(batch), 1 / rho, releases=releases, alpha=alpha)
+    beside = tuple(p for p in made.releases if p.event is made.init)
+    return replace(made, life=life, releases=(*beside, Planned(life, 1)))
+
+
+def _rounding(wanted: list[Shared]) -> float:
+    """What a budget has beyond its regular releases: each charge is rounded up."""
+    return 2 * sum(planned.count for _, planned, _ in wanted) / BUDGET_STEPS + 1e-9
+
+
+def _most_releases(settings: SBDTSettings, task: Task, batch: int | None) -> int:
+    return _n_releases(settings, task) if batch is None else STREAM_RELEASES
+
+
+def _n_releases(settings: SBDTSettings, task: Task) -> int:
+    """Return how many releases rows pay for, extra rounds included."""
+    return settings.n_updates * task.n_outputs + settings.refinements
+
+
+def _life_of(batch: int | None) -> str:
+    rows = "the rows" if batch is None else f"the rows of batch {batch + 1}"
+    return f"all trees, within the budget of each of {rows}"

@@ -1,0 +1,283 @@
+"""The stages of a fit up to training: domain, plan, schema, reservation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sklearn.exceptions import DataConversionWarning
+
+from privboost.boosting.plan import Budget, Plan
+from privboost.cautions import caution
+from privboost.engine.backend import Backend, OpenBackend
+from privboost.learning.lesson import Learned, Lesson, learn_apart, learn_within
+from privboost.privacy.curator import Curator
+from privboost.privacy.ledger import Ledger
+from privboost.privacy.statements import add_lesson, check_lesson, write_report
+from privboost.randomness.keystream import KeyStream
+from privboost.reports.report import PrivacyReport
+from privboost.tables.beside import open_source
+from privboost.tables.domain import Domain
+from privboost.tables.encoding import Encoder
+from privboost.tables.loader import RowLoader, UnitRule
+from privboost.tables.loading import Load, check_schema
+from privboost.tables.sources import Table, is_column_vector
+from privboost.tables.unit import unit_assumptions
+
+MakePlan = Callable[[Encoder, float | None, Budget], Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What `fit` was called with, and the public bound of its weights."""
+
+    X: Any
+    y: Any
+    sample_weight: Any
+    weight_bound: float | None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the estimator's parameters say about every run.
+
+    Attributes
+    ----------
+    budget : Budget
+        What may be spent.
+    random_state : int or None
+        The seed.
+    keys : KeyStream
+        The randomness.
+    open_backend : OpenBackend
+        Who holds the rows.
+    ledger : Path or None
+        Where charges are recorded.
+    domain : Domain or None
+        What is public; None if it is to be learned.
+    domain_rows : str
+        From which rows a learned domain was learned.
+    """
+
+    budget: Budget
+    random_state: int | None
+    keys: KeyStream
+    open_backend: OpenBackend
+    ledger: Path | None
+    domain: Domain | None
+    domain_rows: str
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What a plan stands on.
+
+    Attributes
+    ----------
+    domain : Domain
+        What is public, or was learned.
+    budget : Budget
+        What the plan may spend.
+    paid : PrivacyReport or None
+        A lesson that adds to what the plan spends.
+    learned : Learned or None
+        What was learned in this fit.
+    """
+
+    domain: Domain
+    budget: Budget
+    paid: PrivacyReport | None = None
+    learned: Learned | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A fit that is ready to train: everything is reserved, and no row has been read."""
+
+    plan: Plan
+    digest: str
+    ledger: Ledger
+    lesson: PrivacyReport | None
+    keys: KeyStream
+    load: Load
+    unit_kind: str
+    open_backend: OpenBackend
+    assumptions: tuple[str, ...]
+    seeded: bool
+
+    def curator(self, backend: Backend) -> Curator:
+        """Return who stands between these rows and the recipe."""
+        return Curator(backend, self.ledger, self.keys.child("releases"), self.plan.contribution)
+
+    def report(self) -> PrivacyReport:
+        """State what the run spends."""
+        report = write_report(
+            self.ledger,
+            self.plan.encoder.domain.unit,
+            self.assumptions,
+            self.seeded,
+            self.plan.parameters,
+            self.digest,
+        )
+        return report if self.lesson is None else add_lesson(self.lesson, report, "training")
+
+
+class Preparation:
+    """Leads from parameters and a table to a run, stage by stage.
+
+    Parameters
+    ----------
+    setting : Setting
+        What the estimator's parameters say.
+    given : Given
+        What `fit` was called with.
+    make_plan : callable
+        From an encoder, the bound of weights and a budget to a plan.
+    lesson : callable
+        From a budget to a `Lesson`, where there is no domain; it checks what it can beforehand.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        given: Given,
+        make_plan: MakePlan,
+        lesson: Callable[[Budget], tuple[Lesson, Plan]],
+    ) -> None:
+        self.setting, self.given, self._make_plan, self._lesson = setting, given, make_plan, lesson
+
+    def run(self) -> Run:
+        """Check everything, and reserve the whole plan; then rows may be read."""
+        caution(self.setting.budget.epsilon, self.setting.budget.delta, self.setting.random_state)
+        ground = self.ground()
+        plan = self.plan(ground)
+        digest = plan.digest
+        loader, table = self.rows(plan)
+        unit_kind = check_schema(loader, table)
+        self.check(plan, unit_kind)
+        self._warn_of_column_vectors()
+        ledger = self.reserve(ground, plan)
+        return Run(
+            plan,
+            digest,
+            ledger,
+            ground.paid,
+            self.keys,
+            Load(loader, table),
+            unit_kind,
+            self.setting.open_backend,
+            self.assumptions(ground, plan),
+            self.setting.random_state is not None,
+        )
+
+    @cached_property
+    def keys(self) -> KeyStream:
+        """The randomness of this run."""
+        return self.setting.keys
+
+    def ground(self) -> Ground:
+        """Settle the domain: as it was given, or learned."""
+        setting = self.setting
+        if setting.domain is not None:
+            return Ground(setting.domain, setting.budget, self.paid_before(setting.domain))
+        lesson, stand_in = self._lesson(setting.budget)
+        if all(planned.event.mu is not None for planned in stand_in.releases):
+            learned = learn_within(lesson, setting.ledger, self.keys)
+            return Ground(learned.domain, learned.budget, None, learned)
+        relation = stand_in.releases[0].event.relation
+        learned = learn_apart(lesson, relation, setting.ledger, self.keys)
+        return Ground(learned.domain, learned.budget, learned.domain.privacy, learned)
+
+    def paid_before(self, domain: Domain) -> PrivacyReport | None:
+        """Return what learning the domain cost these rows, if it was learned from them."""
+        if self.setting.domain_rows == "other":
+            return None
+        domain.check_price()
+        if domain.privacy is None:
+            return None
+        check_lesson(domain.privacy, domain.unit)
+        return domain.privacy
+
+    def plan(self, ground: Ground) -> Plan:
+        """Decide everything, and calibrate the noise."""
+        encoder = Encoder.of(ground.domain)
+        try:
+            plan: Plan = self._make_plan(encoder, self.given.weight_bound, ground.budget)
+        except ValueError as error:
+            if ground.learned is None:
+                raise
+            raise ValueError(
+                f"{error} (the domain was learned, and what that costs is spent: keep to a domain "
+                "that you write, or learn it once with Domain.learn)"
+            ) from None
+        return plan
+
+    def rows(self, plan: Plan) -> tuple[RowLoader, Table]:
+        """Say how rows are loaded, and where they lie."""
+        encoder, given = plan.encoder, self.given
+        source, roles = open_source(encoder.domain, given.X, given.y, given.sample_weight)
+        rule = UnitRule.of(encoder.domain.unit, self.keys.child("units"))
+        return RowLoader(encoder, roles, given.weight_bound, rule), source
+
+    def check(self, plan: Plan, unit_kind: str) -> None:
+        """Refuse what does not go together, before anything more is spent."""
+
+    def reserve(self, ground: Ground, plan: Plan) -> Ledger:
+        """Set the whole plan aside."""
+        learned = ground.learned
+        if learned is not None and learned.ledger is not None:
+            assert learned.placeholder is not None
+            learned.ledger.exchange(learned.placeholder, plan.releases, plan.accountant)
+            return learned.ledger
+        budget = ground.budget
+        ledger = Ledger(budget.epsilon, budget.delta, plan.accountant, self.setting.ledger)
+        ledger.reserve(plan.releases)
+        return ledger
+
+    def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
+        """Say what was taken to be public, and what else the guarantee rests on."""
+        domain, bound = ground.domain, self.given.weight_bound
+        said = [
+            _origin(ground),
+            "all parameters of the estimator were chosen, and all that came before it was fitted, "
+            "without these rows or exact scores on them",
+            "these rows were used in no other release; another one adds to the epsilon stated here",
+        ]
+        if domain.unit is not None:
+            said += unit_assumptions(domain.unit)
+        if bound is not None:
+            said.append(f"sample weights are clipped to [0, {bound:g}], a public bound")
+        named = {part.name: part.reason for part in (*domain.features, domain.target)}
+        named = {} if domain.privacy is not None else named
+        if domain.unit is not None:
+            named[domain.unit.column] = domain.unit.reason
+        said += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
+        return (*said, *plan.assumptions)
+
+    def _warn_of_column_vectors(self) -> None:
+        for name in ("y", "sample_weight"):
+            if is_column_vector(getattr(self.given, name)):
+                message = f"A column-vector {name} was passed when a 1d array was expected"
+                warnings.warn(message, DataConversionWarning, stacklevel=4)
+
+
+def _origin(ground: Ground) -> str:
+    """Say where the domain comes from."""
+    if ground.domain.privacy is None:
+        return (
+            "the domain is public: names, bounds, categories, classes and edges were not read "
+            "off the rows"
+        )
+    if ground.learned is not None or ground.paid is not None:
+        return (
+            "the columns of the table and their types are public; bounds, categories and classes "
+            "were learned privately, within this epsilon"
+        )
+    return (
+        f"the domain was learned privately ({ground.domain.privacy.guarantee}) from other rows: no "
+        "protected unit is among both"
+    )

@@ -1,0 +1,243 @@
+"""What estimators of streams add: batches of rows, each with a budget for life."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from threading import Lock
+from typing import Any, Self
+
+from privboost.boosting.plan import Budget, Plan
+from privboost.engine.backend import RecordingBackend
+from privboost.errors import DomainError
+from privboost.estimators.base import PrivateEstimator
+from privboost.estimators.preparation import Given, Ground, Preparation, Run
+from privboost.estimators.stream_checks import STREAM_PARAMETERS
+from privboost.estimators.streams import RowStream, load_stream, save_stream
+from privboost.estimators.trees import TreeEstimator
+from privboost.models.model import Model
+from privboost.models.trees import TreeScores
+from privboost.privacy.curator import Curator
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.domain import ClassTarget
+from privboost.tables.encoding import Encoder
+from privboost.tables.loader import RowLoader
+from privboost.tables.loading import Load, load_rows
+from privboost.tables.sources import Table
+
+_UNSAVED = ("_stream", "_training")
+"""What no copy of an estimator has: private rows, and who is training."""
+
+
+class BatchPreparation(Preparation):
+    """The stages of a batch: its plan continues the stream."""
+
+    def __init__(self, stream: RowStream, *stages: Any) -> None:
+        super().__init__(*stages)
+        self._stream = stream
+
+    @cached_property
+    def keys(self) -> KeyStream:
+        """The randomness of this batch."""
+        return self.setting.keys.child(f"batch {self._stream.n_batches + 1}")
+
+    def ground(self) -> Ground:
+        """Settle the domain, which stays that of the first batch."""
+        if self._stream.encoder is None:
+            return super().ground()
+        domain = self._stream.encoder.domain
+        said = self.setting.domain
+        if said is not None and (said, said.privacy) != (domain, domain.privacy):
+            raise DomainError(
+                "domain: a stream goes on with the domain it began with, and with its price; "
+                "one that was learned anew costs these rows, and is not needed"
+            )
+        paid = None if self._stream.learned else self.paid_before(domain)
+        return Ground(domain, self.setting.budget, paid)
+
+    def rows(self, plan: Plan) -> tuple[RowLoader, Table]:
+        """Say how rows are loaded: they have ids and a cohort of their own."""
+        loader, table = super().rows(plan)
+        stream = self._stream
+        return replace(loader, first_id=stream.next_id, cohort=stream.n_batches), table
+
+    def check(self, plan: Any, unit_kind: str) -> None:
+        """Refuse a plan that does not continue the stream."""
+        self._stream.check(plan)
+        self._stream.check_unit(unit_kind)
+
+
+class StreamEstimator(TreeEstimator):
+    """Adds `partial_fit`, and what becomes of a stream's private state.
+
+    A recipe provides `_plan_batch`, `_begin` (where boosting starts) and `_go_on` (more trees).
+    """
+
+    @abstractmethod
+    def _plan_batch(
+        self, batch: int, encoder: Encoder, weight_bound: float | None, budget: Budget
+    ) -> Plan:
+        """Decide everything about a batch, of which so many came before."""
+
+    @abstractmethod
+    def _begin(self, run: Run, curator: Curator) -> TreeScores:
+        """Return the model before its first tree."""
+
+    @abstractmethod
+    def _go_on(self, run: Run, curator: Curator, before: TreeScores) -> TreeScores:
+        """Add the trees of a batch."""
+
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Train on the next batch of a stream; rows of earlier batches go on contributing.
+
+        The first call begins a stream. Each later one adds `n_estimators` trees, with noise that is
+        calibrated for the new rows. A row of an earlier batch takes part as long as its own budget,
+        which it got for life when it came, lasts.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        classes : sequence, optional
+            As other estimators take it; if given, it must be the domain's classes.
+
+        Returns
+        -------
+        self
+
+        Privacy
+        -------
+        Every protected unit of every batch has the guarantee (`epsilon`, `delta`) for the whole
+        stream, if it is in one batch only; rows of a unit that came with an earlier batch are left
+        out. Without a unit column every row given is a new unit: give no row twice. The estimator
+        keeps the coded rows: see `save_stream` and `forget_rows`. What was fitted to the rows
+        before, and parameters that exact scores on them chose, are not covered. A batch that fails
+        after it has released anything ends the stream, for what its rows paid is not given back.
+        """
+        with self._alone():
+            stream = self._stream_to_continue()
+            self._check_classes(classes)
+            run = self._prepare_batch(stream, X, y, sample_weight).run()
+            before = [Load(run.load.loader, cohort.rows) for cohort in stream.cohorts]
+            rows = load_rows([*before, run.load], self._threads())[-1]
+            self._stream = None  # until all is done: what rows pay in vain is paid all the same
+            opened = run.open_backend([*before, Load(run.load.loader, rows)])
+            backend = RecordingBackend(opened)
+            try:
+                scores = self._continue(run, stream, backend)
+            finally:
+                backend.close()
+            given = self.get_params()
+            own = {name: given[name] for name in given if name in STREAM_PARAMETERS}
+            grown = stream.extended(run, rows, backend.log, own)
+            self._keep(Model(run.plan.encoder, scores, grown.report()))
+            self._stream = grown
+        return self
+
+    def _prepare_batch(
+        self, stream: RowStream, X: Any, y: Any, sample_weight: Any
+    ) -> BatchPreparation:
+        given = Given(X, y, sample_weight, self._weight_bound(sample_weight))
+        make_plan = partial(self._plan_batch, stream.n_batches)
+        lesson = partial(self._lesson, given, make_plan)
+        return BatchPreparation(stream, self._setting(), given, make_plan, lesson)
+
+    def _stream_to_continue(self) -> RowStream:
+        stream = getattr(self, "_stream", None)
+        if stream is not None:
+            return stream
+        if hasattr(self, "model_") or "_stream" in self.__dict__:
+            raise ValueError(
+                "this model's rows are not there to go on with: fit spends the whole budget "
+                "and keeps no rows, copies have none, and a batch that failed midway ends a "
+                "stream. Begin one with a new estimator's partial_fit, or load_stream one"
+            )
+        return RowStream(learned=self.domain is None)
+
+    def _continue(self, run: Run, stream: RowStream, backend: RecordingBackend) -> TreeScores:
+        """Boost on the rows of all batches, on top of what they were told before."""
+        curator = run.curator(backend)
+        if stream.n_batches:
+            curator.resume(stream.log, stream.budgets)
+            return self._go_on(run, curator, self._trees())
+        return self._go_on(run, curator, self._begin(run, curator))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one thread train at a time: two must not go on from the same state."""
+        lock = self.__dict__.setdefault("_training", Lock())
+        if not lock.acquire(blocking=False):
+            raise RuntimeError("this estimator is being trained in another thread")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @property
+    def n_batches_(self) -> int:
+        """How many batches the stream has that `partial_fit` would continue; 0 without one."""
+        stream: RowStream | None = getattr(self, "_stream", None)
+        return 0 if stream is None else stream.n_batches
+
+    def save_stream(self, path: str | Path) -> None:
+        """Write the private state of a stream: coded rows, what they have spent, and the model.
+
+        The file is as secret as the table itself; a model's own file (see `save`) never holds any
+        of it. Keep the newest only: rows that go on from an older state spend their budgets twice.
+        """
+        save_stream(self._need_stream(), self._fitted(), path)
+
+    def load_stream(self, path: str | Path) -> Self:
+        """Go on with a stream that `save_stream` wrote, from the model it had then.
+
+        This estimator's own parameters count for the batches to come.
+        """
+        stream, model = load_stream(path)
+        self._check_target(model.domain)
+        self._stream = stream
+        self._keep(model)
+        return self
+
+    def forget_rows(self) -> Self:
+        """Let go of all rows of a stream; later batches train alone, on top of the model.
+
+        That is the naive stream: nothing keeps the model from unlearning what old rows taught it.
+        """
+        self._stream = self._need_stream().without_rows()
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in _UNSAVED}
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: D102
+        with self._alone():
+            self.__dict__.pop("_stream", None)
+            super().fit(X, y, sample_weight)
+        return self
+
+    fit.__doc__ = PrivateEstimator.fit.__doc__
+
+    def _trees(self) -> TreeScores:
+        scores = self._fitted().scores
+        assert isinstance(scores, TreeScores)
+        return scores
+
+    def _need_stream(self) -> RowStream:
+        stream: RowStream | None = getattr(self, "_stream", None)
+        if stream is None or not stream.n_batches:
+            raise ValueError("there is no stream: begin one with partial_fit")
+        return stream
+
+    def _check_classes(self, classes: Any) -> None:
+        if classes is None or self.domain is None:
+            return
+        target = self._domain().target
+        if not isinstance(target, ClassTarget) or set(target.classes) != set(classes):
+            raise ValueError("classes must be those of the domain")

@@ -1,0 +1,382 @@
+"""Learning a domain privately, for those who know no bounds.
+
+Which columns there are, and whether a column holds numbers or words, is the table's schema, which
+is public. A column of Python objects, or of a text file, holds words unless the caller says that
+it holds numbers: to tell would take a look at the cells. Everything else is released with noise:
+
+- the number of rows (Gaussian);
+- for each number, counts of rows by signed power of two (Gaussian, all numbers at once: a row lies
+  in one bin of each, so the L2 sensitivity is √p). The bounds are those of the bins whose noisy
+  counts stand out; that is post-processing;
+- for each column of words, the values whose noisy counts exceed a threshold (see
+  `curator.noisy_threshold`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from privboost.engine.backend import OpenBackend
+from privboost.engine.queries import COUNT, NodeHistograms, TreeSums
+from privboost.engine.updates import Start
+from privboost.errors import DomainError, SchemaError
+from privboost.grid import UNIT, Contribution
+from privboost.learning.given import (
+    check_header,
+    is_number,
+    read_given,
+    too_few_classes,
+    warn_of_cells,
+    warn_of_objects,
+    warn_of_silence,
+)
+from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.privacy.calibration import by_shares
+from privboost.privacy.curator import Curator
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease, ThresholdRelease
+from privboost.privacy.ledger import Ledger
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.beside import put_beside
+from privboost.tables.cells import column_kind
+from privboost.tables.domain import (
+    LEARNED,
+    CategoricalFeature,
+    ClassTarget,
+    Domain,
+    Feature,
+    NumberTarget,
+    NumericFeature,
+    Target,
+    Unit,
+)
+from privboost.tables.domain_checks import (
+    MAX_CATEGORIES,
+    MAX_CLASSES,
+    MAX_INT,
+    check_text,
+    is_writable,
+)
+from privboost.tables.loader import UnitRule
+from privboost.tables.loading import Load
+from privboost.tables.size_loader import (
+    LARGEST,
+    SIZE_CODES,
+    SIZE_EDGES,
+    SizeLoader,
+)
+from privboost.tables.sources import Table, are_files, open_table
+from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import stump
+
+_BOUND = 2.0 ** (LARGEST + 1)
+_FALSE_ALARM = 0.01
+"""The chance that any empty bin of any number passes for a full one."""
+_DELTA_SHARE = 0.5
+"""The part of δ that goes to thresholds."""
+PARTS = {"rows": 0.1, "numbers": 0.45, "words": 0.45}
+"""How the budget of learning (on μ²) is divided."""
+
+
+@dataclass(frozen=True)
+class LearningPlan:
+    """What will be learned: public, decided before a row is read.
+
+    Attributes
+    ----------
+    known : dict from name to Feature
+        Features that were given.
+    numbers, words : tuples of str
+        Columns to be learned, the target among them where it is not given.
+    features : tuple of str
+        All features, in order.
+    target : Target or str
+        The target, or its column.
+    kinds : dict
+        What the columns hold: "text", "number", "bool" or "object" (see `cells.column_kind`), or
+        "cell": a text file's feature of which nothing was said.
+    unit : Unit or None
+        Who is protected.
+    releases : tuple of Planned
+        The releases by part, calibrated (or not yet).
+    """
+
+    known: dict[str, Feature]
+    numbers: tuple[str, ...]
+    words: tuple[str, ...]
+    features: tuple[str, ...]
+    target: Target | str
+    kinds: dict[str, str]
+    unit: Unit | None
+    releases: tuple[Planned, ...]
+
+    @property
+    def target_name(self) -> str:
+        """The target's column."""
+        return self.target if isinstance(self.target, str) else self.target.name
+
+    @property
+    def contribution(self) -> Contribution:
+        """What one protected unit may add."""
+        return Contribution(rows=1 if self.unit is None else self.unit.max_rows)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the plan."""
+        form = [self.features, self.target_name, self.numbers, self.words, sorted(self.known)]
+        events = [[p.count, p.event.to_dict()] for p in self.releases]
+        return hashlib.sha256(json.dumps([form, events]).encode()).hexdigest()
+
+    def with_releases(self, releases: Sequence[Planned]) -> LearningPlan:
+        """Return the plan with calibrated releases."""
+        return replace(self, releases=tuple(releases))
+
+
+def open_unknown(data: Any, labels: Any, target: str) -> Table:
+    """Recognise a table to learn a domain from.
+
+    Parameters
+    ----------
+    data : table
+        See `sources.open_table`; a list has no columns of its own and is refused.
+    labels : one-dimensional, optional
+        The target, if it is no column of the table.
+    target : str
+        The target's name.
+    """
+    if isinstance(data, list | tuple) and not are_files(data):
+        raise SchemaError(
+            "a list has no columns of its own: to learn a domain, pass a data frame or an array"
+        )
+    table = open_table(data, _array_names(data))
+    return table if labels is None else put_beside(table, {"y": labels}, {"y": target})
+
+
+def plan_learning(
+    table: Table, target: str, task: str | None, given: Mapping[str, Any], delta: float
+) -> LearningPlan:
+    """Read a table's schema and plan the releases, with noise of relative size.
+
+    Parameters
+    ----------
+    table : Table
+        See `open_unknown`.
+    target : str
+        The target's name.
+    task : {"classes", "number"}, optional
+        What the target is; by default words and truth values are classes, numbers a number.
+    given : mapping
+        A part of a domain's JSON form, whose features, target and unit are not learned. A feature
+        that gives its "kind" alone is learned as one of that kind.
+    delta : float
+        The whole δ; half of it goes to thresholds.
+    """
+    known, said, known_target, unit = read_given(given, target)
+    if table.is_text:
+        check_header(table.columns, target)
+    for name in [*known, *said, *([unit.column] if unit else [])]:
+        if name not in table.columns:
+            raise SchemaError(f"the table has no column {name!r}, which was given")
+    skip = {target} | ({unit.column} if unit else set())
+    features = tuple(name for name in table.columns if name not in skip)
+    if not features:
+        raise SchemaError("the table has no feature columns")
+    for name in (*features, target):
+        check_text(name, "a column's name")
+    unknown = [name for name in features if name not in known]
+    batch = next(table.batches([c for c in table.columns if c in {*unknown, target}], 1), {})
+    kinds = {name: column_kind(batch[name], name) for name in unknown} | said
+    if table.is_text:
+        kinds |= {name: "cell" for name in unknown if name not in said}
+    numbers = [name for name in unknown if kinds[name] in ("number", "bool")]
+    words = [name for name in unknown if name not in numbers]
+    if known_target is None:
+        if target not in batch:
+            raise SchemaError(f"the table has no column {target!r}; name the target, or give y")
+        kinds[target] = column_kind(batch[target], target)
+        classes = task == "classes" if task else kinds[target] != "number"
+        if not classes and kinds[target] == "text":
+            raise SchemaError(f"column {target!r} holds text; a number to predict is needed")
+        (words if classes else numbers).append(target)
+    contribution = Contribution(rows=1 if unit is None else unit.max_rows)
+    return LearningPlan(
+        known,
+        tuple(numbers),
+        tuple(words),
+        features,
+        known_target or target,
+        kinds,
+        unit,
+        _releases(contribution, len(numbers), len(words), delta * _DELTA_SHARE),
+    )
+
+
+def learn(
+    plan: LearningPlan, table: Table, open_backend: OpenBackend, ledger: Ledger, stream: KeyStream
+) -> tuple[Domain, float]:
+    """Make the planned releases; return the domain and the noisy number of rows.
+
+    Privacy
+    -------
+    Spends exactly `plan.releases`, which must be reserved. Raises, and warns, by released values
+    alone.
+    """
+    warn_of_objects([name for name in plan.features if plan.kinds.get(name) == "object"])
+    warn_of_cells("cell" in plan.kinds.values())
+    rule = UnitRule.of(plan.unit, stream.child("units"))
+    loader = SizeLoader(plan.numbers, plan.words, rule, table.columns[0])
+    backend = open_backend([Load(loader, table)])
+    try:
+        curator = Curator(backend, ledger, stream.child("releases"), plan.contribution)
+        return _release(plan, curator, ledger, stream.child("values"))
+    finally:
+        backend.close()
+
+
+def _release(
+    plan: LearningPlan, curator: Curator, ledger: Ledger, stream: KeyStream
+) -> tuple[Domain, float]:
+    curator.publish(Start(SQUARED_NUMBER.table(1.0, 1.0)))
+    events = iter(plan.releases)
+    n = (
+        float(curator.gaussian(TreeSums((stump(),), statistics=COUNT), _next(events))[0, 0, 0])
+        / UNIT
+    )
+    bounds: dict[str, tuple[float, float, str]] = {}
+    if plan.numbers:
+        event = _next(events)
+        sums = curator.gaussian(_sizes(len(plan.numbers)), event)[0, :, 0] / UNIT
+        bounds = _read_bounds(plan, sums, float(event.sigmas[0]) / UNIT)
+    values: dict[str, list[str]] = {}
+    if plan.words:
+        event = _next(events)
+        assert isinstance(event, ThresholdRelease)
+        values = _read_values(plan, curator.threshold(event, stream))
+    if plan.target_name in values:
+        told = _classes(values[plan.target_name], plan.kinds[plan.target_name])
+        if len(told) < 2:
+            raise DomainError(too_few_classes(ledger))
+    silent = [name for name, found in bounds.items() if found is _NO_BOUNDS]
+    silent += [name for name, found in values.items() if not found and name in plan.features]
+    warn_of_silence(silent)
+    return _assemble(plan, bounds, values), n
+
+
+def _releases(
+    contribution: Contribution, numbers: int, words: int, delta: float
+) -> tuple[Planned, ...]:
+    units, rows = UNIT * contribution.rows, contribution.rows
+    parts = [(GaussianRelease("the number of rows", 1.0, units, 1, rows, (1.0,)), "rows")]
+    if numbers:
+        what = f"rows by size of {numbers} numbers"
+        parts.append((GaussianRelease(what, 1.0, units, numbers, rows, (1.0,)), "numbers"))
+    if words:
+        what = f"values that occur in {words} columns of words"
+        event = ThresholdRelease(what, 1.0, units, words, rows, (1.0,), delta_of_threshold=delta)
+        parts.append((event, "words"))
+    return by_shares([(Planned(event, 1), PARTS[part]) for event, part in parts])
+
+
+def _sizes(numbers: int) -> NodeHistograms:
+    """Ask for the rows by size of every number."""
+    cells = np.arange(SIZE_CODES)
+    every = CellMap.side_by_side(CellMap.of_feature(k, cells) for k in range(numbers))
+    return NodeHistograms(stump(), every, statistics=COUNT)
+
+
+def _read_bounds(
+    plan: LearningPlan, counts: np.ndarray, sigma: float
+) -> dict[str, tuple[float, float, str]]:
+    """Take the span of the bins that stand out; a log scale where most rows are far smaller."""
+    chance = _FALSE_ALARM / len(counts)
+    threshold = 1 + sigma * float(ndtri(1 - chance))
+    lows = [-_BOUND, *SIZE_EDGES]
+    highs = [*SIZE_EDGES, _BOUND]
+    found = {}
+    for k, name in enumerate(plan.numbers):
+        own = counts[k * SIZE_CODES : (k + 1) * SIZE_CODES - 1]
+        full = np.flatnonzero(own > threshold)
+        if len(full) == 0:
+            found[name] = _NO_BOUNDS
+            continue
+        low, high = lows[full[0]], highs[full[-1]]
+        low = 0.0 if abs(low) < 1e-300 else low  # the bin of zero itself
+        high = 1.0 if low == high else high
+        weight = np.maximum(own, 0) * (own > threshold)
+        size = np.maximum(np.abs(lows), np.abs(highs))
+        small = weight[size <= max(abs(low), abs(high)) / 16].sum()
+        found[name] = (low, high, "log" if small > 0.8 * weight.sum() else "linear")
+    return found
+
+
+def _read_values(plan: LearningPlan, told: Sequence[bytes]) -> dict[str, list[str]]:
+    values: dict[str, list[str]] = {name: [] for name in plan.words}
+    for key in told:
+        number, _, value = key.partition(b" ")
+        text = value.decode(errors="surrogateescape")
+        if is_writable(text):  # what is no text cannot stand in a domain
+            values[plan.words[int(number)]].append(text)
+    return values
+
+
+def _assemble(
+    plan: LearningPlan,
+    bounds: Mapping[str, tuple[float, float, str]],
+    values: Mapping[str, list[str]],
+) -> Domain:
+    reason = LEARNED
+    features: list[Feature] = []
+    for name in plan.features:
+        if name in plan.known:
+            features.append(plan.known[name])
+        elif name in bounds:
+            low, high, scale = bounds[name]
+            features.append(NumericFeature(name, (low, high), scale, missing=True, reason=reason))
+        else:
+            told = tuple(values[name][:MAX_CATEGORIES]) or (_NOBODY,)
+            features.append(CategoricalFeature(name, told, missing=True, reason=reason))
+    target = plan.target
+    if isinstance(target, str) and target in bounds:
+        target = NumberTarget(target, bounds[target][:2], reason=reason)
+    elif isinstance(target, str):
+        target = ClassTarget(target, _classes(values[target], plan.kinds[target]), reason=reason)
+    return Domain(tuple(features), target, plan.unit)
+
+
+def _classes(told: list[str], kind: str) -> tuple[Any, ...]:
+    """Return classes in the type of their column."""
+    if kind == "bool":
+        return (False, True)
+    classes: list[Any] = list(told)
+    if kind == "number" or (kind == "object" and all(map(is_number, told))):
+        finite = [float(word) for word in told if is_number(word)]
+        small = {x: x == int(x) and abs(x) < MAX_INT for x in finite}
+        classes = [int(x) if whole else x for x, whole in small.items()]
+    return tuple(classes[:MAX_CLASSES])
+
+
+_NO_BOUNDS = (-1.0, 1.0, "linear")
+"""Stands for the bounds of a number of which nothing was told."""
+_NOBODY = "(no value stood out)"
+"""Stands for a list of values of which none was told."""
+
+
+def _next(events: Iterator[Planned]) -> GaussianRelease:
+    event = next(events).event
+    assert isinstance(event, GaussianRelease)
+    return event
+
+
+def _array_names(data: Any) -> tuple[str, ...]:
+    """Name the columns of an array, which has no names."""
+    shape = getattr(data, "shape", None)
+    if shape is None and hasattr(data, "__array__"):
+        shape = np.shape(np.asarray(data))
+    return tuple(f"x{k}" for k in range(shape[1])) if shape is not None and len(shape) == 2 else ()

@@ -1,0 +1,109 @@
+"""What is said before a domain is learned, and after: parts that are given, headers, warnings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from privboost.cautions import warn
+from privboost.errors import DomainError, SchemaError
+from privboost.privacy.ledger import Ledger
+from privboost.reports.report import round_up
+from privboost.tables.domain import Domain, Feature, Target
+from privboost.tables.unit import Unit
+
+_KINDS = {"numeric": "number", "categorical": "text"}
+
+
+def read_given(
+    given: Mapping[str, Any], target: str
+) -> tuple[dict[str, Feature], dict[str, str], Target | None, Unit | None]:
+    """Read a part of a domain's form by completing it; apart, features that give a kind alone."""
+    given = given.to_dict() if isinstance(given, Domain) else given
+    given = {key: part for key, part in given.items() if key not in ("version", "privacy")}
+    for key in given:
+        if key not in ("features", "target", "unit"):
+            raise DomainError(f"given: unknown key {key!r} (known: features, target, unit)")
+    spare = {"a feature": {"kind": "numeric", "bounds": [0, 1]}}
+    features = given.get("features") or {}
+    said = {}
+    if isinstance(features, Mapping):
+        kinds = [{"kind": kind} for kind in _KINDS]
+        said = {name: _KINDS[part["kind"]] for name, part in features.items() if part in kinds}
+        features = {name: part for name, part in features.items() if name not in said}
+    form: dict[str, Any] = {"version": 1, "features": features or spare}
+    form["target"] = {"name": target} | (given.get("target") or {"bounds": [0, 1]})
+    if form["target"]["name"] != target:
+        raise DomainError(f"given: the target is {form['target']['name']!r}, not {target!r}")
+    if given.get("unit"):
+        form["unit"] = given["unit"]
+    domain = Domain.from_dict(form)
+    known = {f.name: f for f in domain.features} if features else {}
+    return known, said, domain.target if given.get("target") else None, domain.unit
+
+
+def check_header(columns: Sequence[str], target: str) -> None:
+    """Refuse a text file whose first line looks like a record, which would become names."""
+    if target not in columns:
+        raise SchemaError(
+            f"the table has no column {target!r}: the file's header names no such column; is the "
+            "separator right?"
+        )
+    if any(not name.strip() or is_number(name) for name in columns):
+        raise SchemaError(
+            "the header of the file has a name that is empty or a number, as a record would: to "
+            "learn a domain, name its columns, or write a domain"
+        )
+
+
+def too_few_classes(ledger: Ledger) -> str:
+    """Say what a lesson without classes has spent, and what to do."""
+    epsilon = ledger.accountant.compose(ledger.spent).epsilon(ledger.delta)
+    return (
+        "target: at most one class stood out from the noise, so there is nothing to learn to "
+        f"tell apart. Learning the domain has spent epsilon = {round_up(epsilon)} at delta = "
+        f"{round_up(ledger.delta)}, and training did not begin. Give the classes (write a domain, "
+        "or `given` in Domain.learn), or spend more on learning"
+    )
+
+
+def warn_of_objects(names: Sequence[str]) -> None:
+    """Warn of columns without a type, if there are any."""
+    if names:
+        warn(
+            f"columns of Python objects are learned as words: {_listed(names)}. If they hold "
+            'numbers, say so (given={"features": {name: {"kind": "numeric"}}} in Domain.learn), '
+            "or pass a data frame or an array of numbers",
+        )
+
+
+def warn_of_cells(there: bool) -> None:
+    """Warn that a text file's columns are learned as words, if there are any; none is named."""
+    if there:
+        warn(
+            "the cells of a text file are learned as words, numbers too: say which columns hold "
+            'numbers (given={"features": {name: {"kind": "numeric"}}} in Domain.learn), write a '
+            "domain, or pass a Parquet file",
+        )
+
+
+def warn_of_silence(names: Sequence[str]) -> None:
+    """Warn of columns of which nothing was told, if there are any."""
+    if names:
+        warn(
+            f"no value stood out from the noise in {_listed(names)}: a model can learn nothing "
+            "from such a column. Give its bounds or categories, leave it out, or spend more",
+        )
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a finite number."""
+    try:
+        return math.isfinite(float(word))
+    except ValueError:
+        return False
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:10])) + (" …" if len(names) > 10 else "")

@@ -1,0 +1,102 @@
+"""`Domain.learn`: a budget of its own, a ledger and a report around the releases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from privboost.cautions import caution
+from privboost.engine.backend import open_local
+from privboost.errors import DomainError
+from privboost.learning.domain_learning import (
+    LearningPlan,
+    learn,
+    open_unknown,
+    plan_learning,
+)
+from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.calibration import LEAST_DELTA, calibrate
+from privboost.privacy.ledger import Ledger
+from privboost.privacy.statements import add_lesson, check_lesson, write_report
+from privboost.randomness.keystream import KeyStream
+from privboost.reports.report import PrivacyReport
+from privboost.tables.domain import LEARNED, Domain
+from privboost.tables.unit import unit_assumptions
+
+_ASSUMED = (
+    "the columns of the table and their types are public",
+    "these rows were used in no other release; training on them adds to epsilon",
+)
+
+
+def learn_domain(
+    frame: Any,
+    target: str,
+    epsilon: float,
+    delta: float,
+    y: Any,
+    task: str | None,
+    given: Mapping[str, Any] | None,
+    random_state: int | None,
+    ledger: str | Path | None,
+) -> Domain:
+    """Learn a domain; see `Domain.learn`."""
+    _check(target, epsilon, delta, task, given, ledger)
+    stream = KeyStream.of(random_state)
+    caution(epsilon, delta, random_state)
+    table = open_unknown(frame, y, target)
+    plan = plan_learning(table, target, task, given or {}, delta)
+    earlier = _price(given)
+    if earlier is not None:
+        check_lesson(earlier, plan.unit)
+    elif any(feature.reason == LEARNED for feature in plan.known.values()):
+        raise DomainError(
+            'given: a part was learned privately, but its price ("privacy") is not there: give the '
+            "learned domain whole"
+        )
+    accountant = GdpAccountant()
+    plan = plan.with_releases(calibrate(plan.releases, epsilon, delta, accountant))
+    book = Ledger(epsilon, delta, accountant, ledger)
+    book.reserve(plan.releases)
+    domain, _ = learn(plan, table, open_local, book, stream)
+    report = state_lesson(book, plan, random_state is not None)
+    if earlier is not None:
+        report = add_lesson(earlier, report, "learning the rest of it")
+    return replace(domain, privacy=report)
+
+
+def state_lesson(ledger: Ledger, plan: LearningPlan, seeded: bool) -> PrivacyReport:
+    """State what a ledger with the releases of a lesson guarantees."""
+    assumed = (*_ASSUMED, *(unit_assumptions(plan.unit) if plan.unit else ()))
+    parameters = {"target": plan.target_name}
+    return write_report(ledger, plan.unit, assumed, seeded, parameters, plan.digest)
+
+
+def _price(given: Any) -> PrivacyReport | None:
+    """What the part of a domain that is given was learned at, taken to be from the same rows."""
+    if isinstance(given, Domain):
+        return given.privacy
+    form = (given or {}).get("privacy")
+    return None if form is None else PrivacyReport.from_dict(form)
+
+
+def _check(target: Any, epsilon: Any, delta: Any, task: Any, given: Any, ledger: Any) -> None:
+    """Refuse parameters that no learning can have, before a row is read."""
+    if not isinstance(target, str) or not target:
+        raise TypeError(f"target must be the name of the column to predict; {target!r} is not")
+    limits = {"epsilon": (epsilon, 0.0, math.inf), "delta": (delta, LEAST_DELTA, 1.0)}
+    for name, (value, least, most) in limits.items():
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not number or not least < value < most:
+            limit = f"above {least:g}" + ("" if most == math.inf else f" and below {most:g}")
+            raise ValueError(f"{name} must be a finite number {limit}; {value!r} is not")
+    if task not in (None, "classes", "number"):
+        raise ValueError(f'task must be "classes" or "number"; {task!r} is not')
+    if given is not None and not isinstance(given, Mapping | Domain):
+        raise TypeError('given must be a mapping with "features", "target" or "unit", or None')
+    if ledger is not None and not isinstance(ledger, str | Path):
+        raise TypeError("ledger must be the path of a file, or None")

@@ -1,0 +1,219 @@
+"""Learning a domain on the way to a fit: with a share of μ², or as a guarantee of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from privboost.boosting.checks import check_number
+from privboost.boosting.plan import Budget
+from privboost.cautions import warn
+from privboost.engine.backend import OpenBackend
+from privboost.errors import DomainError, SchemaError
+from privboost.grid import UNIT
+from privboost.learning.domain_learning import (
+    LearningPlan,
+    learn,
+    open_unknown,
+    plan_learning,
+)
+from privboost.learning.learned_domain import state_lesson
+from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.calibration import calibrate
+from privboost.privacy.events.event import Planned, Relation
+from privboost.privacy.events.sums import GaussianRelease
+from privboost.privacy.ledger import Ledger
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.beside import put_beside
+from privboost.tables.domain import Domain
+from privboost.tables.sources import Table
+
+_HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
+Pass y (labels, or the name of their column), or write a domain: what is public about the table.
+For example
+
+    from privboost import Domain
+    domain = Domain.from_dict({
+        "version": 1,
+        "features": {
+            "age": {"kind": "numeric", "bounds": [17, 90]},
+            "job": {"kind": "categorical", "categories": ["a", "b"], "missing": True},
+        },
+        "target": {"name": "income", "classes": ["<=50K", ">50K"]},
+    })
+
+Bounds and categories must be public knowledge, never read off the private rows.
+For a number to predict, the target gives "bounds" instead of "classes"."""
+
+
+_MOST_EPSILON = 1e4
+"""Beyond it the price of the integer grid is no small part of a release's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """A table without a domain, and what may be spent on learning one.
+
+    Parameters
+    ----------
+    X, y
+        What `fit` was given.
+    task : str
+        What the target is: "classes" or "number".
+    share : float
+        The part of the budget that learning has.
+    budget : Budget
+        The whole budget.
+    seeded : bool
+        Whether noise comes from a seed.
+    open_backend : OpenBackend
+        Who holds the rows meanwhile.
+    """
+
+    X: Any
+    y: Any
+    task: str
+    share: float
+    budget: Budget
+    seeded: bool
+    open_backend: OpenBackend
+
+    def __post_init__(self) -> None:
+        check_number("domain_share", self.share, above=0, below=1)
+        if self.budget.epsilon > _MOST_EPSILON:
+            raise ValueError(
+                f"epsilon above {_MOST_EPSILON:g} promises nothing, and its noise is too fine to "
+                "be divided between a domain and training: lower it, or write a domain"
+            )
+
+    def own(self, relation: str) -> tuple[float, float]:
+        """The share of ε and δ that a guarantee of its own has.
+
+        Learning is about adding or removing a row. Beside training that is about replacing one, it
+        has half of the ε, and as much less δ: what it costs after conversion is the share.
+        """
+        epsilon, delta = self.share * self.budget.epsilon, self.share * self.budget.delta
+        if relation == Relation.ADD_REMOVE:
+            return epsilon, delta
+        half = epsilon / 2 * (1 - 1e-12)
+        return half, delta / (1 + math.exp(half)) * (1 - 1e-12)
+
+    @property
+    def rest(self) -> Budget:
+        """What such a guarantee leaves for training."""
+        part = 1 - self.share
+        return Budget(self.budget.epsilon * part, self.budget.delta * part)
+
+    @property
+    def labels(self) -> Any:
+        """The labels, if they are given apart."""
+        return None if isinstance(self.y, str) else self.y
+
+    def check_features(self, names: Sequence[str]) -> None:
+        """Refuse names that the table has no feature of; its columns are public."""
+        features = self.plan(self.budget.delta).features if names else ()
+        for name in names:
+            if name not in features:
+                raise ValueError(f"there is no feature {name!r} among the columns of the table")
+
+    def check_weights(self, weights: Any) -> None:
+        """Refuse weights that do not go with the table, before anything is spent."""
+        if self.budget.delta == 0:
+            raise DomainError("delta = 0: a domain cannot be learned under pure DP; write one")
+        if self.y is None:
+            raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
+        if isinstance(weights, str) and weights not in self.table.columns:
+            raise SchemaError(f"the table has no column {weights!r}, which sample_weight names")
+        if weights is not None and not isinstance(weights, str):
+            put_beside(self.table, {"sample_weight": weights}, {"sample_weight": "sample_weight"})
+
+    def plan(self, delta: float) -> LearningPlan:
+        """Return what will be learned, at a δ of thresholds."""
+        if self.y is None:
+            raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
+        return plan_learning(self.table, self.target, self.task, {}, delta)
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+        return self.y if isinstance(self.y, str) else _name_of(self.y)
+
+    @cached_property
+    def table(self) -> Table:
+        """The rows."""
+        return open_unknown(self.X, self.labels, self.target)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A domain that was learned on the way to a fit.
+
+    Attributes
+    ----------
+    domain : Domain
+        What was learned; it carries its price.
+    budget : Budget
+        What is left for training, or what was spent within it.
+    ledger : Ledger or None
+        The ledger that goes on, with a placeholder for training; None if training needs its own.
+    placeholder : Planned or None
+        What stands for training in it.
+    """
+
+    domain: Domain
+    budget: Budget
+    ledger: Ledger | None = None
+    placeholder: Planned | None = None
+
+
+def learn_within(lesson: Lesson, path: Path | None, keys: KeyStream) -> Learned:
+    """Learn a domain with a share of μ²; the rest stays reserved for training."""
+    budget, share = lesson.budget, lesson.share
+    plan = lesson.plan(budget.delta)
+    ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), path)
+    rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), UNIT, 1, 1, (1.0,))
+    wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
+    made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
+    plan, placeholder = plan.with_releases(made[:-1]), made[-1]
+    ledger.reserve(made)
+    part = Ledger(budget.epsilon, budget.delta, ledger.accountant)
+    part.reserve(plan.releases)  # what the lesson alone is worth, for whoever uses it again
+    domain = _learn(plan, lesson, ledger, part, keys)
+    return Learned(domain, replace(budget, before=plan.releases), ledger, placeholder)
+
+
+def learn_apart(lesson: Lesson, relation: str, path: Path | None, keys: KeyStream) -> Learned:
+    """Learn a domain with a share of ε and δ, which add up with those of training.
+
+    Where training is not all Gaussian: its plan is made after the domain is known, and only two
+    whole guarantees add up whatever the second is.
+    """
+    epsilon, delta = lesson.own(relation)
+    plan = lesson.plan(delta)
+    ledger = Ledger(epsilon, delta, GdpAccountant(), path)
+    made = calibrate(plan.releases, epsilon, delta, ledger.accountant)
+    ledger.reserve(made)
+    return Learned(_learn(plan.with_releases(made), lesson, ledger, ledger, keys), lesson.rest)
+
+
+def _learn(
+    plan: LearningPlan, lesson: Lesson, ledger: Ledger, own: Ledger, keys: KeyStream
+) -> Domain:
+    """Learn a domain that carries its price; `own` holds the lesson's releases alone."""
+    domain, rows = learn(plan, lesson.table, lesson.open_backend, ledger, keys.child("domain"))
+    if lesson.budget.delta > 1 / max(rows, 1.0):
+        warn(
+            "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
+            "publishes a whole record; choose a smaller one"
+        )
+    return replace(domain, privacy=state_lesson(own, plan, lesson.seeded))
+
+
+def _name_of(y: Any) -> str:
+    """The name of a series, or "y"; a frame of one column has a name too."""
+    name = getattr(y, "name", None)
+    return name if isinstance(name, str) and name else "y"

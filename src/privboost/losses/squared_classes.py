@@ -1,0 +1,16 @@
+"""The squared loss of classes −1 and 1: g = F − y."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privboost.losses.base import Loss
+
+SQUARED_CLASSES = Loss(
+    target="classes",
+    name="squared",
+    limit=8,
+    gradients=(lambda score: score + 1, lambda score: score - 1),
+    hessian=np.ones_like,
+    curvature=1 / 2,
+)

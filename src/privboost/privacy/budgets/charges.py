@@ -1,0 +1,55 @@
+"""Individual accounting: what each row's own contribution costs, and when it has given enough.
+
+A release is charged to a row by the row's own share of the sensitivity,
+s = share_g·(g/g*)² + share_h·(h/h*)², instead of the worst case 1. A row takes part in a round
+only if its charges so far and the one about to be made stay within its budget; then the whole run
+satisfies the budget for every row, however many rounds there are. Every active row is charged in
+each round, whether or not it was sampled. Charges are tables on the row's state like gradients,
+rounded up; shards evaluate them, and who is active never leaves a shard.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privboost.grid import BUDGET_STEPS, UNIT, WEIGHT_CLASSES
+from privboost.losses import LossTable
+from privboost.privacy.budgets.life import LifeBudget
+from privboost.privacy.events.sums import GaussianRelease
+
+
+def charge_table(
+    budget: LifeBudget,
+    event: GaussianRelease,
+    loss: LossTable,
+    statistics: tuple[str, ...],
+    weighted: bool,
+) -> np.ndarray:
+    """Return what a release of these statistics costs each kind of row, in parts of a budget.
+
+    Returns
+    -------
+    int32 array of shape (weight classes + 1, or 1; 3; size)
+        In units of `BUDGET_STEPS` a budget, rounded up.
+    """
+    if not budget.admits(event):
+        raise ValueError(f"{event.what}: not a release that this budget covers")
+    return _units(budget.part(event, _shares(loss, event, statistics, weighted)))
+
+
+def _shares(
+    loss: LossTable, event: GaussianRelease, statistics: tuple[str, ...], weighted: bool
+) -> np.ndarray:
+    """Each row's share of the squared sensitivity: by weight class, kind of row and state."""
+    tables = {"gradient": loss.gradient, "hessian": loss.hessian, "count": loss.count}
+    sizes = {name: table / UNIT for name, table in tables.items()}
+    parts = zip(event.shares, statistics, strict=True)
+    share = sum(part * sizes[name] ** 2 for part, name in parts)
+    weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES if weighted else np.ones(1)
+    return np.minimum(weight[:, None, None] ** 2 * share * (1 + 1e-12), 1.0)
+
+
+def _units(part: np.ndarray) -> np.ndarray:
+    """Write charges as parts of a budget, rounded up; what exceeds it is never affordable."""
+    units = np.ceil(np.minimum(part, 1.5) * BUDGET_STEPS * (1 + 1e-12))
+    return np.where(part > 0, np.maximum(units, 1), 0).astype(np.int32)

@@ -1,0 +1,183 @@
+"""Budgets for life: events that stand for all releases which a filter lets through.
+
+`filters` turns a budget into charges of single rows; an accountant sees the budget alone.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from privboost.errors import BudgetError
+from privboost.privacy.events.event import Event
+from privboost.privacy.events.sums import GaussianRelease
+from privboost.privacy.formulas import subsampled_gaussian_rdp
+from privboost.reports.report import round_up
+
+_LEVELS = 1024
+"""Steps to which a share is rounded up before its Rényi divergence is computed."""
+
+
+@dataclass(frozen=True)
+class LifeBudget(Event):
+    """All releases that a filter lets through: each row's own charges stay within one budget.
+
+    Attributes
+    ----------
+    releases : int
+        How many releases may be made within it, at most: fixed, whatever the rows have left.
+    """
+
+    releases: int
+
+    def check(self, event: GaussianRelease, count: int, used: int) -> None:
+        """Raise unless so many releases of a kind fit beside those made within it already."""
+        if used + count > self.releases:
+            raise BudgetError(f"the budget has no releases left for this: {self.what}")
+        if not self.admits(event):
+            raise BudgetError(
+                f"the budget of earlier rows does not cover {event.what!r} ({self.what}): the new "
+                "noise is too small for it, or rows would be sampled. Use a smaller epsilon or "
+                "more trees, nearer to what the stream began with, and the same subsample"
+            )
+
+    @abstractmethod
+    def admits(self, event: GaussianRelease) -> bool:
+        """Say whether a release can be charged to this budget."""
+
+    @abstractmethod
+    def part(self, event: GaussianRelease, shares: np.ndarray) -> np.ndarray:
+        """Return which part of the budget a release costs rows with these sensitivity shares."""
+
+
+@dataclass(frozen=True)
+class GaussianBudget(LifeBudget):
+    """A budget of μ² a row: all releases together are μ-Gaussian-DP. Full batches only.
+
+    Attributes
+    ----------
+    noise : float
+        1/μ.
+    touched : int
+        The coordinates that one unit can change in one release.
+    least_sigma : float
+        No release within the budget has a noise scale below this, in grid units.
+    """
+
+    kind: ClassVar[str] = "gaussian budget"
+    unit_mu_squared: ClassVar[float] = 1.0
+    touched: int
+    least_sigma: float
+
+    def admits(self, event: GaussianRelease) -> bool:
+        """Say whether a release is a full batch on the grid that the budget's slack assumes."""
+        return (
+            event.sampling_rate == 1
+            and event.touched <= self.touched
+            and float(event.sigmas.min()) >= self.least_sigma
+        )
+
+    def part(self, event: GaussianRelease, shares: np.ndarray) -> np.ndarray:
+        """Return s/z² over μ²."""
+        return shares * (self.noise / event.noise) ** 2
+
+    @property
+    def mu(self) -> float | None:
+        """The Gaussian-DP parameter."""
+        return 1 / self.noise
+
+    def rdp(self, alpha: int) -> float | None:
+        """The Rényi divergence of μ-Gaussian-DP."""
+        return alpha / (2 * self.noise**2)
+
+    def pld(self, grid: float) -> Any:
+        """The privacy loss distribution of a Gaussian."""
+        from dp_accounting.pld import privacy_loss_distribution
+
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            self.noise, value_discretization_interval=grid
+        )
+
+    @property
+    def has_pld(self) -> bool:
+        """Whether `pld` gives a distribution."""
+        return True
+
+    @property
+    def gaussian_grid(self) -> tuple[int, float] | None:
+        """The coordinates of all releases, and the smallest noise scale among them."""
+        return self.releases * self.touched, self.least_sigma
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same with more (or less) noise."""
+        return replace(self, noise=self.noise * factor, least_sigma=self.least_sigma * factor)
+
+    @property
+    def mechanism(self) -> str:
+        """How the releases are made, in words."""
+        return (
+            f"discrete Gaussian noise with an individual filter: each row's own charges stay "
+            f"within mu = {round_up(1 / self.noise)} over at most {self.releases} releases"
+        )
+
+
+@dataclass(frozen=True)
+class RenyiBudget(LifeBudget):
+    """A budget ρ of Rényi divergence at one order α a row; releases may be sampled.
+
+    Attributes
+    ----------
+    noise : float
+        1/ρ.
+    alpha : int
+        The order, fixed for life.
+    """
+
+    kind: ClassVar[str] = "renyi budget"
+    alpha: int
+
+    @property
+    def rho(self) -> float:
+        """The budget."""
+        return 1 / self.noise
+
+    def admits(self, event: GaussianRelease) -> bool:
+        """Say whether a release can be charged: any Gaussian one."""
+        return True
+
+    def part(self, event: GaussianRelease, shares: np.ndarray) -> np.ndarray:
+        """Return the Rényi divergence over ρ, for shares rounded up to a grid."""
+        levels = np.ceil(shares * _LEVELS).astype(np.int64)
+        cost = np.zeros(_LEVELS + 1)
+        for level in np.unique(levels):
+            cost[level] = subsampled_gaussian_rdp(
+                self.alpha, event.sampling_rate, event.noise, level / _LEVELS
+            )
+        part: np.ndarray = cost[levels] / self.rho
+        return part
+
+    def rdp(self, alpha: int) -> float | None:
+        """ρ up to the budget's own order (divergences grow with their order), nothing beyond."""
+        return self.rho if alpha <= self.alpha else math.inf
+
+    @property
+    def mechanism(self) -> str:
+        """How the releases are made, in words."""
+        return (
+            f"discrete Gaussian noise with an individual filter: each row's own charges stay "
+            f"within a Rényi divergence of {round_up(self.rho)} at order {self.alpha} over at most "
+            f"{self.releases} releases"
+        )
+
+
+_KINDS = {kind.kind: kind for kind in (GaussianBudget, RenyiBudget)}
+
+
+def budget_from_dict(form: dict[str, Any]) -> LifeBudget:
+    """Read what a budget's `to_dict` gave."""
+    fields = {name: value for name, value in form.items() if name != "kind"}
+    return _KINDS[form["kind"]](**fields)

@@ -1,0 +1,449 @@
+"""The only place where exact sums and noise meet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from scipy.special import ndtri
+
+from privboost.engine.backend import Backend
+from privboost.engine.queries import (
+    STATISTICS,
+    Bound,
+    GramSums,
+    LinearSums,
+    NodeHistograms,
+    Query,
+    SumQuery,
+    VoteCounts,
+)
+from privboost.engine.updates import Charge, OpenBudgets, Price, SetTerms, Start, Update, UseLoss
+from privboost.grid import UNIT, VECTOR_STEPS, Contribution
+from privboost.losses import LossTable, within_steps
+from privboost.privacy.budgets.charges import charge_table
+from privboost.privacy.budgets.life import LifeBudget
+from privboost.privacy.events.event import Event, Relation, SampledGroup, Selection
+from privboost.privacy.events.sums import (
+    GaussianRelease,
+    GramRelease,
+    LaplaceRelease,
+    NoisySums,
+    ThresholdRelease,
+    VectorRelease,
+)
+from privboost.privacy.groups import Group, fresh_sample
+from privboost.privacy.ledger import Ledger
+from privboost.privacy.utilities.splits import Utility
+from privboost.randomness.keystream import KeyStream
+from privboost.randomness.noise import discrete_gaussian, discrete_laplace
+from privboost.randomness.selection import choose_each
+from privboost.trees.splits import Splits
+from privboost.vectors.terms import Terms
+
+EIGENVALUE_ROWS = 2**33
+"""Fewer rows than this have products whose sums fit int64: the matrix's trace is below 2⁶³."""
+EIGENVALUE_STEPS = 2**13
+"""What float64 may be wrong about the smallest eigenvalue, for each column and both neighbours.
+
+In units of 2⁻⁵³ · 2⁶³ = 2¹⁰, of each neighbour: entries as float64 move an eigenvalue by at most 1
+(each errs by 2⁻⁵³ of itself, together by that part of the Frobenius norm, which is at most the
+trace); the answer rounded to a whole number is off by ½ · 2⁻¹⁰; the solver is taken to err by at
+most 2d, d the columns (its backward error is far smaller). For d ≥ 1 that is below 4d: 2¹² · d.
+"""
+
+
+class Curator:
+    """Stands between the rows and everybody else: it alone sees exact sums, and never tells them.
+
+    Parameters
+    ----------
+    backend : Backend
+        Who holds the rows.
+    ledger : Ledger
+        Where each event is recorded before its value is released.
+    stream : KeyStream
+        The randomness; each release has a child stream of its own.
+    contribution : Contribution
+        How much one protected unit may add; the rows were bounded accordingly.
+    """
+
+    def __init__(
+        self, backend: Backend, ledger: Ledger, stream: KeyStream, contribution: Contribution
+    ) -> None:
+        self._backend = backend
+        self._ledger = ledger
+        self._stream = stream
+        self._contribution = contribution
+        self._releases = 0
+        self._loss: LossTable | None = None
+        self._budgets: list[LifeBudget] = []
+        self._prices: dict[tuple[GaussianRelease, tuple[str, ...]], int] = {}
+        self._next_price = 0
+        self._group: Group | None = None
+        self._linear: Terms | None = None
+
+    def gaussian(self, query: SumQuery, event: GaussianRelease) -> np.ndarray:
+        """Release the sums of a query with discrete Gaussian noise.
+
+        Parameters
+        ----------
+        query : Query
+            What to add up; the last axis of its answer is the statistics.
+        event : GaussianRelease
+            The noise, as it was reserved.
+
+        Returns
+        -------
+        int64 array
+            The noisy sums, in grid units.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first. Neighbours differ in one protected unit, which
+        moves each statistic by at most `event.units` in each of the cells it touches. Once
+        budgets are open, each row pays for its own contribution instead, and rows that cannot
+        afford it sit out: the whole run costs the budgets, whatever the number of releases.
+        """
+        self._check_sums(query, event)
+        if self._group is not None:
+            raise ValueError("a group of pure releases is under way")
+        if self._budgets:
+            self._ledger.charge_within(event)
+            self._charge_rows(query, event)
+        else:
+            self._ledger.charge(event)
+        stream = self._next_stream()
+        noise = discrete_gaussian(_everywhere(event.sigmas, query), stream)
+        return self._noisy(self._sampled(query, event.sampling_rate, stream), noise)
+
+    def laplace(self, query: SumQuery, event: LaplaceRelease) -> np.ndarray:
+        """Release the sums of a query with discrete Laplace noise.
+
+        Parameters
+        ----------
+        query : Query
+            What to add up.
+        event : LaplaceRelease
+            The noise, as it was reserved; its scales are rounded up to whole units.
+
+        Returns
+        -------
+        int64 array
+            The noisy sums, in grid units.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first: pure DP.
+        """
+        self._check_sums(query, event)
+        stream = self._charge(event)
+        query = self._sampled(query, event.sampling_rate, stream)
+        scale = _everywhere(np.ceil(event.scales).astype(np.int64), query)
+        return self._noisy(query, discrete_laplace(scale, stream))
+
+    def select(self, query: SumQuery, utility: Utility, event: Selection) -> np.ndarray:
+        """Choose candidates by the exponential mechanism on exact sums.
+
+        Parameters
+        ----------
+        query : Query
+            The sums that the utility scores; nobody else sees them.
+        utility : Utility
+            From sums to integer scores, with a proved range.
+        event : Selection
+            ε₀ = 1/noise, as it was reserved.
+
+        Returns
+        -------
+        int array
+            The chosen candidate of each choice that the utility scores (each node of a level).
+
+        Privacy
+        -------
+        Spends `event` once, which is recorded first: a row counts for one of the choices only, so
+        all of them together are ε₀-bounded-range.
+        """
+        if query.statistics not in utility.statistics:
+            raise ValueError("the utility's range is not proved for the statistics of the query")
+        if event.relation != utility.relation:
+            raise ValueError("the utility's range is not proved for the event's neighbours")
+        if not _scores_these(utility, query):
+            raise ValueError("the utility scores other features than the query asks for")
+        stream = self._charge(event)
+        query = self._sampled(query, event.sampling_rate, stream)
+        scores = utility.scores(self._backend.sum(query), self._contribution)
+        # ε₀ rounded down to a multiple of 2⁻⁴⁰ of the range, so that exponents are short fractions.
+        steps = math.floor(2**40 / event.noise)
+        width = utility.range(self._contribution) * 2**40
+        rate = Fraction(steps, width)
+        return choose_each(scores, utility.allowed, rate, stream)
+
+    def linear(self, query: LinearSums, event: VectorRelease) -> np.ndarray:
+        """Release the sum of the rows' vectors, each times its gradient.
+
+        Returns
+        -------
+        int64 array
+            The noisy sums.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first; see `LinearSums.bound`.
+        """
+        self._check_terms(query)
+        self._check(query.bound(self._contribution), event)
+        stream = self._charge(event)
+        scales = np.full(query.n_columns, event.sigmas[0])
+        return self._noisy(query, discrete_gaussian(scales, stream))
+
+    def gram(self, query: GramSums, event: GramRelease) -> np.ndarray:
+        """Release the sum of the outer products of the rows' vectors: a symmetric matrix.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first; see `GramSums.bound`.
+        """
+        self._check_terms(query)
+        self._check(query.bound(self._contribution), event)
+        if not isinstance(event, GramRelease):
+            raise ValueError("a matrix needs the event of a matrix")
+        stream = self._charge(event)
+        rows, columns = np.triu_indices(query.n_columns)
+        scales = np.where(rows == columns, 1.0, math.sqrt(0.5)) * event.sigmas[0]
+        noise = np.empty(query.shape, dtype=np.int64)
+        noise[rows, columns] = discrete_gaussian(scales, stream)
+        noise[columns, rows] = noise[rows, columns]
+        return self._noisy(query, noise)
+
+    def least_eigenvalue(self, query: GramSums, event: VectorRelease) -> int:
+        """Release the smallest eigenvalue of the sum of outer products, in its units.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first; see `eigenvalue_bound`.
+        """
+        self._check_terms(query)
+        self._check(eigenvalue_bound(query, self._contribution), event)
+        stream = self._charge(event)
+        exact = np.linalg.eigvalsh(self._backend.sum(query).astype(np.float64))[0]
+        noise = discrete_gaussian(event.sigmas, stream)[0]
+        return int(np.rint(exact)) + int(noise)
+
+    def threshold(self, event: ThresholdRelease, stream: KeyStream) -> list[bytes]:
+        """Release the texts that stand out (see `noisy_threshold`).
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first.
+        """
+        return noisy_threshold(self._backend.tally, event, self._ledger, stream)
+
+    def _check_terms(self, query: LinearSums | GramSums) -> None:
+        """Refuse a query about other vectors than those of the rows."""
+        if self._linear is None:
+            raise ValueError("a linear release needs SetTerms first")
+        own = (self._linear.n_columns, len(self._linear.features))
+        if (query.n_columns, query.n_terms) != own:
+            raise ValueError("the query has other columns than the rows' vectors")
+
+    def publish(self, update: Update) -> None:
+        """Tell the rows what has been released, so that they follow the model."""
+        if isinstance(update, Start | UseLoss):
+            if update.loss is not None:
+                update = replace(update, loss=update.loss.frozen())  # what is checked stays
+                if not within_steps(update.loss):  # type: ignore[arg-type]
+                    raise ValueError(
+                        "a loss table exceeds the grid's unit: it would be undercharged"
+                    )
+            self._loss = update.loss
+            self._prices.clear()  # they were computed for another loss
+        if isinstance(update, SetTerms):
+            update = SetTerms(update.terms.frozen())
+            update.terms.check()
+            self._linear = update.terms
+        if isinstance(update, OpenBudgets | Price | Charge):
+            raise ValueError("budgets are opened by open_budget, and charged with a release only")
+        self._backend.apply(update)
+
+    def open_budget(self, budget: LifeBudget) -> None:
+        """Give the rows of the newest cohort a budget for life; from now on rows pay themselves.
+
+        Privacy
+        -------
+        Spends `budget`, which is recorded first, and covers all Gaussian releases that follow.
+        """
+        self._ledger.charge(budget)
+        if not self._budgets:
+            self._backend.apply(OpenBudgets())
+        self._budgets.append(budget)
+        self._prices.clear()  # they lack the new cohort
+
+    def resume(self, updates: Iterable[Update], budgets: Sequence[tuple[LifeBudget, int]]) -> None:
+        """Replay what earlier batches of a stream were told, and go on with their budgets.
+
+        Parameters
+        ----------
+        updates : iterable of Update
+            Everything a backend was told so far: released values, prices and charges. Replaying
+            it releases nothing.
+        budgets : sequence of (LifeBudget, int)
+            The budget of each cohort, and how many releases were made within it.
+        """
+        for update in updates:
+            if isinstance(update, Start):
+                self._loss = update.loss
+            self._next_price += isinstance(update, Price)
+            self._backend.apply(update)
+        for budget, used in budgets:
+            self._ledger.adopt(budget, used)
+            self._budgets.append(budget)
+
+    def _charge_rows(self, query: SumQuery, event: GaussianRelease) -> None:
+        """Have each row that can afford it pay for its own contribution to just this release."""
+        if self._loss is None:
+            raise ValueError("a filtered release needs a Start first")
+        kind = (event, query.statistics)
+        if kind not in self._prices:
+            weighted = self._contribution.weighted
+            tables = [
+                charge_table(budget, event, self._loss, query.statistics, weighted)
+                for budget in self._budgets
+            ]
+            self._backend.apply(Price(self._next_price, tuple(tables)))
+            self._prices[kind] = self._next_price
+            self._next_price += 1
+        self._backend.apply(Charge(self._prices[kind], query.output))
+
+    def _noisy(self, query: Query, noise: np.ndarray) -> np.ndarray:
+        """Add noise to exact sums."""
+        noisy: np.ndarray = self._backend.sum(query) + noise.reshape(query.shape)
+        return noisy
+
+    def _charge(self, event: Event) -> KeyStream:
+        """Record an event, and return the randomness of its release."""
+        if self._budgets:
+            raise ValueError("rows have budgets: only Gaussian releases charge them")
+        if self._group is not None:
+            self._group.take(event)
+            self._ledger.note_within(event)
+        else:
+            self._ledger.charge(event)
+        return self._next_stream()
+
+    @contextmanager
+    def sampling(self, event: SampledGroup) -> Iterator[None]:
+        """Make a group's releases on one sample of the rows.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first, and covers just the releases that it lists.
+        """
+        if self._group is not None:
+            raise ValueError("a group of pure releases is under way")
+        stream = self._charge(event)
+        self._group = Group(event, fresh_sample(event.sampling_rate, stream, self._contribution))
+        try:
+            yield
+        finally:
+            self._group = None
+
+    def _sampled(self, query: SumQuery, rate: float, stream: KeyStream) -> SumQuery:
+        """Have a query answered by the group's sample, a fresh one, or all rows."""
+        if self._group is not None:
+            return replace(query, sample=self._group.sample)
+        if rate == 1:
+            return query if query.sample is None else replace(query, sample=None)
+        return replace(query, sample=fresh_sample(rate, stream, self._contribution))
+
+    def _next_stream(self) -> KeyStream:
+        self._releases += 1
+        return self._stream.child(f"release {self._releases}")
+
+    def _check_sums(self, query: SumQuery, event: NoisySums) -> None:
+        """Refuse an event that promises less than what sums by cell can reveal of a unit."""
+        if query.statistics not in STATISTICS:
+            raise ValueError("these counts are for choices: no noise is proved for them")
+        self._check(query.bound(self._contribution), event)
+
+    def _check(self, bound: Bound, event: NoisySums) -> None:
+        """Refuse an event that promises less than what one protected unit can change."""
+        honest = (
+            event.units >= bound.steps
+            and event.rows >= bound.rows
+            and event.cells >= bound.cells
+            and len(event.shares) == bound.statistics
+            and event.touched >= bound.rows * bound.coordinates
+            and event.relation == Relation.ADD_REMOVE
+        )
+        if not honest:
+            raise ValueError(f"the event understates what the query reveals: {event.what}")
+
+
+def eigenvalue_bound(query: GramSums, contribution: Contribution) -> Bound:
+    """Return how much one protected unit can change the smallest eigenvalue.
+
+    Adding x·xᵀ moves every eigenvalue by at most ‖x‖², `VECTOR_STEPS`²; `EIGENVALUE_STEPS` covers
+    the rounding of float64, for tables of fewer than `EIGENVALUE_ROWS` rows.
+    """
+    steps = VECTOR_STEPS**2 + EIGENVALUE_STEPS * query.n_columns
+    return Bound(steps * contribution.rows, 1, contribution.rows, 1, 1)
+
+
+def _scores_these(utility: Utility, query: SumQuery) -> bool:
+    """Whether a utility of splits is about the cells that a query counts."""
+    splits: Splits | None = getattr(utility, "splits", None)
+    if splits is None or not isinstance(query, NodeHistograms | VoteCounts):
+        return splits is None
+    return query.cells.same_as(splits.cells)
+
+
+def _everywhere(scales: np.ndarray, query: SumQuery) -> np.ndarray:
+    """Return the scale of each coordinate of an answer, given that of each statistic."""
+    out = np.empty(query.shape, dtype=scales.dtype)
+    out[...] = scales
+    return out.reshape(-1)
+
+
+def noisy_threshold(
+    tally: Callable[[], Mapping[bytes, int]],
+    event: ThresholdRelease,
+    ledger: Ledger,
+    stream: KeyStream,
+) -> list[bytes]:
+    """Release the values whose noisy counts exceed a threshold, in no order that tells anything.
+
+    Parameters
+    ----------
+    tally : callable
+        Counts how many rows have each value that occurs; asked once the event is recorded.
+    event : ThresholdRelease
+        The noise and the chance δ_t, as they were reserved. `event.cells` is the number of
+        values that one unit can have.
+    ledger : Ledger
+        Where the event is recorded first.
+    stream : KeyStream
+        The randomness. A value's noise is keyed by the value itself, so that it does not depend
+        on which other values occur.
+
+    Privacy
+    -------
+    Spends `event`. Noisy counts of values that both tables have are Gaussian releases. A value
+    that only one unit has is told with a chance of at most δ_t over all that unit's values, of
+    which there are cells · rows at most: the threshold is units + σ · Φ⁻¹(1 − δ_t/(cells · rows)).
+    """
+    ledger.charge(event)
+    sigma = float(event.sigmas[0])
+    chance = event.delta_of_threshold / (event.cells * event.rows) * (1 - 1e-6)
+    # Rounded up and one unit more: the discrete tail is then below the continuous one.
+    threshold = event.units + math.ceil(-sigma * float(ndtri(chance))) + 1
+    kept = []
+    for value, count in tally().items():
+        noise = discrete_gaussian(np.array([sigma]), stream.child(value.hex()))
+        if count * UNIT + int(noise[0]) > threshold:
+            kept.append(value)
+    return sorted(kept)

@@ -1,0 +1,256 @@
+"""Events of noisy sums: Gaussian and Laplace noise on vectors of integers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privboost.privacy.events.event import Event, amplified, check_sampling, sampled_words
+from privboost.privacy.formulas import laplace_rdp, subsampled_gaussian_rdp
+from privboost.reports.report import round_up
+
+
+@dataclass(frozen=True)
+class NoisySums(Event):
+    """A vector of integer sums with noise, shared out between its statistics.
+
+    Attributes
+    ----------
+    units : int
+        The most by which one protected unit changes one cell, in grid units, if all its rows lie
+        there.
+    cells : int
+        The number of cells of each statistic that one row touches.
+    rows : int
+        The number of rows of one protected unit.
+    shares : tuple of float
+        The share of each statistic; they add up to 1.
+    sampling_rate : float
+        The chance of a row to take part (Poisson sampling).
+    """
+
+    units: int
+    cells: int
+    rows: int
+    shares: tuple[float, ...]
+    sampling_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not all(share > 0 for share in self.shares):
+            raise ValueError("every share must be above 0")
+        if not abs(math.fsum(self.shares) - 1) <= 2**-48:  # accountants keep more than that
+            raise ValueError("shares must add up to 1")
+        check_sampling(self)
+
+    @property
+    def rate(self) -> float:
+        """The chance of a row to take part."""
+        return self.sampling_rate
+
+    @property
+    def unit_rows(self) -> int:
+        """How many rows of one protected unit may be in it."""
+        return self.rows
+
+    @property
+    def has_pld(self) -> bool:
+        """Whether `pld` gives a distribution."""
+        return True
+
+    @property
+    def touched(self) -> int:
+        """The number of coordinates that one protected unit can change."""
+        return self.rows * self.cells * len(self.shares)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON."""
+        return super().to_dict() | {"shares": list(self.shares)}
+
+
+@dataclass(frozen=True)
+class GaussianRelease(NoisySums):
+    """A vector of integer sums with discrete Gaussian noise, leaf-balanced between statistics.
+
+    Each statistic of the vector has a share of the release; its noise has the scale
+    z · units · √cells / √share, so that one protected unit moves the whitened vector by at most
+    1/z: the release is (1/z)-Gaussian-DP but for the slack of the integer grid.
+
+    Attributes
+    ----------
+    noise : float
+        z, the noise multiplier: the noise's standard deviation over the L2 sensitivity.
+    """
+
+    kind: ClassVar[str] = "gaussian"
+    unit_mu_squared: ClassVar[float] = 1.0
+
+    @property
+    def mu(self) -> float | None:
+        """The Gaussian-DP parameter; samples have none that composes exactly."""
+        return 1 / self.noise if self.sampling_rate == 1 else None
+
+    def rdp(self, alpha: int) -> float | None:
+        """The Rényi divergence; it holds for discrete noise as it is."""
+        return subsampled_gaussian_rdp(alpha, self.sampling_rate, self.noise)
+
+    def pld(self, grid: float) -> Any:
+        """The privacy loss distribution."""
+        from dp_accounting.pld import privacy_loss_distribution
+
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            self.noise, sampling_prob=self.sampling_rate, value_discretization_interval=grid
+        )
+
+    @property
+    def gaussian_grid(self) -> tuple[int, float] | None:
+        """The coordinates that one unit can change, and the smallest noise scale."""
+        return self.touched, float(self.sigmas.min())
+
+    @cached_property
+    def sigmas(self) -> np.ndarray:
+        """The noise scale of each statistic, in grid units."""
+        sensitivity = self.units * math.sqrt(self.cells)
+        scales: np.ndarray = self.noise * sensitivity / np.sqrt(self.shares)
+        return scales
+
+    @property
+    def scales(self) -> np.ndarray:
+        """The same, as every noisy sum calls it."""
+        return self.sigmas
+
+    @property
+    def mechanism(self) -> str:
+        """How the release is made, in words."""
+        shares = " : ".join(f"{share:g}" for share in self.shares)
+        among = f" (statistics share the sensitivity {shares})" if len(self.shares) > 1 else ""
+        sampled = sampled_words(self.sampling_rate)
+        return f"discrete Gaussian noise, {self.noise:.6g} times the sensitivity{among}{sampled}"
+
+
+@dataclass(frozen=True)
+class VectorRelease(GaussianRelease):
+    """A vector with discrete Gaussian noise, whose change by one unit is bounded in length.
+
+    Attributes
+    ----------
+    units : int
+        The L2 sensitivity: the most by which one protected unit moves the whole vector.
+    coordinates : int
+        How many coordinates one row can change.
+    """
+
+    kind: ClassVar[str] = "gaussian vector"
+    coordinates: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cells != 1 or len(self.shares) != 1 or self.sampling_rate != 1:
+            raise ValueError("a vector is one statistic, of all rows")
+
+    @property
+    def touched(self) -> int:
+        """The number of coordinates that one protected unit can change."""
+        return self.rows * self.coordinates
+
+
+@dataclass(frozen=True)
+class GramRelease(VectorRelease):
+    """The matrix Σ x·xᵀ with symmetric noise; x·xᵀ moves it by ‖x‖² at most.
+
+    Entries off the diagonal stand twice in the matrix and are drawn once. With each of them times
+    √2 the triangle has the length ‖x‖² exactly, so their noise is smaller by √2.
+    """
+
+    kind: ClassVar[str] = "gram"
+
+    @property
+    def gaussian_grid(self) -> tuple[int, float] | None:
+        """The coordinates that one unit can change, and the smallest noise scale."""
+        return self.touched, float(self.sigmas[0]) / math.sqrt(2)
+
+    @property
+    def mechanism(self) -> str:
+        """How the release is made, in words."""
+        return f"{super().mechanism} (off the diagonal less by a factor of √2)"
+
+
+@dataclass(frozen=True)
+class ThresholdRelease(GaussianRelease):
+    """Counts of values that occur, with Gaussian noise, of which those above a threshold are told.
+
+    A value that only one unit has is told with a chance of at most `delta_of_threshold`.
+    """
+
+    kind: ClassVar[str] = "threshold"
+    delta_of_threshold: float = 0.0
+
+    @property
+    def extra_delta(self) -> float:
+        """The chance that a value of one unit alone passes the threshold."""
+        return self.delta_of_threshold
+
+    @property
+    def mechanism(self) -> str:
+        """How the release is made, in words."""
+        return f"{super().mechanism}, told above a threshold (delta {self.delta_of_threshold:g})"
+
+
+@dataclass(frozen=True)
+class LaplaceRelease(NoisySums):
+    """A vector of integer sums with discrete Laplace noise.
+
+    Each statistic c has the scale noise · units · cells / share_c, so that one protected unit
+    moves the vector by at most 1/noise in the weighted L1 norm: the release is (1/noise)-DP.
+    """
+
+    kind: ClassVar[str] = "laplace"
+    unit_mu_squared: ClassVar[float] = 2.0
+
+    @property
+    def pure(self) -> float | None:
+        """The ε of pure DP, amplified by sampling."""
+        return amplified(1 / self.noise, self.sampling_rate)
+
+    def rdp(self, alpha: int) -> float | None:
+        """The Rényi divergence of the noise, with what the grid adds to it.
+
+        Never above that of any ε-DP mechanism, which is all that is known of a sample.
+        """
+        epsilon = amplified(1 / self.noise, self.sampling_rate)
+        general = min(epsilon, alpha * epsilon**2 / 2)
+        if self.sampling_rate < 1:
+            return general
+        # P_d ≤ e^a P_r and P_r ≤ e^b P_d in each touched coordinate: accountants.discretisation.
+        scale = float(self.scales.min())
+        slack = alpha / (alpha - 1) / (2 * scale) + 1 / (8 * scale * scale)
+        return min(laplace_rdp(alpha, epsilon) + self.touched * slack, general)
+
+    def pld(self, grid: float) -> Any:
+        """The privacy loss distribution."""
+        from dp_accounting.pld import privacy_loss_distribution
+
+        return privacy_loss_distribution.from_laplace_mechanism(
+            self.noise, sampling_prob=self.sampling_rate, value_discretization_interval=grid
+        )
+
+    @property
+    def laplace_grid(self) -> tuple[int, float] | None:
+        """The coordinates that one unit can change, and the smallest noise scale."""
+        return self.touched, float(self.scales.min())
+
+    @property
+    def scales(self) -> np.ndarray:
+        """The noise scale of each statistic, in grid units."""
+        scales: np.ndarray = self.noise * self.units * self.cells / np.array(self.shares)
+        return scales
+
+    @property
+    def mechanism(self) -> str:
+        """How the release is made, in words."""
+        sampled = sampled_words(self.sampling_rate)
+        return f"discrete Laplace noise, {round_up(1 / self.noise)}-DP{sampled}"

@@ -1,0 +1,1 @@
+"""Scores with proved ranges, for private choices."""

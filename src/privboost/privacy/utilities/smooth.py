@@ -1,0 +1,259 @@
+"""Scores for smooth boosting: weights that never lean on one row, and choices under them.
+
+Neighbours replace one row; the number of rows n is public. A row whose margin is m (votes for its
+own class minus votes against it) has the raw weight μ̃ = κ·exp(−λm). The Bregman projection onto
+κ-dense measures is μ = min(1, c·μ̃), with the least c ≥ 1 for which the weights add up to κn or
+more. Neither c nor any weight leaves this module: choices are all that come out.
+
+Scores are in rows: all weights are multiplied by κn/|μ|, so no row has a weight above 1. Replacing
+a row moves its own weight from a to b (both at most 1), and those of all others in one direction
+(c and |μ| move them alike), by |b − a| in all, since the weights add up to κn before and after. So
+at most a + b + |b − a| = 2·max(a, b) ≤ 2 of weight moves. A row of unknown label has the weight of
+margin 0 and counts for no class.
+
+Rounding: the projection is solved in exact fractions, and each weight is rounded to a float64 once.
+The mass of a cell is a sum over at most 2·MOST_VOTES products, so it errs by less than 2¹²·2⁻⁵³ of
+itself, and is then rounded down to units of 2⁻³¹ rows. From there on masses are integers. There are
+fewer than 2³¹ rows (more are refused, which tells nothing: n is public), and fewer than 2¹⁶ cells
+of a feature; so the masses of any set of cells err by less than 2³¹·2⁻⁴¹ + 2¹⁶·2⁻³¹ < 2⁻⁹ rows
+together, here called e. Each utility says what that adds to its range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from privboost.engine.queries import VOTES
+from privboost.grid import Contribution
+from privboost.privacy.events.event import Relation
+from privboost.trees.splits import Splits
+
+ROW = 2**31
+"""A row of weight 1, in units of scores."""
+MOST_ROWS = 2**31 - 1
+"""Rows for which ranges are proved; their masses fit int64."""
+MOST_VOTES = 1023
+"""Votes on one output."""
+MOST_DECAY = 500.0
+"""λ times the number of votes stays below this, so that exp(−λm) is a float64 of full precision."""
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """How margins become weights.
+
+    Parameters
+    ----------
+    density : float
+        κ, above 0 and at most 1.
+    learning_rate : float
+        λ, above 0.
+    """
+
+    density: float
+    learning_rate: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.density <= 1:
+            raise ValueError("density must lie between 0 and 1, or be 1")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError("learning_rate must be a finite number above 0")
+
+    def weights(self, counts: np.ndarray, unknown: int) -> np.ndarray:
+        """Return the projected weights by sum of votes and class, times κn/|μ|.
+
+        Parameters
+        ----------
+        counts : int64 array of shape (votes + 1, 2)
+            All rows of known label.
+        unknown : int
+            How many rows have none.
+        """
+        votes = len(counts) - 1
+        if self.learning_rate * votes > MOST_DECAY:
+            raise ValueError(f"learning_rate times votes must be at most {MOST_DECAY:g}")
+        sums = 2 * np.arange(votes + 1) - votes
+        margins = np.stack([-sums, sums], axis=1)
+        rows: dict[int, int] = {0: int(unknown)}
+        for margin, count in zip(margins.reshape(-1), counts.reshape(-1), strict=True):
+            rows[int(margin)] = rows.get(int(margin), 0) + int(count)
+        if sum(rows.values()) > MOST_ROWS:
+            raise ValueError("smooth boosting is proved for fewer than 2^31 rows")
+        projected = self._project(rows)
+        return np.array([[float(projected[int(m)]) for m in line] for line in margins])
+
+    def _project(self, rows: Mapping[int, int]) -> dict[int, Fraction]:
+        """Return the weight of each margin, given how many rows have it."""
+        density = Fraction(self.density)
+        target = density * sum(rows.values())
+        raw = {m: density * Fraction(math.exp(-self.learning_rate * m)) for m in rows}
+        one = Fraction(1)
+        plain = sum(rows[m] * min(one, raw[m]) for m in rows)
+        if plain >= target:
+            scale = target / plain if plain else one
+            return {m: scale * min(one, raw[m]) for m in rows}
+        capped = Fraction(0)
+        rest = sum(rows[m] * raw[m] for m in rows)
+        for margin in sorted(rows):  # from the heaviest on
+            factor = (target - capped) / rest if rest else one / raw[margin]
+            if factor * raw[margin] <= 1:
+                return {m: min(one, factor * raw[m]) for m in rows}
+            capped += rows[margin]
+            rest -= rows[margin] * raw[margin]
+        return dict.fromkeys(rows, one)
+
+
+@dataclass(frozen=True, eq=False)
+class _SmoothUtility:
+    """What the choices of smooth boosting share.
+
+    Parameters
+    ----------
+    splits : Splits
+        The literals: a candidate is true on its right side.
+    smoothing : Smoothing
+        The weights.
+    """
+
+    statistics: ClassVar[tuple[tuple[str, ...], ...]] = (VOTES,)
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+    widest: ClassVar[int]
+    """The proved range, in units of scores, with its rounding."""
+    splits: Splits
+    smoothing: Smoothing
+
+    def range(self, contribution: Contribution) -> int:
+        """Return the proved range."""
+        if contribution.rows != 1 or contribution.weighted:
+            raise ValueError("no range is proved for units of several rows, or for weights")
+        return self.widest
+
+    def masses(self, sums: np.ndarray) -> np.ndarray:
+        """Return the weight of each node's cells by class: int64 of shape (nodes, cells, 2)."""
+        counts = sums[:, self._first_feature].sum(axis=(0, 1))
+        weights = self.smoothing.weights(counts, int(sums[0, -1, 0, 0]))
+        masses = np.tensordot(sums[:, :-1, :, 0].astype(np.float64), weights[:, 0], axes=1)
+        others = np.tensordot(sums[:, :-1, :, 1].astype(np.float64), weights[:, 1], axes=1)
+        whole: np.ndarray = np.floor(np.stack([masses, others], axis=-1) * ROW).astype(np.int64)
+        return whole
+
+    def whole(self, masses: np.ndarray) -> np.ndarray:
+        """Return the weight of each node by class."""
+        whole: np.ndarray = masses[:, self._first_feature].sum(axis=1)
+        return whole
+
+    @property
+    def _first_feature(self) -> slice:
+        """The cells of one feature: every row has one of them."""
+        return slice(int(self.splits.first[0]), int(self.splits.first[0] + self.splits.count[0]))
+
+    def sides(self, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the weight of the rows for which each literal is false, and true.
+
+        Both of shape (nodes, literals, 2), and both from the cells of the literal's own feature,
+        so that they are never negative and together err by e.
+        """
+        return self.splits.parted(masses)
+
+
+@dataclass(frozen=True, eq=False)
+class RuleError(_SmoothUtility):
+    """Score all literals, their negations and the constants by minus their weighted error.
+
+    Candidate 2k is "class 1 where literal k is true, else class 0", 2k + 1 the opposite; literal 0
+    is never true, so that 0 and 1 are the constants. There is one node.
+
+    Range: weight that is added changes an error by between 0 and itself, and so does weight that is
+    taken away. In all, weights of at most 2 move, so all changes lie within 2 of each other. A
+    score is a sum of masses of disjoint cells, so it errs by e; before and after, for two
+    candidates: 4e.
+    """
+
+    widest: ClassVar[int] = 2 * ROW + 4 * (ROW >> 9)
+
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """Which candidates there are: literals that can tell rows apart, and the constants."""
+        return np.repeat(self.splits.allowed(self.splits.start_reach()), 2, axis=1)
+
+    def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
+        """Return the scores, of shape (1, 2 · literals)."""
+        masses = self.masses(sums)
+        left, right = (side[0] for side in self.sides(masses))
+        error = right[:, 0] + left[:, 1]
+        opposite = right[:, 1] + left[:, 0]
+        return -np.stack([error, opposite], axis=1).reshape(1, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class GiniGain(_SmoothUtility):
+    """Score the splits of all leaves of a tree by how much they lower its Gini impurity.
+
+    A leaf with weights u, v of the two classes has the impurity f(u, v) = 4uv/(u + v); a split is
+    worth f of the leaf minus f of its two parts. One choice is made among all leaves: candidate
+    `node · literals + literal`.
+
+    Range: ∂f/∂u = 4v²/(u + v)² lies in [0, 4]. Adding weight d to a row changes the worth of a
+    split of its own leaf by d times a difference p − q, where p belongs to the leaf (the same for
+    all its splits) and q to a part of it; the splits of other leaves do not change. With p, q in
+    [0, 4] all changes lie in [p − 4, p]·d or are 0, within 4d of each other. The same holds if
+    weights d₁, d₂ of two leaves move at once: all changes lie in [p₁ − 4, p₁]·d₁, or in
+    [p₂ − 4, p₂]·d₂, or are 0, within 4(d₁ + d₂) of each other. Weights of 2 move in all: 8.
+
+    Masses that err by e move a worth by 8e at most (f is 4-Lipschitz, for the leaf and its parts),
+    and float64 adds less than e; before and after, for two candidates, that is 36e.
+
+    Parameters
+    ----------
+    reach : bool array of shape (nodes, cells)
+        Which cells the path to each leaf leaves open: public.
+    """
+
+    widest: ClassVar[int] = 8 * ROW + 36 * (ROW >> 9)
+    reach: np.ndarray
+
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """Which candidates there are: those that part a leaf, and not splitting at all."""
+        allowed = self.splits.allowed(self.reach)
+        allowed[1:, 0] = False
+        return allowed.reshape(1, -1)
+
+    def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
+        """Return the scores, of shape (1, nodes · literals)."""
+        masses = self.masses(sums)
+        left, right = self.sides(masses)
+        worth = _impurity(left + right) - _impurity(left) - _impurity(right)
+        scores: np.ndarray = np.floor(worth).astype(np.int64).reshape(1, -1)
+        return scores
+
+
+@dataclass(frozen=True, eq=False)
+class LeafClass(_SmoothUtility):
+    """Choose the class of each leaf: class 1 scores by how much it outweighs class 0.
+
+    Range: a row's weight is in one leaf. Weights of at most 2 move, and each moves the score of one
+    leaf by itself, so the ranges of all leaves add up to 2 at most. Leaves are disjoint, so all of
+    them together err by 2e (both classes), before and after 4e.
+    """
+
+    widest: ClassVar[int] = 2 * ROW + 4 * (ROW >> 9)
+    allowed: ClassVar[None] = None
+
+    def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
+        """Return the scores, of shape (nodes, 2)."""
+        whole = self.whole(self.masses(sums))
+        return np.stack([np.zeros(len(whole), dtype=np.int64), whole[:, 1] - whole[:, 0]], axis=1)
+
+
+def _impurity(masses: np.ndarray) -> np.ndarray:
+    """Return 4uv/(u + v) of masses by class, on the last axis."""
+    u, v = masses[..., 0].astype(np.float64), masses[..., 1].astype(np.float64)
+    impurity: np.ndarray = 4 * u * (v / np.maximum(u + v, 1.0))
+    return impurity

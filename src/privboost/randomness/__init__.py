@@ -1,0 +1,1 @@
+"""Where randomness comes from: a keyed stream, and exact samples of it."""

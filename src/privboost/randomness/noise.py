@@ -1,0 +1,292 @@
+"""Exact discrete Gaussian and Laplace noise.
+
+P(k) is proportional to exp(−k²/2σ²), or to exp(−|k|/t), on the integers: the algorithm of Canonne,
+Kamath and Steinke (a discrete Laplace, and Gaussian acceptance on top of it), with every decision
+"is U < exp(−x)?" taken in float64 only where an error bound proves the answer. Otherwise the
+whole sample is drawn again, from the same random words, in exact arithmetic. So the distribution
+is exact, the two ways give the same samples, and no draw is dropped: a sample that runs out of
+words is redone from its first word once more words are there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from privboost.compiling import compiled
+from privboost.grid import MAX_SIGMA
+from privboost.randomness.keystream import KeyStream
+
+MARGIN = 2.0**-32
+"""How far, relatively, a float64 exp(−x) may be off before a decision is not trusted.
+
+x is at most 750 (else the value is below every 53-bit comparison), and each of the ten roundings
+on the way errs by 2⁻⁵² at most, relative to terms below 10⁶: the true error is below 2⁻³⁵. The
+exponential function of the C library errs by far less than that.
+"""
+
+_EXP_MINUS_1 = 6786177901268885274  # floor(2^64 / e)
+_DONE, _OUT_OF_WORDS, _UNDECIDED = range(3)
+_WORDS_PER_SAMPLE = 8
+
+
+def discrete_gaussian(sigma: np.ndarray, stream: KeyStream, margin: float = MARGIN) -> np.ndarray:
+    """Draw one exact discrete Gaussian for each scale.
+
+    Parameters
+    ----------
+    sigma : float64 array
+        Scales in grid units, each from 1 to 2⁴⁴; read as exact dyadic rationals.
+    stream : KeyStream
+        Where the randomness comes from; it is used up to wherever the draws end.
+    margin : float
+        For tests: a larger margin sends more samples to exact arithmetic.
+
+    Returns
+    -------
+    int64 array
+    """
+    sigma = np.ascontiguousarray(sigma, dtype=np.float64)
+    if sigma.size and not (sigma.min() >= 1 and sigma.max() <= MAX_SIGMA):
+        raise ValueError("noise scales must lie between 1 and 2^44 grid units")
+    return _draw_all(sigma, True, stream, margin)
+
+
+def discrete_laplace(scale: np.ndarray, stream: KeyStream, margin: float = MARGIN) -> np.ndarray:
+    """Draw one exact discrete Laplace for each scale.
+
+    Parameters
+    ----------
+    scale : int64 array
+        Scales t in grid units, whole numbers from 1 to 2⁴⁴.
+    stream, margin
+        As for `discrete_gaussian`.
+
+    Returns
+    -------
+    int64 array
+    """
+    scale = np.asarray(scale)
+    if scale.dtype.kind not in "iu":
+        raise ValueError("scales of discrete Laplace noise are whole numbers")
+    if scale.size and not (scale.min() >= 1 and scale.max() <= MAX_SIGMA):
+        raise ValueError("noise scales must lie between 1 and 2^44 grid units")
+    return _draw_all(np.ascontiguousarray(scale, dtype=np.float64), False, stream, margin)
+
+
+def _draw_all(scale: np.ndarray, gaussian: bool, stream: KeyStream, margin: float) -> np.ndarray:
+    out = np.empty(scale.size, dtype=np.int64)
+    words = stream.words(_WORDS_PER_SAMPLE * scale.size + 64)
+    further = FurtherBits(stream)
+    done, at, passed = 0, 0, 0
+    while done < scale.size:
+        status, done, at = _draw(scale, gaussian, words, margin, out, done, at)
+        if status == _OUT_OF_WORDS:
+            more = stream.words(_WORDS_PER_SAMPLE * (scale.size - done) + 64)
+            words, at, passed = np.concatenate([words[at:], more]), 0, passed + at
+        elif status == _UNDECIDED:
+            try:
+                further.after(passed)
+                out[done], at = _draw_exactly(scale[done], gaussian, words, at, further)
+                done += 1
+            except IndexError:
+                more = stream.words(256)
+                words, at, passed = np.concatenate([words[at:], more]), 0, passed + at
+    return out
+
+
+@compiled
+def _draw(scale, gaussian, words, margin, out, done, at):  # type: ignore[no-untyped-def]
+    """Fill `out` from `done` on; stop at the first sample that lacks words or certainty.
+
+    Returns the status, how many samples are complete, and the first word of the next one.
+    """
+    for k in range(done, scale.size):
+        s = scale[k]
+        t = np.uint64(math.floor(s)) + np.uint64(1 if gaussian else 0)
+        mask = np.uint64(1)
+        while mask < t:
+            mask <<= np.uint64(1)
+        mask -= np.uint64(1)
+        start = at
+        while True:
+            # Discrete Laplace of scale t: a remainder below t, kept with probability exp(−u/t), …
+            if at + 2 > words.size:
+                return _OUT_OF_WORDS, k, start
+            u = words[at] & mask
+            sign = words[at] >> np.uint64(63)
+            at += 1
+            if u >= t:
+                continue
+            verdict = _decide(words[at], np.float64(u) / np.float64(t), margin)
+            at += 1
+            if verdict < 0:
+                return _UNDECIDED, k, start
+            if verdict == 0:
+                continue
+            # … and a geometric number of whole steps of t.
+            steps = np.int64(0)
+            while True:
+                if at + 1 > words.size:
+                    return _OUT_OF_WORDS, k, start
+                word = words[at]
+                at += 1
+                if word == np.uint64(_EXP_MINUS_1):
+                    return _UNDECIDED, k, start
+                if word > np.uint64(_EXP_MINUS_1):
+                    break
+                steps += 1
+            size = np.int64(u) + np.int64(t) * steps
+            if sign and size == 0:
+                continue
+            if not gaussian:
+                out[k] = -size if sign else size
+                break
+            # Gaussian acceptance.
+            if at + 1 > words.size:
+                return _OUT_OF_WORDS, k, start
+            away = (np.float64(size) - s * s / np.float64(t)) / s
+            verdict = _decide(words[at], 0.5 * away * away, margin)
+            at += 1
+            if verdict < 0:
+                return _UNDECIDED, k, start
+            if verdict:
+                out[k] = -size if sign else size
+                break
+    return _DONE, scale.size, at
+
+
+@compiled
+def _decide(word, x, margin):  # type: ignore[no-untyped-def]
+    """Is U < exp(−x), U the uniform that begins with this word? 1 yes, 0 no, −1 not certain."""
+    probability = math.exp(-x)
+    low = np.float64(word >> np.uint64(11)) * 2.0**-53
+    if low + 2.0**-53 <= probability * (1 - margin):
+        return 1
+    if low >= probability * (1 + margin) and low > 0.0:
+        return 0
+    return -1
+
+
+class FurtherBits:
+    """What follows a word in its uniform, for comparisons that 64 bits do not decide.
+
+    The bits belong to the word's place in the stream: a sample that is redone finds them again.
+    """
+
+    def __init__(self, stream: KeyStream) -> None:
+        self._parent = stream
+        self._bits: dict[int, list[int]] = {}
+        self._passed = 0
+
+    def after(self, passed: int) -> None:
+        """Count places from here on."""
+        self._passed = passed
+
+    def word(self, place: int, index: int) -> int:
+        """Return the index-th word that follows the one at a place."""
+        bits = self._bits.setdefault(self._passed + place, [])
+        while len(bits) <= index:
+            bits.append(int(self._stream.words(1)[0]))
+        return bits[index]
+
+    @cached_property
+    def _stream(self) -> KeyStream:
+        return self._parent.child("further bits")  # seldom needed
+
+
+def _draw_exactly(
+    scale: float, gaussian: bool, words: np.ndarray, at: int, further: FurtherBits
+) -> tuple[int, int]:
+    """Draw one sample as `_draw` does, word for word, in exact arithmetic.
+
+    Returns the sample and the position after its last word; raises IndexError when words run out.
+    """
+    variance = Fraction(float(scale)) ** 2
+    t = math.floor(scale) + (1 if gaussian else 0)
+    mask = (1 << (t - 1).bit_length()) - 1
+    one = Fraction(1)
+    while True:
+        first = int(words[at])
+        u, sign = first & mask, first >> 63
+        at += 1
+        if u >= t:
+            continue
+        accepted = below_exp(words, at, Fraction(u, t), further)
+        at += 1
+        if not accepted:
+            continue
+        steps = 0
+        while True:
+            more = below_exp(words, at, one, further)
+            at += 1
+            if not more:
+                break
+            steps += 1
+        size = u + t * steps
+        if sign and size == 0:
+            continue
+        if not gaussian:
+            return (-size if sign else size), at
+        away = size - variance / t
+        accepted = below_exp(words, at, away * away / (2 * variance), further)
+        at += 1
+        if accepted:
+            return (-size if sign else size), at
+
+
+def below_exp(words: np.ndarray, at: int, x: Fraction, further: FurtherBits) -> bool:
+    """Decide U < exp(−x) exactly; U begins with a word and goes on, if need be, in `further`."""
+    bits, known = 64, int(words[at])
+    for low, high in exp_brackets(x):
+        # U lies in [known, known + 1) / 2^bits.
+        while (known + 1) > low * 2**bits and known < high * 2**bits:
+            if high - low > Fraction(1, 2**bits):
+                break  # sharpen the bracket before more bits are taken
+            known, bits = (known << 64) | further.word(at, bits // 64 - 1), bits + 64
+        if known + 1 <= low * 2**bits:
+            return True
+        if known >= high * 2**bits:
+            return False
+    raise AssertionError("unreachable: the brackets shrink for ever")
+
+
+def exp_brackets(x: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
+    """Yield ever narrower brackets low < exp(−x) < high (x > 0); (1, 1) for x = 0.
+
+    exp(−x) = exp(−x/2^k)^(2^k), with x/2^k ≤ 1/2 and the alternating series in integers scaled by
+    2^precision, rounded down for the lower end and up for the upper.
+    """
+    if x == 0:
+        while True:
+            yield Fraction(1), Fraction(1)
+    halvings = max(0, math.ceil(2 * x).bit_length())
+    small = x / 2**halvings
+    precision = 128 + 2 * halvings
+    while True:
+        scale = 1 << precision
+        low, high = _alternating(small, precision)
+        for _ in range(halvings):
+            low = (low * low) // scale
+            high = -((-high * high) // scale)
+        yield Fraction(low, scale), Fraction(high, scale)
+        precision *= 2
+
+
+def _alternating(x: Fraction, precision: int) -> tuple[int, int]:
+    """Bracket exp(−x) for 0 < x ≤ 1/2 by partial sums, as integers over 2^precision."""
+    scale = 1 << precision
+    term, total = Fraction(1), Fraction(1)
+    n = 0
+    while term * scale > 1:
+        n += 1
+        term = term * x / n
+        total += -term if n % 2 else term
+        # Keep the fractions short; the error is counted below.
+        term = Fraction(math.ceil(term * scale * 4), scale * 4)
+    slack = n + 2
+    return math.floor(total * scale) - slack, math.ceil(total * scale) + slack

@@ -1,0 +1,1 @@
+"""What was spent, in words, as JSON and as a page."""

@@ -1,0 +1,234 @@
+"""What a model's training leaked at most: the statement that goes with the model."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from privboost.tables.domain_checks import MAX_INT, is_writable
+from privboost.tables.unit import Unit, describe_unit
+
+SEEDED = "no privacy guarantee: seeded"
+
+
+_DERIVED = ("guarantee", "protects")
+_MOST = sys.float_info.max
+_LISTED = 20
+"""How many releases and reasons the text form lists; the other forms have all."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A kind of release, how it was made, and how often."""
+
+    what: str
+    count: int
+    mechanism: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the guarantees that add up to a report's, and what it is worth there."""
+
+    what: str
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """What was spent, on what, and under which assumptions.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The proved guarantee: (ε, δ)-differential privacy of everything that left the data. With
+        `seeded`, the guarantee that the same run would have had with secure noise.
+    relation : str
+        Which tables count as neighbours.
+    unit : Unit or None
+        Who is protected; None is one row.
+    accountant : str
+        The theory that composed the releases.
+    alternatives : dict
+        The ε that every accountant which covers the releases would state at this δ.
+    slack : float
+        The part of epsilon that pays for noise on an integer grid.
+    releases : tuple of Release
+        Every release, in words.
+    assumptions : tuple of str
+        What was taken to be public, and what else the guarantee rests on.
+    seeded : bool
+        Whether the noise came from a seed; then there is no guarantee.
+    parameters : dict
+        The parameters of the plan.
+    plan : str
+        SHA-256 of the public plan.
+    software : str
+        The package and its version.
+    parts : tuple of Part
+        The guarantees whose sum this is, if there are several: a domain learned from the same
+        rows, and training.
+    """
+
+    epsilon: float
+    delta: float
+    relation: str
+    unit: Unit | None
+    accountant: str
+    alternatives: dict[str, float]
+    slack: float
+    releases: tuple[Release, ...]
+    assumptions: tuple[str, ...]
+    seeded: bool
+    parameters: dict[str, Any]
+    plan: str
+    software: str
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def guarantee(self) -> str:
+        """The statement in one line."""
+        if self.seeded:
+            return SEEDED
+        if self.delta == 0:
+            return f"{round_up(self.epsilon)}-differential privacy (pure)"
+        return f"({round_up(self.epsilon)}, {round_up(self.delta)})-differential privacy"
+
+    @property
+    def protects(self) -> str:
+        """Who is protected, in words."""
+        return describe_unit(self.unit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON."""
+        return asdict(self) | {
+            "guarantee": self.guarantee,
+            "protects": self.protects,
+            "unit": None if self.unit is None else self.unit.to_dict(),
+            "releases": [asdict(release) for release in self.releases],
+            "assumptions": list(self.assumptions),
+            "parts": [asdict(part) for part in self.parts],
+        }
+
+    @classmethod
+    def from_dict(cls, form: dict[str, Any]) -> PrivacyReport:
+        """Read what `to_dict` gave; raise ValueError for what cannot be a statement."""
+        names = {each.name for each in fields(cls)}
+        if not isinstance(form, dict) or set(form) != names | set(_DERIVED):
+            raise ValueError("a report has these parts: " + ", ".join(sorted(names)))
+        own = {name: form[name] for name in names}
+        own["unit"] = None if form["unit"] is None else Unit.from_dict(form["unit"])
+        own["releases"] = tuple(Release(**release) for release in form["releases"])
+        own["assumptions"] = tuple(form["assumptions"])
+        own["parts"] = tuple(Part(**part) for part in form["parts"])
+        report = cls(**own)
+        report._check()
+        return report
+
+    def _check(self) -> None:
+        """Refuse what cannot be a statement; it may come from anywhere."""
+        spent: list[PrivacyReport | Part] = [self, *self.parts]
+        texts = [self.relation, self.accountant, self.plan, self.software, *self.assumptions]
+        texts += [text for each in self.releases for text in (each.what, each.mechanism)]
+        texts += [*(part.what for part in self.parts), *self.alternatives, *self.parameters]
+        epsilons = [*(each.epsilon for each in spent), self.slack]
+        epsilons += [value for value in self.alternatives.values() if value != math.inf]
+        counts = [each.count for each in self.releases]
+        rules = {
+            "texts": all(map(is_writable, texts)),
+            "epsilon": all(_is_number(value) and 0 <= value <= _MOST for value in epsilons),
+            "delta": all(_is_number(each.delta) and 0 <= each.delta <= 1 for each in spent),
+            "counts": all(type(count) is int and 0 <= count <= MAX_INT for count in counts),
+            "seeded": isinstance(self.seeded, bool),
+            "parameters": all(_is_plain(value) for value in self.parameters.values()),
+        }
+        for part, holds in rules.items():
+            if not holds:
+                raise ValueError(f"{part}: not what a report has there")
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the report as JSON, and write it to `path` if one is given."""
+        return _written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the report as a page that stands alone, and write it to `path` if one is given."""
+        from privboost.reports.page import privacy_page
+
+        return _written(privacy_page(self), path)
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __str__(self) -> str:
+        lines = [
+            f"Privacy: {self.guarantee}",
+            f"  neighbours  {self.relation}",
+            f"  unit        {self.protects}",
+            f"  accountant  {self.accountant}; discretisation slack {self.slack:.2g} of epsilon",
+        ]
+        others = [
+            f"{n} {round_up(e)}" for n, e in self.alternatives.items() if n != self.accountant
+        ]
+        if others:
+            lines.append(f"  otherwise   epsilon by {', '.join(others)}")
+        for number, part in enumerate(self.parts):
+            worth = f"({round_up(part.epsilon)}, {round_up(part.delta)}) for {part.what}"
+            lines.append(f"  {'' if number else 'sum of':<10}  {worth}")
+        if self.seeded:
+            same = f"({round_up(self.epsilon)}, {round_up(self.delta)})"
+            lines.append(f"  note        with secure noise the same run would be {same}-DP")
+        for mechanism in dict.fromkeys(release.mechanism for release in self.releases):
+            lines.append(f"  released with {mechanism}")
+            made = [r for r in self.releases if r.mechanism == mechanism]
+            lines += _few([f"    {release.count} × {release.what}" for release in made])
+        lines.append("  assumed")
+        lines += _few([f"    {assumption}" for assumption in self.assumptions])
+        lines.append("  parameters  " + ", ".join(f"{k}={v}" for k, v in self.parameters.items()))
+        lines.append(f"  made by     {self.software}, plan sha256 {self.plan}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _written(text: str, path: str | Path | None) -> str:
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
+
+
+def round_up(value: float) -> str:
+    """Write a number in six digits, never below its value."""
+    text, more = f"{value:.6g}", value
+    while float(text) < value:
+        # The smallest numbers are further apart than a part of themselves.
+        more = max(more + abs(value) * 1e-6, math.nextafter(more, math.inf))
+        text = f"{more:.6g}"
+    return text
+
+
+def _few(lines: list[str]) -> list[str]:
+    if len(lines) <= _LISTED:
+        return lines
+    return [*lines[:_LISTED], f"    … and {len(lines) - _LISTED} more, in to_json() and to_html()"]
+
+
+def _is_plain(value: Any, depth: int = 2) -> bool:
+    """Say whether a parameter is a number, a text, true, false, nothing, or a list of such."""
+    if isinstance(value, list | tuple):
+        return depth > 0 and all(_is_plain(each, depth - 1) for each in value)
+    if isinstance(value, str):
+        return is_writable(value)
+    return (
+        value is None
+        or isinstance(value, float)
+        or (isinstance(value, int) and abs(value) <= MAX_INT)
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,117 @@
+"""A table with labels or weights that were given apart from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from privboost.errors import SchemaError
+from privboost.tables.domain import Domain
+from privboost.tables.encoding import need_columns
+from privboost.tables.loader import Roles
+from privboost.tables.pieces import Batch, Column, Piece
+from privboost.tables.sources import Table, open_table, open_vector, slice_vector
+
+_APART = "\0 {} given apart"
+"""The name that such a column has in batches: no table's own."""
+
+
+class BesideTable:
+    """A table whose rows have further columns.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    apart : mapping from str to vector
+        The columns (see `sources.open_vector`), as long as the table.
+    """
+
+    def __init__(self, table: Table, apart: Mapping[str, Any]) -> None:
+        self._table, self._apart = table, dict(apart)
+        self.columns = tuple(dict.fromkeys([*table.columns, *apart]))
+        self.is_text = table.is_text
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        """Yield the named columns, at most `rows` rows at a time."""
+        return self._joined(0, self._table.batches(self._own(names), rows))
+
+    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Yield the table's pieces."""
+        for piece in self._table.pieces(self._own(names), rows):
+            yield Piece(piece.first, piece.rows, partial(self._read, piece))
+
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+        return self._table.count_rows()
+
+    def _own(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name not in self._apart]
+
+    def _read(self, piece: Piece) -> Iterator[Batch]:
+        return self._joined(piece.first, piece.batches())
+
+    def _joined(self, first: int, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            last = first + len(next(iter(batch.values())))
+            yield {**batch, **self._slices(first, last)}
+            first = last
+
+    def _slices(self, first: int, last: int) -> dict[str, Column]:
+        return {name: slice_vector(vector, first, last) for name, vector in self._apart.items()}
+
+
+def open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> tuple[Table, Roles]:
+    """Recognise a table and what stands beside its features.
+
+    Parameters
+    ----------
+    domain : Domain
+        What is public.
+    data : table
+        See `sources.open_table`.
+    labels : one-dimensional or str, optional
+        The target; by default the table's column that the domain names, which is the only one
+        that may be named here.
+    weights : one-dimensional or str, optional
+        Sample weights, or the table's column that holds them.
+    """
+    table, target = open_table(data, domain.feature_names), domain.target.name
+    if isinstance(labels, str) and labels != target:
+        raise SchemaError(f"y is the column {labels!r}, but the domain's target is {target!r}")
+    wanted = [] if labels is not None and not isinstance(labels, str) else [target]
+    wanted += [weights] if isinstance(weights, str) else []
+    wanted += [] if domain.unit is None else [domain.unit.column]
+    need_columns(table, [*domain.feature_names, *wanted])
+    named = {"y": target, "sample_weight": weights}
+    apart = {
+        name: values
+        for name, values in (("y", labels), ("sample_weight", weights))
+        if values is not None and not isinstance(values, str)
+    }
+    named |= {name: _APART.format(name) for name in apart}
+    source = put_beside(table, apart, named) if apart else table
+    return source, Roles(named["y"], named["sample_weight"])
+
+
+def put_beside(table: Table, apart: Mapping[str, Any], named: Mapping[str, str]) -> BesideTable:
+    """Add columns that were given apart from a table.
+
+    Parameters
+    ----------
+    table : Table
+        The table; none of whose rows is left out, as a text file's malformed lines are.
+    apart : mapping from str to one-dimensional
+        The columns, by the parameter that held each.
+    named : mapping from str to str
+        What each is called in batches.
+    """
+    vectors = {}
+    for name, values in apart.items():
+        if table.is_text:
+            raise SchemaError(f"{name} of a CSV file must be one of its columns")
+        vectors[named[name]] = vector = open_vector(values, name)
+        if len(vector) != table.count_rows():
+            raise SchemaError(f"X and {name} have different numbers of rows")
+    return BesideTable(table, vectors)

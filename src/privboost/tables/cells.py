@@ -1,0 +1,289 @@
+"""From the cells of one column to numbers and labels, whatever the cells hold.
+
+Each cell is read by itself: none can raise, and none changes how another is read. A column of
+typed values and a column of Python objects read the same value alike. Only a column of the wrong
+kind raises, which is a matter of the schema.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privboost.errors import SchemaError
+from privboost.tables.domain_checks import Label
+from privboost.tables.sources import Column
+
+MISSING = -2
+OTHER = -1
+
+_ADVICE = "; leave it out, or turn it into one (a date into days since a fixed date)"
+_TRUTHS = {"true": True, "false": False}
+_NUMBERS = (bool, int, float, Decimal, np.bool_, np.integer, np.floating)
+
+
+def read_numbers(column: Column, name: str) -> np.ndarray:
+    """Return a column as float64; what is missing or no number is NaN."""
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind in "fiub":
+            with np.errstate(all="ignore"):  # a long double may overflow, in silence
+                return np.ascontiguousarray(column, dtype=np.float64)
+        if column.dtype.kind == "O":
+            return _parse(column)
+        raise SchemaError(f"column {name!r} holds {column.dtype}, but the domain says numbers")
+    column = as_arrow(column)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return np.append(read_numbers(column.dictionary, name), math.nan)[_places_of(column)]
+    if is_text(kind):
+        try:
+            return _floats(column.cast(pa.float64()))
+        except pa.ArrowInvalid:
+            # Some cell is no number. Both ways read each readable cell alike.
+            return _parse(column.cast(_bytes_like(kind)).to_pylist())
+    if _is_scalar(kind):
+        return _floats(column)
+    raise SchemaError(f"column {name!r} holds {kind}, but the domain says numbers")
+
+
+def code_labels(
+    column: Column, labels: Sequence[Label], name: str, sparse: bool = True
+) -> np.ndarray:
+    """Return the place of each cell among the labels; −1 for another value, −2 for missing.
+
+    Parameters
+    ----------
+    column : Column
+        The cells.
+    labels : sequence
+        All texts, or all numbers.
+    name : str
+        The column's name, for errors.
+    sparse : bool
+        Whether the column may be empty from end to end, and so one of floats, as pandas has it,
+        although all labels are words.
+    """
+    places = _Places(labels, sparse)
+    if isinstance(column, np.ndarray) and column.dtype.kind == "O":
+        return np.fromiter(map(places.find, column), dtype=np.int32, count=len(column))
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind not in "fiub":
+            raise SchemaError(f"column {name!r} holds {column.dtype}, but the domain says labels")
+        column = pa.array(_native(column))
+    column = as_arrow(column)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (is_text(kind) or _is_scalar(kind)):
+        raise SchemaError(f"column {name!r} holds {kind}, but the domain says labels")
+    if not places.can_be(kind):
+        raise SchemaError(f"column {name!r} holds {kind}, but the domain's labels are words")
+    column = _coded(column)
+    words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
+    found = np.array([*map(places.find, words.to_pylist()), MISSING], dtype=np.int32)
+    return found[_places_of(column)]
+
+
+def read_texts(column: Column, name: str) -> pa.Array:
+    """Return each cell as the text by which labels are found, as bytes; null where it is missing.
+
+    Numbers are written as `code_labels` compares them; what is neither text nor number is null.
+    """
+    if isinstance(column, np.ndarray) and column.dtype.kind == "O":
+        return pa.array(map(_text_or_none, column), pa.large_binary())
+    if isinstance(column, np.ndarray):
+        column = pa.array(_native(column))
+    column = _coded(as_arrow(column))
+    kind = column.type.value_type
+    words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
+    texts = map(_text_or_none, words.to_pylist())
+    return pa.array(texts, pa.large_binary()).take(column.indices.cast(pa.int64()))
+
+
+def column_kind(column: Column, name: str) -> str:
+    """Say what a column holds by its type: "text", "number", "bool" or "object" (anything)."""
+    if isinstance(column, np.ndarray):
+        kinds = {"f": "number", "i": "number", "u": "number", "b": "bool", "O": "object"}
+        if column.dtype.kind in kinds:
+            return kinds[column.dtype.kind]
+        raise SchemaError(
+            f"column {name!r} holds {column.dtype}, which is neither number nor text{_ADVICE}"
+        )
+    kind = column.type
+    if is_text(kind) or pa.types.is_null(kind):
+        return "text"
+    if pa.types.is_dictionary(kind) and (is_text(kind.value_type) or _is_scalar(kind.value_type)):
+        return "text"  # numbers that are said to be categories, too
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if _is_scalar(kind):
+        return "number"
+    raise SchemaError(f"column {name!r} holds {kind}, which is neither number nor text{_ADVICE}")
+
+
+class _Places:
+    """Finds cells among labels: texts as they are written, numbers by value."""
+
+    def __init__(self, labels: Sequence[Label], sparse: bool) -> None:
+        self._text = isinstance(labels[0], str)
+        self._place: dict[Any, int] = {}
+        for place, label in enumerate(labels):
+            self._place[label.encode() if isinstance(label, str) else float(label)] = place
+        self._truths: dict[bool, int] = {}
+        self._numbers = not self._text
+        for place, label in enumerate(labels if self._text else ()):
+            truth = _TRUTHS.get(str(label).lower())
+            if truth is None:
+                self._numbers = self._numbers or _as_number(label) is not None
+            elif truth not in self._truths or label == str(truth):
+                self._truths[truth] = place
+        self._floats = self._numbers or sparse
+
+    def can_be(self, kind: pa.DataType) -> bool:
+        """Whether cells of a type can be any of the labels, or all missing."""
+        if pa.types.is_boolean(kind):
+            return not self._text or bool(self._truths)
+        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+            return self._numbers
+        return self._floats or not pa.types.is_floating(kind)
+
+    def find(self, cell: Any) -> int:
+        """Return a cell's place, `OTHER` or `MISSING`."""
+        try:
+            if is_missing(cell):
+                return MISSING
+            if self._text and isinstance(cell, bool | np.bool_):
+                return self._truths.get(bool(cell), OTHER)
+            key = _as_text(cell) if self._text else _as_number(cell)
+            return self._place.get(key, OTHER)
+        except Exception:  # whatever a cell may be, it must not raise
+            return OTHER
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is one of the values that stand for nothing."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType", "MaskedConstant"):
+        return True
+    return isinstance(cell, float | np.floating) and bool(np.isnan(cell))
+
+
+def _as_text(cell: Any) -> bytes | None:
+    """Write a text or a number; a whole number the same way whatever its type."""
+    if isinstance(cell, bytes):
+        return memoryview(cell).tobytes()
+    if isinstance(cell, str):  # not str(cell): a kind of text may write itself otherwise
+        return str.encode(cell, "utf-8", "surrogatepass")
+    if isinstance(cell, bool | np.bool_):
+        return str(bool(cell)).encode()
+    if not isinstance(cell, _NUMBERS):
+        return None
+    number = _as_number(cell)
+    if number is not None and math.isfinite(number) and number == int(number):
+        whole = int(cell)
+        return str(whole).encode() if abs(whole) < 10**300 else None
+    return repr(number).encode()
+
+
+def _as_number(cell: Any) -> float | None:
+    if isinstance(cell, bytes):
+        cell = cell.decode(errors="replace")
+    if isinstance(cell, str):
+        word = str.lower(cell)
+        if word in _TRUTHS:
+            return float(_TRUTHS[word])
+        try:
+            return float(word)
+        except ValueError:
+            return None
+    if not isinstance(cell, _NUMBERS):
+        return None
+    try:
+        return float(cell)
+    except OverflowError:  # a whole number beyond all floats
+        return math.inf if cell > 0 else -math.inf
+    except ValueError:  # a signalling NaN
+        return None
+
+
+def _parse(cells: Any) -> np.ndarray:
+    """Read cells of any kind as numbers; what is no number is NaN."""
+    return np.fromiter(map(_number_or_nan, cells), np.float64, len(cells))
+
+
+def _number_or_nan(cell: Any) -> float:
+    try:
+        number = _as_number(cell)
+    except Exception:  # whatever a cell may be, it must not raise
+        number = None
+    return math.nan if number is None else number
+
+
+def _text_or_none(cell: Any) -> bytes | None:
+    try:
+        return None if is_missing(cell) else _as_text(cell)
+    except Exception:
+        return None
+
+
+def _native(column: np.ndarray) -> np.ndarray:
+    """Return an array of a type that arrow knows."""
+    if column.dtype.kind != "f":
+        return np.ascontiguousarray(column.astype(column.dtype.newbyteorder("="), copy=False))
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(column, dtype=np.float64)
+
+
+def as_arrow(column: Column) -> pa.Array:
+    """Return a column of typed values in one piece."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _coded(column: pa.Array) -> pa.Array:
+    """Return a column as places in a list of its values."""
+    if pa.types.is_dictionary(column.type):
+        return column
+    if pa.types.is_decimal(column.type):  # arrow codes the wide ones only
+        column = column.cast(pa.decimal256(76, column.type.scale))
+    return column.dictionary_encode()
+
+
+def _places_of(column: pa.Array) -> np.ndarray:
+    """Return where each cell of a coded column stands in its list of values; a null beyond it."""
+    return pc.fill_null(column.indices.cast(pa.int64()), len(column.dictionary)).to_numpy()
+
+
+def _floats(column: pa.Array) -> np.ndarray:
+    column = pc.fill_null(pc.cast(column, pa.float64(), safe=False), math.nan)
+    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type is one of arrow's texts; raw bytes of any length count as such."""
+    return (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def _is_scalar(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_null(kind)
+    )
+
+
+def _bytes_like(kind: pa.DataType) -> pa.DataType:
+    """Texts are compared as bytes: they need not be valid UTF-8."""
+    large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    return pa.large_binary() if large else pa.binary()

@@ -1,0 +1,465 @@
+"""What is public about a table.
+
+A `Domain` states, before any row is read, what everybody may know: the features with their bounds
+or categories, the target, and the unit that is protected. Nothing here is ever read off the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from privboost.errors import DomainError
+from privboost.reports.report import PrivacyReport
+from privboost.tables.domain_checks import (
+    MAX_CATEGORIES,
+    MAX_CLASSES,
+    Label,
+    check_bounds,
+    check_edges,
+    check_labels,
+    check_mapping,
+    check_text,
+    given_twice,
+    read_reason,
+    unique_keys,
+)
+from privboost.tables.unit import Unit, describe_unit
+
+VERSION = 1
+LEARNED = "learned privately from the rows"
+"""The reason of what was learned; it belongs with a price."""
+
+
+@dataclass(frozen=True)
+class NumericFeature:
+    """A number with public bounds.
+
+    Values outside the bounds are clipped to them. The bounds are cut into fine bins: equally on
+    the declared scale, or at the given edges.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    bounds : (float, float)
+        Lower and upper bound, from public knowledge.
+    scale : {"linear", "log"}
+        How fine bins are spaced. "log" means equal steps of log x where the bounds have one sign,
+        and of sign(x)·log(1 + |x|) where they include zero.
+    edges : tuple of float, optional
+        Cut points inside the bounds, instead of a scale.
+    missing : bool
+        Whether missing cells are expected. They have a bin of their own in any case; only a
+        declared one is given an effect by training.
+    reason : str
+        Where the fact comes from; repeated in privacy reports.
+    """
+
+    kind: ClassVar[str] = "numeric"
+    name: str
+    bounds: tuple[float, float]
+    scale: str = "linear"
+    edges: tuple[float, ...] | None = None
+    missing: bool = False
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        place = _check_names(self)
+        object.__setattr__(self, "bounds", check_bounds(self.bounds, f"{place}.bounds"))
+        if self.scale not in ("linear", "log"):
+            raise DomainError(f'{place}.scale: {self.scale!r} is not "linear" or "log"')
+        if self.edges is not None:
+            object.__setattr__(
+                self, "edges", check_edges(self.edges, self.bounds, f"{place}.edges")
+            )
+            if self.scale != "linear":
+                raise DomainError(f'{place}: give "edges" or "scale", not both')
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, without what is at its default."""
+        form: dict[str, Any] = {"kind": self.kind, "bounds": list(self.bounds)}
+        if self.scale != "linear":
+            form["scale"] = self.scale
+        if self.edges is not None:
+            form["edges"] = list(self.edges)
+        return form | _optional(self)
+
+
+@dataclass(frozen=True)
+class CategoricalFeature:
+    """A feature with a public list of categories.
+
+    A value outside the list goes to an "other" bin. Categories are all text or all numbers.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    categories : tuple
+        The public list.
+    missing : bool
+        Whether missing cells are expected (see `NumericFeature`).
+    reason : str
+        Where the fact comes from.
+    """
+
+    kind: ClassVar[str] = "categorical"
+    name: str
+    categories: tuple[Label, ...]
+    missing: bool = False
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        place = f"{_check_names(self)}.categories"
+        object.__setattr__(self, "categories", check_labels(self.categories, place, MAX_CATEGORIES))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, without what is at its default."""
+        return {"kind": self.kind, "categories": list(self.categories)} | _optional(self)
+
+
+Feature = NumericFeature | CategoricalFeature
+
+
+@dataclass(frozen=True)
+class ClassTarget:
+    """A target with a public list of classes, in any order.
+
+    A row with another label contributes nothing.
+    """
+
+    name: str
+    classes: tuple[Label, ...]
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        _check_names(self)
+        object.__setattr__(
+            self, "classes", check_labels(self.classes, "target.classes", MAX_CLASSES, least=2)
+        )
+
+    @property
+    def ordered(self) -> tuple[Label, ...]:
+        """The classes in the order that models use, which is scikit-learn's: sorted."""
+        return tuple(sorted(self.classes))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"name": self.name, "classes": list(self.classes)} | _optional(self)
+
+
+@dataclass(frozen=True)
+class NumberTarget:
+    """A number to predict, clipped to public bounds. A row without it contributes nothing."""
+
+    name: str
+    bounds: tuple[float, float]
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        _check_names(self)
+        object.__setattr__(self, "bounds", check_bounds(self.bounds, "target.bounds"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"name": self.name, "bounds": list(self.bounds)} | _optional(self)
+
+
+Target = ClassTarget | NumberTarget
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What is public about a table: features, target and protected unit.
+
+    Parameters
+    ----------
+    features : tuple of NumericFeature or CategoricalFeature
+        In the order in which models use them; a numpy array has its columns in this order.
+    target : ClassTarget or NumberTarget
+        What is predicted.
+    unit : Unit, optional
+        Who is protected. Without it, one row is.
+    privacy : PrivacyReport, optional
+        What was spent on learning it; None for a domain that was written. It travels with the
+        domain, so that whoever trains on the same rows adds it.
+
+    Examples
+    --------
+    >>> domain = Domain.from_dict({
+    ...     "version": 1,
+    ...     "features": {
+    ...         "age": {"kind": "numeric", "bounds": [17, 90]},
+    ...         "job": {"kind": "categorical", "categories": ["a", "b"], "missing": True},
+    ...     },
+    ...     "target": {"name": "income", "classes": ["<=50K", ">50K"]},
+    ... })
+    >>> print(domain)
+    Domain: 2 features -> income
+      age  numeric      17 … 90
+      job  categorical  2 categories, missing expected
+      target income: classes '<=50K', '>50K'
+      protected unit: one row
+    """
+
+    features: tuple[Feature, ...]
+    target: Target
+    unit: Unit | None = None
+    privacy: PrivacyReport | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise DomainError("features: at least one feature is needed")
+        names = [feature.name for feature in self.features]
+        twice = given_twice(names)
+        if twice is not None:
+            raise DomainError(f"features.{twice}: declared twice")
+        if self.target.name in names:
+            raise DomainError(f"target.name: {self.target.name!r} is a feature too")
+        if self.unit is not None and self.unit.column in (*names, self.target.name):
+            raise DomainError(f"unit.column: {self.unit.column!r} is a feature or the target too")
+
+    def check_price(self) -> None:
+        """Refuse a domain of which a part was learned, if the price is not there."""
+        parts = (*self.features, self.target)
+        if self.privacy is None and any(part.reason == LEARNED for part in parts):
+            raise DomainError(
+                'domain: a part of it was learned privately, but its price ("privacy") is not '
+                "there: pass the learned domain whole, or say why that part is public"
+            )
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the features, in order."""
+        return tuple(feature.name for feature in self.features)
+
+    @classmethod
+    def from_dict(cls, form: Mapping[str, Any]) -> Domain:
+        """Build a domain from its JSON form; errors name the place."""
+        form = check_mapping(form, "domain", {"version", "features", "target"}, {"unit", "privacy"})
+        if form["version"] != VERSION:
+            raise DomainError(f"version: {form['version']!r} is not {VERSION}")
+        if not isinstance(form["features"], Mapping):
+            raise DomainError("features: a mapping from column name to feature is needed")
+        features = tuple(_read_feature(name, entry) for name, entry in form["features"].items())
+        unit, privacy = form.get("unit"), form.get("privacy")
+        return cls(
+            features,
+            _read_target(form["target"]),
+            None if unit is None else Unit.from_dict(unit),
+            None if privacy is None else _read_privacy(privacy),
+        )
+
+    @classmethod
+    def learn(
+        cls,
+        frame: Any,
+        target: str,
+        epsilon: float,
+        delta: float,
+        *,
+        y: Any = None,
+        task: str | None = None,
+        given: Mapping[str, Any] | None = None,
+        random_state: int | None = None,
+        ledger: str | Path | None = None,
+    ) -> Domain:
+        """Learn a domain privately, for those who know no bounds.
+
+        Parameters
+        ----------
+        frame : data frame, array, or path of a Parquet or CSV file
+            The rows. The columns and their types are taken to be public.
+        target : str
+            The column to predict.
+        epsilon, delta : float
+            The budget of this step alone; it adds to what training spends.
+        y : one-dimensional, optional
+            The target, if it is no column of `frame`.
+        task : {"classes", "number"}, optional
+            What the target is. By default words and truth values are classes, numbers a number.
+        given : mapping, optional
+            A part of a domain's JSON form ("features", "target", "unit") that is known already. A
+            feature may give its "kind" alone, "numeric" or "categorical", which is then learned:
+            a column of Python objects or of a CSV file counts as words otherwise.
+        random_state : int, optional
+            A seed, for tests; it takes the guarantee away.
+        ledger : path, optional
+            A file that records the charges.
+
+        Returns
+        -------
+        Domain
+            Its attribute `privacy` says what was spent.
+
+        Raises
+        ------
+        DomainError
+            If fewer than two classes stood out from the noise; the budget is spent.
+
+        Privacy
+        -------
+        Spends (epsilon, delta): the noisy number of rows, noisy counts of numbers by power of
+        two, and the values of words whose noisy counts exceed a threshold.
+
+        Examples
+        --------
+        >>> from privboost.datasets import load_adult
+        >>> domain = Domain.learn(load_adult().train, "income", epsilon=1.0, delta=1e-6)
+        >>> domain.target.classes
+        ('<=50K', '>50K')
+        """
+        from privboost.learning.learned_domain import learn_domain
+
+        return learn_domain(frame, target, epsilon, delta, y, task, given, random_state, ledger)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form as a dict."""
+        form: dict[str, Any] = {
+            "version": VERSION,
+            "features": {feature.name: feature.to_dict() for feature in self.features},
+            "target": self.target.to_dict(),
+        }
+        if self.unit is not None:
+            form["unit"] = self.unit.to_dict()
+        if self.privacy is not None:
+            form["privacy"] = self.privacy.to_dict()
+        return form
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> Domain:
+        """Read a domain from a JSON file, or from a string that holds JSON."""
+        if isinstance(source, str) and source.lstrip().startswith("{"):
+            text, name = source, "the domain"
+        else:
+            name = str(source)
+            try:
+                text = Path(source).read_text(encoding="utf-8-sig")
+            except UnicodeDecodeError:
+                raise DomainError(f"{name} is not UTF-8 text") from None
+        try:
+            return cls.from_dict(json.loads(text, object_pairs_hook=unique_keys))
+        except json.JSONDecodeError as error:
+            raise DomainError(f"{name} is not JSON: {error}") from None
+        except DomainError:
+            raise
+        except RecursionError:
+            raise DomainError(f"{name} is nested too deep for a domain") from None
+        except ValueError:  # Python reads no whole number of thousands of digits
+            raise DomainError(f"{name} holds a number that is too long") from None
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the JSON text, one feature a line, and write it to `path` if one is given."""
+        form = self.to_dict()
+        lines = ",\n".join(
+            f"    {_line(name)}: {_line(entry)}" for name, entry in form["features"].items()
+        )
+        rest = "".join(
+            f',\n  "{key}": {_line(form[key])}'
+            for key in ("target", "unit", "privacy")
+            if key in form
+        )
+        text = f'{{\n  "version": {VERSION},\n  "features": {{\n{lines}\n  }}{rest}\n}}\n'
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def __repr__(self) -> str:
+        return f"<Domain: {len(self.features)} features -> {self.target.name}>"
+
+    def __str__(self) -> str:
+        width = max(len(feature.name) for feature in self.features)
+        lines = [f"Domain: {len(self.features)} features -> {self.target.name}"]
+        for feature in self.features:
+            note = ", missing expected" if feature.missing else ""
+            lines.append(f"  {feature.name:<{width}}  {feature.kind:<11}  {_range(feature)}{note}")
+        if isinstance(self.target, ClassTarget):
+            classes = ", ".join(map(repr, self.target.classes))
+            lines.append(f"  target {self.target.name}: classes {classes}")
+        else:
+            lines.append(f"  target {self.target.name}: {_span(self.target.bounds)}")
+        lines.append(f"  protected unit: {describe_unit(self.unit)}")
+        if self.privacy is not None:
+            lines.append(f"  learned at: {self.privacy.guarantee}")
+        return "\n".join(lines)
+
+
+def _range(feature: Feature) -> str:
+    if isinstance(feature, CategoricalFeature):
+        return f"{len(feature.categories)} categories"
+    how = f", {len(feature.edges)} edges" if feature.edges is not None else ""
+    how = ", log scale" if feature.scale == "log" else how
+    return _span(feature.bounds) + how
+
+
+def _span(bounds: tuple[float, float]) -> str:
+    return f"{bounds[0]:g} … {bounds[1]:g}"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _optional(part: Any) -> dict[str, Any]:
+    form: dict[str, Any] = {}
+    if getattr(part, "missing", False):
+        form["missing"] = True
+    if part.reason:
+        form["reason"] = part.reason
+    return form
+
+
+def _check_names(part: Feature | Target) -> str:
+    """Check the texts of a feature or the target; return its place in the form."""
+    if isinstance(part, ClassTarget | NumberTarget):
+        place = "target"
+        check_text(part.name, "target.name")
+    else:
+        place = f"features.{check_text(part.name, 'features, the name of one')}"
+    check_text(part.reason, f"{place}.reason", empty=True)
+    return place
+
+
+def _read_feature(name: Any, form: Any) -> Feature:
+    place = f"features.{check_text(name, 'features, the name of one')}"
+    if not isinstance(form, Mapping):
+        raise DomainError(f"{place}: a mapping is needed")
+    kind = form.get("kind")
+    common = {"missing", "reason"}
+    if kind == "numeric":
+        form = check_mapping(form, place, {"kind", "bounds"}, {"scale", "edges"} | common)
+    elif kind == "categorical":
+        form = check_mapping(form, place, {"kind", "categories"}, common)
+    else:
+        raise DomainError(f'{place}.kind: {kind!r} is not "numeric" or "categorical"')
+    missing = form.get("missing", False)
+    if not isinstance(missing, bool):
+        raise DomainError(f"{place}.missing: true or false is needed")
+    reason = read_reason(form, place)
+    if kind == "categorical":
+        return CategoricalFeature(name, form["categories"], missing, reason)
+    scale = form.get("scale", "linear")
+    return NumericFeature(name, form["bounds"], scale, form.get("edges"), missing, reason)
+
+
+def _read_target(form: Any) -> Target:
+    form = check_mapping(form, "target", {"name"}, {"classes", "bounds", "reason"})
+    name = check_text(form["name"], "target.name")
+    if ("classes" in form) == ("bounds" in form):
+        raise DomainError(
+            'target: give "classes" (to classify) or "bounds" (a number), one of them'
+        )
+    if "classes" in form:
+        return ClassTarget(name, form["classes"], read_reason(form, "target"))
+    return NumberTarget(name, form["bounds"], read_reason(form, "target"))
+
+
+def _read_privacy(form: Any) -> PrivacyReport:
+    try:
+        return PrivacyReport.from_dict(form)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise DomainError("privacy: not the report of a learned domain, or altered") from None

@@ -1,0 +1,182 @@
+"""From a table and its domain to codes, and from codes back to what a person can read.
+
+A feature's codes are its values' bins or categories, then "other" (categories only), then
+"missing". A number's bin is how many of the feature's edges lie below it, so `x ≤ edge[b]` is
+`code ≤ b`. Each cell is coded by itself: no cell can change another's code, and none can raise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privboost.errors import SchemaError
+from privboost.grid import BLOCK_ROWS, SCORE_STEPS, WEIGHT_STEPS
+from privboost.losses import UNKNOWN_LABEL
+from privboost.tables import kernels
+from privboost.tables.cells import code_labels, read_numbers
+from privboost.tables.domain import (
+    CategoricalFeature,
+    ClassTarget,
+    Domain,
+    Feature,
+    NumberTarget,
+)
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes
+from privboost.tables.sources import (
+    ArrayTable,
+    Batch,
+    Column,
+    Table,
+    open_table,
+)
+
+FINE_BINS = 192
+"""Fine bins of a number: the grids of 2, 3, 4, … 32, 64 and 96 bins are exact parts of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """How the features of a domain are coded. The edges are computed once and kept in models.
+
+    Parameters
+    ----------
+    domain : Domain
+        What is public.
+    edges : tuple
+        For each feature its fine edges (float64); none for categories.
+    """
+
+    domain: Domain
+    edges: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, domain: Domain) -> Encoder:
+        """Compute the edges of a domain."""
+        return cls(domain, tuple(fine_edges(feature) for feature in domain.features))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The number of codes of each feature, and where its codes lie."""
+        return Layout(
+            tuple(
+                len(feature.categories) + 2
+                if isinstance(feature, CategoricalFeature)
+                else len(edges) + 2  # one bin more than edges, and missing
+                for feature, edges in zip(self.domain.features, self.edges, strict=True)
+            )
+        )
+
+    def spans(self, feature: int, values: np.ndarray) -> Iterator[tuple[str, Any]]:
+        """Yield in words each category, or span of a number, with its value; then missing.
+
+        Neighbouring bins of a number that have the same value are one span.
+        """
+        declared, edges = self.domain.features[feature], self.edges[feature]
+        if isinstance(declared, CategoricalFeature):
+            yield from zip([*map(str, declared.categories), "other"], values[:-1], strict=True)
+        else:
+            changes = np.flatnonzero(np.diff(values[:-1]))
+            ends = [*changes, len(edges)]
+            for start, end in zip([0, *(changes + 1)], ends, strict=True):
+                low = "" if start == 0 else f"{edges[start - 1]:.6g} < "
+                high = "" if end == len(edges) else f" ≤ {edges[end]:.6g}"
+                yield (f"{low}x{high}" if low or high else "any"), values[start]
+        yield "missing", values[-1]
+
+    def feature_codes(self, data: Any) -> Iterator[Codes]:
+        """Code a table without labels, block by block."""
+        table = open_table(data, self.domain.feature_names, every_line=True)
+        need_columns(table, self.domain.feature_names)
+        for batch in table.batches(self.domain.feature_names, BLOCK_ROWS):
+            yield self.code(batch)
+
+    def code(self, batch: Batch) -> Codes:
+        """Code one batch of columns."""
+        names = self.domain.feature_names
+        rows = len(batch[names[0]])
+        codes = Codes.empty(self.layout, rows)
+        for k, (feature, edges) in enumerate(zip(self.domain.features, self.edges, strict=True)):
+            out, column = codes.column(k), batch[feature.name]
+            if isinstance(feature, CategoricalFeature):
+                found = code_labels(column, feature.categories, feature.name)
+                out[:] = np.where(found < 0, len(feature.categories) - 1 - found, found)
+            else:
+                kernels.bin_numbers(read_numbers(column, feature.name), edges, len(edges) + 1, out)
+        return codes
+
+
+def fine_edges(feature: Feature) -> np.ndarray:
+    """Return a number's fine edges on its declared scale; none for categories."""
+    if isinstance(feature, CategoricalFeature):
+        return np.empty(0)
+    if feature.edges is not None:
+        return np.array(feature.edges, dtype=np.float64)
+    low, high = feature.bounds
+    steps = np.arange(1, FINE_BINS) / FINE_BINS
+    if feature.scale == "linear":
+        edges = low + (high - low) * steps
+    elif low > 0:
+        edges = np.exp(math.log(low) + (math.log(high) - math.log(low)) * steps)
+    elif high < 0:
+        edges = -np.exp(math.log(-low) + (math.log(-high) - math.log(-low)) * steps)
+    else:
+        ends = [math.copysign(math.log1p(abs(end)), end) for end in (low, high)]
+        scaled = ends[0] + (ends[1] - ends[0]) * steps
+        edges = np.copysign(np.expm1(np.abs(scaled)), scaled)
+    return np.unique(edges)
+
+
+def code_target(column: Column, target: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the labels, and for a number the states before boosting (minus the scaled label)."""
+    if isinstance(target, ClassTarget):
+        found = code_labels(column, target.ordered, target.name, sparse=False)
+        return np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None
+    values = np.asarray(read_numbers(column, target.name), dtype=np.float64)
+    unknown = np.isnan(values)
+    middle, half = middle_and_half(target)
+    scaled = np.clip((np.clip(values, *target.bounds) - middle) / half, -1, 1)
+    scaled[unknown] = 0
+    start = -np.trunc(scaled * SCORE_STEPS).astype(np.int32)
+    return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), start
+
+
+def code_weights(column: Column, bound: float) -> np.ndarray:
+    """Return weights in units of their bound: clipped, rounded down; negative or NaN is 0."""
+    values = np.asarray(read_numbers(column, "sample_weight"), dtype=np.float64)
+    share = np.clip(np.nan_to_num(values, nan=0.0), 0, bound) / bound
+    return np.trunc(share * WEIGHT_STEPS).astype(np.uint16)
+
+
+def middle_and_half(target: NumberTarget) -> tuple[float, float]:
+    """Return the middle and half the width of a target's bounds: scores of 0 and 1."""
+    low, high = target.bounds
+    return low + (high - low) / 2, (high - low) / 2
+
+
+def need_columns(table: Table, names: Sequence[str]) -> None:
+    """Refuse a table without these columns; names of columns are public.
+
+    Those of a text file are not told: its first line may be a record.
+    """
+    absent = [name for name in names if name not in table.columns]
+    if not absent:
+        return
+    listed = ", ".join(map(repr, absent[:10])) + (" …" if len(absent) > 10 else "")
+    if isinstance(table, ArrayTable):
+        raise SchemaError(
+            f"an array has features only: pass a data frame with {listed}, or y apart"
+        )
+    if table.is_text:
+        raise SchemaError(
+            f"the table has no column {listed}: the file's header names no such column; is the "
+            "separator right?"
+        )
+    has = ", ".join(map(repr, table.columns[:20])) + (" …" if len(table.columns) > 20 else "")
+    raise SchemaError(f"the table has no column {listed}; it has {has or 'no columns'}")

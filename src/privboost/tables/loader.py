@@ -1,0 +1,165 @@
+"""How any part of a table becomes coded rows: frozen and serialisable, so that it can travel to
+wherever rows lie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from privboost import codec
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.domain import Domain
+from privboost.tables.encoding import Encoder, code_target, code_weights
+from privboost.tables.pieces import Batch
+from privboost.tables.rows import Rows
+from privboost.tables.unit import Unit
+from privboost.tables.unit_names import read_unit_names
+
+_MAGIC = b"PVBLOAD1"
+
+
+@dataclass(frozen=True, eq=False)
+class UnitRule:
+    """How rows of one protected unit are bounded.
+
+    Attributes
+    ----------
+    column : str
+        The column that names units.
+    max_rows : int
+        How many rows of a unit are used.
+    key : uint64 array of length 2
+        The key of the hash that chooses them.
+    """
+
+    column: str
+    max_rows: int
+    key: np.ndarray
+
+    @classmethod
+    def of(cls, unit: Unit | None, stream: KeyStream) -> UnitRule | None:
+        """Return the rule for a unit, with a key of its own; none without a unit."""
+        return None if unit is None else cls(unit.column, unit.max_rows, stream.words(2))
+
+    def to_form(self) -> dict[str, Any]:
+        """Return what travels."""
+        return {"column": self.column, "max_rows": self.max_rows, "key": self.key}
+
+
+class Loader(Protocol):
+    """Codes batches of a table's columns; each row by itself."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+
+    @property
+    def unit(self) -> UnitRule | None:
+        """How rows of one unit are bounded; None if a row is the protected unit."""
+
+    def read(self, batch: Batch, first: int) -> Rows:
+        """Code some rows, of which the first has this place in its table."""
+
+    def name_units(self, batch: Batch) -> pa.Array:
+        """Return the canonical name of each row's unit, null where there is none."""
+
+    def to_bytes(self) -> bytes:
+        """Write the loader for another process."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns hold what stands beside the features.
+
+    Attributes
+    ----------
+    target : str
+        The labels.
+    weight : str or None
+        The sample weights.
+    """
+
+    target: str
+    weight: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RowLoader:
+    """Loads rows to train on.
+
+    Attributes
+    ----------
+    encoder : Encoder
+        How features are coded.
+    roles : Roles
+        Which columns hold labels and weights.
+    weight_bound : float or None
+        The public bound of a weight, where there are weights.
+    unit : UnitRule or None
+        How rows of one unit are bounded.
+    first_id : int
+        The id of the table's first row. Rows that are used together need ids of their own: two
+        rows of one id would be sampled together.
+    cohort : int
+        See `Rows.cohort`.
+    """
+
+    encoder: Encoder
+    roles: Roles
+    weight_bound: float | None = None
+    unit: UnitRule | None = None
+    first_id: int = 0
+    cohort: int = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        names = [*self.encoder.domain.feature_names, self.roles.target]
+        names += [] if self.roles.weight is None else [self.roles.weight]
+        names += [] if self.unit is None else [self.unit.column]
+        return tuple(dict.fromkeys(names))
+
+    def read(self, batch: Batch, first: int) -> Rows:
+        """Code some rows, of which the first has this place in its table."""
+        codes = self.encoder.code(batch)
+        label, start = code_target(batch[self.roles.target], self.encoder.domain.target)
+        weight = None
+        if self.roles.weight is not None:
+            weight = code_weights(batch[self.roles.weight], self.weight_bound or 1.0)
+        at = self.first_id + first
+        return Rows(codes, label, weight, start, range(at, at + len(codes)), self.cohort)
+
+    def name_units(self, batch: Batch) -> pa.Array:
+        """Return the canonical name of each row's unit, null where there is none."""
+        assert self.unit is not None
+        return read_unit_names(batch[self.unit.column], self.unit.column)
+
+    def to_bytes(self) -> bytes:
+        """Write the loader for another process."""
+        form = {
+            "domain": self.encoder.domain.to_dict(),
+            "edges": list(self.encoder.edges),
+            "roles": [self.roles.target, self.roles.weight],
+            "weight_bound": self.weight_bound,
+            "unit": None if self.unit is None else self.unit.to_form(),
+            "first_id": self.first_id,
+            "cohort": self.cohort,
+        }
+        return codec.dump(form, _MAGIC)
+
+
+def read_loader(data: bytes) -> RowLoader:
+    """Read what `RowLoader.to_bytes` wrote."""
+    form = codec.load(data, _MAGIC)
+    return RowLoader(
+        Encoder(Domain.from_dict(form["domain"]), tuple(form["edges"])),
+        Roles(*form["roles"]),
+        form["weight_bound"],
+        None if form["unit"] is None else UnitRule(**form["unit"]),
+        form["first_id"],
+        form["cohort"],
+    )

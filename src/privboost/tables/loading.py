@@ -1,0 +1,173 @@
+"""Rows from wherever they lie into coded rows, bounded to what one unit may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privboost.grid import BLOCK_ROWS
+from privboost.tables.bounding import kept_rows
+from privboost.tables.loader import Loader, UnitRule
+from privboost.tables.pieces import Piece
+from privboost.tables.rows import Rows
+from privboost.tables.sources import Table
+from privboost.tables.unit_names import unit_kind
+
+_FEWEST_ROWS = 1024
+"""Smaller blocks cost more than a thread without work."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coded:
+    """Rows that are coded and bounded already: a source that can be read again and again.
+
+    Attributes
+    ----------
+    blocks : tuple of Rows
+        The rows.
+    units : pyarrow.Array or None
+        The names of the units that came with them, where rows name units.
+    n_read : int
+        How many rows the table had: as private as the rows.
+    """
+
+    blocks: tuple[Rows, ...]
+    units: pa.Array | None = None
+    n_read: int = 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Load:
+    """What a backend is opened with: a source of rows, and how they become coded rows."""
+
+    loader: Loader
+    source: Table | Coded
+
+
+def load_rows(loads: Sequence[Load], n_threads: int = 1, rows: int | None = None) -> list[Coded]:
+    """Code the rows of each load, in order; units that came with an earlier one are left out.
+
+    Parameters
+    ----------
+    loads : sequence of Load
+        What is loaded; the batches of a stream are several.
+    n_threads : int
+        How many threads read and code at once.
+    rows : int, optional
+        Rows of a block, at most `grid.BLOCK_ROWS`; by default few enough that every thread has
+        some.
+    """
+    done: list[Coded] = []
+    for load in loads:
+        known = [each.units for each in done if each.units is not None]
+        done.append(_load(load, known, n_threads, rows))
+    return done
+
+
+def _load(load: Load, known: list[pa.Array], n_threads: int, rows: int | None) -> Coded:
+    if isinstance(load.source, Coded):
+        return load.source
+    rows = block_rows(load.source, n_threads) if rows is None else rows
+    parts = _read(load.loader, load.source, n_threads, rows)
+    blocks = [part.rows for part in parts]
+    n_read = sum(map(len, blocks))
+    if load.loader.unit is None:
+        return Coded(tuple(blocks), None, n_read)
+    unit, names = number_units([part.units for part in parts])
+    unit = without(unit, names, known)
+    return Coded(tuple(bound_units(blocks, unit, load.loader.unit)), names, n_read)
+
+
+def check_schema(loader: Loader, table: Table) -> str:
+    """Refuse a table that does not fit its domain, by its columns and their types alone.
+
+    Returns what the unit column holds (see `unit_names.unit_kind`); "any" without one, and in a
+    text file, whose cells are all texts.
+    """
+    first = next(table.batches(loader.columns, 1))
+    batch = {name: column[:0] for name, column in first.items()}
+    loader.read(batch, 0)
+    if loader.unit is None:
+        return "any"
+    loader.name_units(batch)
+    return "any" if table.is_text else unit_kind(batch[loader.unit.column])
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A coded batch: the place of its first row, its rows, and the names of their units."""
+
+    first: int
+    rows: Rows
+    units: pa.Array | None
+
+
+def _read(loader: Loader, table: Table, n_threads: int, rows: int) -> list[_Part]:
+    """Read and code all pieces of a table, in as many threads, in the table's order."""
+    queue, lock = table.pieces(loader.columns, rows), Lock()
+
+    def take() -> Piece | None:
+        with lock:
+            return next(queue, None)
+
+    def work() -> list[_Part]:
+        done: list[_Part] = []
+        while (piece := take()) is not None:
+            done += _code(loader, piece)
+        return done
+
+    if n_threads == 1:
+        return work()
+    with ThreadPoolExecutor(n_threads) as pool:
+        workers = [pool.submit(work) for _ in range(n_threads)]
+        parts = [part for worker in workers for part in worker.result()]
+    return sorted(parts, key=lambda part: part.first)
+
+
+def _code(loader: Loader, piece: Piece) -> Iterator[_Part]:
+    first = piece.first
+    for batch in piece.batches():
+        rows = loader.read(batch, first)
+        if len(rows):
+            units = None if loader.unit is None else loader.name_units(batch)
+            yield _Part(first, rows, units)
+            first += len(rows)
+
+
+def block_rows(table: Table, n_threads: int) -> int:
+    """Choose blocks small enough that every thread has one, where the table's length is known."""
+    if n_threads == 1 or table.is_text:
+        return BLOCK_ROWS
+    return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-table.count_rows() // n_threads)))
+
+
+def number_units(parts: Sequence[pa.Array | None]) -> tuple[np.ndarray, pa.Array]:
+    """Number the units, −1 where there is none; return also their names."""
+    empty = pa.array([], pa.large_binary())
+    column = pa.chunked_array([empty, *parts], pa.large_binary())
+    coded = column.combine_chunks().dictionary_encode()
+    numbers = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+    return numbers, coded.dictionary
+
+
+def without(unit: np.ndarray, names: pa.Array, known: Sequence[pa.Array]) -> np.ndarray:
+    """Return the unit of each row, negative for units that are known already."""
+    for others in known:
+        came = pc.is_in(names, value_set=others).to_numpy(zero_copy_only=False)
+        unit = np.where((unit >= 0) & np.append(came, False)[unit], -1, unit)
+    return unit
+
+
+def bound_units(blocks: Sequence[Rows], unit: np.ndarray, rule: UnitRule) -> list[Rows]:
+    """Keep at most so many rows of each unit (see `bounding.kept_rows`)."""
+    keep = kept_rows(blocks, unit, rule.max_rows, rule.key)
+    ends = np.cumsum([len(block) for block in blocks])
+    return [
+        block.take(keep[end - len(block) : end]) for block, end in zip(blocks, ends, strict=True)
+    ]

@@ -1,0 +1,129 @@
+"""A few thousand coded rows: what a model reads of them, and what training needs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from privboost.tables.layout import Layout
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Codes:
+    """Coded cells, feature by feature: all that a model reads.
+
+    Attributes
+    ----------
+    narrow, wide : uint8 and uint16 arrays of shape (columns, rows)
+        The codes; `layout` says which feature lies where.
+    """
+
+    layout: Layout
+    narrow: np.ndarray
+    wide: np.ndarray
+
+    @classmethod
+    def empty(cls, layout: Layout, rows: int) -> Codes:
+        """Return room for the codes of some rows."""
+        n_wide = len(layout.n_codes) - layout.n_narrow
+        return cls(
+            layout,
+            np.empty((layout.n_narrow, rows), dtype=np.uint8),
+            np.empty((n_wide, rows), dtype=np.uint16),
+        )
+
+    def __len__(self) -> int:
+        return self.narrow.shape[1]
+
+    def column(self, feature: int) -> np.ndarray:
+        """The codes of one feature."""
+        slot = self.layout.slots[feature]
+        if slot < len(self.narrow):
+            return self.narrow[slot]
+        return self.wide[slot - len(self.narrow)]
+
+    def take(self, rows: np.ndarray) -> Codes:
+        """Return the codes of the chosen rows (a mask or indices)."""
+        narrow, wide = self.narrow[:, rows], self.wide[:, rows]
+        return Codes(self.layout, np.ascontiguousarray(narrow), np.ascontiguousarray(wide))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rows:
+    """Coded rows with what training needs of each.
+
+    Attributes
+    ----------
+    codes : Codes
+        The features.
+    label : uint8 array
+        The class, 0 for any number, or `losses.UNKNOWN_LABEL`.
+    weight : uint16 array, optional
+        The sample weight in steps of its public bound.
+    start : int32 array, optional
+        The state before boosting (minus the label of a regression); zero where absent.
+    ids : range or uint32 array, optional
+        The rows' places in their table, by which they are sampled.
+    cohort : int
+        Which batch of a stream the rows came with; rows of one cohort have the same budget.
+    texts : tuple of pyarrow arrays
+        Columns of words as they are written (bytes), where a domain is learned from them.
+    """
+
+    codes: Codes
+    label: np.ndarray
+    weight: np.ndarray | None = None
+    start: np.ndarray | None = None
+    ids: range | np.ndarray | None = None
+    cohort: int = 0
+    texts: tuple[pa.Array, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def column(self, feature: int) -> np.ndarray:
+        """The codes of one feature."""
+        return self.codes.column(feature)
+
+    @property
+    def layout(self) -> Layout:
+        """How the codes lie in memory."""
+        return self.codes.layout
+
+    def take(self, rows: np.ndarray) -> Rows:
+        """Return the chosen rows (a mask or indices)."""
+        return Rows(
+            self.codes.take(rows),
+            self.label[rows],
+            None if self.weight is None else self.weight[rows],
+            None if self.start is None else self.start[rows],
+            None if self.ids is None else np.asarray(self.ids, dtype=np.uint32)[rows],
+            self.cohort,
+            tuple(text.take(pa.array(np.arange(len(self))[rows])) for text in self.texts),
+        )
+
+
+def join(blocks: Iterable[Rows]) -> Rows:
+    """Return the rows of several blocks, of one cohort, in one."""
+    parts = list(blocks)
+    first = parts[0]
+    if any(part.cohort != first.cohort for part in parts):
+        raise ValueError("rows of different cohorts have different budgets: join them apart")
+    return Rows(
+        Codes(
+            first.layout,
+            np.concatenate([part.codes.narrow for part in parts], axis=1),
+            np.concatenate([part.codes.wide for part in parts], axis=1),
+        ),
+        np.concatenate([part.label for part in parts]),
+        None if first.weight is None else np.concatenate([part.weight for part in parts]),
+        None if first.start is None else np.concatenate([part.start for part in parts]),
+        None
+        if first.ids is None
+        else np.concatenate([np.asarray(part.ids, dtype=np.uint32) for part in parts]),
+        first.cohort,
+        tuple(pa.concat_arrays(each) for each in zip(*(part.texts for part in parts), strict=True)),
+    )

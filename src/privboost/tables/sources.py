@@ -1,0 +1,462 @@
+"""Any table as batches of columns: data frames, arrays, and files that are read in a stream.
+
+Only a table's schema can raise here. What a cell holds cannot, and no cell changes how another is
+read: a column's type is what its table declares, and a column without a type of its own (Python
+objects, lists) stays a column of objects whose cells are read one by one. A list has no schema at
+all: in training its rows are cut or filled up with missing cells to the domain's features. For
+predictions, where no private row is at stake, such rows are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import narwhals.stable.v1 as nw
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from privboost.errors import SchemaError
+from privboost.tables.pieces import Batch, Column, Piece
+from privboost.tables.text_sources import CsvTable, suffixes, unique
+
+_PARQUET_FILES = {".parquet", ".pq"}
+_TEXT_FILES = {".csv", ".tsv"}
+_DATA_FILES = _PARQUET_FILES | _TEXT_FILES
+
+
+class Table(Protocol):
+    """Columns by name, in batches of rows."""
+
+    columns: tuple[str, ...]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is a text file, of which every cell is text."""
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        """Yield the named columns, at most `rows` rows at a time; a batch even if there are none.
+
+        The first batch shows the columns' kinds, whether or not it has rows.
+        """
+
+    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Yield the table in pieces whose batches have at most `rows` rows, in order."""
+
+    def count_rows(self) -> int:
+        """Return the number of rows: as private as they are, but for whom it is public."""
+
+
+class FrameTable:
+    """A data frame that narwhals knows: pandas, polars, pyarrow and others."""
+
+    is_text = False
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        self.columns = unique([str(name) for name in frame.columns])
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        """Yield the named columns, at most `rows` rows at a time."""
+        positions = {name: self._frame.columns[self.columns.index(name)] for name in names}
+        for start in range(0, max(len(self._frame), 1), rows):
+            part = self._frame[start : start + rows]
+            yield {name: _column(part.get_column(own)) for name, own in positions.items()}
+
+    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Yield slices of the frame."""
+        for start in range(0, len(self._frame), rows):
+            part = FrameTable(self._frame[start : start + rows])
+            yield Piece(start, part.count_rows(), partial(part.batches, names, rows))
+
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+        return len(self._frame)
+
+
+class ArrayTable:
+    """A two-dimensional numpy array whose columns have the domain's names, in its order."""
+
+    is_text = False
+
+    def __init__(self, array: np.ndarray, names: Sequence[str]) -> None:
+        if array.ndim != 2:
+            raise SchemaError(
+                "a table is needed: a data frame, a two-dimensional array, or the path of a file. "
+                "Reshape your data if it is one row or one column"
+            )
+        if array.dtype.kind == "c":
+            raise SchemaError("Complex data not supported")
+        if array.shape[1] != len(names):
+            raise SchemaError(
+                f"X has {array.shape[1]} features, but domain is expecting {len(names)} features "
+                "as input"
+            )
+        self._array = array
+        self.columns = tuple(names)
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        """Yield the named columns, at most `rows` rows at a time."""
+        places = {name: self.columns.index(name) for name in names}
+        for start in range(0, max(len(self._array), 1), rows):
+            part = self._array[start : start + rows]
+            yield {name: _plain(part[:, place]) for name, place in places.items()}
+
+    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Yield slices of the array."""
+        for start in range(0, len(self._array), rows):
+            part = ArrayTable(self._array[start : start + rows], self.columns)
+            yield Piece(start, part.count_rows(), partial(part.batches, names, rows))
+
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+        return len(self._array)
+
+
+class ParquetTable:
+    """A Parquet file, read batch by batch."""
+
+    is_text = False
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            with pa.parquet.ParquetFile(path) as file:
+                self.schema = file.schema_arrow
+        except pa.ArrowInvalid:
+            raise SchemaError(f"{path.name} is not a Parquet file") from None
+        self.columns = unique(self.schema.names)
+
+    def count_rows(self) -> int:
+        """Return the number of rows, which the file itself says."""
+        with pa.parquet.ParquetFile(self._path) as file:
+            return file.metadata.num_rows
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        """Yield the named columns, at most `rows` rows at a time."""
+        yield {name: pa.array([], self.schema.field(name).type) for name in names}
+        yield from self._read(names, rows, None)
+
+    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Yield the file's own groups of rows."""
+        with pa.parquet.ParquetFile(self._path) as file:
+            sizes = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
+        first = 0
+        for group, size in enumerate(sizes):
+            yield Piece(first, size, partial(self._read, names, rows, [group]))
+            first += size
+
+    def _read(
+        self, names: Sequence[str], rows: int, groups: Sequence[int] | None
+    ) -> Iterator[Batch]:
+        # Without pre-buffering: it keeps the bytes of the whole file in memory.
+        with pa.parquet.ParquetFile(self._path, pre_buffer=False) as file:
+            for batch in file.iter_batches(rows, row_groups=groups, columns=list(names)):
+                yield dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
+class FilesTable:
+    """Several files of one kind, one after the other, as one table."""
+
+    def __init__(self, tables: Sequence[ParquetTable | CsvTable]) -> None:
+        self._tables = tuple(tables)
+        first = self._tables[0]
+        self.columns = first.columns
+        for table in self._tables[1:]:
+            if type(table) is not type(first) or set(table.columns) != set(first.columns):
+                raise SchemaError("files of one table are of one kind and have the same columns")
+            if isinstance(table, ParquetTable) and isinstance(first, ParquetTable):
+                for name in first.columns:
+                    if table.schema.field(name).type != first.schema.field(name).type:
+                        raise SchemaError(f"column {name!r} has different types in the files")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the files are text files, of which every cell is text."""
+        return self._tables[0].is_text
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        """Yield the named columns, at most `rows` rows at a time, file after file."""
+        for table in self._tables:
+            yield from table.batches(names, rows)
+
+    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Yield the pieces of each file."""
+        first = 0
+        for table in self._tables:
+            for piece in table.pieces(names, rows):
+                yield Piece(first, piece.rows, piece.batches)
+                first += piece.rows
+
+    def count_rows(self) -> int:
+        """Return the number of rows of all files."""
+        return sum(table.count_rows() for table in self._tables)
+
+
+def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Table:
+    """Recognise a table.
+
+    Parameters
+    ----------
+    data : data frame, two-dimensional array, list of rows, or Parquet or CSV files
+        The table: files as the path of one, a list of paths, or a folder (see `open_file`).
+    names : sequence of str
+        The domain's features, which name the columns of an array or a list.
+    every_line : bool
+        Whether a text file's malformed lines (see `CsvTable`), and a list's rows that do not fit
+        the features, are refused.
+    """
+    if isinstance(data, ParquetTable | CsvTable | FilesTable):
+        return data
+    if isinstance(data, str | Path):
+        return open_file(data, every_line=every_line)
+    if are_files(data):
+        return open_files(data, every_line=every_line)
+    try:
+        frame = nw.from_native(data, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            raise TypeError("the frame is lazy: collect it first, or pass the path of a file")
+        if isinstance(frame, nw.DataFrame):
+            return FrameTable(frame)
+    except nw.exceptions.DuplicateError:
+        raise SchemaError("two columns have the same name") from None
+    if hasattr(data, "toarray"):
+        raise TypeError("sparse matrices are not supported: pass a dense array or a data frame")
+    if isinstance(data, list | tuple):
+        if every_line:
+            _check_rows(data, names)
+        return ArrayTable(_cells(data, names), names)
+    return ArrayTable(_array(data), names)
+
+
+def open_file(
+    path: str | Path,
+    missing: Sequence[str] = (),
+    every_line: bool = False,
+    separator: str | None = None,
+) -> ParquetTable | CsvTable | FilesTable:
+    """Open a Parquet or CSV file, to be read batch by batch, or all files of a folder.
+
+    Parameters
+    ----------
+    path : path
+        The file; its suffix says what it is. The files of a folder are one table, in the order of
+        their names; those whose names begin with a dot or an underscore are left out.
+    missing : sequence of str
+        Texts that mean a missing cell in a CSV file, besides nothing at all.
+    every_line : bool
+        Whether a text file's malformed lines are refused (see `CsvTable`).
+    separator : str, optional
+        What stands between the cells of a text file; by default its suffix says it.
+    """
+    path = Path(path)
+    if path.is_dir():
+        inside = sorted(each for each in path.iterdir() if each.name[0] not in "._")
+        if not inside:
+            raise SchemaError(f"{path} is a folder without files")
+        return open_files(inside, missing, every_line, separator)
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    kinds = suffixes(path)
+    if kinds & _PARQUET_FILES:
+        return ParquetTable(path)
+    if kinds & _TEXT_FILES:
+        return CsvTable(path, missing, every_line, separator)
+    raise SchemaError(f"{path.name}: a .parquet, .csv or .tsv file is needed")
+
+
+def open_files(
+    paths: Sequence[str | Path],
+    missing: Sequence[str] = (),
+    every_line: bool = False,
+    separator: str | None = None,
+) -> FilesTable:
+    """Open several files as one table; see `open_file`."""
+    for path in paths:
+        if Path(path).is_dir():
+            raise SchemaError(f"{path} is a folder: list its files, or pass one folder alone")
+    tables = [open_file(path, missing, every_line, separator) for path in paths]
+    return FilesTable([table for table in tables if not isinstance(table, FilesTable)])
+
+
+def are_files(data: Any) -> bool:
+    """Whether a list is one of paths; texts count as paths only if all end like data files."""
+    if not isinstance(data, list | tuple) or not data:
+        return False
+    # By type: an element may be anything, and must not be asked.
+    return all(
+        issubclass(type(each), Path)
+        or (type(each) is str and suffixes(Path(each)) & _DATA_FILES != set())
+        for each in data
+    )
+
+
+def count_rows(data: Any) -> int:
+    """Return the number of rows of any table. Only where neighbours have the same number of them.
+
+    Parameters
+    ----------
+    data : as for `open_table`
+        The table.
+    """
+    if isinstance(data, str | Path):
+        data = open_file(data)
+    elif are_files(data):
+        data = open_files(data)
+    if isinstance(data, ParquetTable | CsvTable | FilesTable):
+        return data.count_rows()
+    return len(data if hasattr(data, "__len__") else _array(data))
+
+
+def open_vector(data: Any, name: str) -> Any:
+    """Recognise one column (labels, weights) given apart from its table.
+
+    An array of one column will do, too (see `is_column_vector`).
+    """
+    series = nw.from_native(data, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series) or isinstance(data, pa.Array | pa.ChunkedArray):
+        return series
+    array = _array(data) if hasattr(data, "__array__") else _objects(list(data))
+    if is_column_vector(array):
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise SchemaError(f"{name} must have one dimension")
+    return array
+
+
+def is_column_vector(data: Any) -> bool:
+    """Whether labels or weights have a second dimension that they do not need."""
+    shape: tuple[int, ...] = getattr(data, "shape", ())
+    return len(shape) == 2 and shape[1] == 1
+
+
+def slice_vector(vector: Any, start: int, stop: int) -> Column:
+    """Take some rows of a column that `open_vector` gave."""
+    part = vector[start:stop]
+    if isinstance(part, nw.Series):
+        return _column(part)
+    return part if isinstance(part, pa.Array | pa.ChunkedArray) else _plain(part)
+
+
+def _array(data: Any) -> np.ndarray:
+    """Return an array as it is; cells under a mask are missing, whatever lies there."""
+    if isinstance(data, np.ma.MaskedArray):
+        number = data.dtype.kind in "fiub"
+        cells = np.array(data.data, dtype=np.float64 if number else object)
+        cells[np.ma.getmaskarray(data)] = np.nan if number else None
+        return cells
+    return np.asarray(data) if hasattr(data, "__array__") else np.empty(0, dtype=object)
+
+
+def _cells(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+    """Return nested lists as objects: numpy would find a common type.
+
+    A row has one cell for each name: the rest of a longer one is left out, what a shorter one
+    lacks is missing. A mapping has its cells by name.
+    """
+    cells = np.full((len(rows), len(names)), None, dtype=object)
+    for place, row in enumerate(rows):
+        for column, cell in enumerate(_row(row, names)):
+            cells[place, column] = cell
+    return cells
+
+
+def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
+    """Refuse a list whose elements are not rows with a cell for each name."""
+    for row in rows:
+        if isinstance(row, Mapping):
+            if absent := [name for name in names if name not in row]:
+                raise SchemaError(f"a row of the list has no key {absent[0]!r}")
+        elif (width := _width(row)) is None:
+            raise SchemaError(
+                "a list must hold rows: lists of cells, or mappings from features to cells. "
+                "Write [row] if it is one row"
+            )
+        elif width != len(names):
+            raise SchemaError(
+                f"a row of the list has {width} cells, but domain is expecting {len(names)} "
+                "features as input"
+            )
+
+
+def _width(row: Any) -> int | None:
+    """Return how many cells a row has; None if it is none."""
+    if isinstance(row, str | bytes):
+        return None
+    try:
+        iter(row)
+        return len(row)
+    except TypeError:
+        return None
+
+
+def _row(row: Any, names: Sequence[str]) -> list[Any]:
+    try:
+        if isinstance(row, Mapping):
+            return [row.get(name) for name in names]
+        return [] if isinstance(row, str | bytes) else list(islice(iter(row), len(names)))
+    except Exception:  # whatever a row may be, it must not raise
+        return []
+
+
+def _column(series: Any) -> Column:
+    """Return a series as an arrow array, or as Python objects where it has no type of its own."""
+    native = series.to_native()
+    if isinstance(native, pa.ChunkedArray) and pa.types.is_decimal(native.type):
+        return native.combine_chunks()  # narwhals knows no negative scale
+    kind = getattr(native, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind in "fiubO":
+        return np.asarray(native)  # as it lies in memory: nobody asks a cell anything
+    if series.dtype == nw.Object or _untyped(native):  # arrow would show objects' addresses
+        return _objects(series.to_list())
+    if series.dtype == nw.String:
+        return _arrow_or_bytes(series.to_arrow, series.to_list)
+    return _arrow_or_objects(series.to_arrow, series.to_list)
+
+
+def _untyped(native: Any) -> bool:
+    """Whether a series holds objects, or categories that are: its type was read off its values."""
+    kind = getattr(native, "dtype", None)
+    values = getattr(getattr(kind, "categories", None), "dtype", kind)
+    if kind is not values and not isinstance(values, np.dtype):
+        return str(values) != "str"
+    return isinstance(values, np.dtype) and values.kind == "O"
+
+
+def _plain(array: np.ndarray) -> Column:
+    """Return texts as an arrow array; other arrays stay as they are."""
+    if array.dtype.kind not in "US":
+        return array
+    kind = pa.large_string() if array.dtype.kind == "U" else pa.large_binary()
+    # By way of a list: arrow itself ends a numpy text at its first null byte.
+    return _arrow_or_bytes(lambda: pa.array(array.tolist(), kind), array.tolist)
+
+
+def _arrow_or_objects(arrow: Callable[[], Column], cells: Callable[[], list[Any]]) -> Column:
+    """Prefer arrow; cells that it cannot hold must not raise, so they go on as Python objects."""
+    try:
+        return arrow()
+    except Exception:
+        return _objects(cells())
+
+
+def _arrow_or_bytes(arrow: Callable[[], Column], cells: Callable[[], list[Any]]) -> Column:
+    """The same for texts, which stay texts: none must change the kind of the column."""
+    try:
+        return arrow()
+    except Exception:
+        return pa.array([_to_bytes(cell) for cell in cells()], pa.large_binary())
+
+
+def _to_bytes(cell: Any) -> bytes | None:
+    if isinstance(cell, str):
+        return str.encode(cell, "utf-8", "surrogatepass")
+    return cell if isinstance(cell, bytes) else None
+
+
+def _objects(cells: list[Any]) -> np.ndarray:
+    return np.fromiter(cells, dtype=object, count=len(cells))

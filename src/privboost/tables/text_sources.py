@@ -1,0 +1,209 @@
+"""Text files as tables, read in a stream. No error quotes what stands in them."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from privboost.errors import SchemaError
+from privboost.tables.pieces import Batch, Piece
+
+_CSV_BYTES = 2**24
+"""The longest record of a text file, and how much of it is read at once."""
+_PATIENCE = 1000
+"""How many milliseconds to wait for arrow's threads."""
+
+
+class CsvTable:
+    """A text file with a header. Every cell is text until the domain reads it; empty is missing.
+
+    A line with the wrong number of cells is left out (`every_line=False`, for training) or
+    refused (`every_line=True`, for predictions, which must match their lines). Bytes that are no
+    UTF-8 are read as a replacement character. The file must be well formed: a quotation mark that
+    is never closed runs into the lines after it, and a record has 16 MiB at most. Lines end with
+    LF, CR LF or CR. An empty line is no record, but where there is one column: there it is a
+    record whose cell is missing. No error quotes the file, not even its header: what stands there
+    is a record where a header was forgotten.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    missing : sequence of str
+        Texts that mean a missing cell, besides nothing at all.
+    every_line : bool
+        Whether a line with the wrong number of cells is refused.
+    separator : str, optional
+        What stands between cells; by default a tab in a .tsv file, else a comma.
+    """
+
+    is_text = True
+
+    def __init__(
+        self,
+        path: Path,
+        missing: Sequence[str] = (),
+        every_line: bool = False,
+        separator: str | None = None,
+    ) -> None:
+        if separator is None:
+            separator = "\t" if ".tsv" in suffixes(path) else ","
+        if len(separator) != 1 or not separator.isascii() or separator in '"\r\n':
+            raise ValueError("separator must be one ASCII character, no quotation mark or line end")
+        self._separator = separator
+        self._path = path
+        self._missing = ["", *missing]
+        self.every_line = every_line
+        self.columns = unique(self._header())
+
+    def count_rows(self) -> int:
+        """Count the records that can be read: a pass over the file."""
+        batches = self.batches(self.columns[:1], 2**20)
+        return sum(len(batch[self.columns[0]]) for batch in batches)
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        """Yield the named columns, at most `rows` rows at a time."""
+        convert = pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=list(names),
+            null_values=self._missing,
+            strings_can_be_null=True,
+        )
+        yield {name: pa.array([], pa.string()) for name in names}
+        readable = True
+        try:
+            for batch in self._records(convert):
+                for start in range(0, max(batch.num_rows, 1), rows):
+                    part = batch.slice(start, rows)
+                    yield dict(zip(part.schema.names, part.columns, strict=True))
+        except pa.ArrowInvalid:
+            readable = False
+        if not readable:  # outside the handler: the reader's own error quotes the record
+            raise SchemaError(
+                f"{self._path.name} is not well formed"
+                + (", or a line has the wrong number of cells" if self.every_line else "")
+            )
+
+    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Yield what has been parsed: a quoted line break may cross any cut, so one thread does."""
+        first = 0
+        for batch in self.batches(names, rows):
+            size = len(batch[names[0]])
+            yield Piece(first, size, partial(iter, [batch]))
+            first += size
+
+    def _records(self, convert: Any) -> Iterator[pa.RecordBatch]:
+        """Yield records as arrow parses them, and wait until its threads hold nothing of ours."""
+        file: Any = self._bytes()
+        judge: Any = self._judge()
+        held = (weakref.ref(file), weakref.ref(judge))
+        source = pa.PythonFile(file, mode="r")
+        parse = self._parse(judge, several=len(self.columns) > 1)
+        try:
+            reader = pa.csv.open_csv(source, self._read(), parse, convert)
+            yield from reader
+        finally:
+            source.close()
+            file = judge = source = parse = reader = None
+            _await_release(held)
+
+    def _header(self) -> list[str]:
+        with self._bytes() as file:
+            head = re.split(rb"[\r\n]", file.read(_CSV_BYTES), maxsplit=1)[0]
+        if not head.strip():
+            raise SchemaError(f"{self._path.name} has no header line")
+        try:
+            names = pa.csv.read_csv(
+                io.BytesIO(head + b"\n"), self._read(), self._parse(self._judge(), several=True)
+            )
+            return list(names.schema.names)
+        except pa.ArrowInvalid:
+            pass  # its own error quotes the line
+        raise SchemaError(f"{self._path.name} has no header line that is well formed")
+
+    def _bytes(self) -> _Utf8:
+        return _Utf8(pa.input_stream(str(self._path), compression="detect"))
+
+    def _judge(self) -> Callable[[Any], str]:
+        """Return what says of a line with the wrong number of cells whether it is an error."""
+        verdict = "error" if self.every_line else "skip"
+        return lambda row: verdict
+
+    def _parse(self, judge: Callable[[Any], str], several: bool) -> Any:
+        return pa.csv.ParseOptions(
+            delimiter=self._separator,
+            newlines_in_values=True,  # else one quoted line break would spoil its neighbours
+            ignore_empty_lines=several,
+            invalid_row_handler=judge,
+        )
+
+    def _read(self) -> Any:
+        return pa.csv.ReadOptions(block_size=_CSV_BYTES, use_threads=False)
+
+
+class _Utf8(io.RawIOBase):
+    """A stream of bytes that ends its last line, and in which what is no UTF-8 is replaced."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
+        self._ready = b""
+        self._last = b"\n"
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        while size < 0 or len(self._ready) < size:
+            raw = self._file.read(2**20)
+            text = self._decoder.decode(raw, final=not raw).encode()
+            self._last = text[-1:] or self._last
+            self._ready += text
+            if not raw:
+                if self._last not in b"\r\n":
+                    self._ready += b"\n"
+                    self._last = b"\n"
+                break
+        size = len(self._ready) if size < 0 else size
+        answer, self._ready = self._ready[:size], self._ready[size:]
+        return answer
+
+    def readable(self) -> bool:
+        """Say that bytes can be read."""
+        return True
+
+    def close(self) -> None:
+        """Close the file underneath."""
+        self._file.close()
+        super().close()
+
+
+def _await_release(held: Sequence[weakref.ref[Any]]) -> None:
+    """Wait a moment until arrow's threads have let go of Python objects.
+
+    A thread that does so while the interpreter ends would take the process down with it.
+    """
+    for _ in range(_PATIENCE):
+        if all(each() is None for each in held):
+            return
+        time.sleep(0.001)
+
+
+def suffixes(path: Path) -> set[str]:
+    """Return the suffixes of a file's name, which say what it is."""
+    return {suffix.lower() for suffix in path.suffixes}
+
+
+def unique(names: Sequence[str]) -> tuple[str, ...]:
+    """Refuse two columns of one name."""
+    if len(set(names)) < len(names):
+        raise SchemaError("two columns have the same name")
+    return tuple(names)

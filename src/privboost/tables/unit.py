@@ -1,0 +1,62 @@
+"""Who is protected: one row, or all rows of one person, household or patient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from privboost.errors import DomainError
+from privboost.tables.domain_checks import (
+    MAX_ROWS_PER_UNIT,
+    check_mapping,
+    check_text,
+    read_reason,
+)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Who is protected when it is not a row: all rows that share a value of `column`.
+
+    At most `max_rows` rows of a unit are used; rows without a value are not used at all.
+    """
+
+    column: str
+    max_rows: int
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        check_text(self.column, "unit.column")
+        check_text(self.reason, "unit.reason", empty=True)
+        rows = self.max_rows
+        if not isinstance(rows, int) or isinstance(rows, bool) or not rows >= 1:
+            raise DomainError(f"unit.max_rows: {rows!r} is not a whole number of at least 1")
+        if rows > MAX_ROWS_PER_UNIT:
+            raise DomainError(f"unit.max_rows: {rows} is more than {MAX_ROWS_PER_UNIT}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        form = {"column": self.column, "max_rows": self.max_rows}
+        return form | ({"reason": self.reason} if self.reason else {})
+
+    @classmethod
+    def from_dict(cls, form: Any) -> Unit:
+        """Read what `to_dict` gave; errors name the place."""
+        form = check_mapping(form, "unit", {"column", "max_rows"}, {"reason"})
+        return cls(form["column"], form["max_rows"], read_reason(form, "unit"))
+
+
+def describe_unit(unit: Unit | None) -> str:
+    """Say in words who is protected."""
+    if unit is None:
+        return "one row"
+    return f"all rows of one {unit.column} (at most {unit.max_rows} are used)"
+
+
+def unit_assumptions(unit: Unit) -> list[str]:
+    """Say what a guarantee for protected units rests on."""
+    return [
+        f"the column {unit.column!r} tells protected units apart",
+        f"no whole number in {unit.column!r} was held in a column of floating point numbers that "
+        "would round it (2^53 and more; 2^24 in float32), and text files are in UTF-8",
+    ]

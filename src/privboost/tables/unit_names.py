@@ -1,0 +1,390 @@
+"""The names of protected units: one name for one value, whatever carries it.
+
+Two names for one person would let that person take part twice; one name for two people only
+leaves some of their rows out. So in doubt values are merged. Every value is first written as a
+text, and texts are then read alike, wherever they come from:
+
+- white space, null bytes and byte order marks around a text do not count, and a text is in
+  Unicode's normal form C; upper and lower case differ. Nothing left is no unit;
+- numbers go by value: 7, 7.0, "007", " +7 " and "7e0" are one. Whole numbers are exact; others go
+  by their nearest float64, a float32 or float16 by its own shortest decimals. What is beyond all
+  floats is infinite. A float of 2⁵³ or more stands for all whole numbers that are rounded to it;
+- true and false, as truth values or in any spelling of the word, are 1 and 0;
+- an instant is a text like 2024-01-05T12:30:00.5, in UTC (where a time that names no zone is
+  taken to be) and without a time at midnight, so a date is its midnight;
+- raw bytes are the UTF-8 text that they hold, or else their hexadecimal digits, without null bytes
+  at their end, which fixed widths add and take away. An even number of hexadecimal digits, 32 or
+  more (a UUID in any spelling, a digest), is read as the raw bytes that it writes, but decimal
+  digits alone are a number, unless they are 32 and the first is not 0;
+- anything else is its `str()`.
+
+Reading a name gives that name again, so values have one name exactly if they are written as one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from numbers import Rational
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privboost.errors import SchemaError
+from privboost.tables.cells import as_arrow, is_missing, is_text
+from privboost.tables.sources import Column
+
+_BLANK = (
+    "\0\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
+    "\u2008\u2009\u200a\u200b\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+_WORDS = {"true": "1", "false": "0", "inf": "inf", "infinity": "inf"} | {
+    "+inf": "inf",
+    "+infinity": "inf",
+    "-inf": "-inf",
+    "-infinity": "-inf",
+}
+_UUID = re.compile(r"(?:urn:uuid:)?\{?([0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})\}?", re.I)
+_HEX = re.compile(r"(?:[0-9a-f]{2}){16,}", re.I)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_CLOCK = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?"
+_ZONE = r"(?: ?(?:Z|UTC|GMT|([+-])([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?))?"
+_INSTANT = re.compile(
+    rf"([+-]?[0-9]{{4,9}})-([0-9]{{2}})(?:-([0-9]{{2}})(?:[Tt ]{_CLOCK}{_ZONE})?)?", re.I
+)
+_HOUR = re.compile(_CLOCK)
+
+_PLAIN = (
+    r"\A(?:0|-?[1-9][0-9]{0,14}"
+    r"|[A-Za-z_]{1,9}[0-9_#/:.@-](?:[ -~]{0,19}[!-~])?"
+    r"|[GHJ-SU-Zghj-su-z_][A-Za-z_]{0,29}"
+    r"|(?:[0-9a-f]{2})*(?:c[01]|f[5-9a-f]|[cdf][0-9a-f][0-7c-f]|[0-7][0-9a-f][ab])[0-9a-f]*)\z"
+)
+"""Texts that are names as they stand: short whole numbers, most words of fewer than 32 ASCII
+characters, and hexadecimal digits of bytes that no text has. It need not know all of them: the
+others are read in full."""
+_DASHED = r"\A[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\z"
+_PADDED = r"\A0+[1-9][0-9]{0,14}\z"
+
+_EXACT = 2**53
+_SECOND = 10**9
+_DAY = 86_400 * _SECOND
+_STEPS = {
+    "D": _DAY,
+    "h": 3600 * _SECOND,
+    "m": 60 * _SECOND,
+    "s": _SECOND,
+    "ms": 10**6,
+    "us": 10**3,
+    "ns": 1,
+}
+_OPEN = {"arrow.uuid": "uuid", "arrow.bool8": "bool", "arrow.json": "text"}
+"""Arrow's extension types whose storage says all, and their kinds."""
+
+
+def read_unit_names(column: Column, name: str) -> pa.Array:
+    """Return the name of each cell's unit as bytes, null where there is none."""
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind in "Mm" or column.dtype.kind == "O" or column.dtype.itemsize > 8:
+            return _names(column)
+        column = pa.array(np.ascontiguousarray(column, dtype=column.dtype.newbyteorder("=")))
+    column = as_arrow(column)
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name in _OPEN:
+        column, kind = column.storage, column.storage.type
+    if pa.types.is_dictionary(kind):
+        names = read_unit_names(column.dictionary, name)
+        return names.take(column.indices.cast(pa.int64()))
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_nested(kind):
+        raise SchemaError(f"column {name!r} holds {kind}, which cannot name a unit")
+    if pa.types.is_integer(kind):
+        return _read_whole(column)
+    if pa.types.is_floating(kind):
+        return _read_floats(column)
+    if pa.types.is_boolean(kind):
+        column, kind = column.cast(pa.int8()), pa.int8()
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return _read_times(column, kind)
+    if pa.types.is_interval(kind):
+        return _names(column.to_pylist())
+    if pa.types.is_fixed_size_binary(kind) and kind.byte_width == 16:
+        return _read_texts(_hexadecimal(column))
+    if not (is_text(kind) or pa.types.is_fixed_size_binary(kind)):
+        column = column.cast(pa.string())
+    return _read_texts(column.cast(pa.binary()).cast(pa.large_binary()))
+
+
+def unit_kind(column: Column) -> str:
+    """Say by its type what a unit column holds; "any" where the type leaves it open.
+
+    One of "number", "bool", "time", "text", "uuid" and "any" (objects, raw bytes, nothing).
+    """
+    if isinstance(column, np.ndarray):
+        kinds = {"f": "number", "i": "number", "u": "number", "b": "bool", "M": "time", "m": "time"}
+        return kinds.get(column.dtype.kind, "any")
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _OPEN.get(kind.extension_name, "any")
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_temporal(kind):
+        return "time"
+    return "text" if is_text(kind) and "binary" not in str(kind) else "any"
+
+
+def name_unit(cell: Any) -> bytes | None:
+    """Return the name of one cell's unit, whatever the cell is; None if it names nobody."""
+    try:
+        text = cell if type(cell) in (bytes, str) else _write(cell)
+        name = _name_bytes(text) if isinstance(text, bytes) else _name_text(text or "")
+    except Exception:  # whatever a cell may be, it must not raise
+        return None
+    return None if name is None else name.encode("utf-8", "surrogatepass")
+
+
+def _names(cells: Iterable[Any]) -> pa.Array:
+    return pa.array(map(name_unit, cells), pa.large_binary())
+
+
+def _read_texts(column: pa.Array) -> pa.Array:
+    """Name the units of texts: most stand as they are; each other text is read once."""
+    if pc.any(pc.equal(pc.binary_length(column), 36)).as_py():
+        column = _change(
+            column, _DASHED, lambda t: pc.ascii_lower(pc.replace_substring(t, "-", ""))
+        )
+    if pc.any(pc.starts_with(column, b"0")).as_py():
+        column = _change(column, _PADDED, lambda t: pc.ascii_ltrim(t, "0"))
+    odd = pc.invert(pc.fill_null(pc.match_substring_regex(column, _PLAIN), True))
+    odd = pc.or_(odd, pc.fill_null(pc.ends_with(column, b"00"), False))  # it may be a null byte
+    if not pc.any(odd).as_py():
+        return column
+    coded = column.filter(odd).dictionary_encode()
+    names = _names(coded.dictionary.to_pylist()).take(coded.indices)
+    return pc.replace_with_mask(column, odd, names)
+
+
+def _change(column: pa.Array, pattern: str, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Write the texts of a pattern, all of them ASCII, in another way."""
+    found = pc.fill_null(pc.match_substring_regex(column, pattern), False)
+    changed = change(column.filter(found).cast(pa.large_string()))
+    return pc.replace_with_mask(column, found, changed.cast(pa.large_binary()))
+
+
+def _hexadecimal(column: pa.Array) -> pa.Array:
+    """Write raw bytes as their digits."""
+    raw = pc.fill_null(column, bytes(column.type.byte_width))
+    text = b"".join(raw.to_pylist()).hex().encode()
+    width = 2 * column.type.byte_width
+    buffers = [None, pa.py_buffer(text)]
+    digits = pa.Array.from_buffers(pa.binary(width), len(column), buffers)
+    return pc.if_else(column.is_valid(), digits, None).cast(pa.large_binary())
+
+
+def _read_whole(column: pa.Array) -> pa.Array:
+    texts = column.cast(pa.large_string()).cast(pa.large_binary())
+    ends = pc.min_max(column).as_py()
+    if ends["min"] is None or (ends["min"] > -_EXACT and ends["max"] < _EXACT):
+        return texts
+    # A whole number that a float holds exactly is written as that float is: see `_name_number`.
+    close = pc.cast(column, pa.float64(), safe=False)
+    exact = pc.equal(pc.cast(close, column.type, safe=False), column)
+    odd = pc.fill_null(pc.and_(exact, pc.greater_equal(pc.abs(close), float(_EXACT))), False)
+    return pc.replace_with_mask(texts, odd, _names(column.filter(odd).to_pylist()))
+
+
+def _read_floats(column: pa.Array) -> pa.Array:
+    own = column.to_numpy(zero_copy_only=False)
+    if own.dtype.kind != "f":  # a column of nulls alone
+        return pa.nulls(len(column), pa.large_binary())
+    values = own.astype(np.float64)
+    whole = (np.floor(values) == values) & (np.abs(values) < _EXACT)
+    known = pa.array(np.where(whole, values, 0).astype(np.int64), mask=~whole)
+    texts = known.cast(pa.large_string()).cast(pa.large_binary())
+    others = ~whole & ~np.isnan(values)
+    if not others.any():
+        return texts
+    different, place = np.unique(own[others], return_inverse=True)
+    return pc.replace_with_mask(texts, pa.array(others), _names(different).take(pa.array(place)))
+
+
+def _read_times(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Name the units of instants, spans or hours, whatever they are counted in."""
+    step = _STEPS[getattr(kind, "unit", "D" if kind.bit_width == 32 else "ms")]
+    write = _instant
+    if pa.types.is_time(kind):
+        write = _hour
+    elif pa.types.is_duration(kind):
+        write = _span
+    counts = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).dictionary_encode()
+    names = [write(count * step).encode() for count in counts.dictionary.to_pylist()]
+    return pa.array(names, pa.large_binary()).take(counts.indices)
+
+
+def _write(cell: Any) -> str | bytes | None:
+    """Write a cell as a text, or as bytes if it is raw; None if it is missing."""
+    if is_missing(cell):
+        return None
+    if isinstance(cell, str):
+        return str.__str__(cell)  # not str(cell): a kind of text may write itself otherwise
+    if isinstance(cell, bytes | bytearray | memoryview):
+        return memoryview(cell).tobytes()
+    if isinstance(cell, np.void):
+        return cell.tobytes()
+    if isinstance(cell, bool | np.bool_):
+        return str(bool(cell))
+    if isinstance(cell, np.datetime64 | np.timedelta64):
+        return None if np.isnat(cell) else _write_count(cell)
+    if isinstance(cell, Rational | np.integer):
+        return _write_ratio(cell)
+    if isinstance(cell, float):
+        return float.__repr__(cell)
+    if isinstance(cell, UUID):
+        return cell.hex
+    if isinstance(cell, date):
+        if not isinstance(cell, datetime):
+            cell = datetime(cell.year, cell.month, cell.day)
+        zone = UTC if cell.tzinfo is None else cell.tzinfo
+        since = cell.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=UTC)
+        return _instant(_nanoseconds(since) + getattr(cell, "nanosecond", 0))
+    if isinstance(cell, time):
+        return cell.isoformat()
+    if isinstance(cell, timedelta):
+        return _span(_nanoseconds(cell) + getattr(cell, "nanoseconds", 0))
+    if isinstance(cell, Decimal):
+        return None if cell.is_nan() else str(cell)
+    if isinstance(cell, Enum):
+        return _write(cell.value)
+    return str(cell)
+
+
+def _write_ratio(cell: Any) -> str:
+    if not isinstance(cell, Rational) or cell.denominator == 1:
+        whole = int(cell)
+        if whole.bit_length() <= 1024:
+            return str(whole)
+        return "inf" if whole > 0 else "-inf"
+    return repr(float(cell))
+
+
+def _write_count(cell: np.datetime64 | np.timedelta64) -> str:
+    """Write an instant or a span that numpy counts in a unit of its own."""
+    unit, step = np.datetime_data(cell.dtype)
+    if isinstance(cell, np.datetime64) and unit in ("W", "M", "Y"):
+        cell, unit, step = cell.astype("datetime64[D]"), "D", 1
+    if isinstance(cell, np.timedelta64) and unit == "W":
+        unit, step = "D", 7 * step
+    count = int(cell.astype(np.int64)) * step
+    if unit in _STEPS:
+        return (_instant if isinstance(cell, np.datetime64) else _span)(count * _STEPS[unit])
+    finer = {"ps": 10**3, "fs": 10**6, "as": 10**9}
+    if unit in finer:
+        return (_instant if isinstance(cell, np.datetime64) else _span)(count // finer[unit])
+    return f"{count * (12 if unit == 'Y' else 1)} months"
+
+
+def _name_bytes(raw: bytes) -> str | None:
+    try:
+        return _name_text(raw.decode("utf-8", "surrogatepass"))
+    except UnicodeDecodeError:
+        digits = raw.rstrip(b"\0").hex()
+        return _name_number(digits) if digits.isdigit() else digits
+
+
+def _name_text(text: str) -> str | None:
+    text = text.strip(_BLANK)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    if not text:
+        return None
+    word = _WORDS.get(text.lower())
+    if word is not None:
+        return word
+    if match := _UUID.fullmatch(text):
+        text = match[1].replace("-", "")
+    if _NUMBER.fullmatch(text) and not _is_raw(text):
+        text = _name_number(text)
+    elif match := _INSTANT.fullmatch(text):
+        text = _read_instant(match) or text
+    elif match := _HOUR.fullmatch(text):
+        text = _read_hour(match) or text
+    return _name_bytes(bytes.fromhex(text)) if _is_raw(text) else text
+
+
+def _is_raw(text: str) -> bool:
+    """Whether a text writes raw bytes."""
+    if text.isdigit():
+        return len(text) == 32 and text[0] != "0"
+    return _HEX.fullmatch(text) is not None
+
+
+def _name_number(text: str) -> str:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        return repr(value)
+    if abs(value) < _EXACT:
+        return str(int(value)) if value == int(value) else repr(value)
+    whole = int(Decimal(text))
+    # A whole number that a float holds exactly is written as that float is.
+    return str(int(Decimal(repr(value)))) if int(value) == whole else str(whole)
+
+
+def _read_instant(match: re.Match[str]) -> str | None:
+    year, month, day, *clock, sign, hours, minutes, seconds = match.groups()
+    try:
+        first = f"{year.lstrip('+')}-{month}-{day or '01'}"
+        days = int(np.datetime64(first, "D").astype(np.int64))
+    except ValueError:
+        return None
+    since = _since_midnight(*clock) if clock[0] else 0
+    if since is None:
+        return None
+    ahead = _since_midnight(hours, minutes or "0", seconds) if sign else 0
+    if ahead is None:
+        return None
+    return _instant(days * _DAY + since - (ahead if sign != "-" else -ahead))
+
+
+def _read_hour(match: re.Match[str]) -> str | None:
+    since = _since_midnight(*match.groups())
+    return None if since is None else _hour(since)
+
+
+def _since_midnight(
+    hours: str, minutes: str, seconds: str | None = None, fraction: str | None = None
+) -> int | None:
+    numbers = int(hours), int(minutes), int(seconds or 0)
+    if numbers[0] > 23 or max(numbers) > 59:
+        return None
+    whole = numbers[0] * 3600 + numbers[1] * 60 + numbers[2]
+    return whole * _SECOND + int((fraction or "0")[:9].ljust(9, "0"))
+
+
+def _instant(nanoseconds: int) -> str:
+    days, rest = divmod(nanoseconds, _DAY)
+    day = str(np.datetime64(days, "D"))
+    return f"{day}T{_hour(rest)}" if rest else day
+
+
+def _hour(nanoseconds: int) -> str:
+    seconds, fraction = divmod(nanoseconds, _SECOND)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{clock}.{fraction:09}".rstrip("0") if fraction else clock
+
+
+def _span(nanoseconds: int) -> str:
+    return f"{nanoseconds} ns"
+
+
+def _nanoseconds(span: timedelta) -> int:
+    return (span.days * 86_400 + span.seconds) * _SECOND + span.microseconds * 1000

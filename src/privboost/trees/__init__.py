@@ -1,0 +1,1 @@
+"""Trees as rows meet them, and the splits that they may have."""

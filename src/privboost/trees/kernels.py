@@ -1,0 +1,87 @@
+"""Rows down a tree by look-up, compiled by numba. Indices are unsigned, as in `engine.kernels`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privboost.compiling import compiled
+
+LANES = 4
+"""Copies of a small count, used in turn: neighbouring rows then seldom wait for each other."""
+
+
+@compiled
+def route_level(narrow, wide, slots, goes_right, node):
+    """Move each row from its node of one level to a child: node ← 2·node + (0 left, 1 right).
+
+    Parameters
+    ----------
+    slots : uint16 array
+        For each node of the level, which column it looks at (narrow ones first).
+    goes_right : uint8 array of shape (nodes, codes)
+        For each node and code, where the row goes.
+    """
+    rows, n_narrow = np.uint64(node.size), np.uint64(narrow.shape[0])
+    stride = np.uint64(goes_right.shape[1])
+    turns, thin, broad = goes_right.reshape(-1), narrow.reshape(-1), wide.reshape(-1)
+    some_wide = False
+    start = np.empty(slots.size, dtype=np.uint64)
+    for k in range(slots.size):
+        start[k] = np.uint64(slots[k]) * rows
+        some_wide |= slots[k] >= n_narrow
+    if not some_wide:
+        for i in range(rows):
+            at = np.uint64(node[i])
+            node[i] = at + at + np.uint64(turns[at * stride + np.uint64(thin[start[at] + i])])
+        return
+    for i in range(rows):
+        at = np.uint64(node[i])
+        if slots[at] < n_narrow:
+            code = np.uint64(thin[start[at] + i])
+        else:
+            code = np.uint64(broad[start[at] - n_narrow * rows + i])
+        node[i] = at + at + np.uint64(turns[at * stride + code])
+
+
+@compiled
+def route_rows(narrow, wide, slots, goes_right, depth, node):
+    """Move each row from its node at a depth down to its leaf; see `route_level`.
+
+    At depth 0 the nodes are not read.
+    """
+    first = (1 << depth) - 1
+    if first == 0 and slots.size >= 3 and slots[:3].max() < narrow.shape[0]:
+        # From the root both levels are looked up at once, whichever child a row goes to.
+        root, left, right = narrow[slots[0]], narrow[slots[1]], narrow[slots[2]]
+        at_root, at_left, at_right = goes_right[0], goes_right[1], goes_right[2]
+        for i in range(np.uint64(node.size)):
+            turn = np.uint64(at_root[root[i]])
+            either = np.uint64(at_left[left[i]]) | np.uint64(at_right[right[i]]) << np.uint64(1)
+            node[i] = turn + turn + (either >> turn & np.uint64(1))
+        first = 3
+    while first < slots.size:
+        last = 2 * first + 1
+        route_level(narrow, wide, slots[first:last], goes_right[first:last], node)
+        first = last
+
+
+@compiled
+def leaves_of_codes(goes_right, out):
+    """Write the leaf of each code in a complete tree whose nodes all look at one feature."""
+    for code in range(np.uint64(out.size)):
+        node = np.uint64(0)
+        while node < goes_right.shape[0]:
+            node = node + node + np.uint64(1) + np.uint64(goes_right[node, code])
+        out[code] = node - np.uint64(goes_right.shape[0])
+
+
+@compiled
+def route_and_count(narrow, wide, slots, goes_right, depth, node, out):
+    """Do `route_rows`, and add to the counts of rows by leaf."""
+    route_rows(narrow, wide, slots, goes_right, depth, node)
+    leaves = np.uint64(out.size)
+    counts = np.zeros(LANES * out.size, dtype=np.int32)
+    for i in range(np.uint64(node.size)):
+        counts[(i & np.uint64(LANES - 1)) * leaves + np.uint64(node[i])] += 1
+    for k in range(np.uint64(counts.size)):
+        out[k % leaves] += counts[k]

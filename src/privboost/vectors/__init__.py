@@ -1,0 +1,1 @@
+"""How codes become vectors of a linear model."""

@@ -1,0 +1,106 @@
+"""What each row's codes give to which columns of a linear model: public.
+
+A term looks at one feature, or two, and gives each row one column and a whole number for it: a
+number has one column, a category one for each value. The vector of a row is what its terms give
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from privboost.grid import VECTOR_BITS, VECTOR_STEPS
+
+MOST_SQUARE = 2**60
+"""The largest squared norm of a row before it is shortened: far from what int64 holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """How codes become vectors: public.
+
+    Attributes
+    ----------
+    features : tuple of (int, int)
+        The features each term looks at; the second is −1 for terms of one.
+    column : tuple of int32 arrays
+        For each term, the column of each code (of two features: of each pair of codes, the second
+        running fastest).
+    value : tuple of int32 arrays
+        The number in that column, in `VECTOR_STEPS` of the norm bound.
+    n_columns : int
+        How many columns there are in all.
+    """
+
+    features: tuple[tuple[int, int], ...]
+    column: tuple[np.ndarray, ...]
+    value: tuple[np.ndarray, ...]
+    n_columns: int
+
+    @property
+    def most_square(self) -> int:
+        """The largest squared norm that a row can have before it is shortened."""
+        return sum(int((value.astype(np.int64) ** 2).max()) for value in self.value)
+
+    def check(self) -> None:
+        """Refuse terms of which two share a column: their norms would not add up."""
+        columns = [np.unique(column) for column in self.column]
+        apart = sum(map(len, columns)) == len(np.unique(np.concatenate(columns)))
+        inside = all(own[0] >= 0 and own[-1] < self.n_columns for own in columns)
+        if not (apart and inside and len(self.features) == len(columns) == len(self.value)):
+            raise ValueError("terms of a linear model have columns of their own")
+        if self.most_square > MOST_SQUARE:
+            raise ValueError(
+                "entries of a linear model are too large: their squares would overflow"
+            )
+
+    def frozen(self) -> Terms:
+        """Return a copy that nobody can change."""
+        column = tuple(map(_frozen, self.column))
+        return Terms(tuple(self.features), column, tuple(map(_frozen, self.value)), self.n_columns)
+
+    @property
+    def shortens(self) -> bool:
+        """Whether some rows may have to be shortened."""
+        return self.most_square > VECTOR_STEPS**2
+
+    def tables(self, coefficients: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
+        """Return what the codes of each feature, or pair, add to a score (int32, score units).
+
+        Parameters
+        ----------
+        coefficients : int array
+            For each column, in score units per `VECTOR_STEPS`.
+        """
+        tables: dict[tuple[int, int], np.ndarray] = {}
+        for features, own in zip(self.features, self._parts(coefficients), strict=True):
+            tables[features] = tables.get(features, 0) + own
+        return {features: table.astype(np.int32) for features, table in tables.items()}
+
+    def most_score(self, coefficients: np.ndarray) -> int:
+        """Return a size that no row's score exceeds, nor any part of it (score units)."""
+        return sum(int(np.abs(own).max()) for own in self._parts(coefficients))
+
+    def _parts(self, coefficients: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield what the codes of each term add to a score (int64)."""
+        wide, half = coefficients.astype(np.int64), 1 << (VECTOR_BITS - 1)
+        for column, value in zip(self.column, self.value, strict=True):
+            yield (wide[column] * value + half) >> VECTOR_BITS
+
+    @cached_property
+    def by_features(self) -> dict[tuple[int, int], list[int]]:
+        """The terms that look at the same features."""
+        groups: dict[tuple[int, int], list[int]] = {}
+        for number, features in enumerate(self.features):
+            groups.setdefault(features, []).append(number)
+        return groups
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,84 @@
+"""The walls of the house: who may import whom, functions' own imports among them."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "privboost"
+LEVELS = [
+    {"errors", "grid", "codec", "compiling", "progress", "recipes"},
+    {"cautions", "files"},
+    {"randomness", "losses", "vectors"},
+    {"reports"},
+    {"tables"},
+    {"trees"},
+    {"engine"},
+    {"privacy", "models"},
+    {"boosting"},
+    {"learning"},
+    {"estimators"},
+    {"cli_files", "datasets", "audit"},
+    {"demo"},
+    {"cli", "__init__", "__main__"},
+]
+"""From the ground up: a room imports from rooms below it, and from itself."""
+UPWARD = {
+    ("tables.domain", "learning.learned_domain"),  # Domain.learn, for convenience
+    ("reports.report", "tables.unit"),  # a report says who is protected
+    ("reports.report", "tables.domain_checks"),  # and its texts obey the rules of a domain's
+}
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules of the package that a file imports anywhere, without the package's name."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "privboost":
+            found |= {alias.name for alias in node.names if alias.name != "__version__"}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("privboost."):
+            found.add(node.module.removeprefix("privboost."))
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_room_imports_from_below(path):
+    own = name_of(path)
+    room = own.split(".")[0]
+    for other in imports_of(path):
+        there = other.split(".")[0]
+        if there != room and (own, other) not in UPWARD and room not in ("__init__", "__main__"):
+            assert LEVEL[there] < LEVEL[room], f"{own} imports {other}"
+
+
+def test_every_way_up_is_used():
+    used = {(name_of(path), other) for path in MODULES for other in imports_of(path)}
+    assert used >= UPWARD
+
+
+def test_only_the_curator_joins_sums_and_noise():
+    noisy = {name_of(path) for path in MODULES if "randomness.noise" in imports_of(path)}
+    assert {name for name in noisy if not name.startswith("randomness.")} == {"privacy.curator"}
+
+
+def test_kernels_know_nothing_but_numbers():
+    kernels = [path for path in MODULES if path.stem.endswith("kernels")]
+    assert len(kernels) >= 5
+    for path in kernels:
+        assert imports_of(path) <= {"compiling", "engine.kernels"}, path
+
+
+def test_no_recipe_imports_another():
+    recipes = {"privboost", "sbdt", "dpxgb", "sarus", "lazybb", "adassp"}
+    for path in (SOURCE / "boosting").glob("*.py"):
+        own = path.stem.removesuffix("_plan").removesuffix("_terms")
+        for other in imports_of(path):
+            named = other.removeprefix("boosting.").removesuffix("_plan").removesuffix("_terms")
+            if own in recipes and other.startswith("boosting.") and named in recipes:
+                assert named == own, f"{path.stem} imports {other}"
