@@ -279,6 +279,23 @@ def test_objects_are_words_unless_the_caller_says_numbers():
         Domain.learn(X, "y", 5.0, 1e-6, y=y, given=bad)
 
 
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [((False, True), (False, True)), ((0.0, 1.0), (0, 1)), (("no", "yes"), ("no", "yes"))],
+    ids=["truths", "numbers", "words"],
+)
+def test_classes_without_a_type_are_warned_about(values, classes):
+    X = np.random.default_rng(0).uniform(1, 4, (5000, 1))
+    y = [values[k % 2] for k in range(5000)]
+    with pytest.warns(PrivacyWarning, match="the classes in 'y' are Python objects"):
+        domain = Domain.learn(X, "y", 5.0, 1e-6, y=y, task="classes")
+    assert domain.target.classes == classes
+    assert [type(c) for c in domain.target.classes] == [type(c) for c in classes]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Domain.learn(X, "y", 5.0, 1e-6, y=np.array(y), task="classes")
+
+
 def test_numbers_of_a_text_file_may_be_said_to_be_numbers(tmp_path):
     frame = frame_of(4000)[["age", "job", "label"]]
     frame.to_csv(tmp_path / "t.csv", index=False)

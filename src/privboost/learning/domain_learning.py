@@ -34,6 +34,7 @@ from privboost.learning.given import (
     read_given,
     too_few_classes,
     warn_of_cells,
+    warn_of_labels,
     warn_of_objects,
     warn_of_silence,
 )
@@ -229,6 +230,8 @@ def learn(
     alone.
     """
     warn_of_objects([name for name in plan.features if plan.kinds.get(name) == "object"])
+    if plan.target_name in plan.words:
+        warn_of_labels(plan.target_name, plan.kinds.get(plan.target_name))
     warn_of_cells("cell" in plan.kinds.values())
     rule = UnitRule.of(plan.unit, stream.child("units"))
     loader = SizeLoader(plan.numbers, plan.words, rule, table.columns[0])
@@ -352,7 +355,7 @@ def _assemble(
 
 def _classes(told: list[str], kind: str) -> tuple[Any, ...]:
     """Return classes in the type of their column."""
-    if kind == "bool":
+    if kind == "bool" or (kind == "object" and set(told) == {"False", "True"}):
         return (False, True)
     classes: list[Any] = list(told)
     if kind == "number" or (kind == "object" and all(map(is_number, told))):

@@ -78,6 +78,16 @@ def warn_of_objects(names: Sequence[str]) -> None:
         )
 
 
+def warn_of_labels(name: str, kind: str | None) -> None:
+    """Warn of classes in a column without a type, whose type is told by what stands out."""
+    if kind == "object":
+        warn(
+            f"the classes in {name!r} are Python objects, which have no type: they become numbers "
+            "or truth values if all that stand out can be read so, else words. To choose, pass an "
+            "array or a data frame's column of one type, or give the classes",
+        )
+
+
 def warn_of_cells(there: bool) -> None:
     """Warn that a text file's columns are learned as words, if there are any; none is named."""
     if there:
