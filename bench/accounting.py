@@ -9,7 +9,7 @@ import math
 import time
 
 from bench import runner
-from privboost.grid import UNIT
+from privboost.grid import CLIP_STEPS
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events.event import Planned, Selection
@@ -39,7 +39,7 @@ def dp_xgb() -> list[object]:
     """ε₀ of a split: 50 trees of depth 3, selections 0.7 and leaves 0.3 of μ²."""
     parts = [
         (Planned(Selection("splits", 1.0), 150), 0.7),
-        (Planned(GaussianRelease("leaves", 1.0, UNIT, 1, 1, (1.0,)), 50), 0.3),
+        (Planned(GaussianRelease("leaves", 1.0, CLIP_STEPS, 1, 1, (1.0,)), 50), 0.3),
     ]
     delta = 1 / 30000
     found = []
@@ -54,9 +54,11 @@ def sarus() -> list[object]:
     """ε at δ = 1e-5 of mechanisms that are 1-DP: 20 trees of depth 6, γ = 0.1."""
     tree = math.log1p(math.expm1(1 / 20) / 0.1)
     parts = [
-        Planned(LaplaceRelease("sketches", 14 / (tree / 3), UNIT, 1, 1, (1.0,), 0.1), 20 * 14),
+        Planned(
+            LaplaceRelease("sketches", 14 / (tree / 3), CLIP_STEPS, 1, 1, (1.0,), 0.1), 20 * 14
+        ),
         Planned(Selection("splits", 6 / (tree / 3), 0.1), 20 * 6),
-        Planned(LaplaceRelease("leaves", 1 / (tree / 3), UNIT, 1, 1, (1.0,), 0.1), 20),
+        Planned(LaplaceRelease("leaves", 1 / (tree / 3), CLIP_STEPS, 1, 1, (1.0,), 0.1), 20),
     ]
     found = [
         choose_accountant(name, parts, 1e-5).compose(parts).epsilon(1e-5)

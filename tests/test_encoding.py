@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from privboost import Domain, SchemaError
 from privboost.grid import SCORE_STEPS, WEIGHT_STEPS
 from privboost.losses import UNKNOWN_LABEL
-from privboost.tables.cells import (
+from privboost.tables.encoding import Encoder, code_target, code_weights, fine_edges
+from privboost.tables.rows import join
+from privboost.tables.sources import open_vector, slice_vector
+from privboost.tables.values import (
     MISSING,
     OTHER,
     code_labels,
@@ -20,9 +23,6 @@ from privboost.tables.cells import (
     read_numbers,
     read_texts,
 )
-from privboost.tables.encoding import Encoder, code_target, code_weights, fine_edges
-from privboost.tables.rows import join
-from privboost.tables.sources import open_vector, slice_vector
 from tests.tables import FEATURES, NUMBER, encode_training, make_domain, make_frame
 
 

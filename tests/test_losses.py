@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from privboost.grid import SCORE_STEPS, UNIT
+from privboost.grid import CLIP_STEPS, SCORE_STEPS
 from privboost.losses import (
     OTHER_CLASS,
     OWN_CLASS,
@@ -28,9 +28,9 @@ def scores_of(table):
     "table", [LOGISTIC.table(0.3, 0.1), SQUARED_NUMBER.table(0.5, 1.0), LOGISTIC.table(2.0, 0.01)]
 )
 def test_no_entry_exceeds_one_unit_and_unknown_rows_are_zero(table):
-    assert np.abs(table.gradient).max() <= UNIT
+    assert np.abs(table.gradient).max() <= CLIP_STEPS
     assert table.hessian.min() >= 0
-    assert table.hessian.max() <= UNIT
+    assert table.hessian.max() <= CLIP_STEPS
     assert not table.gradient[UNKNOWN].any()
     assert not table.hessian[UNKNOWN].any()
 
@@ -38,23 +38,27 @@ def test_no_entry_exceeds_one_unit_and_unknown_rows_are_zero(table):
 def test_logistic_values():
     table = LOGISTIC.table(1.0, 0.25)
     p = expit(scores_of(table))
-    assert np.allclose(table.gradient[OTHER_CLASS] / UNIT, p, atol=1 / UNIT)
-    assert np.allclose(table.gradient[OWN_CLASS] / UNIT, p - 1, atol=1 / UNIT)
-    assert np.allclose(table.hessian[OWN_CLASS] / UNIT * 0.25, p * (1 - p), atol=1 / UNIT)
+    assert np.allclose(table.gradient[OTHER_CLASS] / CLIP_STEPS, p, atol=1 / CLIP_STEPS)
+    assert np.allclose(table.gradient[OWN_CLASS] / CLIP_STEPS, p - 1, atol=1 / CLIP_STEPS)
+    assert np.allclose(
+        table.hessian[OWN_CLASS] / CLIP_STEPS * 0.25, p * (1 - p), atol=1 / CLIP_STEPS
+    )
 
 
 def test_rounding_is_toward_zero():
     table = LOGISTIC.table(0.3, 0.1)
-    exact = np.clip((expit(scores_of(table)) - 1) / 0.3, -1, 1) * UNIT
+    exact = np.clip((expit(scores_of(table)) - 1) / 0.3, -1, 1) * CLIP_STEPS
     assert (np.abs(table.gradient[OWN_CLASS]) <= np.abs(exact)).all()
 
 
 def test_squared_values_are_clipped():
     table = SQUARED_NUMBER.table(0.5, 1.0)
     assert np.allclose(
-        table.gradient[OTHER_CLASS] / UNIT * 0.5, np.clip(scores_of(table), -0.5, 0.5), atol=1e-5
+        table.gradient[OTHER_CLASS] / CLIP_STEPS * 0.5,
+        np.clip(scores_of(table), -0.5, 0.5),
+        atol=1e-5,
     )
-    assert (table.hessian[OTHER_CLASS] == UNIT).all()
+    assert (table.hessian[OTHER_CLASS] == CLIP_STEPS).all()
 
 
 def test_a_gradient_without_its_count_is_refused():

@@ -1,4 +1,4 @@
-"""The errors and warnings users meet. They name a parameter, a column or a rule, never a cell."""
+"""The errors and warnings users meet. They name a parameter, a column or a rule, never a value."""
 
 
 class DomainError(ValueError):

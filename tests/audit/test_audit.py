@@ -18,7 +18,7 @@ from privboost.audit import audit, epsilon_lower_bound
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import COUNT, GRADIENT_COUNT, CellSums, GramSums, NodeHistograms
 from privboost.engine.updates import SetTerms, Start
-from privboost.grid import UNIT, VECTOR_STEPS, Contribution
+from privboost.grid import CLIP_STEPS, VECTOR_STEPS, Contribution
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared_number import SQUARED_NUMBER
 from privboost.privacy.accountants.choice import choose_accountant
@@ -72,12 +72,12 @@ def curator_for(canary, seed):
 
 
 def gaussian(noise):
-    event = GaussianRelease("counts", noise, UNIT, 1, 1, (1.0,))
+    event = GaussianRelease("counts", noise, CLIP_STEPS, 1, 1, (1.0,))
     return event, lambda canary, seed: curator_for(canary, seed).gaussian(COUNTS, event)[0, 0]
 
 
 def laplace(noise):
-    event = LaplaceRelease("counts", noise, UNIT, 1, 1, (1.0,))
+    event = LaplaceRelease("counts", noise, CLIP_STEPS, 1, 1, (1.0,))
     return event, lambda canary, seed: curator_for(canary, seed).laplace(COUNTS, event)[0, 0]
 
 
@@ -91,7 +91,7 @@ def selection(noise):
 
 
 def threshold(noise):
-    event = ThresholdRelease("values", noise, UNIT, 1, 1, (1.0,), delta_of_threshold=0.02)
+    event = ThresholdRelease("values", noise, CLIP_STEPS, 1, 1, (1.0,), delta_of_threshold=0.02)
     common = 2 + 2 * noise  # near the threshold, where one row tells most
 
     def run(canary, seed):

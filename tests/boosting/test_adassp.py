@@ -14,7 +14,7 @@ from privboost import (
     DomainError,
     load_model,
 )
-from privboost.boosting.adassp_terms import MOST_COLUMNS, design
+from privboost.boosting.adassp_terms import MOST_COORDINATES, design
 from privboost.grid import VECTOR_STEPS
 from privboost.tables.encoding import Encoder
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -150,7 +150,7 @@ def test_three_classes_share_the_matrix():
     frame, domain = table(9000, "three")
     model = BoostedAdaSSPClassifier(3.0, 1e-6, domain, random_state=1).fit(frame)
     counts = {release.what: release.count for release in model.privacy_.releases}
-    assert counts == {"products of all pairs of columns": 1, "gradients times columns": 75}
+    assert counts == {"products of all pairs of coordinates": 1, "gradients times coordinates": 75}
     assert (model.predict(frame) == frame["t"]).mean() > 0.6
     assert model.coefficients().column_names == ["feature", "value", "coefficient", "class"]
 
@@ -197,7 +197,7 @@ def test_effects_are_those_of_features():
 def test_columns_of_a_wild_domain():
     encoder = Encoder.of(make_domain())
     plain = design(encoder)
-    names = [(column.feature, column.value) for column in plain.columns]
+    names = [(column.feature, column.value) for column in plain.coordinates]
     assert ("age", "missing") in names
     assert ("gain", "on its log scale, from -1 to 1") in names
     assert ("job", "other") not in names
@@ -252,8 +252,8 @@ MANY = Domain.from_dict(
         ({"class_weight": "balanced", "domain": make_domain(THREE)}, "two classes"),
         ({"class_weight": {"low": 1.0}}, "each of high, low"),
         ({"class_weight": {"low": 1.0, "high": 0}}, "class_weight"),
-        ({"domain": MANY}, f"at most {MOST_COLUMNS}"),
-        ({"products": True, "bins": 32}, f"at most {MOST_COLUMNS}"),
+        ({"domain": MANY}, f"at most {MOST_COORDINATES}"),
+        ({"products": True, "bins": 32}, f"at most {MOST_COORDINATES}"),
         ({"delta": 0}, "pure DP"),
         ({"epsilon": 1e-7, "delta": 1e-12}, "too small"),
     ],
@@ -366,5 +366,5 @@ def test_a_domain_can_be_learned_on_the_way():
 def test_no_feature_has_the_name_of_the_constant_column():
     domain = make_domain()
     named = replace(domain, features=(replace(domain.features[0], name="(intercept)"),))
-    with pytest.raises(DomainError, match="constant column"):
+    with pytest.raises(DomainError, match="constant that"):
         design(Encoder.of(named))

@@ -67,7 +67,7 @@ def test_what_a_unit_adds_is_that_of_its_rows_and_weights():
     domain = make_domain(unit={"column": "person", "max_rows": 3})
     plain, weighted = (Draft(Encoder.of(domain), w, Budget(1, 0), "auto") for w in (None, 2.0))
     assert plain.bound["rows"] == 3
-    assert weighted.bound["units"] == 2**8 * plain.bound["units"] == 3 * 2**24
+    assert weighted.bound["steps"] == 2**8 * plain.bound["steps"] == 3 * 2**24
     assert plain.n_numbers == 3
 
 

@@ -8,7 +8,7 @@ from privboost.boosting.plan import Budget
 from privboost.boosting.privboost import boost_privboost
 from privboost.boosting.privboost_plan import plan_privboost
 from privboost.engine.backend import LocalBackend
-from privboost.grid import SCORE_STEPS, UNIT, WEIGHT_STEPS
+from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
@@ -119,7 +119,7 @@ def test_the_noise_of_a_plan_is_leaf_balanced():
     """σ_g = g-clip · z/√(1−r₁) and σ_h = h-clip · z/√r₁, on the grid and per unit of weight."""
     plain = plan_for(make_domain()).releases[0].event
     z = plain.noise
-    np.testing.assert_allclose(plain.sigmas, UNIT * z / np.sqrt([0.9, 0.1]))
+    np.testing.assert_allclose(plain.sigmas, CLIP_STEPS * z / np.sqrt([0.9, 0.1]))
     heavy = plan_for(make_domain(unit={"column": "person", "max_rows": 3}), 2.0).releases[0].event
     np.testing.assert_allclose(heavy.sigmas / plain.sigmas, 3 * WEIGHT_STEPS, rtol=1e-5)
 

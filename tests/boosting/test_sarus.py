@@ -5,7 +5,7 @@ from privboost import SarusXGBClassifier, SarusXGBRegressor
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
 from privboost.boosting.sarus import _leaf_values, boost_sarus
-from privboost.grid import SCORE_STEPS, UNIT
+from privboost.grid import CLIP_STEPS, SCORE_STEPS
 from privboost.losses import UNKNOWN, filtered, within_steps
 from privboost.losses.logistic import LOGISTIC
 from privboost.privacy.events.event import SampledGroup
@@ -95,7 +95,7 @@ def test_leaves_are_clipped_geometrically_and_thin_ones_stay_zero():
     plan = plan_for(
         geometric_clip=True, leaf_clip=1.0, learning_rate=0.5, min_child_weight=10, reg_lambda=1.0
     )
-    sums = np.array([[-(10**9), 100], [10**9, 100], [-(10**9), 9]]) * UNIT
+    sums = np.array([[-(10**9), 100], [10**9, 100], [-(10**9), 9]]) * CLIP_STEPS
     for round_ in (0, 1, 3):
         clip = 0.5**round_ * 0.5 * SCORE_STEPS
         values, noise = _leaf_values(plan, sums, round_)
@@ -107,14 +107,14 @@ def test_leaves_are_clipped_geometrically_and_thin_ones_stay_zero():
 def test_filtered_rows_count_for_nothing():
     table = LOGISTIC.table(1.0, 0.25)
     kept = filtered(table, 0.7, 1.0)
-    out = np.abs(table.gradient) > 0.7 * UNIT
+    out = np.abs(table.gradient) > 0.7 * CLIP_STEPS
     assert out.any()
     for statistic in (kept.gradient, kept.hessian, kept.count):
         assert not statistic[out].any()
     inside = ~out
     inside[UNKNOWN] = False
     np.testing.assert_array_equal(kept.gradient[inside], table.gradient[inside])
-    assert (kept.count[inside] == UNIT).all()
+    assert (kept.count[inside] == CLIP_STEPS).all()
     assert within_steps(kept)
 
 

@@ -9,7 +9,7 @@ from privboost.boosting.adassp_terms import design
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GramSums, LinearSums
 from privboost.engine.updates import SetLinearScores, SetTerms, Start
-from privboost.grid import FACTOR_STEPS, UNIT, VECTOR_STEPS, WEIGHT_STEPS
+from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_STEPS, WEIGHT_STEPS
 from privboost.losses import UNKNOWN_LABEL, loss_of
 from privboost.tables.encoding import Encoder
 from privboost.vectors.terms import Terms
@@ -39,10 +39,10 @@ def coded(target, rows, seed=0, weighted=False):
 
 def vectors(block, terms):
     """Plain vectors of a block's rows, not shortened."""
-    out = np.zeros((len(block), terms.n_columns), dtype=np.int64)
+    out = np.zeros((len(block), terms.n_coordinates), dtype=np.int64)
     rows = np.arange(len(block))
     for (first, second), column, value in zip(
-        terms.features, terms.column, terms.value, strict=True
+        terms.features, terms.coordinate, terms.value, strict=True
     ):
         ids = block.column(first).astype(int)
         if second >= 0:
@@ -57,7 +57,7 @@ def started(blocks, terms, loss, outputs, kind=LocalBackend, **how):
     backend.apply(SetTerms(terms))
     rng = np.random.default_rng(5)
     for output in range(outputs):
-        coefficients = rng.integers(-(2**17), 2**17, terms.n_columns).astype(np.int32)
+        coefficients = rng.integers(-(2**17), 2**17, terms.n_coordinates).astype(np.int32)
         backend.apply(SetLinearScores(coefficients, output))
     return backend
 
@@ -84,9 +84,9 @@ def test_sums_are_those_of_single_rows(columns, task, weighted):
             np.testing.assert_array_equal(other.sum(query), answer)
     # The same in plain arithmetic: scores, gradients, and vectors that are shortened.
     rng = np.random.default_rng(5)
-    drawn = [rng.integers(-(2**17), 2**17, terms.n_columns) for _ in range(outputs)]
-    gradients = np.zeros(terms.n_columns)
-    products = np.zeros((terms.n_columns, terms.n_columns))
+    drawn = [rng.integers(-(2**17), 2**17, terms.n_coordinates) for _ in range(outputs)]
+    gradients = np.zeros(terms.n_coordinates)
+    products = np.zeros((terms.n_coordinates, terms.n_coordinates))
     for block in blocks:
         own = vectors(block, terms)
         score = _scores(own, terms, drawn[-1])
@@ -94,7 +94,7 @@ def test_sums_are_those_of_single_rows(columns, task, weighted):
         kind = np.where(block.label == (1 if outputs == 1 else outputs - 1), 1, 0)
         kind[block.label == UNKNOWN_LABEL] = 2
         cell = np.clip((score >> loss.shift) + loss.size // 2, 0, loss.size - 1)
-        gradient = np.trunc(loss.gradient[kind, cell] * (FACTOR_STEPS / UNIT))
+        gradient = np.trunc(loss.gradient[kind, cell] * (FACTOR_STEPS / CLIP_STEPS))
         norm = np.sqrt((own.astype(float) ** 2).sum(axis=1))
         scale = np.minimum(1, VECTOR_STEPS / np.maximum(norm, 1))
         weight = 1.0 if block.weight is None else block.weight / WEIGHT_STEPS
@@ -116,7 +116,7 @@ def test_sums_are_those_of_single_rows(columns, task, weighted):
 def _scores(own, terms, coefficients):
     """Scores as shards round them: feature by feature."""
     total = np.zeros(len(own), dtype=np.int64)
-    for column in terms.column:
+    for column in terms.coordinate:
         places = np.unique(column)
         total += ((own[:, places] * coefficients[places]).sum(axis=1) + VECTOR_STEPS // 2) >> 15
     return total
@@ -155,7 +155,7 @@ def test_a_row_moves_a_vector_and_a_matrix_by_what_is_claimed(columns, task, row
     change = more.sum(query) - less.sum(query)
     assert length(change) <= VECTOR_STEPS**2 * (1 + 1e-12)
     eigenvalues = [np.linalg.eigvalsh(b.sum(query).astype(float))[0] for b in (more, less)]
-    assert -1 <= eigenvalues[0] - eigenvalues[1] <= VECTOR_STEPS**2 + 2**10 * terms.n_columns
+    assert -1 <= eigenvalues[0] - eigenvalues[1] <= VECTOR_STEPS**2 + 2**10 * terms.n_coordinates
 
 
 def test_a_broken_twin_that_forgets_to_shorten_is_caught(monkeypatch):
@@ -186,7 +186,7 @@ def test_entries_whose_squares_would_overflow_are_refused():
 def test_terms_made_for_other_columns_are_refused():
     encoder, blocks = coded(CLASSES, 5)
     terms = design(encoder).terms
-    short = Terms(terms.features, terms.column, (terms.value[0][1:], *terms.value[1:]), 311)
+    short = Terms(terms.features, terms.coordinate, (terms.value[0][1:], *terms.value[1:]), 311)
     with pytest.raises(ValueError, match="each code"):
         LocalBackend(blocks).apply(SetTerms(short))
 

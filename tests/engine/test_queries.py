@@ -8,7 +8,7 @@ from privboost.engine.bundles import MOST_COMBINATIONS, bundle
 from privboost.engine.commands import from_bytes, to_bytes
 from privboost.engine.queries import STATISTICS, CellSums, NodeHistograms, ScoreCounts, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start
-from privboost.grid import SCORE_STEPS, UNIT
+from privboost.grid import CLIP_STEPS, SCORE_STEPS
 from privboost.losses import UNKNOWN_LABEL
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared_number import SQUARED_NUMBER
@@ -135,7 +135,7 @@ def reference(blocks, loss, n_outputs, told, query):
         table = {
             "gradient": loss.gradient[line, cell],
             "hessian": loss.hessian[line, cell],
-            "count": UNIT,
+            "count": CLIP_STEPS,
         }
         weight = 1 if block.weight is None else int(block.weight[i])
         pair = np.array([int(table[name]) * weight for name in query.statistics])
@@ -267,7 +267,7 @@ def test_full_blocks_at_the_clip_do_not_overflow():
             )
             backend = LocalBackend([block, block])
             backend.apply(Start(LOGISTIC.table(0.01, 0.01)))
-            most = 2 * rows * UNIT * (1 if weight is None else WEIGHT_STEPS)
+            most = 2 * rows * CLIP_STEPS * (1 if weight is None else WEIGHT_STEPS)
             for query in (CellSums(CellMap(cells.parts[:1])), CellSums(joint)):
                 assert backend.sum(query)[0].tolist() == [sign * most, most]
             by_state = backend.sum(ScoreCounts(edges))

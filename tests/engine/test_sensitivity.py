@@ -57,7 +57,7 @@ def whitened(bound, change):
     event = GaussianRelease(
         what="a property test",
         noise=1.0,
-        units=bound.steps,
+        steps=bound.steps,
         cells=bound.cells,
         rows=bound.rows,
         shares=(0.7, 0.3) if bound.statistics == 2 else (1.0,),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privboost.grid import UNIT, Contribution
+from privboost.grid import CLIP_STEPS, Contribution
 from privboost.privacy.utilities.splits import SCORE, SplitGain
 from privboost.trees.splits import join_splits
 
@@ -54,11 +54,11 @@ def test_candidates_are_numbered_through():
 def test_scores_are_those_of_the_two_sides(weighted):
     rng = np.random.default_rng(0)
     splits, rows, nodes = join_splits(PARTS), 60, 3
-    unit = UNIT * (256 if weighted else 1)
+    unit = CLIP_STEPS * (256 if weighted else 1)
     codes = {feature: rng.integers(0, len(own), rows) for feature, own, *_ in PARTS}
     node = rng.integers(0, nodes, rows)
     weight = rng.integers(0, 257, rows) if weighted else np.ones(rows, dtype=np.int64)
-    g, n = rng.integers(-UNIT, UNIT + 1, rows) * weight, UNIT * weight
+    g, n = rng.integers(-CLIP_STEPS, CLIP_STEPS + 1, rows) * weight, CLIP_STEPS * weight
     sums = np.zeros((nodes, splits.cells.n_cells, 2), dtype=np.int64)
     for feature, cells in splits.cells.by_feature().items():
         np.add.at(sums, (node, cells[codes[feature]]), np.stack([g, n], axis=1))

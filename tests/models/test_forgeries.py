@@ -154,12 +154,12 @@ def shorten_values(form):
 
 
 def shorten_term(form):
-    for part in ("value", "column"):
+    for part in ("value", "coordinate"):
         form["scores"][part][-1] = form["scores"][part][-1][:3]
 
 
 def look_at_absent_codes(form):
-    for group in form["scores"]["groups"]:
+    for group in form["scores"]["forests"]:
         group["goes_right"] = group["goes_right"][:, :, :1]
 
 
@@ -168,11 +168,13 @@ def claim_more_codes(form):
 
 
 def look_at_absent_features(form):
-    form["scores"]["groups"][0]["feature"] = form["scores"]["groups"][0]["feature"] + np.uint16(99)
+    form["scores"]["forests"][0]["feature"] = form["scores"]["forests"][0]["feature"] + np.uint16(
+        99
+    )
 
 
 def drop_leaves(form):
-    form["scores"]["groups"][0]["values"] = form["scores"]["groups"][0]["values"][:, :, :1]
+    form["scores"]["forests"][0]["values"] = form["scores"]["forests"][0]["values"][:, :, :1]
 
 
 def add_stages(form):
@@ -180,7 +182,9 @@ def add_stages(form):
 
 
 def overflow_scores(form):
-    form["scores"]["groups"][0]["values"] = form["scores"]["groups"][0]["values"] | np.int32(2**30)
+    form["scores"]["forests"][0]["values"] = form["scores"]["forests"][0]["values"] | np.int32(
+        2**30
+    )
 
 
 SHORT = {
@@ -208,7 +212,7 @@ def test_arrays_that_are_too_short_are_refused(models, monkeypatch, kind, change
 def test_trees_that_are_not_what_they_say_are_refused(models):
     with pytest.raises(ModelFileError, match="n_codes: not those of the domain"):
         files.read_model(altered(models["trees"], claim_more_codes), "file")
-    with pytest.raises(ModelFileError, match=r"groups\.feature: entries of at most 5"):
+    with pytest.raises(ModelFileError, match=r"forests\.feature: entries of at most 5"):
         files.read_model(altered(models["trees"], look_at_absent_features), "file")
     with pytest.raises(ModelFileError, match="leaves must say one vote"):
         files.read_model(altered(models["votes"], overflow_scores), "file")
@@ -263,10 +267,10 @@ def test_an_accountant_that_has_no_answer_is_read(models):
 
 def test_columns_of_a_linear_model_are_of_its_features(models):
     def change(form):
-        for column in form["scores"]["columns"]:
+        for column in form["scores"]["coordinates"]:
             column["feature"] = "(intercept)"
 
-    with pytest.raises(ModelFileError, match="every feature has a column"):
+    with pytest.raises(ModelFileError, match="every feature has a coordinate"):
         files.read_model(altered(models["linear"], change), "file")
 
 

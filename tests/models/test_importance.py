@@ -23,8 +23,8 @@ from privboost import (
 from privboost.engine.linear import Terms
 from privboost.models.additive import AdditiveScores
 from privboost.models.importance import N_ROWS, draw_rows, importances
-from privboost.models.linear import Column, LinearScores
-from privboost.models.trees import Group, TreeScores
+from privboost.models.linear import Coordinate, LinearScores
+from privboost.models.trees import Forest, TreeScores
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 FEATURES = {
@@ -215,7 +215,7 @@ def test_without_mass_there_are_none():
     for kind in (PrivBoostClassifier, SBDTClassifier):
         model = kind(1.0, 1e-6, make_domain(CLASSES), n_estimators=6).fit(frame).model_
         form = model.scores.to_form()
-        for part in form.get("groups", [form]):
+        for part in form.get("forests", [form]):
             part |= {"mass": None, "noise": None}
         scores = type(model.scores).from_form(form, model.encoder.layout, 1)
         with pytest.raises(AttributeError, match="does not hold what was released"):
@@ -246,7 +246,7 @@ def small_additive(features):
 def small_trees(features):
     of_leaves = np.ones((1, MANY_OUTPUTS, 2), dtype=np.int32)
     turns = np.ones((1, 1, 1), dtype=np.uint8)
-    group = Group(np.zeros((1, 1), dtype=np.uint16), turns, of_leaves, of_leaves, of_leaves)
+    group = Forest(np.zeros((1, 1), dtype=np.uint16), turns, of_leaves, of_leaves, of_leaves)
     n_codes = np.full(features, FEW_CODES, dtype=np.int32)
     start = np.zeros(MANY_OUTPUTS, dtype=np.int32)
     return TreeScores(start, (group,), np.ones(1, dtype=np.int32), n_codes)
@@ -256,7 +256,7 @@ def small_linear(features):
     places = tuple(np.full(FEW_CODES, k, dtype=np.int32) for k in range(features))
     entries = (np.arange(FEW_CODES, dtype=np.int32),) * features
     terms = Terms(tuple((k, -1) for k in range(features)), places, entries, features)
-    columns = tuple(Column(f"x{k}", "") for k in range(features))
+    columns = tuple(Coordinate(f"x{k}", "") for k in range(features))
     coefficients = np.ones((MANY_OUTPUTS, features), dtype=np.int32)
     moments = np.ones((2, features))
     return LinearScores(terms, columns, coefficients, True, 1.0, moments, moments[0])

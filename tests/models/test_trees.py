@@ -52,7 +52,7 @@ def test_a_file_keeps_the_trees_bit_for_bit(tmp_path):
         frame = make_frame(50, 4)
         np.testing.assert_array_equal(back.predict(frame), model.predict(frame))
         with pytest.raises(ValueError, match="read-only"):
-            back.scores.groups[0].values[:] = 0
+            back.scores.forests[0].values[:] = 0
 
 
 def test_trees_of_one_feature_have_effects_and_others_do_not():

@@ -145,7 +145,7 @@ def test_a_threshold_with_half_of_delta_is_covered_by_all(kind):
 
 def test_sampling_is_for_units_of_one_row_that_come_and_go():
     for bad in ({"rows": 2}, {"relation": Relation.REPLACE_ONE}):
-        form = {"what": "x", "noise": 1.0, "units": 2**16, "cells": 1, "rows": 1, "shares": (1.0,)}
+        form = {"what": "x", "noise": 1.0, "steps": 2**16, "cells": 1, "rows": 1, "shares": (1.0,)}
         with pytest.raises(ValueError, match="of one row"):
             GaussianRelease(**(form | bad), sampling_rate=0.5)
 

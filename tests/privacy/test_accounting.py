@@ -15,8 +15,8 @@ from privboost.privacy.formulas import gdp_epsilon
 mpmath = pytest.importorskip("mpmath")
 
 
-def release(z=1.0, units=2**16, rows=1, shares=(0.96, 0.04), cells=1):
-    return GaussianRelease("a test", z, units, cells, rows, shares)
+def release(z=1.0, steps=2**16, rows=1, shares=(0.96, 0.04), cells=1):
+    return GaussianRelease("a test", z, steps, cells, rows, shares)
 
 
 def test_mu_adds_up_in_squares():
@@ -84,7 +84,7 @@ def test_slack_grows_with_what_a_unit_touches_and_falls_with_the_scale():
     def slack(**kind):
         return discretisation_slack([Planned(release(**kind), 10)], 1e-6, 1.0).epsilon
 
-    assert slack(rows=3) > slack() > slack(units=2**20)
+    assert slack(rows=3) > slack() > slack(steps=2**20)
     assert slack() < 1e-6
 
 
@@ -107,8 +107,8 @@ def test_a_broken_twin_is_seen():
 
 
 def test_whitened_sensitivity_is_one_over_z():
-    event = release(z=37.0, units=2**18, cells=5)
-    moved = np.full(2, event.units) / event.sigmas
+    event = release(z=37.0, steps=2**18, cells=5)
+    moved = np.full(2, event.steps) / event.sigmas
     assert math.sqrt(event.cells * (moved**2).sum()) == pytest.approx(1 / 37.0)
 
 

@@ -6,7 +6,7 @@ import pytest
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_HESSIAN, TreeSums
 from privboost.engine.updates import AddCellValues, Charge, OpenBudgets, Price, Start
-from privboost.grid import BUDGET_STEPS, UNIT, WEIGHT_CLASSES, WEIGHT_STEPS
+from privboost.grid import BUDGET_STEPS, CLIP_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared_number import SQUARED_NUMBER
 from privboost.privacy.accountants.gdp import GdpAccountant
@@ -23,8 +23,8 @@ from privboost.trees.tree import stump
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, encode_training, make_domain, make_frame
 
-EVENT = GaussianRelease("sums", 12.0, UNIT, 1, 1, (0.8, 0.2))
-SAMPLED = GaussianRelease("sums", 60.0, UNIT, 1, 1, (0.8, 0.2), 0.1)
+EVENT = GaussianRelease("sums", 12.0, CLIP_STEPS, 1, 1, (0.8, 0.2))
+SAMPLED = GaussianRelease("sums", 60.0, CLIP_STEPS, 1, 1, (0.8, 0.2), 0.1)
 GAUSSIAN = GaussianBudget("all sums", 1 / 0.4, releases=1000, touched=2, least_sigma=1e5)
 RENYI = RenyiBudget("all sums", 1 / 2e-4, releases=1000, alpha=40)
 BUDGETS = [(GAUSSIAN, EVENT), (RENYI, SAMPLED)]
@@ -98,7 +98,7 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
     for answer, step in zip(got, steps(encoder, 30), strict=True):
         cell = np.clip((state >> loss.shift) + loss.size // 2, 0, loss.size - 1)
         g, h = loss.gradient[line, cell], loss.hessian[line, cell]
-        share = (0.8 * (g / UNIT) ** 2 + 0.2 * (h / UNIT) ** 2) * weight**2
+        share = (0.8 * (g / CLIP_STEPS) ** 2 + 0.2 * (h / CLIP_STEPS) ** 2) * weight**2
         classes = WEIGHT_CLASSES
         if block.weight is not None:
             classes = -(-block.weight.astype(int) * WEIGHT_CLASSES // WEIGHT_STEPS)
@@ -133,7 +133,7 @@ def test_a_table_rounded_down_is_caught():
     loss = SQUARED_NUMBER.table(0.3, 1.0)
     budget, event = BUDGETS[0]
     honest = table_of(budget, loss, event)
-    cost = cost_of(budget, event, 0.2 + 0.8 * (loss.gradient[0] / UNIT) ** 2)
+    cost = cost_of(budget, event, 0.2 + 0.8 * (loss.gradient[0] / CLIP_STEPS) ** 2)
     assert (honest[-1, 0] / BUDGET_STEPS >= cost).all()
     assert not ((honest[-1, 0] - 2) / BUDGET_STEPS >= cost).all()
     assert (honest[:, 2] == 0).all()  # unknown labels pay nothing and give nothing
@@ -145,7 +145,7 @@ def test_a_count_is_charged_in_full():
     by_count = table_of(budget, loss, event, ("gradient", "count"))[-1, 1]
     by_hessian = table_of(budget, loss, event)[-1, 1]
     assert by_count[-1] > 100 * by_hessian[-1]  # a confident row: no Hessian, but one row
-    alone = GaussianRelease("counts", 12.0, UNIT, 1, 1, (1.0,))
+    alone = GaussianRelease("counts", 12.0, CLIP_STEPS, 1, 1, (1.0,))
     in_full = table_of(budget, loss, alone, ("count",))[-1, :2]
     assert (in_full / BUDGET_STEPS >= 1 / (12.0 * budget.mu) ** 2).all()
 

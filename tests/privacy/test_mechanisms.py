@@ -6,7 +6,7 @@ import pytest
 from privboost import BudgetError
 from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, Sample, ScoreCounts
 from privboost.engine.updates import Charge, OpenBudgets, Price, Start
-from privboost.grid import UNIT, WEIGHT_STEPS, Contribution
+from privboost.grid import CLIP_STEPS, WEIGHT_STEPS, Contribution
 from privboost.losses.logistic import LOGISTIC
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pure import PureAccountant
@@ -25,7 +25,7 @@ from privboost.trees.tree import stump
 CELLS = CellMap.of_feature(0, np.arange(50))
 QUERY = CellSums(CELLS)
 ONE_ROW = Contribution()
-EXACT = np.arange(100).reshape(50, 2) * UNIT
+EXACT = np.arange(100).reshape(50, 2) * CLIP_STEPS
 
 
 class Rows:
@@ -47,8 +47,8 @@ class Rows:
         pass
 
 
-def event(z=50.0, units=UNIT, cells=1, rows=1, shares=(0.9, 0.1)):
-    return GaussianRelease("sums", z, units, cells, rows, shares)
+def event(z=50.0, steps=CLIP_STEPS, cells=1, rows=1, shares=(0.9, 0.1)):
+    return GaussianRelease("sums", z, steps, cells, rows, shares)
 
 
 def curator_for(planned, contribution=ONE_ROW, seed=1):
@@ -90,7 +90,7 @@ def test_noise_is_never_reused():
 
 def test_a_sampling_rate_is_what_the_rows_are_sampled_with():
     """Amplification by sampling is claimed only for a query that samples, with a fresh key."""
-    cheap = GaussianRelease("sums", 50.0, UNIT, 1, 1, (0.9, 0.1), 0.001)
+    cheap = GaussianRelease("sums", 50.0, CLIP_STEPS, 1, 1, (0.9, 0.1), 0.001)
     ledger = Ledger(1e6, 1e-6, RdpAccountant())
     ledger.reserve([Planned(cheap, 2), Planned(event(), 1)])
     rows = Rows(ledger)
@@ -137,7 +137,7 @@ def test_budgets_are_opened_and_charged_by_the_curator_alone():
     with pytest.raises(BudgetError, match="does not cover"):
         curator.gaussian(QUERY, tight)
     with pytest.raises(ValueError, match="only Gaussian"):
-        curator.laplace(QUERY, LaplaceRelease("sums", 50.0, UNIT, 1, 1, (0.9, 0.1)))
+        curator.laplace(QUERY, LaplaceRelease("sums", 50.0, CLIP_STEPS, 1, 1, (0.9, 0.1)))
     query = replace(QUERY, statistics=GRADIENT_COUNT)
     with pytest.raises(ValueError, match="only Gaussian"):
         curator.select(query, LargestCell(), Selection("x", 1.0))
@@ -152,15 +152,15 @@ HISTOGRAMS = NodeHistograms(stump(), TWO)
 @pytest.mark.parametrize(
     ("query", "claimed", "contribution"),
     [
-        (QUERY, event(units=UNIT // 2), Contribution()),
+        (QUERY, event(steps=CLIP_STEPS // 2), Contribution()),
         (QUERY, event(), Contribution(weighted=True)),
-        (QUERY, event(units=UNIT * WEIGHT_STEPS), Contribution(weighted=True, rows=2)),
-        (QUERY, event(units=2 * UNIT), Contribution(rows=2)),
+        (QUERY, event(steps=CLIP_STEPS * WEIGHT_STEPS), Contribution(weighted=True, rows=2)),
+        (QUERY, event(steps=2 * CLIP_STEPS), Contribution(rows=2)),
         (QUERY, event(shares=(1.0,)), Contribution()),
         (HISTOGRAMS, event(), Contribution()),
         (CellSums(TWO), event(), Contribution()),
         (ScoreCounts(EDGES), event(), Contribution()),
-        (ScoreCounts(EDGES), event(units=UNIT // 2, shares=(1.0,)), Contribution()),
+        (ScoreCounts(EDGES), event(steps=CLIP_STEPS // 2, shares=(1.0,)), Contribution()),
         (ScoreCounts(EDGES), event(shares=(1.0,)), Contribution(weighted=True)),
     ],
 )
@@ -174,7 +174,7 @@ def test_an_event_that_understates_is_refused_before_anything_is_spent(
     assert rows.ledger.spent == ()
 
 
-LEAF = LaplaceRelease("leaves", 10.0, UNIT, 1, 1, (0.5, 0.5))
+LEAF = LaplaceRelease("leaves", 10.0, CLIP_STEPS, 1, 1, (0.5, 0.5))
 CHOICE = Selection("a cell", 5.0)
 GROUP = SampledGroup.of("a tree", (Planned(CHOICE, 2), Planned(LEAF, 1)), 0.1)
 

@@ -27,7 +27,7 @@ def test_the_real_root_finder_is_asked_with_tolerances():
 
 
 def test_every_event_says_who_takes_part():
-    sums = {"units": 1, "cells": 1, "rows": 3, "shares": (1.0,)}
+    sums = {"steps": 1, "cells": 1, "rows": 3, "shares": (1.0,)}
     plain = GaussianRelease("sums", 1.0, **sums)
     assert (plain.rate, plain.unit_rows, Selection("one", 1.0).unit_rows) == (1.0, 3, 1)
     sampled = LaplaceRelease("sums", 1.0, **(sums | {"rows": 1}), sampling_rate=0.5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privboost import BoostedAdaSSPClassifier, DPXGBClassifier, SarusXGBClassifier
-from privboost.grid import UNIT, VECTOR_STEPS, WEIGHT_STEPS, Contribution
+from privboost.grid import CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
 from privboost.privacy.curator import EIGENVALUE_ROWS, EIGENVALUE_STEPS
 from privboost.privacy.utilities.smooth import MOST_ROWS as MOST_SMOOTH
 from privboost.privacy.utilities.smooth import ROW, RuleError, Smoothing
@@ -35,7 +35,7 @@ def exact_gain(g, n, extra, unit):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_split_scores_of_the_largest_tables_err_by_what_the_range_includes(weighted):
     rng = np.random.default_rng(8)
-    unit = UNIT * (WEIGHT_STEPS if weighted else 1)
+    unit = CLIP_STEPS * (WEIGHT_STEPS if weighted else 1)
     utility, contribution = SplitGain(SPLITS, 1.0), Contribution(weighted)
     worst = 0.0
     for _ in range(60):

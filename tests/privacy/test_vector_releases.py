@@ -8,7 +8,7 @@ import pytest
 from privboost import BudgetError
 from privboost.engine.queries import GramSums, LinearSums, TreeSums, VoteCounts
 from privboost.engine.updates import SetTerms, Start, UseLoss
-from privboost.grid import FACTOR_STEPS, UNIT, VECTOR_STEPS, Contribution
+from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_STEPS, Contribution
 from privboost.losses import LossTable, loss_of
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pure import PureAccountant
@@ -112,13 +112,13 @@ def test_all_is_charged_once_and_before():
 @pytest.mark.parametrize(
     ("act", "event"),
     [
-        ("linear", replace(GRADIENTS, units=FACTOR_STEPS * VECTOR_STEPS - 1)),
+        ("linear", replace(GRADIENTS, steps=FACTOR_STEPS * VECTOR_STEPS - 1)),
         ("linear", replace(GRADIENTS, coordinates=COLUMNS - 1)),
         ("linear", replace(GRADIENTS, relation=Relation.REPLACE_ONE)),
-        ("gram", replace(GRAM, units=VECTOR_STEPS**2 - 1)),
+        ("gram", replace(GRAM, steps=VECTOR_STEPS**2 - 1)),
         ("gram", replace(GRAM, coordinates=9)),
         ("gram", VectorRelease("xx", 50.0, VECTOR_STEPS**2, coordinates=10, **ONE)),
-        ("least_eigenvalue", replace(LEAST, units=VECTOR_STEPS**2)),
+        ("least_eigenvalue", replace(LEAST, steps=VECTOR_STEPS**2)),
     ],
 )
 def test_understated_events_are_refused(act, event):
@@ -164,7 +164,7 @@ def test_what_was_checked_cannot_be_changed():
     loss.gradient[:] = 2**20
     told = {type(update): update for update in rows.told}
     assert told[SetTerms].terms.value[0].max() == 2**13
-    assert told[Start].loss.gradient.max() == UNIT
+    assert told[Start].loss.gradient.max() == CLIP_STEPS
     with pytest.raises(ValueError, match="read-only"):
         told[Start].loss.gradient[:] = 0
 
@@ -220,8 +220,8 @@ def test_votes_are_for_choices_between_tables_of_one_size():
     with pytest.raises(ValueError, match="statistics"):
         curator.select(VOTES, LargestCell(), choice())
     with pytest.raises(ValueError, match="for choices"):
-        curator.gaussian(VOTES, GaussianRelease("votes", 1.0, UNIT, 1, 1, (0.5, 0.5)))
-    sums = GaussianRelease("s", 1.0, UNIT, 1, 1, (0.5, 0.5), relation=Relation.REPLACE_ONE)
+        curator.gaussian(VOTES, GaussianRelease("votes", 1.0, CLIP_STEPS, 1, 1, (0.5, 0.5)))
+    sums = GaussianRelease("s", 1.0, CLIP_STEPS, 1, 1, (0.5, 0.5), relation=Relation.REPLACE_ONE)
     with pytest.raises(ValueError, match="understates"):
         curator.gaussian(TreeSums((stump(),)), sums)
     assert rows.asked == asked

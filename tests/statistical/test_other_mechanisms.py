@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from privboost.engine.queries import GRADIENT_COUNT, CellSums
-from privboost.grid import UNIT, Contribution
+from privboost.grid import CLIP_STEPS, Contribution
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.curator import Curator, noisy_threshold
@@ -93,7 +93,7 @@ class Sums:
 
 
 def test_the_curator_selects_by_the_utilitys_range():
-    counts = np.array([[0, 40], [0, 42], [0, 44]]) * UNIT
+    counts = np.array([[0, 40], [0, 42], [0, 44]]) * CLIP_STEPS
     event = Selection("the fullest cell", noise=2.0)
     ledger = Ledger(1e9, 1e-6, PureAccountant())
     ledger.reserve([Planned(event, 20_000)])
@@ -117,7 +117,7 @@ def test_a_range_counts_only_for_the_statistics_it_is_proved_for():
 
 
 def test_the_curators_laplace_has_its_scale():
-    event = LaplaceRelease("sums", 3.0, UNIT, 1, 1, (0.5, 0.5))
+    event = LaplaceRelease("sums", 3.0, CLIP_STEPS, 1, 1, (0.5, 0.5))
     ledger = Ledger(1e9, 1e-6, PureAccountant())
     ledger.reserve([Planned(event, 300)])
     curator = Curator(
@@ -125,14 +125,14 @@ def test_the_curators_laplace_has_its_scale():
     )
     query = CellSums(CellMap.of_feature(0, np.arange(50)))
     noise = np.stack([curator.laplace(query, event) for _ in range(300)])
-    mean = np.abs(noise).mean() / UNIT
+    mean = np.abs(noise).mean() / CLIP_STEPS
     assert mean == pytest.approx(6.0, rel=0.03)  # the scale is 3 · 1 / 0.5
     with pytest.raises(ValueError, match="understates"):
-        curator.laplace(query, LaplaceRelease("sums", 3.0, UNIT // 2, 1, 1, (0.5, 0.5)))
+        curator.laplace(query, LaplaceRelease("sums", 3.0, CLIP_STEPS // 2, 1, 1, (0.5, 0.5)))
 
 
 def threshold_event(z=2.0, delta=0.05):
-    return ThresholdRelease("values", z, UNIT, 1, 1, (1.0,), delta_of_threshold=delta)
+    return ThresholdRelease("values", z, CLIP_STEPS, 1, 1, (1.0,), delta_of_threshold=delta)
 
 
 def told(counts, event, seed):
@@ -193,8 +193,13 @@ def split_sums(rng, rows, weighted):
     """A node's rows and its candidates' sums of gradients and weights, left of each."""
     top = 256 if weighted else 1
     weight = rng.integers(0, top + 1, rows) if weighted else np.ones(rows, dtype=np.int64)
-    gradient = np.where(rng.random(rows) < 0.5, UNIT, rng.integers(-UNIT, UNIT + 1, rows)) * weight
-    return rng.integers(0, 6, rows), gradient, weight * UNIT
+    gradient = (
+        np.where(
+            rng.random(rows) < 0.5, CLIP_STEPS, rng.integers(-CLIP_STEPS, CLIP_STEPS + 1, rows)
+        )
+        * weight
+    )
+    return rng.integers(0, 6, rows), gradient, weight * CLIP_STEPS
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -42,13 +42,13 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
     class counts if they are asked for, and for each round and output one vector.
     """
     settings, terms = plan.settings, plan.design.terms
-    outputs, columns = plan.task.n_outputs, terms.n_columns
+    outputs, coordinates = plan.task.n_outputs, terms.n_coordinates
     curator.publish(SetTerms(terms))
     weights = _class_weights(curator, plan)
     curator.publish(Start(_table(plan, weights, 0), outputs))
     shape = _released_shape(curator, plan, weights)
 
-    theta = np.zeros((outputs, columns))
+    theta = np.zeros((outputs, coordinates))
     tail, first_of_tail = np.zeros_like(theta), _first_of_tail(plan)
     for round_ in track(range(settings.n_estimators)):
         if round_ and settings.clip_decay < 1:
@@ -64,17 +64,17 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
     tail = _centred(tail / (settings.n_estimators - first_of_tail), plan)
     scale = 1 / plan.design.norm_bound
     told = _moments(plan, shape.gram), _coefficient_noise(plan, shape)
-    meaning = plan.design.columns
+    meaning = plan.design.coordinates
     return LinearScores(terms, meaning, _on_the_grid(tail), plan.loss.log_odds, scale, *told)
 
 
 @dataclass(frozen=True, eq=False)
 class _Shape:
-    """XᵀX as it was released, and as steps use it, in units of the norm bound.
+    """XᵀX as it was released, and as steps use it, in parts of the norm bound.
 
     Attributes
     ----------
-    gram : array of shape (columns, columns)
+    gram : array of shape (coordinates, coordinates)
         The released matrix.
     values, vectors : arrays
         Its eigenvalues and eigenvectors.
@@ -116,11 +116,11 @@ def _released_shape(curator: Curator, plan: AdaSSPPlan, weights: tuple[float, fl
 
 
 def _moments(plan: AdaSSPPlan, gram: np.ndarray) -> np.ndarray | None:
-    """Return the mean and the mean square of each column's entries, as the matrix tells.
+    """Return the mean and the mean square of each coordinate's entries, as the matrix tells.
 
-    Without a constant column nothing tells how many rows there are, and there are none.
+    Without a constant coordinate nothing tells how many rows there are, and there are none.
     """
-    if plan.design.columns[0].feature != INTERCEPT:
+    if plan.design.coordinates[0].feature != INTERCEPT:
         return None
     one = plan.design.terms.value[0][0] / VECTOR_STEPS
     rows = max(gram[0, 0] / one**2, 1.0)
@@ -177,19 +177,21 @@ def _centred(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     Only their differences are learned, as every row has one of them: the common level is noise. A
     value without an indicator then has the mean of those that have one.
     """
-    if plan.design.columns[0].feature != INTERCEPT:
+    if plan.design.coordinates[0].feature != INTERCEPT:
         return theta
     return np.stack([_within_scores(own, plan) for own in _without_levels(theta, plan)])
 
 
 def _without_levels(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     """Give the mean of each feature's indicators to the intercept, if there is one."""
-    columns, terms = plan.design.columns, plan.design.terms
-    if columns[0].feature != INTERCEPT:
+    coordinates, terms = plan.design.coordinates, plan.design.terms
+    if coordinates[0].feature != INTERCEPT:
         return theta
     centred = theta.copy()
-    for (_, second), column, value in zip(terms.features, terms.column, terms.value, strict=True):
-        own = np.unique(column)
+    for (_, second), coordinate, value in zip(
+        terms.features, terms.coordinate, terms.value, strict=True
+    ):
+        own = np.unique(coordinate)
         alike = {int(entry) for entry in np.unique(value)} - {0}
         if second < 0 and len(own) > 1 and len(alike) == 1 and own[0] > 0:
             mean = theta[:, own].mean(axis=1)

@@ -108,7 +108,7 @@ class AdaSSPPlan(Plan):
     settings : AdaSSPSettings
         The rounds.
     design : Design
-        From codes to columns.
+        From codes to coordinates.
     gram, gradients, least, counts : events
         The releases of the matrix, of a round, of the smallest eigenvalue and of class counts; the
         last two may be None.
@@ -138,7 +138,7 @@ class AdaSSPPlan(Plan):
     def parameters(self) -> dict[str, Any]:
         """What was chosen, for reports."""
         return listed(self.settings) | {
-            "columns": self.design.terms.n_columns,
+            "coordinates": self.design.terms.n_coordinates,
             **self.design.choices,
         }
 
@@ -151,7 +151,7 @@ class AdaSSPPlan(Plan):
 def plan_adassp(
     encoder: Encoder,
     settings: AdaSSPSettings,
-    columns: Design,
+    coordinates: Design,
     weight_bound: float | None,
     budget: Budget,
     accountant: str,
@@ -160,11 +160,11 @@ def plan_adassp(
     draft = Draft(encoder, weight_bound, budget, accountant)
     if settings.class_weight is not None and draft.task.n_outputs > 1:
         raise ValueError("class_weight needs two classes: beyond them all classes share one matrix")
-    made = draft.share(_wanted(draft, settings, columns))
+    made = draft.share(_wanted(draft, settings, coordinates))
     return AdaSSPPlan(
         **made.fields,
         settings=settings,
-        design=columns,
+        design=coordinates,
         gram=made["gram"],
         gradients=made["gradients"],
         least=made.get("least"),
@@ -172,13 +172,13 @@ def plan_adassp(
     )
 
 
-def _wanted(draft: Draft, settings: AdaSSPSettings, columns: Design) -> list[Shared]:
+def _wanted(draft: Draft, settings: AdaSSPSettings, coordinates: Design) -> list[Shared]:
     """List the releases, each with its share of μ²."""
-    products = GramSums.of(columns.terms, np.full(2, VECTOR_STEPS))
+    products = GramSums.of(coordinates.terms, np.full(2, VECTOR_STEPS))
     moved = products.bound(draft.contribution)
-    gram = GramRelease("products of all pairs of columns", 1.0, **_as_vector(moved))
-    moved = LinearSums.of(columns.terms).bound(draft.contribution)
-    gradients = VectorRelease("gradients times columns", 1.0, **_as_vector(moved))
+    gram = GramRelease("products of all pairs of coordinates", 1.0, **_as_vector(moved))
+    moved = LinearSums.of(coordinates.terms).bound(draft.contribution)
+    gradients = VectorRelease("gradients times coordinates", 1.0, **_as_vector(moved))
     moved = eigenvalue_bound(products, draft.contribution)
     least = VectorRelease("the smallest eigenvalue", 1.0, **_as_vector(moved))
     counts = GaussianRelease("rows of each class", 1.0, cells=1, shares=(0.5, 0.5), **draft.bound)
@@ -197,7 +197,7 @@ def _wanted(draft: Draft, settings: AdaSSPSettings, columns: Design) -> list[Sha
 def _as_vector(moved: Bound) -> dict[str, Any]:
     """Return what the event of a vector says about how far one protected unit moves it."""
     return {
-        "units": moved.steps,
+        "steps": moved.steps,
         "cells": moved.cells,
         "rows": moved.rows,
         "shares": (1.0,),

@@ -1,4 +1,4 @@
-"""How the features of a domain become the columns of a linear model: public, decided beforehand."""
+"""How the features of a domain become the coordinates of a linear model: decided beforehand."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 from privboost.boosting.candidates import uniform_grid
 from privboost.errors import DomainError
 from privboost.grid import VECTOR_STEPS
-from privboost.models.linear import INTERCEPT, MISSING, Column
+from privboost.models.linear import INTERCEPT, MISSING, Coordinate
 from privboost.tables.domain import CategoricalFeature
 from privboost.tables.encoding import Encoder
 from privboost.vectors.terms import MOST_SQUARE, Terms
 
-MOST_COLUMNS = 4096
-"""Columns of which all pairs of products are kept: 128 MiB."""
+MOST_COORDINATES = 4096
+"""Coordinates of which all pairs of products are kept: 128 MiB."""
 _MOST_PAIRS = 2**20
 """Pairs of codes of a product."""
 _TYPICAL_SQUARE = 1 / 3
@@ -28,34 +28,34 @@ _TYPICAL_SQUARE = 1 / 3
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The terms of a linear model, in units of the norm bound.
+    """The terms of a linear model, in parts of the norm bound.
 
     Attributes
     ----------
     terms : Terms
-        From codes to columns.
-    columns : tuple of Column
-        What each column means.
+        From codes to coordinates.
+    coordinates : tuple of Coordinate
+        What each coordinate means.
     norm_bound : float
         The length to which vectors are shortened.
     choices : dict
-        How the columns were chosen.
+        How the coordinates were chosen.
     """
 
     terms: Terms
-    columns: tuple[Column, ...]
+    coordinates: tuple[Coordinate, ...]
     norm_bound: float
     choices: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One term before it has a place: columns from 0 on, entries as numbers."""
+    """One term before it has a place: coordinates from 0 on, entries as numbers."""
 
     features: tuple[int, int]
-    column: np.ndarray
+    coordinate: np.ndarray
     value: np.ndarray
-    meaning: tuple[Column, ...]
+    meaning: tuple[Coordinate, ...]
     typical_square: float
 
 
@@ -66,7 +66,7 @@ def design(
     intercept: bool = True,
     norm_bound: float | None = None,
 ) -> Design:
-    """Lay out the columns.
+    """Lay out the coordinates.
 
     Numbers are scaled to [−1, 1] by their public bounds, on their declared scale; each value of a
     category has an indicator, and so have missing values where they are declared. What is not
@@ -81,13 +81,13 @@ def design(
     products : bool or sequence of pairs of feature names
         Which products of two features are added: none, all, or these.
     intercept : bool
-        Whether there is a constant column.
+        Whether there is a constant coordinate.
     norm_bound : float, optional
         The length to which vectors are shortened. By default that of a row whose numbers have the
         size of evenly spread ones.
     """
     if INTERCEPT in encoder.domain.feature_names:
-        raise DomainError(f"features.{INTERCEPT}: linear models call their constant column that")
+        raise DomainError(f"features.{INTERCEPT}: linear models call their constant that")
     singles = [
         _number(encoder, f)
         if bins is None and not isinstance(declared, CategoricalFeature)
@@ -101,27 +101,27 @@ def design(
         parts.insert(0, _constant(encoder))
     if norm_bound is None:
         norm_bound = math.sqrt(sum(part.typical_square for part in parts))
-    columns: list[Column] = []
+    coordinates: list[Coordinate] = []
     places, values = [], []
     for part in parts:
-        places.append((part.column + len(columns)).astype(np.int32))
-        units = np.trunc(part.value / norm_bound * VECTOR_STEPS)
-        values.append(np.clip(units, -(2**30), 2**30).astype(np.int32))
-        columns += part.meaning
+        places.append((part.coordinate + len(coordinates)).astype(np.int32))
+        steps = np.trunc(part.value / norm_bound * VECTOR_STEPS)
+        values.append(np.clip(steps, -(2**30), 2**30).astype(np.int32))
+        coordinates += part.meaning
     terms = Terms(
-        tuple(part.features for part in parts), tuple(places), tuple(values), len(columns)
+        tuple(part.features for part in parts), tuple(places), tuple(values), len(coordinates)
     )
     if terms.most_square > MOST_SQUARE:
         raise ValueError("norm_bound is too small: nearly all of every row would be cut away")
     chosen = {"bins": bins, "intercept": intercept, "norm_bound": norm_bound}
     listed = products if isinstance(products, bool) else [list(pair) for pair in products]
-    return Design(terms, tuple(columns), norm_bound, chosen | {"products": listed})
+    return Design(terms, tuple(coordinates), norm_bound, chosen | {"products": listed})
 
 
 def _constant(encoder: Encoder) -> _Part:
     codes = encoder.layout.n_codes[0]  # any feature will do: all its codes say the same
     nothing = np.zeros(codes, dtype=np.int64)
-    return _Part((0, -1), nothing, np.ones(codes), (Column(INTERCEPT, ""),), 1.0)
+    return _Part((0, -1), nothing, np.ones(codes), (Coordinate(INTERCEPT, ""),), 1.0)
 
 
 def _number(encoder: Encoder, feature: int) -> _Part:
@@ -130,49 +130,49 @@ def _number(encoder: Encoder, feature: int) -> _Part:
     low, high = declared.bounds
     if declared.scale == "log" and declared.edges is None:
         position = (np.arange(bins) + 0.5) / bins * 2 - 1
-        meaning = Column(declared.name, "on its log scale, from -1 to 1")
+        meaning = Coordinate(declared.name, "on its log scale, from -1 to 1")
     else:
         ends = np.concatenate([[low], edges, [high]])
         position = (ends[:-1] + ends[1:] - low - high) / (high - low)
-        meaning = Column(declared.name, "", 2 / (high - low), (low + high) / 2)
-    missing = (Column(declared.name, MISSING),) if declared.missing else ()
-    column = np.append(np.zeros(bins, dtype=np.int64), len(missing))
+        meaning = Coordinate(declared.name, "", 2 / (high - low), (low + high) / 2)
+    missing = (Coordinate(declared.name, MISSING),) if declared.missing else ()
+    coordinate = np.append(np.zeros(bins, dtype=np.int64), len(missing))
     value = np.append(position, 1.0 if missing else 0.0)
-    return _Part((feature, -1), column, value, (meaning, *missing), _TYPICAL_SQUARE)
+    return _Part((feature, -1), coordinate, value, (meaning, *missing), _TYPICAL_SQUARE)
 
 
 def _indicators(encoder: Encoder, feature: int, bins: int) -> _Part:
     declared = encoder.domain.features[feature]
     cells = uniform_grid(encoder, feature, bins)
     named = list(encoder.spans(feature, cells.cell_of))
-    columns = [Column(declared.name, words) for words, _ in named]
-    kept = np.ones(len(columns), dtype=np.bool_)
+    coordinates = [Coordinate(declared.name, words) for words, _ in named]
+    kept = np.ones(len(coordinates), dtype=np.bool_)
     kept[-1] = declared.missing
     if isinstance(declared, CategoricalFeature):
-        kept[-2] = False  # "other": hardly a row has it, and its column would be noise
+        kept[-2] = False  # "other": hardly a row has it, and its coordinate would be noise
     value = kept[cells.cell_of].astype(np.float64)
-    column = np.where(kept, np.cumsum(kept) - 1, 0)[cells.cell_of]
-    meaning = tuple(column for column, keep in zip(columns, kept, strict=True) if keep)
-    return _Part((feature, -1), column, value, meaning, 1.0)
+    coordinate = np.where(kept, np.cumsum(kept) - 1, 0)[cells.cell_of]
+    meaning = tuple(coordinate for coordinate, keep in zip(coordinates, kept, strict=True) if keep)
+    return _Part((feature, -1), coordinate, value, meaning, 1.0)
 
 
 def _product(one: _Part, other: _Part) -> _Part:
-    """Multiply two terms, column by column."""
+    """Multiply two terms, coordinate by coordinate."""
     width = len(other.meaning)
-    column = one.column[:, None] * width + other.column[None, :]
+    coordinate = one.coordinate[:, None] * width + other.coordinate[None, :]
     value = one.value[:, None] * other.value[None, :]
     meaning = tuple(
-        Column(f"{a.feature} × {b.feature}", " and ".join(_words(a) + _words(b)))
+        Coordinate(f"{a.feature} × {b.feature}", " and ".join(_words(a) + _words(b)))
         for a in one.meaning
         for b in other.meaning
     )
     square = one.typical_square * other.typical_square
     pair = (one.features[0], other.features[0])
-    return _Part(pair, column.reshape(-1), value.reshape(-1), meaning, square)
+    return _Part(pair, coordinate.reshape(-1), value.reshape(-1), meaning, square)
 
 
-def _words(column: Column) -> list[str]:
-    return [column.value or "scaled to -1 to 1"]
+def _words(coordinate: Coordinate) -> list[str]:
+    return [coordinate.value or "scaled to -1 to 1"]
 
 
 def named_features(products: bool | Sequence[tuple[str, str]]) -> list[str]:
@@ -207,13 +207,13 @@ def _pairs(encoder: Encoder, products: bool | Sequence[tuple[str, str]]) -> list
 def _check_size(
     encoder: Encoder, singles: Sequence[_Part], pairs: Sequence[tuple[int, int]]
 ) -> None:
-    """Refuse more columns than the matrix of their products can hold, before it is made."""
+    """Refuse more coordinates than the matrix of their products can hold, before it is made."""
     count = 1 + sum(len(part.meaning) for part in singles)
     count += sum(len(singles[a].meaning) * len(singles[b].meaning) for a, b in pairs)
-    if count > MOST_COLUMNS:
+    if count > MOST_COORDINATES:
         raise ValueError(
-            f"the model would have {count} columns; at most {MOST_COLUMNS} are possible, since all "
-            "products of two columns are kept: lower bins, or leave out products or categories"
+            f"the model would have {count} coordinates; at most {MOST_COORDINATES} are possible, "
+            "since all products of two are kept: lower bins, or leave out products or categories"
         )
     codes = encoder.layout.n_codes
     for a, b in pairs:

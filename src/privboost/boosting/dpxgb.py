@@ -22,7 +22,7 @@ from privboost.boosting.newton import released_mass
 from privboost.boosting.structures import RandomTrees
 from privboost.engine.queries import HESSIAN, NodeHistograms, TreeSums
 from privboost.engine.updates import AddTreeValues
-from privboost.models.trees import Group, TreeScores
+from privboost.models.trees import Forest, TreeScores
 from privboost.privacy.curator import Curator
 from privboost.progress import Track
 from privboost.trees.tree import stump
@@ -94,5 +94,5 @@ def boost_dpxgb(
     released = np.stack(hessians)
     noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
     mass = released_mass(released, plan.weight_bound)
-    group = Group.of(trees, values, of_each(mass, outputs), of_each(noise, outputs))
-    return before.extended(group, [outputs] * settings.n_estimators)
+    forest = Forest.of(trees, values, of_each(mass, outputs), of_each(noise, outputs))
+    return before.extended(forest, [outputs] * settings.n_estimators)

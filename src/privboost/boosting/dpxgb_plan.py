@@ -18,7 +18,7 @@ from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, at_most_rows
-from privboost.grid import UNIT
+from privboost.grid import CLIP_STEPS
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.utilities.splits import MOST_ROWS
@@ -57,7 +57,7 @@ class DPXGBSettings:
         else:
             object.__setattr__(self, "features", check_count("features", self.features, 1))
         check_part("init_share", self.init_share, or_else=0)
-        check_number("split_lambda", self.split_lambda, above=1 / UNIT)
+        check_number("split_lambda", self.split_lambda, above=1 / CLIP_STEPS)
         object.__setattr__(self, "shares", check_shares("shares", self.shares, 3))
         if self.candidates == "hessian" and self.shares[0] == 0:
             raise ValueError('candidates="hessian" needs a sketch: the first of shares is 0')

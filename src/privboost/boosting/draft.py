@@ -56,7 +56,7 @@ class Draft:
     def bound(self) -> dict[str, Any]:
         """What one protected unit may add to sums of clipped rows, as events say it."""
         rows = self.contribution.rows
-        return {"units": self.contribution.row_steps * rows, "rows": rows}
+        return {"steps": self.contribution.row_steps * rows, "rows": rows}
 
     @property
     def n_numbers(self) -> int:

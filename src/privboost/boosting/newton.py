@@ -10,7 +10,7 @@ import numpy as np
 from privboost.boosting.checks import check_number
 from privboost.boosting.plan import Plan, listed
 from privboost.compiling import compiled
-from privboost.grid import SCORE_STEPS, UNIT, WEIGHT_STEPS
+from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.losses import LossTable
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 
@@ -73,7 +73,7 @@ class NewtonStep:
         deviations : float or None
             λ in standard deviations of the noise in a sum of Hessians; None leaves λ as it is.
         sigma : float
-            That standard deviation, in grid units.
+            That standard deviation, in grid steps.
         """
         if deviations is None:
             return self
@@ -83,7 +83,7 @@ class NewtonStep:
     def values(
         self, gradient: np.ndarray, hessian: np.ndarray, weight_bound: float | None
     ) -> np.ndarray:
-        """Turn released sums, in grid units, into values on the score grid (int32)."""
+        """Turn released sums, in grid steps, into values on the score grid (int32)."""
         unit = grid_step(weight_bound)
         out = np.empty(gradient.shape, dtype=np.int32)
         _newton_values(
@@ -99,14 +99,14 @@ class NewtonStep:
         return out
 
     def noise(self, hessian: np.ndarray, sigma: float, weight_bound: float | None) -> np.ndarray:
-        """Return the standard deviation that noise alone gives to values, in score units.
+        """Return the standard deviation that noise alone gives to values, in score steps.
 
         Parameters
         ----------
         hessian : array
-            The released sums of Hessians, in grid units.
+            The released sums of Hessians, in grid steps.
         sigma : float
-            The standard deviation of the noise in a sum of gradients, in grid units.
+            The standard deviation of the noise in a sum of gradients, in grid steps.
         """
         unit = grid_step(weight_bound)
         bend = np.maximum(hessian * (self.hessian_clip * unit), 0.0)
@@ -117,10 +117,10 @@ class NewtonStep:
 def released_mass(sums: np.ndarray, weight_bound: float | None) -> np.ndarray:
     """Return what released Hessians or counts say of how many rows there are, in whole rows.
 
-    A row counts for its Hessian in units of the clip, times its weight in units of its bound.
+    A row counts for its Hessian in parts of the clip, times its weight in parts of its bound.
     Noise may leave less than 0, which is kept: so the mass of several leaves together is right.
     """
-    row = UNIT if weight_bound is None else UNIT * WEIGHT_STEPS
+    row = CLIP_STEPS if weight_bound is None else CLIP_STEPS * WEIGHT_STEPS
     most = 2**31 - 1
     return np.clip(np.rint(sums / row), -most, most).astype(np.int32)
 
@@ -135,7 +135,7 @@ def _newton_values(gradient, hessian, per_gradient, per_hessian, reg_lambda, cli
 
 def grid_step(weight_bound: float | None) -> float:
     """Return what one grid unit of a sum is worth, in clips and weights."""
-    return 1 / UNIT if weight_bound is None else weight_bound / (UNIT * WEIGHT_STEPS)
+    return 1 / CLIP_STEPS if weight_bound is None else weight_bound / (CLIP_STEPS * WEIGHT_STEPS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from privboost.boosting.sarus_plan import SarusPlan
 from privboost.engine.queries import COUNT, GRADIENT_COUNT, NodeHistograms, TreeSums
 from privboost.engine.updates import AddTreeValues
 from privboost.grid import SCORE_STEPS
-from privboost.models.trees import Group, TreeScores
+from privboost.models.trees import Forest, TreeScores
 from privboost.privacy.curator import Curator
 from privboost.progress import Track
 from privboost.trees.tree import stump
@@ -76,7 +76,7 @@ def boost_sarus(
             counts.append(sums[:, 1])
             noise.append(doubt)
     mass = of_each(released_mass(np.stack(counts), plan.weight_bound), outputs)
-    group = Group.of(trees, values, mass, of_each(np.stack(noise), outputs))
+    group = Forest.of(trees, values, mass, of_each(np.stack(noise), outputs))
     return before.extended(group, [outputs] * settings.n_estimators)
 
 

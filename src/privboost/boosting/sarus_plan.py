@@ -19,7 +19,7 @@ from privboost.boosting.draft import Draft
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, at_most_rows
-from privboost.grid import UNIT
+from privboost.grid import CLIP_STEPS
 from privboost.losses import LossTable, filtered
 from privboost.privacy.events.event import Planned, SampledGroup, Selection
 from privboost.privacy.events.sums import LaplaceRelease
@@ -50,7 +50,7 @@ class SarusSettings:
             raise ValueError(f"max_depth must be at most {MAX_DEPTH}; {self.max_depth!r} is not")
         object.__setattr__(self, "subsample", check_part("subsample", self.subsample, or_else=1))
         check_part("init_share", self.init_share, or_else=0)
-        check_number("split_lambda", self.split_lambda, above=1 / UNIT)
+        check_number("split_lambda", self.split_lambda, above=1 / CLIP_STEPS)
         if self.gradient_filter is not None:
             check_number("gradient_filter", self.gradient_filter, above=0)
         check_number("min_child_weight", self.min_child_weight, above=-1e-300)

@@ -16,7 +16,7 @@ from privboost.boosting.sbdt_plan import SBDTPlan
 from privboost.boosting.structures import RandomTrees
 from privboost.engine.queries import HESSIAN, NodeHistograms, TreeSums
 from privboost.engine.updates import AddTreeValues
-from privboost.models.trees import Group, TreeScores
+from privboost.models.trees import Forest, TreeScores
 from privboost.privacy.curator import Curator
 from privboost.progress import Track
 from privboost.trees.tree import Tree, stump
@@ -101,7 +101,7 @@ def boost_sbdt(
     noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
     noise /= np.repeat(updates, updates)[:, None, None]
     mass = released_mass(released, plan.weight_bound)
-    return before.extended(Group.of(trees, values, mass, noise), updates)
+    return before.extended(Forest.of(trees, values, mass, noise), updates)
 
 
 def _refine(

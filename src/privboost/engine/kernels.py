@@ -296,7 +296,7 @@ def count_votes(
     kind_of_label : unsigned array
         0 for another class, 1 for the own, 2 for unknown.
     vote, votes : int
-        The units of a vote, and how many were cast.
+        The steps of a vote, and how many were cast.
     ids, node_of : arrays
         An id for each row, and the node of each id.
     narrow, wide : tuples of columns, slots, cell_of, first

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from privboost.engine import kernels, linear_kernels
-from privboost.grid import FACTOR_STEPS, UNIT, VECTOR_BITS, VECTOR_STEPS, WEIGHT_STEPS
+from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_BITS, VECTOR_STEPS, WEIGHT_STEPS
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes, Rows
 from privboost.vectors.terms import Terms
@@ -46,12 +46,12 @@ class LinearRows:
     def _check(self, layout: Layout) -> None:
         """Refuse terms that are not made for these columns: kernels do not look."""
         self.terms.check()
-        for (first, second), column, value in zip(
-            self.terms.features, self.terms.column, self.terms.value, strict=True
+        for (first, second), coordinate, value in zip(
+            self.terms.features, self.terms.coordinate, self.terms.value, strict=True
         ):
             codes = layout.n_codes[first] * (1 if second < 0 else layout.n_codes[second])
-            if not len(column) == len(value) == codes:
-                raise ValueError("a term needs a column and an entry for each code")
+            if not len(coordinate) == len(value) == codes:
+                raise ValueError("a term needs a coordinate and an entry for each code")
 
     def _scale_of(self, block: Rows) -> np.ndarray:
         """What a row's vector is multiplied by, in `VECTOR_STEPS`, so that it is not too long."""
@@ -79,12 +79,12 @@ class LinearRows:
             The block.
         pairs : int64 array
             Packed statistics, of which the first is the gradient, times the row's weight.
-        out : int64 array of shape (columns,)
+        out : int64 array of shape (coordinates,)
         """
         block, terms = self._blocks[k], self.terms
         gradient = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
-        finer = UNIT // FACTOR_STEPS * (1 if block.weight is None else WEIGHT_STEPS)
+        finer = CLIP_STEPS // FACTOR_STEPS * (1 if block.weight is None else WEIGHT_STEPS)
         bits = finer.bit_length() - 1 + (0 if scale is None else VECTOR_BITS)
         linear_kernels.unpack_gradients(pairs, scale, bits, gradient)
         for (first, second), numbers in terms.by_features.items():
@@ -97,7 +97,7 @@ class LinearRows:
                     block.column(first), block.column(second), codes, gradient, by_code
                 )
             for number in numbers:
-                linear_kernels.fold(by_code, terms.column[number], terms.value[number], out)
+                linear_kernels.fold(by_code, terms.coordinate[number], terms.value[number], out)
 
     def add_products(self, k: int, factor_of_label: np.ndarray, out: np.ndarray) -> None:
         """Add the outer products of a block's vectors with themselves: exact in float64.
@@ -108,7 +108,7 @@ class LinearRows:
             The block.
         factor_of_label : int array
             What the vectors of a label's rows are multiplied by, in `VECTOR_STEPS`.
-        out : int64 array of shape (columns, columns)
+        out : int64 array of shape (coordinates, coordinates)
         """
         block, terms = self._blocks[k], self.terms
         factor = np.empty(len(block), dtype=np.int32)
@@ -117,10 +117,10 @@ class LinearRows:
             block.label, factor_of_label, scale, block.weight, _ROOTS, VECTOR_STEPS, factor
         )
         whole = bool((factor == VECTOR_STEPS).all())
-        for start, stop in _chunks(len(block), terms.n_columns):
-            vectors = np.zeros((terms.n_columns, stop - start))
-            for (first, second), column, value in zip(
-                terms.features, terms.column, terms.value, strict=True
+        for start, stop in _chunks(len(block), terms.n_coordinates):
+            vectors = np.zeros((terms.n_coordinates, stop - start))
+            for (first, second), coordinate, value in zip(
+                terms.features, terms.coordinate, terms.value, strict=True
             ):
                 ids = block.column(first)[start:stop]
                 if second >= 0:
@@ -128,13 +128,13 @@ class LinearRows:
                     ids = ids.astype(np.uint32) * np.uint32(codes)
                     ids += block.column(second)[start:stop]
                 own = None if whole else factor[start:stop]
-                linear_kernels.write_vectors(ids, column, value, own, VECTOR_BITS, vectors)
+                linear_kernels.write_vectors(ids, coordinate, value, own, VECTOR_BITS, vectors)
             # Sums of fewer than 2¹⁵ rows of 2³⁰: far below 2⁵³, so float64 is exact.
             out += (vectors @ vectors.T).astype(np.int64)
 
 
-def _chunks(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    step = max(_CHUNK // max(columns, 1), _FEWEST_ROWS)
+def _chunks(rows: int, coordinates: int) -> Iterator[tuple[int, int]]:
+    step = max(_CHUNK // max(coordinates, 1), _FEWEST_ROWS)
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
 
 

@@ -18,16 +18,16 @@ def add_joint_values(ids, others, codes, value_of, state):
 
 
 @compiled
-def shorten(square, units, scale):
-    """Write what vectors of these squared norms are multiplied by to have `units` at most.
+def shorten(square, steps, scale):
+    """Write what vectors of these squared norms are multiplied by to have `steps` at most.
 
-    Rounded down, so that no vector is too long; `units` itself means no change.
+    Rounded down, so that no vector is too long; `steps` itself means no change.
     """
     for i in range(np.uint64(square.size)):
-        scale[i] = units if square[i] >= 0 else 0
-        if square[i] > units * units:
+        scale[i] = steps if square[i] >= 0 else 0
+        if square[i] > steps * steps:
             norm = np.int64(math.sqrt(np.float64(square[i]))) + 1  # never below the norm
-            scale[i] = units * units // norm
+            scale[i] = steps * steps // norm
 
 
 @compiled
@@ -65,33 +65,33 @@ def sum_by_codes(ids, others, codes, values, out):
 
 
 @compiled
-def fold(by_code, column, value, out):
-    """Add to each column the sums of its codes, times their values."""
+def fold(by_code, coordinate, value, out):
+    """Add to each coordinate the sums of its codes, times their values."""
     for k in range(np.uint64(by_code.size)):
-        out[column[k]] += by_code[k] * np.int64(value[k])
+        out[coordinate[k]] += by_code[k] * np.int64(value[k])
 
 
 @compiled
-def row_factors(label, factor_of_label, scale, weight, roots, units, out):
+def row_factors(label, factor_of_label, scale, weight, roots, steps, out):
     """Write what each row's vector is multiplied by: by its label, its scale, its weight's root."""
     for i in range(np.uint64(out.size)):
         factor = np.int64(factor_of_label[label[i]])
         if scale is not None:
-            factor = factor * np.int64(scale[i]) // units
+            factor = factor * np.int64(scale[i]) // steps
         if weight is not None:
-            factor = factor * np.int64(roots[weight[i]]) // units
+            factor = factor * np.int64(roots[weight[i]]) // steps
         out[i] = factor
 
 
 @compiled
-def write_vectors(ids, column, value, factor, bits, out):
+def write_vectors(ids, coordinate, value, factor, bits, out):
     """Write what a term gives each row, times the row's factor (if any), rounded toward zero.
 
     A factor of 2^bits is 1.
     """
-    one_column = column.min() == column.max()
-    own, entries = out[column[0]], value.astype(np.float64)
-    if factor is None and one_column:
+    one_coordinate = coordinate.min() == coordinate.max()
+    own, entries = out[coordinate[0]], value.astype(np.float64)
+    if factor is None and one_coordinate:
         for i in range(np.uint64(ids.size)):
             own[i] = entries[ids[i]]
         return
@@ -101,4 +101,4 @@ def write_vectors(ids, column, value, factor, bits, out):
         if factor is not None:
             product = np.int64(value[ids[i]]) * np.int64(factor[i])
             entry = np.float64(product >> bits if product >= 0 else -(-product >> bits))
-        flat[np.uint64(column[ids[i]]) * stride + i] = entry
+        flat[np.uint64(coordinate[ids[i]]) * stride + i] = entry

@@ -212,7 +212,7 @@ class ScoreCounts:
 class VoteCounts:
     """Rows by node of a tree, cell of each feature, sum of votes so far, and class.
 
-    A row's state is the sum of the votes that were cast on it, ±1 each (`VOTE` score units).
+    A row's state is the sum of the votes that were cast on it, ±1 each (`VOTE` score steps).
 
     Attributes
     ----------
@@ -262,27 +262,27 @@ class LinearSums:
 
     Attributes
     ----------
-    n_columns : int
-        How many columns vectors have.
+    n_coordinates : int
+        How many coordinates vectors have.
     n_terms : int
-        How many terms they have: a row has an entry in one column of each.
+        How many terms they have: a row has an entry in one coordinate of each.
     output : int
         Which state of a row is meant.
     """
 
-    n_columns: int
+    n_coordinates: int
     n_terms: int
     output: int = 0
 
     @classmethod
     def of(cls, terms: Terms, output: int = 0) -> LinearSums:
         """Return the query about the vectors that terms give."""
-        return cls(terms.n_columns, len(terms.features), output)
+        return cls(terms.n_coordinates, len(terms.features), output)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the answer."""
-        return (self.n_columns,)
+        return (self.n_coordinates,)
 
     def bound(self, contribution: Contribution) -> Bound:
         """Return what one protected unit can change.
@@ -299,21 +299,21 @@ class GramSums:
 
     Attributes
     ----------
-    n_columns, n_terms : int
+    n_coordinates, n_terms : int
         As in `LinearSums`.
     factor : int array of length 2
         What the vectors of class 0 (or of any number) and of class 1 are multiplied by, in
         `grid.VECTOR_STEPS`, which they are at most; rows of an unknown label are left out.
     """
 
-    n_columns: int
+    n_coordinates: int
     n_terms: int
     factor: np.ndarray
 
     @classmethod
     def of(cls, terms: Terms, factor: np.ndarray) -> GramSums:
         """Return the query about the vectors that terms give."""
-        return cls(terms.n_columns, len(terms.features), factor)
+        return cls(terms.n_coordinates, len(terms.features), factor)
 
     def __post_init__(self) -> None:
         factor = self.factor
@@ -327,7 +327,7 @@ class GramSums:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the answer."""
-        return (self.n_columns, self.n_columns)
+        return (self.n_coordinates, self.n_coordinates)
 
     def bound(self, contribution: Contribution) -> Bound:
         """Return what one protected unit can change, of what is told once: a triangle.

@@ -57,7 +57,7 @@ class AddTreeValues:
     trees : tuple of Tree
         The trees, of one depth.
     value_of : int32 array of shape (trees, leaves)
-        The values, in score units.
+        The values, in score steps.
     output : int
         Which score they are added to.
     """
@@ -88,7 +88,7 @@ class SetLinearScores:
     Attributes
     ----------
     coefficients : int32 array
-        For each column, in score units per `grid.VECTOR_STEPS`.
+        For each coordinate, in score steps per `grid.VECTOR_STEPS`.
     output : int
         Which score is meant.
     """

@@ -42,12 +42,12 @@ _COLUMNS = """
         The last part of the rounds whose coefficients are averaged; 0 for the last round alone.
     bins : int, optional
         Cut numbers into so many bins (at most 192, or as many as given edges make) with an
-        indicator each: an additive model. By default a number is one column, scaled to [−1, 1] by
-        its bounds.
+        indicator each: an additive model. By default a number is one coordinate, scaled to
+        [−1, 1] by its bounds.
     products : bool or sequence of pairs of feature names
         Which products of two features are added: none, all, or these.
     intercept : bool
-        Whether there is a constant column.
+        Whether there is a constant coordinate.
     norm_bound : float, optional
         The length of a row's vector beyond which it is shortened: smaller means less noise. By
         default that of a row whose numbers are of the size of evenly spread ones."""
@@ -76,14 +76,14 @@ class AdaSSPEstimator(PrivateEstimator):
             class_weight=self._class_weight(encoder),
         )
         bins, bound = self.bins, self.norm_bound
-        columns = design(
+        own = design(
             encoder,
             bins if bins is None else check_bins("bins", bins, encoder),
             self.products,
             bool(self.intercept),
             bound if bound is None else check_number("norm_bound", bound, above=0),
         )
-        return plan_adassp(encoder, settings, columns, weight_bound, budget, self.accountant)
+        return plan_adassp(encoder, settings, own, weight_bound, budget, self.accountant)
 
     def _class_weight(self, encoder: Encoder) -> str | tuple[float, float] | None:
         """Return the weights of the two classes in the model's order, if they are given."""

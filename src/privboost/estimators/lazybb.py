@@ -124,7 +124,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         Privacy
         -------
         Spends the whole budget (`epsilon`, `delta`) on these rows, where neighbours replace one of
-        them; `privacy_` says on what. All is reserved before a cell is read; rows are counted
+        them; `privacy_` says on what. All is reserved before a value is read; rows are counted
         before, where `n_estimators` or `density` is left to follow their number. What was fitted to
         the rows before, and parameters that exact scores on them chose, are not covered at any ε.
         """

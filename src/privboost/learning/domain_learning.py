@@ -2,7 +2,7 @@
 
 Which columns there are, and whether a column holds numbers or words, is the table's schema, which
 is public. A column of Python objects, or of a text file, holds words unless the caller says that
-it holds numbers: to tell would take a look at the cells. Everything else is released with noise:
+it holds numbers: to tell would take a look at the values. Everything else is released with noise:
 
 - the number of rows (Gaussian);
 - for each number, counts of rows by signed power of two (Gaussian, all numbers at once: a row lies
@@ -27,16 +27,16 @@ from privboost.engine.backend import OpenBackend
 from privboost.engine.queries import COUNT, NodeHistograms, TreeSums
 from privboost.engine.updates import Start
 from privboost.errors import DomainError, SchemaError
-from privboost.grid import UNIT, Contribution
+from privboost.grid import CLIP_STEPS, Contribution
 from privboost.learning.given import (
     check_header,
     is_number,
     read_given,
     too_few_classes,
-    warn_of_cells,
     warn_of_labels,
     warn_of_objects,
     warn_of_silence,
+    warn_of_untyped,
 )
 from privboost.losses.squared_number import SQUARED_NUMBER
 from privboost.privacy.calibration import by_shares
@@ -46,7 +46,6 @@ from privboost.privacy.events.sums import GaussianRelease, ThresholdRelease
 from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
-from privboost.tables.cells import column_kind
 from privboost.tables.domain import (
     LEARNED,
     CategoricalFeature,
@@ -74,6 +73,7 @@ from privboost.tables.size_loader import (
     SizeLoader,
 )
 from privboost.tables.sources import Table, are_files, open_table
+from privboost.tables.values import column_kind
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 
@@ -101,8 +101,8 @@ class LearningPlan:
     target : Target or str
         The target, or its column.
     kinds : dict
-        What the columns hold: "text", "number", "bool" or "object" (see `cells.column_kind`), or
-        "cell": a text file's feature of which nothing was said.
+        What the columns hold: "text", "number", "bool" or "object" (see `values.column_kind`), or
+        "untyped": a text file's feature of which nothing was said.
     unit : Unit or None
         Who is protected.
     releases : tuple of Planned
@@ -195,7 +195,7 @@ def plan_learning(
     batch = next(table.batches([c for c in table.columns if c in {*unknown, target}], 1), {})
     kinds = {name: column_kind(batch[name], name) for name in unknown} | said
     if table.is_text:
-        kinds |= {name: "cell" for name in unknown if name not in said}
+        kinds |= {name: "untyped" for name in unknown if name not in said}
     numbers = [name for name in unknown if kinds[name] in ("number", "bool")]
     words = [name for name in unknown if name not in numbers]
     if known_target is None:
@@ -232,7 +232,7 @@ def learn(
     warn_of_objects([name for name in plan.features if plan.kinds.get(name) == "object"])
     if plan.target_name in plan.words:
         warn_of_labels(plan.target_name, plan.kinds.get(plan.target_name))
-    warn_of_cells("cell" in plan.kinds.values())
+    warn_of_untyped("untyped" in plan.kinds.values())
     rule = UnitRule.of(plan.unit, stream.child("units"))
     loader = SizeLoader(plan.numbers, plan.words, rule, table.columns[0])
     backend = open_backend([Load(loader, table)])
@@ -250,13 +250,13 @@ def _release(
     events = iter(plan.releases)
     n = (
         float(curator.gaussian(TreeSums((stump(),), statistics=COUNT), _next(events))[0, 0, 0])
-        / UNIT
+        / CLIP_STEPS
     )
     bounds: dict[str, tuple[float, float, str]] = {}
     if plan.numbers:
         event = _next(events)
-        sums = curator.gaussian(_sizes(len(plan.numbers)), event)[0, :, 0] / UNIT
-        bounds = _read_bounds(plan, sums, float(event.sigmas[0]) / UNIT)
+        sums = curator.gaussian(_sizes(len(plan.numbers)), event)[0, :, 0] / CLIP_STEPS
+        bounds = _read_bounds(plan, sums, float(event.sigmas[0]) / CLIP_STEPS)
     values: dict[str, list[str]] = {}
     if plan.words:
         event = _next(events)
@@ -275,14 +275,14 @@ def _release(
 def _releases(
     contribution: Contribution, numbers: int, words: int, delta: float
 ) -> tuple[Planned, ...]:
-    units, rows = UNIT * contribution.rows, contribution.rows
-    parts = [(GaussianRelease("the number of rows", 1.0, units, 1, rows, (1.0,)), "rows")]
+    steps, rows = CLIP_STEPS * contribution.rows, contribution.rows
+    parts = [(GaussianRelease("the number of rows", 1.0, steps, 1, rows, (1.0,)), "rows")]
     if numbers:
         what = f"rows by size of {numbers} numbers"
-        parts.append((GaussianRelease(what, 1.0, units, numbers, rows, (1.0,)), "numbers"))
+        parts.append((GaussianRelease(what, 1.0, steps, numbers, rows, (1.0,)), "numbers"))
     if words:
         what = f"values that occur in {words} columns of words"
-        event = ThresholdRelease(what, 1.0, units, words, rows, (1.0,), delta_of_threshold=delta)
+        event = ThresholdRelease(what, 1.0, steps, words, rows, (1.0,), delta_of_threshold=delta)
         parts.append((event, "words"))
     return by_shares([(Planned(event, 1), PARTS[part]) for event, part in parts])
 

@@ -88,7 +88,7 @@ def warn_of_labels(name: str, kind: str | None) -> None:
         )
 
 
-def warn_of_cells(there: bool) -> None:
+def warn_of_untyped(there: bool) -> None:
     """Warn that a text file's columns are learned as words, if there are any; none is named."""
     if there:
         warn(

@@ -14,7 +14,7 @@ from privboost.boosting.plan import Budget
 from privboost.cautions import warn
 from privboost.engine.backend import OpenBackend
 from privboost.errors import DomainError, SchemaError
-from privboost.grid import UNIT
+from privboost.grid import CLIP_STEPS
 from privboost.learning.domain_learning import (
     LearningPlan,
     learn,
@@ -175,7 +175,7 @@ def learn_within(lesson: Lesson, path: Path | None, keys: KeyStream) -> Learned:
     budget, share = lesson.budget, lesson.share
     plan = lesson.plan(budget.delta)
     ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), path)
-    rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), UNIT, 1, 1, (1.0,))
+    rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), CLIP_STEPS, 1, 1, (1.0,))
     wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
     made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
     plan, placeholder = plan.with_releases(made[:-1]), made[-1]

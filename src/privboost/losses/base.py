@@ -2,7 +2,7 @@
 
 A table has one line for each kind of row: a row of another class (or any row of a regression), a
 row of the output's own class, and a row whose label is unknown, which contributes nothing.
-Entries are clipped, then rounded toward zero, so that no entry exceeds `grid.UNIT`.
+Entries are clipped, then rounded toward zero, so that no entry exceeds `grid.CLIP_STEPS`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 
 import numpy as np
 
-from privboost.grid import SCORE_STEPS, UNIT
+from privboost.grid import CLIP_STEPS, SCORE_STEPS
 
 OTHER_CLASS, OWN_CLASS, UNKNOWN = range(3)
 UNKNOWN_LABEL = 255
@@ -32,7 +32,7 @@ class LossTable:
     Attributes
     ----------
     gradient, hessian : int32 arrays of shape (3, size)
-        In units of the clips, `UNIT` units each; see the module's first lines for the three rows.
+        In steps, `CLIP_STEPS` a clip; see the module's first lines for the three rows.
     shift : int
         Scores are shifted right by this many bits to give the column of the table.
     taking_part : bool array of shape (3, size), optional
@@ -46,8 +46,8 @@ class LossTable:
 
     @property
     def count(self) -> np.ndarray:
-        """What a row adds to a count, in units: `UNIT`, or nothing."""
-        count = np.full_like(self.hessian, UNIT)
+        """What a row adds to a count, in steps: `CLIP_STEPS`, or nothing."""
+        count = np.full_like(self.hessian, CLIP_STEPS)
         count[UNKNOWN] = 0
         return count if self.taking_part is None else count * self.taking_part
 
@@ -93,7 +93,7 @@ class Loss:
     start_clip : float
         The most that a gradient can be at a score of 0.
     start : callable, optional
-        From the mean gradient at a score of 0, in units of `start_clip`, to where boosting begins.
+        From the mean gradient at a score of 0, in parts of `start_clip`, to where boosting begins.
     log_odds : bool
         Whether scores are log-odds.
     """
@@ -154,7 +154,7 @@ def _all_losses() -> dict[tuple[str, str], Loss]:
 
 def class_indicator() -> LossTable:
     """Return a table whose "gradient" is the row's own class: 1 for class 1, else 0."""
-    one = np.full((1, _SIZE), UNIT, dtype=np.int32)
+    one = np.full((1, _SIZE), CLIP_STEPS, dtype=np.int32)
     gradient = np.concatenate([0 * one, one, 0 * one])
     return LossTable(gradient, np.concatenate([one, one, 0 * one]), shift=0)
 
@@ -162,12 +162,12 @@ def class_indicator() -> LossTable:
 def within_steps(table: LossTable) -> bool:
     """Whether no entry exceeds one unit, nor a gradient its count, as all sensitivities assume."""
     return (
-        int(table.gradient.min()) >= -UNIT
-        and int(table.gradient.max()) <= UNIT
+        int(table.gradient.min()) >= -CLIP_STEPS
+        and int(table.gradient.max()) <= CLIP_STEPS
         and int(table.hessian.min()) >= 0
-        and int(table.hessian.max()) <= UNIT
+        and int(table.hessian.max()) <= CLIP_STEPS
         and int(table.count.min()) >= 0
-        and int(table.count.max()) <= UNIT
+        and int(table.count.max()) <= CLIP_STEPS
         and bool((np.abs(table.gradient) <= table.count).all())
         and not table.hessian[table.count == 0].any()
         and not table.gradient[UNKNOWN].any()
@@ -180,7 +180,7 @@ def filtered(table: LossTable, limit: float, gradient_clip: float) -> LossTable:
 
     Whether a row is left out depends on its own state and label alone.
     """
-    inside = np.abs(table.gradient) <= int(limit / gradient_clip * UNIT)
+    inside = np.abs(table.gradient) <= int(limit / gradient_clip * CLIP_STEPS)
     inside[UNKNOWN] = False
     return LossTable(
         table.gradient * inside, table.hessian * inside, table.shift, inside.astype(np.uint8)
@@ -206,7 +206,7 @@ def _tabulate(
 
 
 def _round(values: np.ndarray, clip: float) -> np.ndarray:
-    """Clip, then round toward zero: the integer sensitivity is exactly `UNIT`."""
+    """Clip, then round toward zero: the integer sensitivity is exactly `CLIP_STEPS`."""
     if not clip > 0:
         raise ValueError("a clip must be above 0")
-    return np.trunc(np.clip(values / clip, -1, 1) * UNIT).astype(np.int32)
+    return np.trunc(np.clip(values / clip, -1, 1) * CLIP_STEPS).astype(np.int32)

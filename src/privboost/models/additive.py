@@ -35,7 +35,7 @@ class AdditiveScores:
         What was released about how many rows have each code, of the same shapes; noise may leave
         less than 0.
     noise : tuple of float64 arrays, or None
-        The standard deviation that noise alone gives to each value, in score units.
+        The standard deviation that noise alone gives to each value, in score steps.
     """
 
     kind = "additive"

@@ -35,7 +35,7 @@ def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str
     """Write trees as conditions and leaves."""
     target = model.domain.target
     classes = isinstance(target, ClassTarget)
-    unit = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
+    width = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
     names = [str(name) for name in model.classes] if classes and scores.n_outputs > 1 else [""]
     start = ", ".join(
         f"{name}{': ' if name else ''}{value / SCORE_STEPS:+.4g}"
@@ -50,7 +50,7 @@ def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str
         for output in own:
             of = f" of class {names[output]}" if names[output] else ""
             lines.append(f"tree {number}{of}")
-            lines += _branch(model.encoder, tree, values[output] * unit / SCORE_STEPS, 0, 1)
+            lines += _branch(model.encoder, tree, values[output] * width / SCORE_STEPS, 0, 1)
     if most_trees is not None and most_trees < scores.n_trees:
         lines.append(f"… and {scores.n_trees - most_trees} trees more")
     return "\n".join(lines)
@@ -103,19 +103,19 @@ def coefficient_table(model: Model) -> pa.Table:
     scores, target = model.scores, model.domain.target
     if not isinstance(scores, LinearScores):
         raise AttributeError("coefficients: only linear models have them; see effects()")
-    own = scores.in_units()
+    own = scores.on_own_scale()
     if not isinstance(target, ClassTarget):
         middle, half = middle_and_half(target)
         own = own * half
-        constant = [column.feature == INTERCEPT for column in scores.columns]
+        constant = [own.feature == INTERCEPT for own in scores.coordinates]
         own[:, constant] += middle
     columns: dict[str, list[Any]] = {
-        "feature": [column.feature for column in scores.columns] * len(own),
-        "value": [column.value for column in scores.columns] * len(own),
+        "feature": [one.feature for one in scores.coordinates] * len(own),
+        "value": [one.value for one in scores.coordinates] * len(own),
         "coefficient": own.reshape(-1).tolist(),
     }
     if len(own) > 1:
-        columns["class"] = [name for name in model.classes for _ in scores.columns]
+        columns["class"] = [name for name in model.classes for _ in scores.coordinates]
     return pa.table(columns)
 
 

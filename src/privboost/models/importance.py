@@ -46,7 +46,7 @@ class Explainable(Protocol):
         feature : int
             The feature that is changed; those that are left out change nothing.
         change : array of shape (outputs, rows)
-            The gain, in score units.
+            The gain, in score steps.
         doubt : array of the same shape, or (1, rows)
             The variance that noise alone gives it.
         """

@@ -1,4 +1,4 @@
-"""Scores of a linear model: a coefficient for each column."""
+"""Scores of a linear model: a coefficient for each coordinate."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ _LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
-class Column:
-    """What a column of a linear model means.
+class Coordinate:
+    """What a coordinate of a linear model means.
 
     Attributes
     ----------
     feature : str
         The feature, or the two of a product.
     value : str
-        The category or span that the column indicates; empty for a number itself.
-    per_unit : float
-        What the column's entry gains for each unit of the number; 0 for an indicator.
+        The category or span that the coordinate indicates; empty for a number itself.
+    slope : float
+        What the coordinate's entry gains for each 1 of the number; 0 for an indicator.
     middle : float
         Where the number's entry is 0.
     """
 
     feature: str
     value: str
-    per_unit: float = 0.0
+    slope: float = 0.0
     middle: float = 0.0
 
 
@@ -63,24 +63,24 @@ class LinearScores:
     Attributes
     ----------
     terms : Terms
-        From codes to columns.
-    columns : tuple of Column
-        What each column means.
-    coefficients : int32 array of shape (outputs, columns)
-        In score units per norm bound.
+        From codes to coordinates.
+    coordinates : tuple of Coordinate
+        What each coordinate means.
+    coefficients : int32 array of shape (outputs, coordinates)
+        In score steps per norm bound.
     log_odds : bool
         Whether scores are log-odds.
     scale : float
-        One over the norm bound: from coefficients on the grid to those of a column's own entries.
-    moments : float64 array of shape (2, columns), or None
-        What was released about the mean and the mean square of each column's entries.
-    noise : float64 array of shape (columns,), or None
+        One over the norm bound: from coefficients on the grid to those of plain entries.
+    moments : float64 array of shape (2, coordinates), or None
+        What was released about the mean and the mean square of each coordinate's entries.
+    noise : float64 array of shape (coordinates,), or None
         The standard deviation that noise alone gives to each coefficient.
     """
 
     kind = "linear"
     terms: Terms
-    columns: tuple[Column, ...]
+    coordinates: tuple[Coordinate, ...]
     coefficients: np.ndarray
     log_odds: bool
     scale: float
@@ -112,7 +112,7 @@ class LinearScores:
         """Return for each feature the score of its codes; the intercept is in none."""
         if any(second >= 0 for _, second in self.terms.features):
             raise AttributeError("effects: this model has products of features; see coefficients()")
-        kept = self.coefficients * np.array([c.feature != INTERCEPT for c in self.columns])
+        kept = self.coefficients * np.array([c.feature != INTERCEPT for c in self.coordinates])
         tables = [self.terms.tables(own) for own in kept]
         count = 1 + max(first for first, _ in self.terms.features)
         return tuple(np.stack([own[f, -1] for own in tables]) for f in range(count))
@@ -129,9 +129,9 @@ class LinearScores:
                 "an intercept for that, and those of earlier versions have no such count"
             )
         chances: dict[int, np.ndarray] = {}
-        for feature, term in _features_alone(self.terms, self.columns).items():
+        for feature, term in _features_alone(self.terms, self.coordinates).items():
             entry = self.terms.value[term] / VECTOR_STEPS
-            chances[feature] = _code_chances(self.terms.column[term], entry, self.moments)
+            chances[feature] = _code_chances(self.terms.coordinate[term], entry, self.moments)
         return tuple(chances[feature] for feature in sorted(chances))
 
     def changes(
@@ -149,12 +149,12 @@ class LinearScores:
             doubt = np.zeros((1, rows.shape[1]))
             for number in terms:
                 own = [feature for feature in self.terms.features[number] if feature >= 0]
-                column, value = self.terms.column[number], self.terms.value[number]
+                coordinate, value = self.terms.coordinate[number], self.terms.value[number]
                 before = _code_of([rows[f] for f in own], [n_codes[f] for f in own])
                 codes = [others[f] if f == changed else rows[f] for f in own]
                 after = _code_of(codes, [n_codes[f] for f in own])
-                k, entry = column[before], value[before] / VECTOR_STEPS
-                k_after, entry_after = column[after], value[after] / VECTOR_STEPS
+                k, entry = coordinate[before], value[before] / VECTOR_STEPS
+                k_after, entry_after = coordinate[after], value[after] / VECTOR_STEPS
                 gain = self.coefficients[:, k_after] * entry_after
                 change += gain - self.coefficients[:, k] * entry
                 same = (self.noise[k] * (entry_after - entry)) ** 2
@@ -164,27 +164,29 @@ class LinearScores:
 
     @property
     def _terms(self) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
-        """The features, columns and entries of each term."""
+        """The features, coordinates and entries of each term."""
         terms = self.terms
-        return zip(terms.features, terms.column, terms.value, strict=True)
+        return zip(terms.features, terms.coordinate, terms.value, strict=True)
 
-    def in_units(self) -> np.ndarray:
-        """Return the coefficients in original units: per unit of a number, or for an indicator.
+    def on_own_scale(self) -> np.ndarray:
+        """Return the coefficients as tables have it: per 1 of a number, or for an indicator.
 
         The intercept is that of all numbers at 0; the coefficient of a missing number stands for
         the number as well (which counts as the middle of its bounds).
         """
         plain = self.coefficients * (self.scale / SCORE_STEPS)
-        slope = np.array([column.per_unit or 1.0 for column in self.columns])
-        middle = np.array([column.middle if column.per_unit else 0.0 for column in self.columns])
+        slope = np.array([coordinate.slope or 1.0 for coordinate in self.coordinates])
+        middle = np.array(
+            [coordinate.middle if coordinate.slope else 0.0 for coordinate in self.coordinates]
+        )
         own = plain * slope
         at_middle = own * middle
-        number = {c.feature: k for k, c in enumerate(self.columns) if c.per_unit}
-        for k, column in enumerate(self.columns):
-            if column.feature == INTERCEPT:
+        number = {c.feature: k for k, c in enumerate(self.coordinates) if c.slope}
+        for k, coordinate in enumerate(self.coordinates):
+            if coordinate.feature == INTERCEPT:
                 own[:, k] -= at_middle.sum(axis=1)
-            elif column.value == MISSING and column.feature in number:
-                own[:, k] += at_middle[:, number[column.feature]]
+            elif coordinate.value == MISSING and coordinate.feature in number:
+                own[:, k] += at_middle[:, number[coordinate.feature]]
         return own
 
     def to_form(self) -> dict[str, Any]:
@@ -193,9 +195,9 @@ class LinearScores:
             "moments": self.moments,
             "noise": self.noise,
             "features": np.array(self.terms.features, dtype=np.int32),
-            "column": list(self.terms.column),
+            "coordinate": list(self.terms.coordinate),
             "value": list(self.terms.value),
-            "columns": [asdict(column) for column in self.columns],
+            "coordinates": [asdict(coordinate) for coordinate in self.coordinates],
             "coefficients": self.coefficients,
             "log_odds": self.log_odds,
             "scale": self.scale,
@@ -203,61 +205,67 @@ class LinearScores:
 
     @classmethod
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> LinearScores:
-        """Read what `to_form` gave: a coefficient for each output and column."""
+        """Read what `to_form` gave: a coefficient for each output and coordinate."""
         form = need_keys(form, "scores", _KEYS)
-        columns = tuple(map(_read_column, need_list(form["columns"], "scores.columns")))
-        terms = _read_terms(form, layout, len(columns))
-        own = _features_alone(terms, columns)
-        need(len(own) == len(layout.n_codes), "scores.columns", "every feature has a column")
+        coordinates = tuple(
+            map(_read_coordinate, need_list(form["coordinates"], "scores.coordinates"))
+        )
+        terms = _read_terms(form, layout, len(coordinates))
+        own = _features_alone(terms, coordinates)
+        need(
+            len(own) == len(layout.n_codes), "scores.coordinates", "every feature has a coordinate"
+        )
         place = "scores.coefficients"
-        shape = (n_outputs, len(columns))
+        shape = (n_outputs, len(coordinates))
         coefficients = need_array(form["coefficients"], place, np.int32, shape)
         need_scores([terms.most_score(own) for own in coefficients], place)
         log_odds = need_flag(form["log_odds"], "scores.log_odds")
         scale = need_number(form["scale"], "scores.scale", 0, above=True)
         told = form["moments"], form["noise"]
         if told[0] is not None:
-            need_finite(told[0], "scores.moments", (2, len(columns)))
-            need_finite(told[1], "scores.noise", (len(columns),), least=0)
-        return cls(terms, columns, coefficients, log_odds, scale, *told)
+            need_finite(told[0], "scores.moments", (2, len(coordinates)))
+            need_finite(told[1], "scores.noise", (len(coordinates),), least=0)
+        return cls(terms, coordinates, coefficients, log_odds, scale, *told)
 
 
-_KEYS = {"features", "column", "value", "columns", "coefficients", "log_odds", "scale"}
+_KEYS = {"features", "coordinate", "value", "coordinates", "coefficients", "log_odds", "scale"}
 _KEYS |= {"moments", "noise"}
 _MOST_ENTRY = 2**30
 
 
-def _features_alone(terms: Terms, columns: tuple[Column, ...]) -> dict[int, int]:
+def _features_alone(terms: Terms, coordinates: tuple[Coordinate, ...]) -> dict[int, int]:
     """Return the term of each feature alone; the intercept is none of them."""
     return {
         features[0]: number
-        for number, (features, column) in enumerate(zip(terms.features, terms.column, strict=True))
-        if features[1] < 0 and columns[column[0]].feature != INTERCEPT
+        for number, (features, coordinate) in enumerate(
+            zip(terms.features, terms.coordinate, strict=True)
+        )
+        if features[1] < 0 and coordinates[coordinate[0]].feature != INTERCEPT
     }
 
 
-def _read_column(form: Any) -> Column:
-    place = "scores.columns"
-    form = need_keys(form, place, {field.name for field in fields(Column)})
+def _read_coordinate(form: Any) -> Coordinate:
+    place = "scores.coordinates"
+    form = need_keys(form, place, {field.name for field in fields(Coordinate)})
     names = need_text(form["feature"], place), need_text(form["value"], place)
-    return Column(*names, *(need_number(form[name], place) for name in ("per_unit", "middle")))
+    return Coordinate(*names, *(need_number(form[name], place) for name in ("slope", "middle")))
 
 
-def _read_terms(form: dict[str, Any], layout: Layout, n_columns: int) -> Terms:
-    """Read terms that look at the layout's codes and have columns of their own."""
+def _read_terms(form: dict[str, Any], layout: Layout, n_coordinates: int) -> Terms:
+    """Read terms that look at the layout's codes and have coordinates of their own."""
     last = len(layout.n_codes) - 1
     pairs = need_array(form["features"], "scores.features", np.int32, (None, 2), -1, last)
     need(bool((pairs[:, 0] >= 0).all()), "scores.features", "a term looks at a feature")
     alone = set(pairs[pairs[:, 1] < 0, 0].tolist())
     need(len(alone) == last + 1, "scores.features", "every feature has a term of its own")
-    column = need_list(form["column"], "scores.column", len(pairs))
+    coordinate = need_list(form["coordinate"], "scores.coordinate", len(pairs))
     value = need_list(form["value"], "scores.value", len(pairs))
-    for (first, second), places, entries in zip(pairs.tolist(), column, value, strict=True):
+    for (first, second), places, entries in zip(pairs.tolist(), coordinate, value, strict=True):
         codes = layout.n_codes[first] * (1 if second < 0 else layout.n_codes[second])
-        need_array(places, "scores.column", np.int32, (codes,), 0, n_columns - 1)
+        need_array(places, "scores.coordinate", np.int32, (codes,), 0, n_coordinates - 1)
         need_array(entries, "scores.value", np.int32, (codes,), -_MOST_ENTRY, _MOST_ENTRY)
     features = tuple((first, second) for first, second in pairs.tolist())
-    terms = Terms(features, tuple(column), tuple(value), n_columns)
+    terms = Terms(features, tuple(coordinate), tuple(value), n_coordinates)
     try:
         terms.check()
     except ValueError as error:
@@ -272,12 +280,12 @@ def _code_of(codes: list[np.ndarray], n_codes: list[int]) -> np.ndarray:
     return codes[0].astype(np.int64) * n_codes[1] + codes[1]
 
 
-def _code_chances(column: np.ndarray, entry: np.ndarray, moments: np.ndarray) -> np.ndarray:
-    """Return how likely the codes of one feature are, by the moments of its columns."""
-    mass = np.zeros(len(column))
+def _code_chances(coordinate: np.ndarray, entry: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """Return how likely the codes of one feature are, by the moments of its coordinates."""
+    mass = np.zeros(len(coordinate))
     number = None
-    for own in np.unique(column[entry != 0]):
-        codes = np.flatnonzero((column == own) & (entry != 0))
+    for own in np.unique(coordinate[entry != 0]):
+        codes = np.flatnonzero((coordinate == own) & (entry != 0))
         if len(np.unique(entry[codes])) > 1:
             number = own
         else:
@@ -286,7 +294,7 @@ def _code_chances(column: np.ndarray, entry: np.ndarray, moments: np.ndarray) ->
         there = max(1 - mass.sum(), _LEAST_SHARE)
         mean, square = moments[:, number] / there
         half = np.sqrt(max(square - mean**2, 0.0))
-        codes = np.flatnonzero(column == number)
+        codes = np.flatnonzero(coordinate == number)
         for value in (mean - half, mean + half):
             mass[codes[np.abs(entry[codes] - value).argmin()]] += there / 2
     return even(mass)

@@ -119,8 +119,8 @@ class Model:
         """Return what was learned: for each feature and span of values, its effect on the score.
 
         Neighbouring codes with the same effect are joined. For classes the score is the log-odds
-        (of the second class, or of each class beyond two); for a number, an effect is in units of
-        the target.
+        (of the second class, or of each class beyond two); for a number, an effect is on the
+        scale of the target.
 
         Returns
         -------
@@ -129,7 +129,7 @@ class Model:
         """
         rows: dict[str, list[Any]] = {"feature": [], "values": [], "effect": []}
         target = self.domain.target
-        unit = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
+        width = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
         several = self.scores.n_outputs > 1
         by_feature = self.scores.feature_values()
         if several:
@@ -139,7 +139,7 @@ class Model:
                 for words, value in self.encoder.spans(k, values):
                     rows["feature"].append(feature.name)
                     rows["values"].append(words)
-                    rows["effect"].append(value * unit / SCORE_STEPS)
+                    rows["effect"].append(value * width / SCORE_STEPS)
                     if several:
                         rows["class"].append(self.classes[output])
         return pa.table(rows)
@@ -179,11 +179,10 @@ class Model:
         }
 
     def coefficients(self) -> pa.Table:
-        """Return a linear model's coefficients, in original units.
+        """Return a linear model's coefficients, on the scale of the table.
 
-        A number's is for each unit of it (on a log scale: from −1 to 1), an indicator's for its
-        value. For classes they add up to the score; for a number, to the prediction in units of
-        the target.
+        A number's is for each 1 of it (on a log scale: from −1 to 1), an indicator's for its
+        value. For classes they add up to the score; for a number, to the prediction.
 
         Returns
         -------

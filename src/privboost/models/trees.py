@@ -26,7 +26,7 @@ _SHARINGS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class Forest:
     """Trees of one depth, as arrays; what a model file keeps.
 
     Attributes
@@ -36,11 +36,11 @@ class Group:
     goes_right : uint8 array of shape (trees, nodes, ⌈codes/8⌉)
         Where each code goes, a bit a code.
     values : int32 array of shape (trees, outputs, leaves)
-        The released values, in score units.
+        The released values, in score steps.
     mass : int32 array of shape (trees, outputs, leaves), or None
         What was released about how many rows lie in each leaf; noise may leave less than 0.
     noise : int32 array of shape (trees, outputs, leaves), or None
-        The standard deviation that noise alone gives to each value, in score units.
+        The standard deviation that noise alone gives to each value, in score steps.
     """
 
     feature: np.ndarray
@@ -56,7 +56,7 @@ class Group:
         values: Sequence[np.ndarray],
         mass: np.ndarray | None = None,
         noise: np.ndarray | None = None,
-    ) -> Group:
+    ) -> Forest:
         """Pack trees of one depth and their values, each of shape (outputs, leaves)."""
         width = max(tree.goes_right.shape[1] for tree in trees)
         turns = np.zeros((len(trees), len(trees[0].feature), width), dtype=np.uint8)
@@ -103,9 +103,9 @@ class Group:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Group:
+    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Forest:
         """Read what `to_form` gave: complete trees that turn at every code of their features."""
-        place = "scores.groups"
+        place = "scores.forests"
         form = need_keys(form, place, {field.name for field in fields(cls)})
         last = len(layout.n_codes) - 1
         feature = need_array(form["feature"], f"{place}.feature", np.uint16, (None, None), 0, last)
@@ -135,8 +135,8 @@ class TreeScores:
     ----------
     start : int32 array of shape (outputs,)
         The initial score.
-    groups : tuple of Group
-        The trees, in the order of training; each group has one depth.
+    forests : tuple of Forest
+        The trees, in the order of training; each forest has one depth.
     updates : int array
         How many trees each update added: the stages of training.
     n_codes : int array
@@ -146,7 +146,7 @@ class TreeScores:
     kind = "trees"
     log_odds: ClassVar[bool] = True
     start: np.ndarray
-    groups: tuple[Group, ...]
+    forests: tuple[Forest, ...]
     updates: np.ndarray
     n_codes: np.ndarray
 
@@ -156,11 +156,11 @@ class TreeScores:
         nothing = np.zeros(0, dtype=np.int32)
         return cls(start, (), nothing, np.array(n_codes, dtype=np.int32))
 
-    def extended(self, group: Group, updates: Sequence[int]) -> TreeScores:
+    def extended(self, forest: Forest, updates: Sequence[int]) -> TreeScores:
         """Return the model with more trees."""
         more = np.array(updates, dtype=np.int32)
         return TreeScores(
-            self.start, (*self.groups, group), np.concatenate([self.updates, more]), self.n_codes
+            self.start, (*self.forests, forest), np.concatenate([self.updates, more]), self.n_codes
         )
 
     @property
@@ -171,13 +171,13 @@ class TreeScores:
     @property
     def n_trees(self) -> int:
         """How many trees there are (for each output)."""
-        return sum(map(len, self.groups))
+        return sum(map(len, self.forests))
 
     def trees(self) -> Iterator[tuple[Tree, np.ndarray]]:
         """Yield each tree with its values, of shape (outputs, leaves)."""
-        for group in self.groups:
-            for number, values in enumerate(group.values):
-                yield group.tree(number), values
+        for forest in self.forests:
+            for number, values in enumerate(forest.values):
+                yield forest.tree(number), values
 
     def scores(self, codes: Codes) -> np.ndarray:
         """Return the exact scores of rows: int32 of shape (outputs, rows)."""
@@ -185,8 +185,8 @@ class TreeScores:
         for feature, tables in self._tables.items():
             for output, values in enumerate(tables):
                 kernels.add_values(codes.column(feature), values, scores[output])
-        for group, number in self._joint_trees:
-            _add(codes, group.tree(number), group.values[number], scores)
+        for forest, number in self._joint_trees:
+            _add(codes, forest.tree(number), forest.values[number], scores)
         return scores
 
     def staged_scores(self, codes: Codes) -> Iterator[np.ndarray]:
@@ -211,10 +211,10 @@ class TreeScores:
         return tables
 
     @cached_property
-    def _joint_trees(self) -> list[tuple[Group, int]]:
+    def _joint_trees(self) -> list[tuple[Forest, int]]:
         """The trees that look at several features; their look-ups stay packed."""
-        numbered = ((group, k) for group in self.groups for k in range(len(group)))
-        return [(group, k) for group, k in numbered if group.tree(k).only_feature is None]
+        numbered = ((forest, k) for forest in self.forests for k in range(len(forest)))
+        return [(forest, k) for forest, k in numbered if forest.tree(k).only_feature is None]
 
     def chances(self) -> tuple[np.ndarray, ...]:
         """Return for each feature how likely its codes are, as the mass of the leaves tells.
@@ -227,9 +227,9 @@ class TreeScores:
         chances = np.concatenate([np.full(codes, 1 / codes) for codes in self.n_codes])
         for _ in range(_SHARINGS):
             shared = np.zeros_like(chances)
-            for group in self.groups:
-                for number in range(len(group)):
-                    tree, mass = group.tree(number), group.mass_below(number)
+            for forest in self.forests:
+                for number in range(len(forest)):
+                    tree, mass = forest.tree(number), forest.mass_below(number)
                     arrays = (tree.feature, tree.goes_right, self.n_codes, first)
                     tree_kernels.add_shares(*arrays, mass, chances, shared)
             parts = [even(part) for part in np.split(shared, last[:-1])]
@@ -240,19 +240,19 @@ class TreeScores:
         self, rows: np.ndarray, others: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield what other codes change; see `importance.Explainable`."""
-        looking: dict[int, list[tuple[Group, int]]] = {}
-        for group in self.groups:
-            for number, features in enumerate(group.feature):
+        looking: dict[int, list[tuple[Forest, int]]] = {}
+        for forest in self.forests:
+            for number, features in enumerate(forest.feature):
                 for feature in np.unique(features).tolist():
-                    looking.setdefault(feature, []).append((group, number))
+                    looking.setdefault(feature, []).append((forest, number))
         for feature, trees in looking.items():
             change = np.zeros((self.n_outputs, rows.shape[1]))
             doubt = np.zeros_like(change)
-            for group, number in trees:
+            for forest, number in trees:
                 tree, values, noise = (
-                    group.tree(number),
-                    group.values[number],
-                    group.noise_of(number),
+                    forest.tree(number),
+                    forest.values[number],
+                    forest.noise_of(number),
                 )
                 arrays = (tree.feature, tree.goes_right, feature, rows, others)
                 tree_kernels.add_changes(*arrays, values, noise, change, doubt)
@@ -274,7 +274,7 @@ class TreeScores:
         """Return what a model file keeps."""
         return {
             "start": self.start,
-            "groups": [group.to_form() for group in self.groups],
+            "forests": [forest.to_form() for forest in self.forests],
             "updates": self.updates,
             "n_codes": self.n_codes,
         }
@@ -282,20 +282,22 @@ class TreeScores:
     @classmethod
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Self:
         """Read what `to_form` gave: trees for this layout, all of them in the stages."""
-        form = need_keys(form, "scores", {"start", "groups", "updates", "n_codes"})
+        form = need_keys(form, "scores", {"start", "forests", "updates", "n_codes"})
         need(len(layout.n_codes) <= _MOST_FEATURES, "domain", "too many features for trees")
         start = need_array(form["start"], "scores.start", np.int32, (n_outputs,))
-        listed = need_list(form["groups"], "scores.groups")
-        groups = tuple(Group.from_form(each, layout, n_outputs) for each in listed)
+        listed = need_list(form["forests"], "scores.forests")
+        forests = tuple(Forest.from_form(each, layout, n_outputs) for each in listed)
         n_codes = need_array(form["n_codes"], "scores.n_codes", np.int32, (len(layout.n_codes),))
         need(tuple(n_codes.tolist()) == layout.n_codes, "scores.n_codes", "not those of the domain")
-        count = sum(map(len, groups))
+        count = sum(map(len, forests))
         updates = need_array(form["updates"], "scores.updates", np.int32, (None,), 1, count)
         total = int(updates.sum(dtype=np.int64))
         need(total == count, "scores.updates", "they must add up to the trees")
-        most = sum((largest(g.values, axis=2).sum(axis=0) for g in groups), largest(start[None], 0))
-        need_scores(most, "scores.groups.values")
-        return cls(start, groups, updates, n_codes)
+        most = sum(
+            (largest(g.values, axis=2).sum(axis=0) for g in forests), largest(start[None], 0)
+        )
+        need_scores(most, "scores.forests.values")
+        return cls(start, forests, updates, n_codes)
 
 
 def _add(codes: Codes, tree: Tree, values: np.ndarray, scores: np.ndarray) -> None:

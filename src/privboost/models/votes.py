@@ -9,7 +9,7 @@ import numpy as np
 
 from privboost.grid import VOTE
 from privboost.models.checks import need
-from privboost.models.trees import Group, TreeScores
+from privboost.models.trees import Forest, TreeScores
 from privboost.tables.layout import Layout
 from privboost.trees.tree import Tree
 
@@ -37,13 +37,15 @@ class VoteScores(TreeScores):
         values = np.zeros((1, self.n_outputs, tree.n_leaves), dtype=np.int32)
         values[0, output] = votes
         updates = np.append(self.updates, np.int32(1))
-        return replace(self, groups=(*self.groups, Group.of([tree], list(values))), updates=updates)
+        return replace(
+            self, forests=(*self.forests, Forest.of([tree], list(values))), updates=updates
+        )
 
     @classmethod
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Self:
         """Read what `to_form` gave: trees whose leaves say one vote, or nothing."""
         scores = super().from_form(form, layout, n_outputs)
-        for group in scores.groups:
-            votes = bool(np.isin(group.values, (-VOTE, 0, VOTE)).all())
-            need(votes, "scores.groups.values", "leaves must say one vote, or nothing")
+        for forest in scores.forests:
+            votes = bool(np.isin(forest.values, (-VOTE, 0, VOTE)).all())
+            need(votes, "scores.forests.values", "leaves must say one vote, or nothing")
         return scores

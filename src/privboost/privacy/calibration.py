@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from privboost.grid import UNIT
+from privboost.grid import CLIP_STEPS
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
@@ -140,8 +140,14 @@ def calibrate_releases(
     sums = rounds + laplace
     rest = 1.0 if not selections else 1 - selection_share
     parts = [
-        (Planned(GaussianRelease("sums", 1.0, UNIT, 1, 1, (1.0,), sampling_rate), rounds), rounds),
-        (Planned(LaplaceRelease("sums", 1.0, UNIT, 1, 1, (1.0,), sampling_rate), laplace), laplace),
+        (
+            Planned(GaussianRelease("sums", 1.0, CLIP_STEPS, 1, 1, (1.0,), sampling_rate), rounds),
+            rounds,
+        ),
+        (
+            Planned(LaplaceRelease("sums", 1.0, CLIP_STEPS, 1, 1, (1.0,), sampling_rate), laplace),
+            laplace,
+        ),
     ]
     shared = [(planned, rest * count / sums) for planned, count in parts if count]
     if selections:

@@ -23,7 +23,7 @@ from privboost.engine.queries import (
     VoteCounts,
 )
 from privboost.engine.updates import Charge, OpenBudgets, Price, SetTerms, Start, Update, UseLoss
-from privboost.grid import UNIT, VECTOR_STEPS, Contribution
+from privboost.grid import CLIP_STEPS, VECTOR_STEPS, Contribution
 from privboost.losses import LossTable, within_steps
 from privboost.privacy.budgets.charges import charge_table
 from privboost.privacy.budgets.life import LifeBudget
@@ -48,12 +48,12 @@ from privboost.vectors.terms import Terms
 EIGENVALUE_ROWS = 2**33
 """Fewer rows than this have products whose sums fit int64: the matrix's trace is below 2⁶³."""
 EIGENVALUE_STEPS = 2**13
-"""What float64 may be wrong about the smallest eigenvalue, for each column and both neighbours.
+"""What float64 may be wrong about the smallest eigenvalue, for each coordinate and both neighbours.
 
-In units of 2⁻⁵³ · 2⁶³ = 2¹⁰, of each neighbour: entries as float64 move an eigenvalue by at most 1
+In steps of 2⁻⁵³ · 2⁶³ = 2¹⁰, of each neighbour: entries as float64 move an eigenvalue by at most 1
 (each errs by 2⁻⁵³ of itself, together by that part of the Frobenius norm, which is at most the
 trace); the answer rounded to a whole number is off by ½ · 2⁻¹⁰; the solver is taken to err by at
-most 2d, d the columns (its backward error is far smaller). For d ≥ 1 that is below 4d: 2¹² · d.
+most 2d, d the coordinates (its backward error is far smaller). For d ≥ 1 that is below 4d: 2¹² · d.
 """
 
 
@@ -100,12 +100,12 @@ class Curator:
         Returns
         -------
         int64 array
-            The noisy sums, in grid units.
+            The noisy sums, in grid steps.
 
         Privacy
         -------
         Spends `event`, which is recorded first. Neighbours differ in one protected unit, which
-        moves each statistic by at most `event.units` in each of the cells it touches. Once
+        moves each statistic by at most `event.steps` in each of the cells it touches. Once
         budgets are open, each row pays for its own contribution instead, and rows that cannot
         afford it sit out: the whole run costs the budgets, whatever the number of releases.
         """
@@ -129,12 +129,12 @@ class Curator:
         query : Query
             What to add up.
         event : LaplaceRelease
-            The noise, as it was reserved; its scales are rounded up to whole units.
+            The noise, as it was reserved; its scales are rounded up to whole steps.
 
         Returns
         -------
         int64 array
-            The noisy sums, in grid units.
+            The noisy sums, in grid steps.
 
         Privacy
         -------
@@ -198,7 +198,7 @@ class Curator:
         self._check_terms(query)
         self._check(query.bound(self._contribution), event)
         stream = self._charge(event)
-        scales = np.full(query.n_columns, event.sigmas[0])
+        scales = np.full(query.n_coordinates, event.sigmas[0])
         return self._noisy(query, discrete_gaussian(scales, stream))
 
     def gram(self, query: GramSums, event: GramRelease) -> np.ndarray:
@@ -213,7 +213,7 @@ class Curator:
         if not isinstance(event, GramRelease):
             raise ValueError("a matrix needs the event of a matrix")
         stream = self._charge(event)
-        rows, columns = np.triu_indices(query.n_columns)
+        rows, columns = np.triu_indices(query.n_coordinates)
         scales = np.where(rows == columns, 1.0, math.sqrt(0.5)) * event.sigmas[0]
         noise = np.empty(query.shape, dtype=np.int64)
         noise[rows, columns] = discrete_gaussian(scales, stream)
@@ -221,7 +221,7 @@ class Curator:
         return self._noisy(query, noise)
 
     def least_eigenvalue(self, query: GramSums, event: VectorRelease) -> int:
-        """Release the smallest eigenvalue of the sum of outer products, in its units.
+        """Release the smallest eigenvalue of the sum of outer products, in its steps.
 
         Privacy
         -------
@@ -247,9 +247,9 @@ class Curator:
         """Refuse a query about other vectors than those of the rows."""
         if self._linear is None:
             raise ValueError("a linear release needs SetTerms first")
-        own = (self._linear.n_columns, len(self._linear.features))
-        if (query.n_columns, query.n_terms) != own:
-            raise ValueError("the query has other columns than the rows' vectors")
+        own = (self._linear.n_coordinates, len(self._linear.features))
+        if (query.n_coordinates, query.n_terms) != own:
+            raise ValueError("the query has other coordinates than the rows' vectors")
 
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""
@@ -373,7 +373,7 @@ class Curator:
     def _check(self, bound: Bound, event: NoisySums) -> None:
         """Refuse an event that promises less than what one protected unit can change."""
         honest = (
-            event.units >= bound.steps
+            event.steps >= bound.steps
             and event.rows >= bound.rows
             and event.cells >= bound.cells
             and len(event.shares) == bound.statistics
@@ -390,7 +390,7 @@ def eigenvalue_bound(query: GramSums, contribution: Contribution) -> Bound:
     Adding x·xᵀ moves every eigenvalue by at most ‖x‖², `VECTOR_STEPS`²; `EIGENVALUE_STEPS` covers
     the rounding of float64, for tables of fewer than `EIGENVALUE_ROWS` rows.
     """
-    steps = VECTOR_STEPS**2 + EIGENVALUE_STEPS * query.n_columns
+    steps = VECTOR_STEPS**2 + EIGENVALUE_STEPS * query.n_coordinates
     return Bound(steps * contribution.rows, 1, contribution.rows, 1, 1)
 
 
@@ -434,16 +434,16 @@ def noisy_threshold(
     -------
     Spends `event`. Noisy counts of values that both tables have are Gaussian releases. A value
     that only one unit has is told with a chance of at most δ_t over all that unit's values, of
-    which there are cells · rows at most: the threshold is units + σ · Φ⁻¹(1 − δ_t/(cells · rows)).
+    which there are cells · rows at most: the threshold is steps + σ · Φ⁻¹(1 − δ_t/(cells · rows)).
     """
     ledger.charge(event)
     sigma = float(event.sigmas[0])
     chance = event.delta_of_threshold / (event.cells * event.rows) * (1 - 1e-6)
     # Rounded up and one unit more: the discrete tail is then below the continuous one.
-    threshold = event.units + math.ceil(-sigma * float(ndtri(chance))) + 1
+    threshold = event.steps + math.ceil(-sigma * float(ndtri(chance))) + 1
     kept = []
     for value, count in tally().items():
         noise = discrete_gaussian(np.array([sigma]), stream.child(value.hex()))
-        if count * UNIT + int(noise[0]) > threshold:
+        if count * CLIP_STEPS + int(noise[0]) > threshold:
             kept.append(value)
     return sorted(kept)

@@ -40,7 +40,7 @@ def discrete_gaussian(sigma: np.ndarray, stream: KeyStream, margin: float = MARG
     Parameters
     ----------
     sigma : float64 array
-        Scales in grid units, each from 1 to 2⁴⁴; read as exact dyadic rationals.
+        Scales in grid steps, each from 1 to 2⁴⁴; read as exact dyadic rationals.
     stream : KeyStream
         Where the randomness comes from; it is used up to wherever the draws end.
     margin : float
@@ -52,7 +52,7 @@ def discrete_gaussian(sigma: np.ndarray, stream: KeyStream, margin: float = MARG
     """
     sigma = np.ascontiguousarray(sigma, dtype=np.float64)
     if sigma.size and not (sigma.min() >= 1 and sigma.max() <= MAX_SIGMA):
-        raise ValueError("noise scales must lie between 1 and 2^44 grid units")
+        raise ValueError("noise scales must lie between 1 and 2^44 grid steps")
     return _draw_all(sigma, True, stream, margin)
 
 
@@ -62,7 +62,7 @@ def discrete_laplace(scale: np.ndarray, stream: KeyStream, margin: float = MARGI
     Parameters
     ----------
     scale : int64 array
-        Scales t in grid units, whole numbers from 1 to 2⁴⁴.
+        Scales t in grid steps, whole numbers from 1 to 2⁴⁴.
     stream, margin
         As for `discrete_gaussian`.
 
@@ -74,7 +74,7 @@ def discrete_laplace(scale: np.ndarray, stream: KeyStream, margin: float = MARGI
     if scale.dtype.kind not in "iu":
         raise ValueError("scales of discrete Laplace noise are whole numbers")
     if scale.size and not (scale.min() >= 1 and scale.max() <= MAX_SIGMA):
-        raise ValueError("noise scales must lie between 1 and 2^44 grid units")
+        raise ValueError("noise scales must lie between 1 and 2^44 grid steps")
     return _draw_all(np.ascontiguousarray(scale, dtype=np.float64), False, stream, margin)
 
 

@@ -1,1 +1,1 @@
-"""From any table to coded rows: what is public, how cells are read, who is protected."""
+"""From any table to coded rows: what is public, how values are read, who is protected."""

@@ -53,7 +53,7 @@ class NumericFeature:
     edges : tuple of float, optional
         Cut points inside the bounds, instead of a scale.
     missing : bool
-        Whether missing cells are expected. They have a bin of their own in any case; only a
+        Whether missing values are expected. They have a bin of their own in any case; only a
         declared one is given an effect by training.
     reason : str
         Where the fact comes from; repeated in privacy reports.
@@ -102,7 +102,7 @@ class CategoricalFeature:
     categories : tuple
         The public list.
     missing : bool
-        Whether missing cells are expected (see `NumericFeature`).
+        Whether missing values are expected (see `NumericFeature`).
     reason : str
         Where the fact comes from.
     """

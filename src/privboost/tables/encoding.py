@@ -2,7 +2,7 @@
 
 A feature's codes are its values' bins or categories, then "other" (categories only), then
 "missing". A number's bin is how many of the feature's edges lie below it, so `x ≤ edge[b]` is
-`code ≤ b`. Each cell is coded by itself: no cell can change another's code, and none can raise.
+`code ≤ b`. Each value is coded by itself: no value can change another's code, and none can raise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from privboost.errors import SchemaError
 from privboost.grid import BLOCK_ROWS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables import kernels
-from privboost.tables.cells import code_labels, read_numbers
 from privboost.tables.domain import (
     CategoricalFeature,
     ClassTarget,
@@ -36,6 +35,7 @@ from privboost.tables.sources import (
     Table,
     open_table,
 )
+from privboost.tables.values import code_labels, read_numbers
 
 FINE_BINS = 192
 """Fine bins of a number: the grids of 2, 3, 4, … 32, 64 and 96 bins are exact parts of them."""
@@ -148,7 +148,7 @@ def code_target(column: Column, target: Any) -> tuple[np.ndarray, np.ndarray | N
 
 
 def code_weights(column: Column, bound: float) -> np.ndarray:
-    """Return weights in units of their bound: clipped, rounded down; negative or NaN is 0."""
+    """Return weights in steps of their bound: clipped, rounded down; negative or NaN is 0."""
     values = np.asarray(read_numbers(column, "sample_weight"), dtype=np.float64)
     share = np.clip(np.nan_to_num(values, nan=0.0), 0, bound) / bound
     return np.trunc(share * WEIGHT_STEPS).astype(np.uint16)

@@ -88,7 +88,7 @@ def check_schema(loader: Loader, table: Table) -> str:
     """Refuse a table that does not fit its domain, by its columns and their types alone.
 
     Returns what the unit column holds (see `unit_names.unit_kind`); "any" without one, and in a
-    text file, whose cells are all texts.
+    text file, whose values are all texts.
     """
     first = next(table.batches(loader.columns, 1))
     batch = {name: column[:0] for name, column in first.items()}

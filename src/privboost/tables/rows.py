@@ -13,7 +13,7 @@ from privboost.tables.layout import Layout
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Codes:
-    """Coded cells, feature by feature: all that a model reads.
+    """Coded values, feature by feature: all that a model reads.
 
     Attributes
     ----------

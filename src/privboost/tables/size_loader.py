@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from privboost import codec
 from privboost.tables import kernels
-from privboost.tables.cells import read_numbers, read_texts
 from privboost.tables.layout import Layout
 from privboost.tables.loader import UnitRule
 from privboost.tables.pieces import Batch
 from privboost.tables.rows import Codes, Rows
 from privboost.tables.unit_names import read_unit_names
+from privboost.tables.values import read_numbers, read_texts
 
 SMALLEST, LARGEST = -30, 62
 """Powers of two between which the size of a number is told."""

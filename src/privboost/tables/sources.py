@@ -1,9 +1,9 @@
 """Any table as batches of columns: data frames, arrays, and files that are read in a stream.
 
-Only a table's schema can raise here. What a cell holds cannot, and no cell changes how another is
+Only a table's schema can raise here. What a value holds cannot, and no value changes how another is
 read: a column's type is what its table declares, and a column without a type of its own (Python
-objects, lists) stays a column of objects whose cells are read one by one. A list has no schema at
-all: in training its rows are cut or filled up with missing cells to the domain's features. For
+objects, lists) stays a column of objects whose values are read one by one. A list has no schema at
+all: in training its rows are cut or filled up with missing values to the domain's features. For
 predictions, where no private row is at stake, such rows are refused.
 """
 
@@ -36,7 +36,7 @@ class Table(Protocol):
 
     @property
     def is_text(self) -> bool:
-        """Whether it is a text file, of which every cell is text."""
+        """Whether it is a text file, of which every value is text."""
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time; a batch even if there are none.
@@ -176,7 +176,7 @@ class FilesTable:
 
     @property
     def is_text(self) -> bool:
-        """Whether the files are text files, of which every cell is text."""
+        """Whether the files are text files, of which every value is text."""
         return self._tables[0].is_text
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
@@ -229,7 +229,7 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
     if isinstance(data, list | tuple):
         if every_line:
             _check_rows(data, names)
-        return ArrayTable(_cells(data, names), names)
+        return ArrayTable(_values(data, names), names)
     return ArrayTable(_array(data), names)
 
 
@@ -247,11 +247,11 @@ def open_file(
         The file; its suffix says what it is. The files of a folder are one table, in the order of
         their names; those whose names begin with a dot or an underscore are left out.
     missing : sequence of str
-        Texts that mean a missing cell in a CSV file, besides nothing at all.
+        Texts that mean a missing value in a CSV file, besides nothing at all.
     every_line : bool
         Whether a text file's malformed lines are refused (see `CsvTable`).
     separator : str, optional
-        What stands between the cells of a text file; by default its suffix says it.
+        What stands between the values of a text file; by default its suffix says it.
     """
     path = Path(path)
     if path.is_dir():
@@ -343,30 +343,30 @@ def slice_vector(vector: Any, start: int, stop: int) -> Column:
 
 
 def _array(data: Any) -> np.ndarray:
-    """Return an array as it is; cells under a mask are missing, whatever lies there."""
+    """Return an array as it is; values under a mask are missing, whatever lies there."""
     if isinstance(data, np.ma.MaskedArray):
         number = data.dtype.kind in "fiub"
-        cells = np.array(data.data, dtype=np.float64 if number else object)
-        cells[np.ma.getmaskarray(data)] = np.nan if number else None
-        return cells
+        values = np.array(data.data, dtype=np.float64 if number else object)
+        values[np.ma.getmaskarray(data)] = np.nan if number else None
+        return values
     return np.asarray(data) if hasattr(data, "__array__") else np.empty(0, dtype=object)
 
 
-def _cells(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+def _values(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
     """Return nested lists as objects: numpy would find a common type.
 
-    A row has one cell for each name: the rest of a longer one is left out, what a shorter one
-    lacks is missing. A mapping has its cells by name.
+    A row has one value for each name: the rest of a longer one is left out, what a shorter one
+    lacks is missing. A mapping has its values by name.
     """
-    cells = np.full((len(rows), len(names)), None, dtype=object)
+    values = np.full((len(rows), len(names)), None, dtype=object)
     for place, row in enumerate(rows):
-        for column, cell in enumerate(_row(row, names)):
-            cells[place, column] = cell
-    return cells
+        for column, value in enumerate(_row(row, names)):
+            values[place, column] = value
+    return values
 
 
 def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
-    """Refuse a list whose elements are not rows with a cell for each name."""
+    """Refuse a list whose elements are not rows with a value for each name."""
     for row in rows:
         if isinstance(row, Mapping):
             if absent := [name for name in names if name not in row]:
@@ -384,7 +384,7 @@ def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
 
 
 def _width(row: Any) -> int | None:
-    """Return how many cells a row has; None if it is none."""
+    """Return how many values a row has; None if it is none."""
     if isinstance(row, str | bytes):
         return None
     try:
@@ -410,7 +410,7 @@ def _column(series: Any) -> Column:
         return native.combine_chunks()  # narwhals knows no negative scale
     kind = getattr(native, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind in "fiubO":
-        return np.asarray(native)  # as it lies in memory: nobody asks a cell anything
+        return np.asarray(native)  # as it lies in memory: nobody asks a value anything
     if series.dtype == nw.Object or _untyped(native):  # arrow would show objects' addresses
         return _objects(series.to_list())
     if series.dtype == nw.String:
@@ -436,27 +436,27 @@ def _plain(array: np.ndarray) -> Column:
     return _arrow_or_bytes(lambda: pa.array(array.tolist(), kind), array.tolist)
 
 
-def _arrow_or_objects(arrow: Callable[[], Column], cells: Callable[[], list[Any]]) -> Column:
-    """Prefer arrow; cells that it cannot hold must not raise, so they go on as Python objects."""
+def _arrow_or_objects(arrow: Callable[[], Column], values: Callable[[], list[Any]]) -> Column:
+    """Prefer arrow; values that it cannot hold must not raise, so they go on as Python objects."""
     try:
         return arrow()
     except Exception:
-        return _objects(cells())
+        return _objects(values())
 
 
-def _arrow_or_bytes(arrow: Callable[[], Column], cells: Callable[[], list[Any]]) -> Column:
+def _arrow_or_bytes(arrow: Callable[[], Column], values: Callable[[], list[Any]]) -> Column:
     """The same for texts, which stay texts: none must change the kind of the column."""
     try:
         return arrow()
     except Exception:
-        return pa.array([_to_bytes(cell) for cell in cells()], pa.large_binary())
+        return pa.array([_to_bytes(value) for value in values()], pa.large_binary())
 
 
-def _to_bytes(cell: Any) -> bytes | None:
-    if isinstance(cell, str):
-        return str.encode(cell, "utf-8", "surrogatepass")
-    return cell if isinstance(cell, bytes) else None
+def _to_bytes(value: Any) -> bytes | None:
+    if isinstance(value, str):
+        return str.encode(value, "utf-8", "surrogatepass")
+    return value if isinstance(value, bytes) else None
 
 
-def _objects(cells: list[Any]) -> np.ndarray:
-    return np.fromiter(cells, dtype=object, count=len(cells))
+def _objects(values: list[Any]) -> np.ndarray:
+    return np.fromiter(values, dtype=object, count=len(values))

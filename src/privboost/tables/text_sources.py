@@ -25,14 +25,14 @@ _PATIENCE = 1000
 
 
 class CsvTable:
-    """A text file with a header. Every cell is text until the domain reads it; empty is missing.
+    """A text file with a header. Every value is text until the domain reads it; empty is missing.
 
-    A line with the wrong number of cells is left out (`every_line=False`, for training) or
+    A line with the wrong number of values is left out (`every_line=False`, for training) or
     refused (`every_line=True`, for predictions, which must match their lines). Bytes that are no
     UTF-8 are read as a replacement character. The file must be well formed: a quotation mark that
     is never closed runs into the lines after it, and a record has 16 MiB at most. Lines end with
     LF, CR LF or CR. An empty line is no record, but where there is one column: there it is a
-    record whose cell is missing. No error quotes the file, not even its header: what stands there
+    record whose value is missing. No error quotes the file, not even its header: what stands there
     is a record where a header was forgotten.
 
     Parameters
@@ -40,11 +40,11 @@ class CsvTable:
     path : Path
         The file.
     missing : sequence of str
-        Texts that mean a missing cell, besides nothing at all.
+        Texts that mean a missing value, besides nothing at all.
     every_line : bool
-        Whether a line with the wrong number of cells is refused.
+        Whether a line with the wrong number of values is refused.
     separator : str, optional
-        What stands between cells; by default a tab in a .tsv file, else a comma.
+        What stands between values; by default a tab in a .tsv file, else a comma.
     """
 
     is_text = True
@@ -135,7 +135,7 @@ class CsvTable:
         return _Utf8(pa.input_stream(str(self._path), compression="detect"))
 
     def _judge(self) -> Callable[[Any], str]:
-        """Return what says of a line with the wrong number of cells whether it is an error."""
+        """Return what says of a line with the wrong number of values whether it is an error."""
         verdict = "error" if self.every_line else "skip"
         return lambda row: verdict
 

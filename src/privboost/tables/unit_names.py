@@ -38,8 +38,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privboost.errors import SchemaError
-from privboost.tables.cells import as_arrow, is_missing, is_text
 from privboost.tables.sources import Column
+from privboost.tables.values import as_arrow, is_missing, is_text
 
 _BLANK = (
     "\0\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
@@ -90,7 +90,7 @@ _OPEN = {"arrow.uuid": "uuid", "arrow.bool8": "bool", "arrow.json": "text"}
 
 
 def read_unit_names(column: Column, name: str) -> pa.Array:
-    """Return the name of each cell's unit as bytes, null where there is none."""
+    """Return the name of each value's unit as bytes, null where there is none."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind in "Mm" or column.dtype.kind == "O" or column.dtype.itemsize > 8:
             return _names(column)
@@ -143,18 +143,18 @@ def unit_kind(column: Column) -> str:
     return "text" if is_text(kind) and "binary" not in str(kind) else "any"
 
 
-def name_unit(cell: Any) -> bytes | None:
-    """Return the name of one cell's unit, whatever the cell is; None if it names nobody."""
+def name_unit(value: Any) -> bytes | None:
+    """Return the name of one value's unit, whatever the value is; None if it names nobody."""
     try:
-        text = cell if type(cell) in (bytes, str) else _write(cell)
+        text = value if type(value) in (bytes, str) else _write(value)
         name = _name_bytes(text) if isinstance(text, bytes) else _name_text(text or "")
-    except Exception:  # whatever a cell may be, it must not raise
+    except Exception:  # whatever a value may be, it must not raise
         return None
     return None if name is None else name.encode("utf-8", "surrogatepass")
 
 
-def _names(cells: Iterable[Any]) -> pa.Array:
-    return pa.array(map(name_unit, cells), pa.large_binary())
+def _names(values: Iterable[Any]) -> pa.Array:
+    return pa.array(map(name_unit, values), pa.large_binary())
 
 
 def _read_texts(column: pa.Array) -> pa.Array:
@@ -231,66 +231,66 @@ def _read_times(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.array(names, pa.large_binary()).take(counts.indices)
 
 
-def _write(cell: Any) -> str | bytes | None:
-    """Write a cell as a text, or as bytes if it is raw; None if it is missing."""
-    if is_missing(cell):
+def _write(value: Any) -> str | bytes | None:
+    """Write a value as a text, or as bytes if it is raw; None if it is missing."""
+    if is_missing(value):
         return None
-    if isinstance(cell, str):
-        return str.__str__(cell)  # not str(cell): a kind of text may write itself otherwise
-    if isinstance(cell, bytes | bytearray | memoryview):
-        return memoryview(cell).tobytes()
-    if isinstance(cell, np.void):
-        return cell.tobytes()
-    if isinstance(cell, bool | np.bool_):
-        return str(bool(cell))
-    if isinstance(cell, np.datetime64 | np.timedelta64):
-        return None if np.isnat(cell) else _write_count(cell)
-    if isinstance(cell, Rational | np.integer):
-        return _write_ratio(cell)
-    if isinstance(cell, float):
-        return float.__repr__(cell)
-    if isinstance(cell, UUID):
-        return cell.hex
-    if isinstance(cell, date):
-        if not isinstance(cell, datetime):
-            cell = datetime(cell.year, cell.month, cell.day)
-        zone = UTC if cell.tzinfo is None else cell.tzinfo
-        since = cell.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=UTC)
-        return _instant(_nanoseconds(since) + getattr(cell, "nanosecond", 0))
-    if isinstance(cell, time):
-        return cell.isoformat()
-    if isinstance(cell, timedelta):
-        return _span(_nanoseconds(cell) + getattr(cell, "nanoseconds", 0))
-    if isinstance(cell, Decimal):
-        return None if cell.is_nan() else str(cell)
-    if isinstance(cell, Enum):
-        return _write(cell.value)
-    return str(cell)
+    if isinstance(value, str):
+        return str.__str__(value)  # not str(value): a kind of text may write itself otherwise
+    if isinstance(value, bytes | bytearray | memoryview):
+        return memoryview(value).tobytes()
+    if isinstance(value, np.void):
+        return value.tobytes()
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return None if np.isnat(value) else _write_count(value)
+    if isinstance(value, Rational | np.integer):
+        return _write_ratio(value)
+    if isinstance(value, float):
+        return float.__repr__(value)
+    if isinstance(value, UUID):
+        return value.hex
+    if isinstance(value, date):
+        if not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day)
+        zone = UTC if value.tzinfo is None else value.tzinfo
+        since = value.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=UTC)
+        return _instant(_nanoseconds(since) + getattr(value, "nanosecond", 0))
+    if isinstance(value, time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return _span(_nanoseconds(value) + getattr(value, "nanoseconds", 0))
+    if isinstance(value, Decimal):
+        return None if value.is_nan() else str(value)
+    if isinstance(value, Enum):
+        return _write(value.value)
+    return str(value)
 
 
-def _write_ratio(cell: Any) -> str:
-    if not isinstance(cell, Rational) or cell.denominator == 1:
-        whole = int(cell)
+def _write_ratio(value: Any) -> str:
+    if not isinstance(value, Rational) or value.denominator == 1:
+        whole = int(value)
         if whole.bit_length() <= 1024:
             return str(whole)
         return "inf" if whole > 0 else "-inf"
-    return repr(float(cell))
+    return repr(float(value))
 
 
-def _write_count(cell: np.datetime64 | np.timedelta64) -> str:
-    """Write an instant or a span that numpy counts in a unit of its own."""
-    unit, step = np.datetime_data(cell.dtype)
-    if isinstance(cell, np.datetime64) and unit in ("W", "M", "Y"):
-        cell, unit, step = cell.astype("datetime64[D]"), "D", 1
-    if isinstance(cell, np.timedelta64) and unit == "W":
-        unit, step = "D", 7 * step
-    count = int(cell.astype(np.int64)) * step
-    if unit in _STEPS:
-        return (_instant if isinstance(cell, np.datetime64) else _span)(count * _STEPS[unit])
+def _write_count(value: np.datetime64 | np.timedelta64) -> str:
+    """Write an instant or a span that numpy counts in a measure of its own."""
+    measure, step = np.datetime_data(value.dtype)
+    if isinstance(value, np.datetime64) and measure in ("W", "M", "Y"):
+        value, measure, step = value.astype("datetime64[D]"), "D", 1
+    if isinstance(value, np.timedelta64) and measure == "W":
+        measure, step = "D", 7 * step
+    count = int(value.astype(np.int64)) * step
+    if measure in _STEPS:
+        return (_instant if isinstance(value, np.datetime64) else _span)(count * _STEPS[measure])
     finer = {"ps": 10**3, "fs": 10**6, "as": 10**9}
-    if unit in finer:
-        return (_instant if isinstance(cell, np.datetime64) else _span)(count // finer[unit])
-    return f"{count * (12 if unit == 'Y' else 1)} months"
+    if measure in finer:
+        return (_instant if isinstance(value, np.datetime64) else _span)(count // finer[measure])
+    return f"{count * (12 if measure == 'Y' else 1)} months"
 
 
 def _name_bytes(raw: bytes) -> str | None:

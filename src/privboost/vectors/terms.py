@@ -1,7 +1,7 @@
-"""What each row's codes give to which columns of a linear model: public.
+"""What each row's codes give to which coordinates of a linear model: public.
 
-A term looks at one feature, or two, and gives each row one column and a whole number for it: a
-number has one column, a category one for each value. The vector of a row is what its terms give
+A term looks at one feature, or two, and gives each row one coordinate and a whole number for it: a
+number has one coordinate, a category one for each value. The vector of a row is what its terms give
 together.
 """
 
@@ -27,19 +27,19 @@ class Terms:
     ----------
     features : tuple of (int, int)
         The features each term looks at; the second is −1 for terms of one.
-    column : tuple of int32 arrays
-        For each term, the column of each code (of two features: of each pair of codes, the second
-        running fastest).
+    coordinate : tuple of int32 arrays
+        For each term, the coordinate of each code (of two features: of each pair of codes, the
+        second running fastest).
     value : tuple of int32 arrays
-        The number in that column, in `VECTOR_STEPS` of the norm bound.
-    n_columns : int
-        How many columns there are in all.
+        The number in that coordinate, in `VECTOR_STEPS` of the norm bound.
+    n_coordinates : int
+        How many coordinates there are in all.
     """
 
     features: tuple[tuple[int, int], ...]
-    column: tuple[np.ndarray, ...]
+    coordinate: tuple[np.ndarray, ...]
     value: tuple[np.ndarray, ...]
-    n_columns: int
+    n_coordinates: int
 
     @property
     def most_square(self) -> int:
@@ -47,12 +47,12 @@ class Terms:
         return sum(int((value.astype(np.int64) ** 2).max()) for value in self.value)
 
     def check(self) -> None:
-        """Refuse terms of which two share a column: their norms would not add up."""
-        columns = [np.unique(column) for column in self.column]
-        apart = sum(map(len, columns)) == len(np.unique(np.concatenate(columns)))
-        inside = all(own[0] >= 0 and own[-1] < self.n_columns for own in columns)
-        if not (apart and inside and len(self.features) == len(columns) == len(self.value)):
-            raise ValueError("terms of a linear model have columns of their own")
+        """Refuse terms of which two share a coordinate: their norms would not add up."""
+        coordinates = [np.unique(coordinate) for coordinate in self.coordinate]
+        apart = sum(map(len, coordinates)) == len(np.unique(np.concatenate(coordinates)))
+        inside = all(own[0] >= 0 and own[-1] < self.n_coordinates for own in coordinates)
+        if not (apart and inside and len(self.features) == len(coordinates) == len(self.value)):
+            raise ValueError("terms of a linear model have coordinates of their own")
         if self.most_square > MOST_SQUARE:
             raise ValueError(
                 "entries of a linear model are too large: their squares would overflow"
@@ -60,8 +60,10 @@ class Terms:
 
     def frozen(self) -> Terms:
         """Return a copy that nobody can change."""
-        column = tuple(map(_frozen, self.column))
-        return Terms(tuple(self.features), column, tuple(map(_frozen, self.value)), self.n_columns)
+        coordinate = tuple(map(_frozen, self.coordinate))
+        return Terms(
+            tuple(self.features), coordinate, tuple(map(_frozen, self.value)), self.n_coordinates
+        )
 
     @property
     def shortens(self) -> bool:
@@ -69,12 +71,12 @@ class Terms:
         return self.most_square > VECTOR_STEPS**2
 
     def tables(self, coefficients: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
-        """Return what the codes of each feature, or pair, add to a score (int32, score units).
+        """Return what the codes of each feature, or pair, add to a score (int32, score steps).
 
         Parameters
         ----------
         coefficients : int array
-            For each column, in score units per `VECTOR_STEPS`.
+            For each coordinate, in score steps per `VECTOR_STEPS`.
         """
         tables: dict[tuple[int, int], np.ndarray] = {}
         for features, own in zip(self.features, self._parts(coefficients), strict=True):
@@ -82,22 +84,22 @@ class Terms:
         return {features: table.astype(np.int32) for features, table in tables.items()}
 
     def most_score(self, coefficients: np.ndarray) -> int:
-        """Return a size that no row's score exceeds, nor any part of it (score units)."""
+        """Return a size that no row's score exceeds, nor any part of it (score steps)."""
         return sum(int(np.abs(own).max()) for own in self._parts(coefficients))
 
     def _parts(self, coefficients: np.ndarray) -> Iterator[np.ndarray]:
         """Yield what the codes of each term add to a score (int64)."""
         wide, half = coefficients.astype(np.int64), 1 << (VECTOR_BITS - 1)
-        for column, value in zip(self.column, self.value, strict=True):
-            yield (wide[column] * value + half) >> VECTOR_BITS
+        for coordinate, value in zip(self.coordinate, self.value, strict=True):
+            yield (wide[coordinate] * value + half) >> VECTOR_BITS
 
     @cached_property
     def by_features(self) -> dict[tuple[int, int], list[int]]:
         """The terms that look at the same features."""
-        groups: dict[tuple[int, int], list[int]] = {}
+        found: dict[tuple[int, int], list[int]] = {}
         for number, features in enumerate(self.features):
-            groups.setdefault(features, []).append(number)
-        return groups
+            found.setdefault(features, []).append(number)
+        return found
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privboost.grid import BUDGET_STEPS, UNIT, WEIGHT_CLASSES
+from privboost.grid import BUDGET_STEPS, CLIP_STEPS, WEIGHT_CLASSES
 from privboost.losses import LossTable
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.events.sums import GaussianRelease
@@ -30,7 +30,7 @@ def charge_table(
     Returns
     -------
     int32 array of shape (weight classes + 1, or 1; 3; size)
-        In units of `BUDGET_STEPS` a budget, rounded up.
+        In steps of `BUDGET_STEPS` a budget, rounded up.
     """
     if not budget.admits(event):
         raise ValueError(f"{event.what}: not a release that this budget covers")
@@ -42,7 +42,7 @@ def _shares(
 ) -> np.ndarray:
     """Each row's share of the squared sensitivity: by weight class, kind of row and state."""
     tables = {"gradient": loss.gradient, "hessian": loss.hessian, "count": loss.count}
-    sizes = {name: table / UNIT for name, table in tables.items()}
+    sizes = {name: table / CLIP_STEPS for name, table in tables.items()}
     parts = zip(event.shares, statistics, strict=True)
     share = sum(part * sizes[name] ** 2 for part, name in parts)
     weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES if weighted else np.ones(1)
@@ -51,5 +51,5 @@ def _shares(
 
 def _units(part: np.ndarray) -> np.ndarray:
     """Write charges as parts of a budget, rounded up; what exceeds it is never affordable."""
-    units = np.ceil(np.minimum(part, 1.5) * BUDGET_STEPS * (1 + 1e-12))
-    return np.where(part > 0, np.maximum(units, 1), 0).astype(np.int32)
+    steps = np.ceil(np.minimum(part, 1.5) * BUDGET_STEPS * (1 + 1e-12))
+    return np.where(part > 0, np.maximum(steps, 1), 0).astype(np.int32)

@@ -65,7 +65,7 @@ class GaussianBudget(LifeBudget):
     touched : int
         The coordinates that one unit can change in one release.
     least_sigma : float
-        No release within the budget has a noise scale below this, in grid units.
+        No release within the budget has a noise scale below this, in grid steps.
     """
 
     kind: ClassVar[str] = "gaussian budget"

@@ -102,7 +102,7 @@ class Event(ABC):
 
     @property
     def scales(self) -> np.ndarray:
-        """The scale of each statistic's noise, in grid units; none of what is no noisy sum."""
+        """The scale of each statistic's noise, in grid steps; none of what is no noisy sum."""
         return np.zeros(0)
 
     @property

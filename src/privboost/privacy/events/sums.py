@@ -20,8 +20,8 @@ class NoisySums(Event):
 
     Attributes
     ----------
-    units : int
-        The most by which one protected unit changes one cell, in grid units, if all its rows lie
+    steps : int
+        The most by which one protected unit changes one cell, in grid steps, if all its rows lie
         there.
     cells : int
         The number of cells of each statistic that one row touches.
@@ -33,7 +33,7 @@ class NoisySums(Event):
         The chance of a row to take part (Poisson sampling).
     """
 
-    units: int
+    steps: int
     cells: int
     rows: int
     shares: tuple[float, ...]
@@ -77,7 +77,7 @@ class GaussianRelease(NoisySums):
     """A vector of integer sums with discrete Gaussian noise, leaf-balanced between statistics.
 
     Each statistic of the vector has a share of the release; its noise has the scale
-    z · units · √cells / √share, so that one protected unit moves the whitened vector by at most
+    z · steps · √cells / √share, so that one protected unit moves the whitened vector by at most
     1/z: the release is (1/z)-Gaussian-DP but for the slack of the integer grid.
 
     Attributes
@@ -113,8 +113,8 @@ class GaussianRelease(NoisySums):
 
     @cached_property
     def sigmas(self) -> np.ndarray:
-        """The noise scale of each statistic, in grid units."""
-        sensitivity = self.units * math.sqrt(self.cells)
+        """The noise scale of each statistic, in grid steps."""
+        sensitivity = self.steps * math.sqrt(self.cells)
         scales: np.ndarray = self.noise * sensitivity / np.sqrt(self.shares)
         return scales
 
@@ -138,7 +138,7 @@ class VectorRelease(GaussianRelease):
 
     Attributes
     ----------
-    units : int
+    steps : int
         The L2 sensitivity: the most by which one protected unit moves the whole vector.
     coordinates : int
         How many coordinates one row can change.
@@ -204,7 +204,7 @@ class ThresholdRelease(GaussianRelease):
 class LaplaceRelease(NoisySums):
     """A vector of integer sums with discrete Laplace noise.
 
-    Each statistic c has the scale noise · units · cells / share_c, so that one protected unit
+    Each statistic c has the scale noise · steps · cells / share_c, so that one protected unit
     moves the vector by at most 1/noise in the weighted L1 norm: the release is (1/noise)-DP.
     """
 
@@ -245,8 +245,8 @@ class LaplaceRelease(NoisySums):
 
     @property
     def scales(self) -> np.ndarray:
-        """The noise scale of each statistic, in grid units."""
-        scales: np.ndarray = self.noise * self.units * self.cells / np.array(self.shares)
+        """The noise scale of each statistic, in grid steps."""
+        scales: np.ndarray = self.noise * self.steps * self.cells / np.array(self.shares)
         return scales
 
     @property

@@ -13,7 +13,7 @@ margin 0 and counts for no class.
 
 Rounding: the projection is solved in exact fractions, and each weight is rounded to a float64 once.
 The mass of a cell is a sum over at most 2·MOST_VOTES products, so it errs by less than 2¹²·2⁻⁵³ of
-itself, and is then rounded down to units of 2⁻³¹ rows. From there on masses are integers. There are
+itself, and is then rounded down to steps of 2⁻³¹ rows. From there on masses are integers. There are
 fewer than 2³¹ rows (more are refused, which tells nothing: n is public), and fewer than 2¹⁶ cells
 of a feature; so the masses of any set of cells err by less than 2³¹·2⁻⁴¹ + 2¹⁶·2⁻³¹ < 2⁻⁹ rows
 together, here called e. Each utility says what that adds to its range.
@@ -35,7 +35,7 @@ from privboost.privacy.events.event import Relation
 from privboost.trees.splits import Splits
 
 ROW = 2**31
-"""A row of weight 1, in units of scores."""
+"""A row of weight 1, in steps of scores."""
 MOST_ROWS = 2**31 - 1
 """Rows for which ranges are proved; their masses fit int64."""
 MOST_VOTES = 1023
@@ -124,7 +124,7 @@ class _SmoothUtility:
     statistics: ClassVar[tuple[tuple[str, ...], ...]] = (VOTES,)
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
     widest: ClassVar[int]
-    """The proved range, in units of scores, with its rounding."""
+    """The proved range, in steps of scores, with its rounding."""
     splits: Splits
     smoothing: Smoothing
 

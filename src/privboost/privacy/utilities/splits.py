@@ -16,7 +16,7 @@ import numpy as np
 
 from privboost.compiling import compiled
 from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN, HESSIAN_COUNT
-from privboost.grid import UNIT, WEIGHT_STEPS, Contribution
+from privboost.grid import CLIP_STEPS, WEIGHT_STEPS, Contribution
 from privboost.privacy.events.event import Relation
 from privboost.trees.splits import Splits
 
@@ -25,7 +25,7 @@ SCORE = 2**20
 MOST_ROWS = 2**38
 """Ranges of splits are proved for tables of fewer rows: their sums fit int64, weighted or not."""
 ROUNDING = 4 * (MOST_ROWS * SCORE // 2**50 + 1)
-"""By how many units two candidates, before and after, can be misjudged together."""
+"""By how many steps two candidates, before and after, can be misjudged together."""
 
 
 class Utility(Protocol):
@@ -44,7 +44,7 @@ class Utility(Protocol):
         """
 
     def range(self, contribution: Contribution) -> int:
-        """Return the proved range, in the same units."""
+        """Return the proved range, in the same steps."""
 
     @property
     def allowed(self) -> np.ndarray | None:
@@ -55,8 +55,8 @@ class Utility(Protocol):
 class LargestCell:
     """Find the cell with the largest sum of the second statistic (a count, or Hessians).
 
-    Range: a row adds between 0 and its units to one cell of each feature and nothing elsewhere,
-    so all changes lie in [0, row units · rows].
+    Range: a row adds between 0 and its steps to one cell of each feature and nothing elsewhere,
+    so all changes lie in [0, row steps · rows].
     """
 
     statistics: ClassVar[tuple[tuple[str, ...], ...]] = (
@@ -83,7 +83,7 @@ class SplitGain:
     Sums are of gradients and counts, of shape (nodes, cells, 2). Each node is a choice of its own;
     a row lies in one node, and the rows of a unit in one node each: its ranges add up.
 
-    Range, in units of the gradient's clip: adding a row of weight w ≤ 1 and gradient ws, |s| ≤ 1,
+    Range, in parts of the gradient's clip: adding a row of weight w ≤ 1 and gradient ws, |s| ≤ 1,
     to a side with N = n + λ and G = aN, |a| ≤ 1, changes G²/N by
 
         (aN + ws)²/(N + w) − a²N  =  w · ( N·(2as − a²) + w·s² ) / (N + w) ,
@@ -92,11 +92,11 @@ class SplitGain:
     candidates lie within [−3, 1], whichever side the row falls on: a range of 4 for each row. A row
     that counts for nothing (w = 0) changes nothing.
 
-    Rounding: scores are computed in float64 and rounded down to units of 2⁻²⁰. Seven operations err
+    Rounding: scores are computed in float64 and rounded down to steps of 2⁻²⁰. Seven operations err
     by 2⁻⁵³ each, relatively (the sums as float64 among them), and a score is at most the number of
-    rows, below `MOST_ROWS`; so it errs by less than 2³⁸ · 2⁻⁵⁰, 256 units, and the rounding's 1.
+    rows, below `MOST_ROWS`; so it errs by less than 2³⁸ · 2⁻⁵⁰, 256 steps, and the rounding's 1.
     Before and after, for two candidates, that is `ROUNDING`, in each node that a unit touches; the
-    range includes it. So many rows of 2²⁴ units fit int64 sums, and their scores int64 too.
+    range includes it. So many rows of 2²⁴ steps fit int64 sums, and their scores int64 too.
 
     Parameters
     ----------
@@ -115,15 +115,15 @@ class SplitGain:
     allowed: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        if not self.reg_lambda * UNIT >= 1:
+        if not self.reg_lambda * CLIP_STEPS >= 1:
             raise ValueError("reg_lambda must be at least 2^-16")
 
     def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
         """Return the scores of each node's candidates (int64)."""
-        unit = UNIT * (WEIGHT_STEPS if contribution.weighted else 1)
+        row = CLIP_STEPS * (WEIGHT_STEPS if contribution.weighted else 1)
         left, right = self.splits.parted(sums)
         out = np.empty(left.shape[:2], dtype=np.int64)
-        _gains(left, right, float(self.reg_lambda * unit), float(unit), out)
+        _gains(left, right, float(self.reg_lambda * row), float(row), out)
         return out
 
     def range(self, contribution: Contribution) -> int:
@@ -132,7 +132,7 @@ class SplitGain:
 
 
 @compiled
-def _gains(left, right, extra, unit, out):  # type: ignore[no-untyped-def]
+def _gains(left, right, extra, row, out):  # type: ignore[no-untyped-def]
     for node in range(out.shape[0]):
         for k in range(out.shape[1]):
             out[node, k] = _gain(
@@ -141,13 +141,13 @@ def _gains(left, right, extra, unit, out):  # type: ignore[no-untyped-def]
                 right[node, k, 0],
                 right[node, k, 1],
                 extra,
-                unit,
+                row,
             )
 
 
 @compiled
-def _gain(left_g, left_n, right_g, right_n, extra, unit):  # type: ignore[no-untyped-def]
+def _gain(left_g, left_n, right_g, right_n, extra, row):  # type: ignore[no-untyped-def]
     left, right = np.float64(left_g), np.float64(right_g)
     score = left * left / (np.float64(left_n) + extra)
     score += right * right / (np.float64(right_n) + extra)
-    return np.int64(math.floor(score / unit * SCORE))
+    return np.int64(math.floor(score / row * SCORE))

@@ -1,6 +1,6 @@
-"""From the cells of one column to numbers and labels, whatever the cells hold.
+"""From the values of one column to numbers and labels, whatever the values hold.
 
-Each cell is read by itself: none can raise, and none changes how another is read. A column of
+Each value is read by itself: none can raise, and none changes how another is read. A column of
 typed values and a column of Python objects read the same value alike. Only a column of the wrong
 kind raises, which is a matter of the schema.
 """
@@ -45,7 +45,7 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
         try:
             return _floats(column.cast(pa.float64()))
         except pa.ArrowInvalid:
-            # Some cell is no number. Both ways read each readable cell alike.
+            # Some value is no number. Both ways read each readable value alike.
             return _parse(column.cast(_bytes_like(kind)).to_pylist())
     if _is_scalar(kind):
         return _floats(column)
@@ -55,12 +55,12 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
 def code_labels(
     column: Column, labels: Sequence[Label], name: str, sparse: bool = True
 ) -> np.ndarray:
-    """Return the place of each cell among the labels; −1 for another value, −2 for missing.
+    """Return the place of each value among the labels; −1 for another value, −2 for missing.
 
     Parameters
     ----------
     column : Column
-        The cells.
+        The values.
     labels : sequence
         All texts, or all numbers.
     name : str
@@ -89,7 +89,7 @@ def code_labels(
 
 
 def read_texts(column: Column, name: str) -> pa.Array:
-    """Return each cell as the text by which labels are found, as bytes; null where it is missing.
+    """Return each value as the text by which labels are found, as bytes; null where it is missing.
 
     Numbers are written as `code_labels` compares them; what is neither text nor number is null.
     """
@@ -126,7 +126,7 @@ def column_kind(column: Column, name: str) -> str:
 
 
 class _Places:
-    """Finds cells among labels: texts as they are written, numbers by value."""
+    """Finds values among labels: texts as they are written, numbers by value."""
 
     def __init__(self, labels: Sequence[Label], sparse: bool) -> None:
         self._text = isinstance(labels[0], str)
@@ -144,87 +144,87 @@ class _Places:
         self._floats = self._numbers or sparse
 
     def can_be(self, kind: pa.DataType) -> bool:
-        """Whether cells of a type can be any of the labels, or all missing."""
+        """Whether values of a type can be any of the labels, or all missing."""
         if pa.types.is_boolean(kind):
             return not self._text or bool(self._truths)
         if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
             return self._numbers
         return self._floats or not pa.types.is_floating(kind)
 
-    def find(self, cell: Any) -> int:
-        """Return a cell's place, `OTHER` or `MISSING`."""
+    def find(self, value: Any) -> int:
+        """Return a value's place, `OTHER` or `MISSING`."""
         try:
-            if is_missing(cell):
+            if is_missing(value):
                 return MISSING
-            if self._text and isinstance(cell, bool | np.bool_):
-                return self._truths.get(bool(cell), OTHER)
-            key = _as_text(cell) if self._text else _as_number(cell)
+            if self._text and isinstance(value, bool | np.bool_):
+                return self._truths.get(bool(value), OTHER)
+            key = _as_text(value) if self._text else _as_number(value)
             return self._place.get(key, OTHER)
-        except Exception:  # whatever a cell may be, it must not raise
+        except Exception:  # whatever a value may be, it must not raise
             return OTHER
 
 
-def is_missing(cell: Any) -> bool:
-    """Whether a cell is one of the values that stand for nothing."""
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType", "MaskedConstant"):
+def is_missing(value: Any) -> bool:
+    """Whether a value is one of the values that stand for nothing."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant"):
         return True
-    return isinstance(cell, float | np.floating) and bool(np.isnan(cell))
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def _as_text(cell: Any) -> bytes | None:
+def _as_text(value: Any) -> bytes | None:
     """Write a text or a number; a whole number the same way whatever its type."""
-    if isinstance(cell, bytes):
-        return memoryview(cell).tobytes()
-    if isinstance(cell, str):  # not str(cell): a kind of text may write itself otherwise
-        return str.encode(cell, "utf-8", "surrogatepass")
-    if isinstance(cell, bool | np.bool_):
-        return str(bool(cell)).encode()
-    if not isinstance(cell, _NUMBERS):
+    if isinstance(value, bytes):
+        return memoryview(value).tobytes()
+    if isinstance(value, str):  # not str(value): a kind of text may write itself otherwise
+        return str.encode(value, "utf-8", "surrogatepass")
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).encode()
+    if not isinstance(value, _NUMBERS):
         return None
-    number = _as_number(cell)
+    number = _as_number(value)
     if number is not None and math.isfinite(number) and number == int(number):
-        whole = int(cell)
+        whole = int(value)
         return str(whole).encode() if abs(whole) < 10**300 else None
     return repr(number).encode()
 
 
-def _as_number(cell: Any) -> float | None:
-    if isinstance(cell, bytes):
-        cell = cell.decode(errors="replace")
-    if isinstance(cell, str):
-        word = str.lower(cell)
+def _as_number(value: Any) -> float | None:
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        word = str.lower(value)
         if word in _TRUTHS:
             return float(_TRUTHS[word])
         try:
             return float(word)
         except ValueError:
             return None
-    if not isinstance(cell, _NUMBERS):
+    if not isinstance(value, _NUMBERS):
         return None
     try:
-        return float(cell)
+        return float(value)
     except OverflowError:  # a whole number beyond all floats
-        return math.inf if cell > 0 else -math.inf
+        return math.inf if value > 0 else -math.inf
     except ValueError:  # a signalling NaN
         return None
 
 
-def _parse(cells: Any) -> np.ndarray:
-    """Read cells of any kind as numbers; what is no number is NaN."""
-    return np.fromiter(map(_number_or_nan, cells), np.float64, len(cells))
+def _parse(values: Any) -> np.ndarray:
+    """Read values of any kind as numbers; what is no number is NaN."""
+    return np.fromiter(map(_number_or_nan, values), np.float64, len(values))
 
 
-def _number_or_nan(cell: Any) -> float:
+def _number_or_nan(value: Any) -> float:
     try:
-        number = _as_number(cell)
-    except Exception:  # whatever a cell may be, it must not raise
+        number = _as_number(value)
+    except Exception:  # whatever a value may be, it must not raise
         number = None
     return math.nan if number is None else number
 
 
-def _text_or_none(cell: Any) -> bytes | None:
+def _text_or_none(value: Any) -> bytes | None:
     try:
-        return None if is_missing(cell) else _as_text(cell)
+        return None if is_missing(value) else _as_text(value)
     except Exception:
         return None
 
@@ -252,7 +252,7 @@ def _coded(column: pa.Array) -> pa.Array:
 
 
 def _places_of(column: pa.Array) -> np.ndarray:
-    """Return where each cell of a coded column stands in its list of values; a null beyond it."""
+    """Return where each value of a coded column stands in its list of values; a null beyond it."""
     return pc.fill_null(column.indices.cast(pa.int64()), len(column.dictionary)).to_numpy()
 
 
