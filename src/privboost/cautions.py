@@ -65,4 +65,4 @@ def warn(text: str) -> None:
 
 
 def _package(frame: Any) -> str:
-    return frame.f_globals.get("__name__", "").partition(".")[0]
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -6,12 +6,13 @@ import io
 import lzma
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from privboost.tables.domain import ClassTarget, Domain, NumericFeature
+from privboost.tables.domain import ClassTarget, Domain, Feature, NumericFeature, Target
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def load_adult() -> Dataset:
     return Dataset(_read("adult.data.xz", 0, domain), _read("adult.test.xz", 1, domain), domain)
 
 
-def _folder():
+def _folder() -> Traversable:
     return files("privboost") / "data"
 
 
@@ -52,7 +53,7 @@ def _read(name: str, skip: int, domain: Domain) -> pa.Table:
     return pa.table({part.name: _clean(table[part.name], part) for part in _parts(domain)})
 
 
-def _parts(domain: Domain):
+def _parts(domain: Domain) -> list[Feature | Target]:
     return [*domain.features, domain.target]
 
 

@@ -93,7 +93,8 @@ class _Shape:
     @cached_property
     def inverse(self) -> np.ndarray:
         """(XᵀX + λI)⁻¹."""
-        return (self.vectors / self.lifted) @ self.vectors.T
+        inverse: np.ndarray = (self.vectors / self.lifted) @ self.vectors.T
+        return inverse
 
 
 def _released_shape(curator: Curator, plan: AdaSSPPlan, weights: tuple[float, float]) -> _Shape:
@@ -124,7 +125,8 @@ def _moments(plan: AdaSSPPlan, gram: np.ndarray) -> np.ndarray | None:
         return None
     one = plan.design.terms.value[0][0] / VECTOR_STEPS
     rows = max(gram[0, 0] / one**2, 1.0)
-    return np.stack([gram[0] / one, np.diag(gram)]) / rows
+    moments: np.ndarray = np.stack([gram[0] / one, np.diag(gram)]) / rows
+    return moments
 
 
 def _coefficient_noise(plan: AdaSSPPlan, shape: _Shape) -> np.ndarray:
@@ -147,7 +149,8 @@ def _coefficient_noise(plan: AdaSSPPlan, shape: _Shape) -> np.ndarray:
             with_sum = with_sum + last
     mean = sum_ / (settings.n_estimators - first) ** 2
     directions = _without_levels(shape.vectors.T, plan)
-    return np.sqrt(mean @ directions**2) * SCORE_STEPS
+    noise: np.ndarray = np.sqrt(mean @ directions**2) * SCORE_STEPS
+    return noise
 
 
 def _class_weights(curator: Curator, plan: AdaSSPPlan) -> tuple[float, float]:
@@ -209,8 +212,10 @@ def _within_scores(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     """Shorten coefficients with which a row's score could leave the grid."""
     longest = math.sqrt(plan.design.terms.most_square) / VECTOR_STEPS
     most = MAX_SCORE / 2 / max(longest, 1.0)
-    return theta * min(1.0, most / max(float(np.linalg.norm(theta)), 1e-300))
+    short: np.ndarray = theta * min(1.0, most / max(float(np.linalg.norm(theta)), 1e-300))
+    return short
 
 
 def _on_the_grid(theta: np.ndarray) -> np.ndarray:
-    return np.rint(theta * SCORE_STEPS).astype(np.int32)
+    steps: np.ndarray = np.rint(theta * SCORE_STEPS).astype(np.int32)
+    return steps

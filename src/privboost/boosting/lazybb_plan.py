@@ -96,7 +96,7 @@ def density_for(budget: Budget, n_rows: int, n_outputs: int) -> float:
     0.1 to 3: 0.8·Q^−0.2, with Q the sharpness of 75 choices among all rows.
     """
     sharpness = _epsilon_of_a_vote(budget, 75 * n_outputs) * n_rows / 2
-    return min(max(round(0.8 * max(sharpness, 1.0) ** -0.2, 3), 0.15), 0.5)
+    return float(min(max(round(0.8 * max(sharpness, 1.0) ** -0.2, 3), 0.15), 0.5))
 
 
 def votes_for(budget: Budget, n_rows: int, density: float, n_outputs: int) -> int:

@@ -126,7 +126,9 @@ def released_mass(sums: np.ndarray, weight_bound: float | None) -> np.ndarray:
 
 
 @compiled
-def _newton_values(gradient, hessian, per_gradient, per_hessian, reg_lambda, clip, rate, out):
+def _newton_values(  # type: ignore[no-untyped-def]
+    gradient, hessian, per_gradient, per_hessian, reg_lambda, clip, rate, out
+):
     for k in range(out.size):
         bend = max(hessian[k] * per_hessian, 0.0)
         step = -gradient[k] * per_gradient / (bend + reg_lambda)

@@ -121,7 +121,7 @@ class RandomTrees:
 
 
 @compiled
-def turn_codes(feature, codes, first, count, n_codes, chance, bits, goes_right):
+def turn_codes(feature, codes, first, count, n_codes, chance, bits, goes_right):  # type: ignore[no-untyped-def]
     """Write where each code of each node goes.
 
     Parameters

@@ -48,7 +48,8 @@ class PrivateEstimator(BaseEstimator, ABC):
     def __new__(cls, *by_place: Any, **by_name: Any) -> Self:
         """Refuse arguments that the constructor does not have."""
         check_arguments(cls, by_place, by_name)
-        return super().__new__(cls)
+        made: Self = super().__new__(cls)
+        return made
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a private model.
@@ -198,9 +199,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         return int(jobs) if jobs > 0 else max(1, cores + 1 + int(jobs))
 
     def _weight_bound(self, sample_weight: Any) -> float | None:
-        bound = self.sample_weight_bound
-        if bound is not None:
-            bound = check_number("sample_weight_bound", bound, above=0)
+        bound: float | None = None
+        if self.sample_weight_bound is not None:
+            bound = check_number("sample_weight_bound", self.sample_weight_bound, above=0)
         if sample_weight is None:
             return None
         if bound is None:
@@ -219,7 +220,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         if self.backend == "local":
             return partial(open_local, n_threads=threads)
         if callable(self.backend):
-            return self.backend
+            opened: OpenBackend = self.backend
+            return opened
         raise ValueError('backend must be "local" or a callable that takes loads of rows')
 
 
@@ -246,7 +248,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         None: an exact score tells about every row in it, at any ε, and so does whatever is chosen
         by it. Use public or synthetic rows.
         """
-        return super().score(X, y, sample_weight)
+        return float(super().score(X, y, sample_weight))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return scores: one for each row, or one for each class beyond two. Costs no privacy."""
@@ -280,7 +282,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the exact R² on rows that must be public: see `PrivateClassifier.score`."""
-        return super().score(X, y, sample_weight)
+        return float(super().score(X, y, sample_weight))
 
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, NumberTarget):

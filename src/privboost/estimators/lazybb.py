@@ -19,8 +19,9 @@ from privboost.boosting.lazybb_plan import (
     votes_for,
 )
 from privboost.boosting.plan import Budget, Task
-from privboost.estimators.base import MakePlan, PrivateClassifier
+from privboost.estimators.base import PrivateClassifier
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
+from privboost.estimators.preparation import MakePlan
 from privboost.estimators.trees import TreeEstimator
 from privboost.models.votes import NO_COUNT, VoteScores
 from privboost.privacy.curator import Curator

@@ -16,6 +16,7 @@ import pyarrow as pa
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.sbdt_plan import SBDTSettings
 from privboost.engine.updates import AddTreeValues, Charge, OpenBudgets, Price, Start, Update
+from privboost.errors import ModelFileError
 from privboost.grid import BLOCK_ROWS, SCORE_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS
 from privboost.losses import UNKNOWN_LABEL, LossTable, within_steps
 from privboost.models.checks import (
@@ -239,14 +240,15 @@ def check_log(log: tuple[Update, ...], encoder: Encoder, weighted: bool, used: l
 
 def _loss(loss: Any) -> LossTable:
     place = "log.loss"
-    need(isinstance(loss, LossTable), place, "a loss is needed")
+    if not isinstance(loss, LossTable):
+        raise ModelFileError(f"{place}: a loss is needed")
     gradient = need_array(loss.gradient, place, np.int32, (3, None))
     size = gradient.shape[1]
     need(size > 0, place, "an entry for each score is needed")
     need_array(loss.hessian, place, np.int32, (3, size))
     need_whole(loss.shift, place, 0, 31)
     need(loss.taking_part is None, place, "all rows take part in a stream")
-    need(within_steps(loss), place, "an entry exceeds the grid's unit")
+    need(within_steps(loss), place, "an entry exceeds the clip")
     return loss
 
 

@@ -149,7 +149,7 @@ class StreamEstimator(TreeEstimator):
         return BatchPreparation(stream, self._setting(), given, make_plan, lesson)
 
     def _stream_to_continue(self) -> RowStream:
-        stream = getattr(self, "_stream", None)
+        stream: RowStream | None = getattr(self, "_stream", None)
         if stream is not None:
             return stream
         if hasattr(self, "model_") or "_stream" in self.__dict__:

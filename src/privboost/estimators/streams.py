@@ -371,4 +371,4 @@ def _clips(plan: SBDTPlan) -> tuple[float, float]:
 
 def _most_score(plan: SBDTPlan) -> float:
     trees = plan.settings.n_estimators + plan.settings.extra_estimators
-    return trees * plan.step.leaf_clip * plan.step.learning_rate
+    return float(trees * plan.step.leaf_clip * plan.step.learning_rate)

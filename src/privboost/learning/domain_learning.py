@@ -55,7 +55,6 @@ from privboost.tables.domain import (
     NumberTarget,
     NumericFeature,
     Target,
-    Unit,
 )
 from privboost.tables.domain_checks import (
     MAX_CATEGORIES,
@@ -73,6 +72,7 @@ from privboost.tables.size_loader import (
     SizeLoader,
 )
 from privboost.tables.sources import Table, are_files, open_table
+from privboost.tables.unit import Unit
 from privboost.tables.values import column_kind
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump

@@ -68,7 +68,7 @@ class LossTable:
     @property
     def size(self) -> int:
         """The number of score cells."""
-        return self.gradient.shape[1]
+        return int(self.gradient.shape[1])
 
 
 @dataclass(frozen=True, eq=False)

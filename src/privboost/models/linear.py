@@ -175,11 +175,9 @@ class LinearScores:
         the number as well (which counts as the middle of its bounds).
         """
         plain = self.coefficients * (self.scale / SCORE_STEPS)
-        slope = np.array([coordinate.slope or 1.0 for coordinate in self.coordinates])
-        middle = np.array(
-            [coordinate.middle if coordinate.slope else 0.0 for coordinate in self.coordinates]
-        )
-        own = plain * slope
+        slope = np.array([c.slope or 1.0 for c in self.coordinates])
+        middle = np.array([c.middle if c.slope else 0.0 for c in self.coordinates])
+        own: np.ndarray = plain * slope
         at_middle = own * middle
         number = {c.feature: k for k, c in enumerate(self.coordinates) if c.slope}
         for k, coordinate in enumerate(self.coordinates):
@@ -277,7 +275,8 @@ def _code_of(codes: list[np.ndarray], n_codes: list[int]) -> np.ndarray:
     """Return the place of one code, or of a pair of codes, in a term."""
     if len(codes) == 1:
         return codes[0]
-    return codes[0].astype(np.int64) * n_codes[1] + codes[1]
+    pairs: np.ndarray = codes[0].astype(np.int64) * n_codes[1] + codes[1]
+    return pairs
 
 
 def _code_chances(coordinate: np.ndarray, entry: np.ndarray, moments: np.ndarray) -> np.ndarray:

@@ -105,13 +105,15 @@ class Model:
         if scores.ndim == 1:
             own = expit(scores)
             return np.stack([1 - own, own], axis=1)
-        return softmax(log_expit(scores), axis=1)  # chances themselves may all be too small
+        chances: np.ndarray = softmax(log_expit(scores), axis=1)  # they may all be too small
+        return chances
 
     def _prediction(self, scores: np.ndarray) -> np.ndarray:
         target = self.domain.target
         if isinstance(target, ClassTarget):
             best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-            return self.classes[best]
+            named: np.ndarray = self.classes[best]
+            return named
         middle, half = middle_and_half(target)
         return np.clip(middle + half * scores, *target.bounds)
 

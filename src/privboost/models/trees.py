@@ -96,7 +96,8 @@ class Forest:
         """Return what noise alone gives to the values of a tree, of shape (outputs, leaves)."""
         if self.noise is None:
             raise AttributeError(NO_MASS)
-        return self.noise[number].astype(np.float64)
+        noise: np.ndarray = self.noise[number].astype(np.float64)
+        return noise
 
     def to_form(self) -> dict[str, np.ndarray]:
         """Return what a model file keeps."""

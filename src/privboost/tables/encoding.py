@@ -27,14 +27,9 @@ from privboost.tables.domain import (
     NumberTarget,
 )
 from privboost.tables.layout import Layout
+from privboost.tables.pieces import Batch, Column
 from privboost.tables.rows import Codes
-from privboost.tables.sources import (
-    ArrayTable,
-    Batch,
-    Column,
-    Table,
-    open_table,
-)
+from privboost.tables.sources import ArrayTable, Table, open_table
 from privboost.tables.values import code_labels, read_numbers
 
 FINE_BINS = 192

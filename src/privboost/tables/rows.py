@@ -36,14 +36,16 @@ class Codes:
         )
 
     def __len__(self) -> int:
-        return self.narrow.shape[1]
+        return int(self.narrow.shape[1])
 
     def column(self, feature: int) -> np.ndarray:
         """The codes of one feature."""
         slot = self.layout.slots[feature]
         if slot < len(self.narrow):
-            return self.narrow[slot]
-        return self.wide[slot - len(self.narrow)]
+            narrow: np.ndarray = self.narrow[slot]
+            return narrow
+        column: np.ndarray = self.wide[slot - len(self.narrow)]
+        return column
 
     def take(self, rows: np.ndarray) -> Codes:
         """Return the codes of the chosen rows (a mask or indices)."""

@@ -134,7 +134,7 @@ class ParquetTable:
     def count_rows(self) -> int:
         """Return the number of rows, which the file itself says."""
         with pa.parquet.ParquetFile(self._path) as file:
-            return file.metadata.num_rows
+            return int(file.metadata.num_rows)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""

@@ -38,7 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privboost.errors import SchemaError
-from privboost.tables.sources import Column
+from privboost.tables.pieces import Column
 from privboost.tables.values import as_arrow, is_missing, is_text
 
 _BLANK = (

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from privboost.errors import SchemaError
 from privboost.tables.domain_checks import Label
-from privboost.tables.sources import Column
+from privboost.tables.pieces import Column
 
 MISSING = -2
 OTHER = -1
@@ -40,7 +40,9 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
     column = as_arrow(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return np.append(read_numbers(column.dictionary, name), math.nan)[_places_of(column)]
+        numbers = np.append(read_numbers(column.dictionary, name), math.nan)
+        own: np.ndarray = numbers[_places_of(column)]
+        return own
     if is_text(kind):
         try:
             return _floats(column.cast(pa.float64()))
@@ -85,7 +87,8 @@ def code_labels(
     column = _coded(column)
     words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
     found = np.array([*map(places.find, words.to_pylist()), MISSING], dtype=np.int32)
-    return found[_places_of(column)]
+    places_of_rows: np.ndarray = found[_places_of(column)]
+    return places_of_rows
 
 
 def read_texts(column: Column, name: str) -> pa.Array:
@@ -253,7 +256,8 @@ def _coded(column: pa.Array) -> pa.Array:
 
 def _places_of(column: pa.Array) -> np.ndarray:
     """Return where each value of a coded column stands in its list of values; a null beyond it."""
-    return pc.fill_null(column.indices.cast(pa.int64()), len(column.dictionary)).to_numpy()
+    places = pc.fill_null(column.indices.cast(pa.int64()), len(column.dictionary))
+    return np.asarray(places)
 
 
 def _floats(column: pa.Array) -> np.ndarray:
@@ -261,26 +265,30 @@ def _floats(column: pa.Array) -> np.ndarray:
     return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
 
 
+_TEXTS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+)
+_SCALARS = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_boolean,
+    pa.types.is_decimal,
+    pa.types.is_null,
+)
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Whether a type is one of arrow's texts; raw bytes of any length count as such."""
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
+    return any(is_such(kind) for is_such in _TEXTS)
 
 
 def _is_scalar(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_null(kind)
-    )
+    return any(is_such(kind) for is_such in _SCALARS)
 
 
 def _bytes_like(kind: pa.DataType) -> pa.DataType:

@@ -169,7 +169,7 @@ class Splits:
 
 
 @compiled
-def _part(cells, first, stop, place, begin, end, missing_right, left, right):
+def _part(cells, first, stop, place, begin, end, missing_right, left, right):  # type: ignore[no-untyped-def]
     """Add up both sides of every candidate: see `Splits.parted`.
 
     Sums up to each cell, of all features, may exceed int64; their differences are right all the

@@ -68,7 +68,7 @@ class Terms:
     @property
     def shortens(self) -> bool:
         """Whether some rows may have to be shortened."""
-        return self.most_square > VECTOR_STEPS**2
+        return bool(self.most_square > VECTOR_STEPS**2)
 
     def tables(self, coefficients: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
         """Return what the codes of each feature, or pair, add to a score (int32, score steps).
