@@ -33,7 +33,7 @@ from privboost.privacy.events.sums import (
 )
 from privboost.privacy.formulas import gdp_epsilon, gdp_mu
 from privboost.privacy.utilities.smooth import LeafClass, RuleError
-from privboost.privacy.utilities.splits import LargestCell, SplitGain
+from privboost.privacy.utilities.splits import SplitGain
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes, Rows
@@ -41,6 +41,7 @@ from privboost.trees.cell_map import CellMap
 from privboost.trees.splits import join_splits
 from privboost.trees.tree import stump
 from privboost.vectors.terms import Terms
+from tests.utilities import LargestCell
 
 COUNTS = CellSums(CellMap.of_feature(0, np.arange(2)), statistics=COUNT)
 PAIRS = CellSums(CellMap.of_feature(0, np.arange(2)))

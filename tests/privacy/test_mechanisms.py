@@ -16,11 +16,11 @@ from privboost.privacy.curator import Curator
 from privboost.privacy.events.event import Planned, SampledGroup, Selection
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.privacy.ledger import Ledger
-from privboost.privacy.utilities.splits import LargestCell
 from privboost.randomness.keystream import KeyStream
 from privboost.trees.cell_map import CellMap
 from privboost.trees.splits import join_splits
 from privboost.trees.tree import stump
+from tests.utilities import LargestCell
 
 CELLS = CellMap.of_feature(0, np.arange(50))
 QUERY = CellSums(CELLS)

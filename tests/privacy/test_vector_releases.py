@@ -17,24 +17,24 @@ from privboost.privacy.events.event import Planned, Relation, Selection
 from privboost.privacy.events.sums import GaussianRelease, GramRelease, VectorRelease
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.utilities.smooth import LeafClass, RuleError, Smoothing
-from privboost.privacy.utilities.splits import LargestCell
 from privboost.randomness.keystream import KeyStream
 from privboost.trees.splits import join_splits
 from privboost.trees.tree import stump
 from privboost.vectors.terms import Terms
+from tests.utilities import LargestCell
 
-COLUMNS = 4
+COORDINATES = 4
 TERMS = Terms(
-    tuple((k, -1) for k in range(COLUMNS)),
-    tuple(np.full(2, k, dtype=np.int32) for k in range(COLUMNS)),
-    tuple(np.full(2, 2**13, dtype=np.int32) for _ in range(COLUMNS)),
-    COLUMNS,
+    tuple((k, -1) for k in range(COORDINATES)),
+    tuple(np.full(2, k, dtype=np.int32) for k in range(COORDINATES)),
+    tuple(np.full(2, 2**13, dtype=np.int32) for _ in range(COORDINATES)),
+    COORDINATES,
 )
 VECTOR, MATRIX = LinearSums.of(TERMS), GramSums.of(TERMS, np.full(2, VECTOR_STEPS))
 ONE = {"cells": 1, "rows": 1, "shares": (1.0,)}
-GRADIENTS = VectorRelease("g", 50.0, FACTOR_STEPS * VECTOR_STEPS, coordinates=COLUMNS, **ONE)
+GRADIENTS = VectorRelease("g", 50.0, FACTOR_STEPS * VECTOR_STEPS, coordinates=COORDINATES, **ONE)
 GRAM = GramRelease("xx", 50.0, VECTOR_STEPS**2, coordinates=10, **ONE)
-LEAST = VectorRelease("least", 50.0, VECTOR_STEPS**2 + EIGENVALUE_STEPS * COLUMNS, **ONE)
+LEAST = VectorRelease("least", 50.0, VECTOR_STEPS**2 + EIGENVALUE_STEPS * COORDINATES, **ONE)
 
 
 class Rows:
@@ -47,7 +47,7 @@ class Rows:
     def sum(self, query):
         self.asked += 1
         if isinstance(query, GramSums):
-            return np.diag(np.arange(1, COLUMNS + 1)) * 2**40
+            return np.diag(np.arange(1, COORDINATES + 1)) * 2**40
         return np.zeros(query.shape, dtype=np.int64)
 
     def apply(self, update):
@@ -68,10 +68,10 @@ def test_entries_off_the_diagonal_have_less_noise_by_a_root_of_two():
     runs = 1500
     curator, _ = curator_for(Planned(GRAM, runs))
     noise = np.stack([curator.gram(MATRIX, GRAM) for _ in range(runs)]).astype(float)
-    noise -= np.diag(np.arange(1, COLUMNS + 1)) * 2**40
+    noise -= np.diag(np.arange(1, COORDINATES + 1)) * 2**40
     assert (noise == noise.transpose(0, 2, 1)).all()
     diagonal = np.diagonal(noise, axis1=1, axis2=2).std()
-    rows, columns = np.triu_indices(COLUMNS, 1)
+    rows, columns = np.triu_indices(COORDINATES, 1)
     off = noise[:, rows, columns].std()
     sigma = 50.0 * VECTOR_STEPS**2
     assert diagonal == pytest.approx(sigma, rel=0.04)
@@ -113,7 +113,7 @@ def test_all_is_charged_once_and_before():
     ("act", "event"),
     [
         ("linear", replace(GRADIENTS, steps=FACTOR_STEPS * VECTOR_STEPS - 1)),
-        ("linear", replace(GRADIENTS, coordinates=COLUMNS - 1)),
+        ("linear", replace(GRADIENTS, coordinates=COORDINATES - 1)),
         ("linear", replace(GRADIENTS, relation=Relation.REPLACE_ONE)),
         ("gram", replace(GRAM, steps=VECTOR_STEPS**2 - 1)),
         ("gram", replace(GRAM, coordinates=9)),
@@ -156,7 +156,7 @@ def test_what_was_checked_cannot_be_changed():
     """The curator tells the rows its own copies, whatever a recipe does to the originals."""
     curator, rows = curator_for()
     value = [array.copy() for array in TERMS.value]
-    mine = Terms(TERMS.features, TERMS.column, tuple(value), COLUMNS)
+    mine = Terms(TERMS.features, TERMS.coordinate, tuple(value), COORDINATES)
     curator.publish(SetTerms(mine))
     loss = loss_of("classes", "hinge").gradient_table(1.0, (1.0, 1.0))
     curator.publish(Start(loss))
@@ -169,14 +169,14 @@ def test_what_was_checked_cannot_be_changed():
         told[Start].loss.gradient[:] = 0
 
 
-def test_queries_and_utilities_are_about_the_same_columns():
+def test_queries_and_utilities_are_about_the_same_coordinates():
     curator, rows = curator_for(Planned(GRADIENTS, 1), Planned(GRAM, 1))
-    with pytest.raises(ValueError, match="other columns"):
-        curator.linear(LinearSums(COLUMNS - 1, COLUMNS), GRADIENTS)
-    with pytest.raises(ValueError, match="other columns"):
-        curator.linear(LinearSums(COLUMNS, COLUMNS - 1), GRADIENTS)  # it would claim less
-    with pytest.raises(ValueError, match="other columns"):
-        curator.gram(GramSums(COLUMNS + 1, COLUMNS, np.full(2, VECTOR_STEPS)), GRAM)
+    with pytest.raises(ValueError, match="other coordinates"):
+        curator.linear(LinearSums(COORDINATES - 1, COORDINATES), GRADIENTS)
+    with pytest.raises(ValueError, match="other coordinates"):
+        curator.linear(LinearSums(COORDINATES, COORDINATES - 1), GRADIENTS)  # it would claim less
+    with pytest.raises(ValueError, match="other coordinates"):
+        curator.gram(GramSums(COORDINATES + 1, COORDINATES, np.full(2, VECTOR_STEPS)), GRAM)
     wider = join_splits([(0, np.arange(4), True, False)])
     for splits in (wider, join_splits([(1, np.arange(3), True, False)])):
         with pytest.raises(ValueError, match="other features"):

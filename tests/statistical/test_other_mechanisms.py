@@ -14,13 +14,14 @@ from privboost.privacy.curator import Curator, noisy_threshold
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import LaplaceRelease, ThresholdRelease
 from privboost.privacy.ledger import Ledger
-from privboost.privacy.utilities.splits import SCORE, LargestCell, SplitGain
+from privboost.privacy.utilities.splits import SCORE, SplitGain
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_laplace
 from privboost.randomness.sampling import bernoulli_mask
 from privboost.randomness.selection import choose_each
 from privboost.trees.cell_map import CellMap
 from privboost.trees.splits import join_splits
+from tests.utilities import LargestCell
 
 REJECT = 1e-6
 

@@ -19,12 +19,11 @@ from privboost.vectors.terms import Terms
 
 GRADIENT_HESSIAN = ("gradient", "hessian")
 GRADIENT_COUNT = ("gradient", "count")
-HESSIAN_COUNT = ("hessian", "count")
 COUNT = ("count",)
 HESSIAN = ("hessian",)
 VOTES = ("votes",)
 """Rows by the sum of their votes and their class: for choices only, no noise is made for them."""
-STATISTICS = (GRADIENT_HESSIAN, GRADIENT_COUNT, HESSIAN_COUNT, COUNT, HESSIAN)
+STATISTICS = (GRADIENT_HESSIAN, GRADIENT_COUNT, COUNT, HESSIAN)
 """What can be added up. The second of a pair, and one alone, is never negative."""
 
 MOST_EDGES = 2**16

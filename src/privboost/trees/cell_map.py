@@ -125,11 +125,6 @@ class CellMap:
         ends = np.cumsum([0, *(part.n_cells for part in self.parts)], dtype=np.int64)
         return tuple(ends[:-1].tolist())
 
-    @property
-    def cells_per_row(self) -> int:
-        """How many cells a row touches: one of each part."""
-        return len(self.parts)
-
     @cached_property
     def features(self) -> tuple[int, ...]:
         """The features of all parts, one after the other."""

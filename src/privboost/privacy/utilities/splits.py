@@ -15,13 +15,13 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from privboost.compiling import compiled
-from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN, HESSIAN_COUNT
+from privboost.engine.queries import GRADIENT_COUNT
 from privboost.grid import CLIP_STEPS, WEIGHT_STEPS, Contribution
 from privboost.privacy.events.event import Relation
 from privboost.trees.splits import Splits
 
 SCORE = 2**20
-"""Units of a score of 1."""
+"""Steps of a score of 1."""
 MOST_ROWS = 2**38
 """Ranges of splits are proved for tables of fewer rows: their sums fit int64, weighted or not."""
 ROUNDING = 4 * (MOST_ROWS * SCORE // 2**50 + 1)
@@ -49,31 +49,6 @@ class Utility(Protocol):
     @property
     def allowed(self) -> np.ndarray | None:
         """Which candidates each choice has: public; None for all."""
-
-
-@dataclass(frozen=True)
-class LargestCell:
-    """Find the cell with the largest sum of the second statistic (a count, or Hessians).
-
-    Range: a row adds between 0 and its steps to one cell of each feature and nothing elsewhere,
-    so all changes lie in [0, row steps · rows].
-    """
-
-    statistics: ClassVar[tuple[tuple[str, ...], ...]] = (
-        GRADIENT_HESSIAN,
-        GRADIENT_COUNT,
-        HESSIAN_COUNT,
-    )
-    relation: ClassVar[Relation] = Relation.ADD_REMOVE
-    allowed: ClassVar[None] = None
-
-    def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
-        """Return each cell's sum."""
-        return sums[..., 1].reshape(1, -1)
-
-    def range(self, contribution: Contribution) -> int:
-        """Return the most that a unit adds to a cell."""
-        return contribution.row_steps * contribution.rows
 
 
 @dataclass(frozen=True, eq=False)
