@@ -11,7 +11,7 @@ from privboost.tables.domain import (
     NumericFeature,
 )
 from privboost.tables.encoding import Encoder
-from privboost.tables.unit import Unit
+from privboost.unit import Unit
 
 FORM = {
     "version": 1,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the same names, for tools that read types
         NumberTarget as NumberTarget,
         NumericFeature as NumericFeature,
     )
-    from privboost.tables.unit import Unit as Unit
+    from privboost.unit import Unit as Unit
     from privboost.errors import (
         BudgetError as BudgetError,
         DomainError as DomainError,
@@ -61,7 +61,7 @@ _HOMES = {
     "Domain": "tables.domain",
     "NumberTarget": "tables.domain",
     "NumericFeature": "tables.domain",
-    "Unit": "tables.unit",
+    "Unit": "unit",
     "BudgetError": "errors",
     "DomainError": "errors",
     "ModelFileError": "errors",

@@ -169,9 +169,9 @@ def test_a_broken_twin_that_forgets_to_shorten_is_caught(monkeypatch):
     assert length(more.sum(query) - less.sum(query)) > 1.5 * VECTOR_STEPS**2
 
 
-def test_terms_that_share_a_column_are_refused():
+def test_terms_that_share_a_coordinate_are_refused():
     one = np.zeros(2, dtype=np.int32)
-    with pytest.raises(ValueError, match="columns of their own"):
+    with pytest.raises(ValueError, match="coordinates of their own"):
         Terms(((0, -1), (1, -1)), (one, one), (one, one), 1).check()
 
 

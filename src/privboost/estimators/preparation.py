@@ -26,7 +26,7 @@ from privboost.tables.encoding import Encoder
 from privboost.tables.loader import RowLoader, UnitRule
 from privboost.tables.loading import Load, check_schema
 from privboost.tables.sources import Table, is_column_vector
-from privboost.tables.unit import unit_assumptions
+from privboost.unit import unit_assumptions
 
 MakePlan = Callable[[Encoder, float | None, Budget], Any]
 

@@ -27,6 +27,7 @@ from privboost.engine.backend import OpenBackend
 from privboost.engine.queries import COUNT, NodeHistograms, TreeSums
 from privboost.engine.updates import Start
 from privboost.errors import DomainError, SchemaError
+from privboost.forms import MAX_INT, check_text, is_writable
 from privboost.grid import CLIP_STEPS, Contribution
 from privboost.learning.given import (
     check_header,
@@ -56,13 +57,7 @@ from privboost.tables.domain import (
     NumericFeature,
     Target,
 )
-from privboost.tables.domain_checks import (
-    MAX_CATEGORIES,
-    MAX_CLASSES,
-    MAX_INT,
-    check_text,
-    is_writable,
-)
+from privboost.tables.domain_checks import MAX_CATEGORIES, MAX_CLASSES
 from privboost.tables.loader import UnitRule
 from privboost.tables.loading import Load
 from privboost.tables.size_loader import (
@@ -72,10 +67,10 @@ from privboost.tables.size_loader import (
     SizeLoader,
 )
 from privboost.tables.sources import Table, are_files, open_table
-from privboost.tables.unit import Unit
 from privboost.tables.values import column_kind
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
+from privboost.unit import Unit
 
 _BOUND = 2.0 ** (LARGEST + 1)
 _FALSE_ALARM = 0.01

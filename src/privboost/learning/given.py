@@ -11,7 +11,7 @@ from privboost.errors import DomainError, SchemaError
 from privboost.privacy.ledger import Ledger
 from privboost.reports.report import round_up
 from privboost.tables.domain import Domain, Feature, Target
-from privboost.tables.unit import Unit
+from privboost.unit import Unit
 
 _KINDS = {"numeric": "number", "categorical": "text"}
 

@@ -25,7 +25,7 @@ from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import LEARNED, Domain
-from privboost.tables.unit import unit_assumptions
+from privboost.unit import unit_assumptions
 
 _ASSUMED = (
     "the columns of the table and their types are public",

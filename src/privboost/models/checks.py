@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from privboost.errors import ModelFileError
+from privboost.forms import is_writable
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import (
     CategoricalFeature,
@@ -22,7 +23,6 @@ from privboost.tables.domain import (
     Feature,
     Target,
 )
-from privboost.tables.domain_checks import is_writable
 from privboost.tables.encoding import Encoder, fine_edges
 
 _MOST_SIZE = 2.0**200

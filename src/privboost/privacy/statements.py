@@ -14,7 +14,7 @@ from privboost.privacy.events.event import Event, Planned, Relation
 from privboost.privacy.formulas import replace_one
 from privboost.privacy.ledger import Ledger
 from privboost.reports.report import Part, PrivacyReport, Release
-from privboost.tables.unit import Unit, describe_unit
+from privboost.unit import Unit, describe_unit
 
 
 def write_report(

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from privboost.tables.domain_checks import MAX_INT, is_writable
-from privboost.tables.unit import Unit, describe_unit
+from privboost.forms import MAX_INT, is_writable
+from privboost.unit import Unit, describe_unit
 
 SEEDED = "no privacy guarantee: seeded"
 

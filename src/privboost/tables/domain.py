@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from privboost.errors import DomainError
+from privboost.forms import check_mapping, check_text, given_twice, read_reason, unique_keys
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain_checks import (
     MAX_CATEGORIES,
@@ -21,13 +22,8 @@ from privboost.tables.domain_checks import (
     check_bounds,
     check_edges,
     check_labels,
-    check_mapping,
-    check_text,
-    given_twice,
-    read_reason,
-    unique_keys,
 )
-from privboost.tables.unit import Unit, describe_unit
+from privboost.unit import Unit, describe_unit
 
 VERSION = 1
 LEARNED = "learned privately from the rows"

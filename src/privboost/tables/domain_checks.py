@@ -2,77 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from privboost.errors import DomainError
+from privboost.forms import MAX_INT, check_text, given_twice
 
 MAX_NUMERIC_BINS = 253
 """A numeric code is one byte; three codes are kept for what is not a value."""
 MAX_CATEGORIES = 2**16 - 3
 MAX_CLASSES = 254
-MAX_ROWS_PER_UNIT = 2**10
-MAX_INT = 2**63 - 1
-"""The largest whole number that arrays hold."""
 
 Label = str | int | float | bool
-
-
-def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
-    """Check that a part of the form has all the keys it needs and no others."""
-    if not isinstance(form, Mapping):
-        keys = ", ".join(sorted(needed))
-        raise DomainError(f"{place}: a mapping is needed, with {keys}")
-    known = ", ".join(sorted(needed | allowed))
-    for key in form:
-        if key not in needed | allowed:
-            raise DomainError(f"{place}: unknown key {key!r} (known: {known})")
-    for key in sorted(needed - set(form)):
-        raise DomainError(f"{place}: {key!r} is missing")
-    return form
-
-
-_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""Control characters, which would act on a terminal or end a text, and halves of characters."""
-
-
-def is_writable(text: Any) -> bool:
-    """Say whether something is a text that any file and any terminal can hold as it is."""
-    return isinstance(text, str) and _UNWRITABLE.search(text) is None
-
-
-def check_text(text: Any, place: str, *, empty: bool = False) -> str:
-    """Check a text that is written into files and reports."""
-    if not isinstance(text, str) or not (text or empty):
-        rule = "a text is needed" if empty else "a text that is not empty is needed"
-        raise DomainError(f"{place}: {rule}")
-    if not is_writable(text):
-        raise DomainError(f"{place}: a text with control characters, or that is not Unicode")
-    return text
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key given twice: JSON would silently keep the last."""
-    twice = given_twice([key for key, _ in pairs])
-    if twice is not None:
-        name = twice if is_writable(twice) else repr(twice)
-        raise DomainError(f"{name}: declared twice")
-    return dict(pairs)
-
-
-def given_twice(keys: Sequence[Any]) -> Any:
-    """Return the first of several keys that is there again, or None."""
-    counts = Counter(keys)
-    return next((key for key in keys if counts[key] > 1), None)
-
-
-def read_reason(form: Mapping[str, Any], place: str) -> str:
-    """Return the optional reason of a part of the form."""
-    return check_text(form.get("reason", ""), f"{place}.reason", empty=True)
 
 
 def _plain(values: Any) -> Any:

@@ -16,8 +16,8 @@ from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, code_target, code_weights
 from privboost.tables.pieces import Batch
 from privboost.tables.rows import Rows
-from privboost.tables.unit import Unit
 from privboost.tables.unit_names import read_unit_names
+from privboost.unit import Unit
 
 _MAGIC = b"PVBLOAD1"
 

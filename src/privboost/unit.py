@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from privboost.errors import DomainError
-from privboost.tables.domain_checks import (
-    MAX_ROWS_PER_UNIT,
-    check_mapping,
-    check_text,
-    read_reason,
-)
+from privboost.forms import check_mapping, check_text, read_reason
+
+MAX_ROWS_PER_UNIT = 2**10
 
 
 @dataclass(frozen=True)
