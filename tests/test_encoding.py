@@ -131,7 +131,7 @@ def test_every_kind_of_table_gives_the_same_codes(tmp_path):
 
 def test_wide_columns_take_two_bytes():
     encoder = Encoder.of(make_domain())
-    block = next(encoder.feature_codes(make_frame(10)))
+    _, block = encoder.feature_codes(make_frame(10))
     assert block.column(5).dtype == np.uint16
     assert block.column(0).dtype == np.uint8
     assert block.wide.shape == (1, 10)

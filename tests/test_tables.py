@@ -12,7 +12,14 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from privboost import Domain, PrivacyWarning, PrivBoostClassifier, SBDTClassifier, SchemaError
+from privboost import (
+    Domain,
+    PrivacyWarning,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
+    SBDTClassifier,
+    SchemaError,
+)
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join
@@ -96,6 +103,32 @@ ROWS = {
     "numpy": (np.float32(0.5), np.str_("a")),
     "type": int,
 }
+
+
+FLOATS = {
+    np.float16: (np.uint16, [0x7D01, 0x7E00, 0x7C00, 0xFC00, 0x0001, 0x8000, 0x7BFF]),
+    np.float32: (np.uint32, [0x7FA00000, 0x7FC00000, 0x7F800000, 0xFF800000, 1, 1 << 31]),
+    np.float64: (np.uint64, [0x7FF4 << 48, 0x7FF8 << 48, 0x7FF << 52, 0xFFF << 52, 1, 1 << 63]),
+}
+"""Patterns of bits: a signalling and a quiet NaN, infinities, the smallest number, minus 0."""
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
+@pytest.mark.parametrize("kind", FLOATS, ids=lambda kind: kind.__name__)
+def test_no_pattern_of_bits_warns(kind, masked):
+    bits, patterns = FLOATS[kind]
+    column = np.array(patterns, dtype=bits).view(kind)
+    features = {"x": {"kind": "numeric", "bounds": [0, 1]}}
+    form = {"version": 1, "features": features, "target": {"name": "y", "bounds": [0, 1]}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for unit in ({}, {"unit": {"column": "u", "max_rows": 1}}):
+            table = {"x": column, "y": column, "u": column, "w": column}
+            encode_training(
+                Encoder.of(Domain.from_dict(form | unit)), pa.table(table), None, "w", 1.0
+            )
+        array = np.ma.masked_array(column[:, None], False) if masked else column[:, None]
+        PrivBoostRegressor(domain=form, n_estimators=2).fit(array, column)
 
 
 @pytest.mark.parametrize("name", ROWS)

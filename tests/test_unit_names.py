@@ -53,13 +53,27 @@ def objects(*cells):
 
 
 PERSON = uuid.UUID("6f9619ff-8b86-4d01-b42d-00cf4fc964ff")
+SMALL = uuid.UUID(int=7)
 LETTERS = uuid.UUID(bytes=b"patient-00000001")
 MIDNIGHT = dt.datetime(2024, 1, 5)
 EAST = dt.timezone(dt.timedelta(hours=2))
 DAYS = 19727  # from 1970 to 2024-01-05
 
 TEXTS = {
-    b"7": ["7", "7.0", "007", "+7", " 7 ", "7e0", "0.7e1", "7.", "\t7\n", "7\0\0", "\ufeff7"],
+    b"7": [
+        "7",
+        "7.0",
+        "007",
+        "+7",
+        " 7 ",
+        "7e0",
+        "0.7e1",
+        "7.",
+        "\t7\n",
+        "7\0\0",
+        "\ufeff7",
+        SMALL.hex,
+    ],
     b"-7": ["-7", "-7.0", "-07", "-7e0", "-0.07E+2"],
     b"0": ["0", "-0", "0.0", "0e999999999999", "1e-400", "false", "False", "FALSE"],
     b"0.1": ["0.1", ".1", "0.10", "1e-1", "0.1000000000000000055511151231257827"],
@@ -103,10 +117,13 @@ TEXTS = {
 }
 TYPED = {
     b"7": [
+        [str(SMALL)],
         [7, 7.0, True + 6, Decimal("7.00"), Fraction(7), Color.RED, Level.ONE, b"7", b" 7.0\0"],
         [np.int8(7), np.uint64(7), np.float16(7), np.float32(7), np.longdouble(7), np.str_("7")],
         *(np.array([7, 7], dtype) for dtype in ("i1", "u8", ">i4", "f2", "f4", ">f8", "g")),
         np.array(["7", "7.0"]),
+        [SMALL, SMALL.bytes],
+        *(pa.array([SMALL.bytes], kind) for kind in (pa.binary(), pa.binary(16), pa.uuid())),
         np.array([b"7", b"007"]),
         *(pa.array([7], kind) for kind in (pa.int8(), pa.uint64(), pa.float16(), pa.float32())),
         *(pa.array([Decimal(7)], pa.decimal128(9, scale)) for scale in (0, 2)),
@@ -416,3 +433,8 @@ def test_raw_bytes_have_one_name_in_every_width():
         assert read_unit_names(fixed, "u").to_pylist() == expected
         assert read_unit_names(pa.array([each.hex() for each in raw]), "u").to_pylist() == expected
         assert [name_unit(each) for each in np.array(raw)] == expected  # which cuts null bytes off
+
+
+def test_a_tab_before_a_text_of_sixteen_bytes_does_not_count():
+    """Its bytes are decimal digits with a leading 0, as those of a small UUID are."""
+    assert name_unit("\t123456789012345") == name_unit(b"\t123456789012345") == b"123456789012345"

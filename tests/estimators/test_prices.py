@@ -142,6 +142,34 @@ def test_a_lesson_about_rows_does_not_serve_units():
         PrivBoostClassifier(1.0, 1e-6, form, **FAST).fit(frame)
 
 
+def test_a_part_belongs_to_the_price_of_its_own_lesson(rows, learned):
+    other = Domain.learn(rows, "label", 0.5, 1e-7)
+    assert learned.lessons != other.lessons
+    features, target = learned.to_dict()["features"], learned.to_dict()["target"]
+    price = other.to_dict()["privacy"]
+    for given in ({"features": features}, {"target": target}):
+        for form in (given, given | {"privacy": price}):
+            with pytest.raises(DomainError, match="its price"):
+                Domain.learn(rows, "label", 0.1, 1e-7, given=form)
+    for mixed in (
+        replace(learned, target=other.target),
+        replace(learned, features=(*learned.features[:-1], other.features[-1])),
+        replace(learned, privacy=other.privacy),
+    ):
+        with pytest.raises(DomainError, match="its price"):
+            PrivBoostClassifier(1.0, 1e-6, mixed, **FAST).fit(rows)
+    both = Domain.learn(
+        rows, "label", 0.5, 1e-7, given={"target": target, "privacy": price_of(learned)}
+    )
+    assert both.lessons > learned.lessons
+    report = PrivBoostClassifier(1.0, 1e-6, both, **FAST).fit(rows).privacy_
+    assert report.epsilon == pytest.approx(2.0, abs=1e-6)
+
+
+def price_of(domain):
+    return domain.to_dict()["privacy"]
+
+
 def test_what_is_given_to_a_second_lesson_keeps_its_price(rows, learned):
     for given in (learned, learned.to_dict()):
         domain = Domain.learn(rows, "label", 0.5, 1e-7, given=given)

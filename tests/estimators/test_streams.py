@@ -7,12 +7,13 @@ import stat
 import threading
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
 from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor
 from privboost.engine.backend import LocalBackend
-from privboost.errors import DomainError
+from privboost.errors import DomainError, SchemaError
 from privboost.estimators.streams import take_stream
 from privboost.models.files import model_bytes
 from privboost.tables.domain import Domain
@@ -198,6 +199,17 @@ def test_a_saved_stream_knows_who_came_before(tmp_path):
     assert model_bytes(again.model_) == model_bytes(model.partial_fit(third).model_)
     kept = [sum(map(len, cohort.rows.blocks)) for cohort in again._stream.cohorts]
     assert kept == [80, 60, 60]
+
+
+@pytest.mark.parametrize("person", ["p0", "p\ud800"], ids=["a text", "what is no text"])
+def test_no_value_changes_the_kind_of_the_unit_column(person):
+    unit = {"column": "person", "max_rows": 2}
+    first, second, _ = batches()
+    model = stream(unit=unit).partial_fit(first.assign(person=np.arange(300)))
+    texts = [person, *(f"p{k}" for k in range(1, 300))]
+    second = second.assign(person=pd.array(texts, dtype="string[python]"))
+    with pytest.raises(SchemaError, match="kind 'text'"):
+        model.partial_fit(second)
 
 
 def test_a_batch_that_dies_midway_ends_the_stream():

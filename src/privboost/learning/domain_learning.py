@@ -114,6 +114,12 @@ class LearningPlan:
     releases: tuple[Planned, ...]
 
     @property
+    def given(self) -> tuple[Feature | Target, ...]:
+        """What is known and not learned: features, and the target if it is."""
+        known = () if isinstance(self.target, str) else (self.target,)
+        return (*self.known.values(), *known)
+
+    @property
     def target_name(self) -> str:
         """The target's column."""
         return self.target if isinstance(self.target, str) else self.target.name
@@ -233,7 +239,7 @@ def learn(
     backend = open_backend([Load(loader, table)])
     try:
         curator = Curator(backend, ledger, stream.child("releases"), plan.contribution)
-        return _release(plan, curator, ledger, stream.child("values"))
+        return _release(plan, curator, ledger, stream)
     finally:
         backend.close()
 
@@ -256,7 +262,7 @@ def _release(
     if plan.words:
         event = _next(events)
         assert isinstance(event, ThresholdRelease)
-        values = _read_values(plan, curator.threshold(event, stream))
+        values = _read_values(plan, curator.threshold(event, stream.child("values")))
     if plan.target_name in values:
         told = _classes(values[plan.target_name], plan.kinds[plan.target_name])
         if len(told) < 2:
@@ -264,7 +270,8 @@ def _release(
     silent = [name for name, found in bounds.items() if found is _NO_BOUNDS]
     silent += [name for name, found in values.items() if not found and name in plan.features]
     warn_of_silence(silent)
-    return _assemble(plan, bounds, values), n
+    lesson = f"{int(stream.child('lesson').words(1)[0]):016x}"
+    return _assemble(plan, bounds, values, lesson), n
 
 
 def _releases(
@@ -328,8 +335,9 @@ def _assemble(
     plan: LearningPlan,
     bounds: Mapping[str, tuple[float, float, str]],
     values: Mapping[str, list[str]],
+    lesson: str,
 ) -> Domain:
-    reason = LEARNED
+    reason = LEARNED + lesson
     features: list[Feature] = []
     for name in plan.features:
         if name in plan.known:

@@ -24,7 +24,7 @@ from privboost.privacy.ledger import Ledger
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import PrivacyReport
-from privboost.tables.domain import LEARNED, Domain
+from privboost.tables.domain import Domain, lessons_of, paid_lessons
 from privboost.unit import unit_assumptions
 
 _ASSUMED = (
@@ -51,28 +51,28 @@ def learn_domain(
     table = open_unknown(frame, y, target)
     plan = plan_learning(table, target, task, given or {}, delta)
     earlier = _price(given)
-    if earlier is not None:
-        check_lesson(earlier, plan.unit)
-    elif any(feature.reason == LEARNED for feature in plan.known.values()):
+    if not lessons_of(plan.given) <= paid_lessons(earlier):
         raise DomainError(
             'given: a part was learned privately, but its price ("privacy") is not there: give the '
             "learned domain whole"
         )
+    if earlier is not None:
+        check_lesson(earlier, plan.unit)
     accountant = GdpAccountant()
     plan = plan.with_releases(calibrate(plan.releases, epsilon, delta, accountant))
     book = Ledger(epsilon, delta, accountant, ledger)
     book.reserve(plan.releases)
     domain, _ = learn(plan, table, open_local, book, stream)
-    report = state_lesson(book, plan, random_state is not None)
+    report = state_lesson(book, plan, domain, random_state is not None)
     if earlier is not None:
         report = add_lesson(earlier, report, "learning the rest of it")
     return replace(domain, privacy=report)
 
 
-def state_lesson(ledger: Ledger, plan: LearningPlan, seeded: bool) -> PrivacyReport:
-    """State what a ledger with the releases of a lesson guarantees."""
+def state_lesson(ledger: Ledger, plan: LearningPlan, domain: Domain, seeded: bool) -> PrivacyReport:
+    """State what a ledger with the releases of a lesson guarantees; name the lessons it is of."""
     assumed = (*_ASSUMED, *(unit_assumptions(plan.unit) if plan.unit else ()))
-    parameters = {"target": plan.target_name}
+    parameters = {"target": plan.target_name, "lessons": " ".join(sorted(domain.lessons))}
     return write_report(ledger, plan.unit, assumed, seeded, parameters, plan.digest)
 
 

@@ -210,7 +210,7 @@ def _learn(
             "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
             "publishes a whole record; choose a smaller one"
         )
-    return replace(domain, privacy=state_lesson(own, plan, lesson.seeded))
+    return replace(domain, privacy=state_lesson(own, plan, domain, lesson.seeded))
 
 
 def _name_of(y: Any) -> str:

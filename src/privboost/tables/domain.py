@@ -7,7 +7,7 @@ or categories, the target, and the unit that is protected. Nothing here is ever 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,8 +26,8 @@ from privboost.tables.domain_checks import (
 from privboost.unit import Unit, describe_unit
 
 VERSION = 1
-LEARNED = "learned privately from the rows"
-"""The reason of what was learned; it belongs with a price."""
+LEARNED = "learned privately from the rows, in lesson "
+"""The reason of what was learned begins so and ends with the lesson, whose price it belongs to."""
 
 
 @dataclass(frozen=True)
@@ -219,10 +219,14 @@ class Domain:
         if self.unit is not None and self.unit.column in (*names, self.target.name):
             raise DomainError(f"unit.column: {self.unit.column!r} is a feature or the target too")
 
+    @property
+    def lessons(self) -> frozenset[str]:
+        """The lessons in which parts of it were learned."""
+        return lessons_of((*self.features, self.target))
+
     def check_price(self) -> None:
-        """Refuse a domain of which a part was learned, if the price is not there."""
-        parts = (*self.features, self.target)
-        if self.privacy is None and any(part.reason == LEARNED for part in parts):
+        """Refuse a domain of which a part was learned, if the price of that lesson is not there."""
+        if not self.lessons <= paid_lessons(self.privacy):
             raise DomainError(
                 'domain: a part of it was learned privately, but its price ("privacy") is not '
                 "there: pass the learned domain whole, or say why that part is public"
@@ -459,3 +463,15 @@ def _read_privacy(form: Any) -> PrivacyReport:
         return PrivacyReport.from_dict(form)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise DomainError("privacy: not the report of a learned domain, or altered") from None
+
+
+def lessons_of(parts: Iterable[Feature | Target]) -> frozenset[str]:
+    """Return the lessons in which parts of a domain were learned."""
+    learned = (part.reason for part in parts if part.reason.startswith(LEARNED.split(",")[0]))
+    return frozenset(reason.removeprefix(LEARNED) for reason in learned)
+
+
+def paid_lessons(price: PrivacyReport | None) -> frozenset[str]:
+    """Return the lessons that a price is of."""
+    named = "" if price is None else price.parameters.get("lessons", "")
+    return frozenset(named.split() if isinstance(named, str) else ())

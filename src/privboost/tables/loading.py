@@ -90,8 +90,7 @@ def check_schema(loader: Loader, table: Table) -> str:
     Returns what the unit column holds (see `unit_names.unit_kind`); "any" without one, and in a
     text file, whose values are all texts.
     """
-    first = next(table.batches(loader.columns, 1))
-    batch = {name: column[:0] for name, column in first.items()}
+    batch = next(table.batches(loader.columns, 1))
     loader.read(batch, 0)
     if loader.unit is None:
         return "any"
@@ -133,9 +132,10 @@ def _read(loader: Loader, table: Table, n_threads: int, rows: int) -> list[_Part
 def _code(loader: Loader, piece: Piece) -> Iterator[_Part]:
     first = piece.first
     for batch in piece.batches():
-        rows = loader.read(batch, first)
-        if len(rows):
+        with np.errstate(all="ignore"):  # no value may warn, not even a signalling NaN
+            rows = loader.read(batch, first)
             units = None if loader.unit is None else loader.name_units(batch)
+        if len(rows):
             yield _Part(first, rows, units)
             first += len(rows)
 

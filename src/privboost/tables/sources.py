@@ -39,9 +39,9 @@ class Table(Protocol):
         """Whether it is a text file, of which every value is text."""
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time; a batch even if there are none.
+        """Yield the named columns, at most `rows` rows at a time.
 
-        The first batch shows the columns' kinds, whether or not it has rows.
+        The first batch has no rows: it shows the columns' kinds, which no value can change.
         """
 
     def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
@@ -63,8 +63,8 @@ class FrameTable:
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
         positions = {name: self._frame.columns[self.columns.index(name)] for name in names}
-        for start in range(0, max(len(self._frame), 1), rows):
-            part = self._frame[start : start + rows]
+        for start, stop in _spans(len(self._frame), rows):
+            part = self._frame[start:stop]
             yield {name: _column(part.get_column(own)) for name, own in positions.items()}
 
     def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
@@ -102,8 +102,8 @@ class ArrayTable:
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
         places = {name: self.columns.index(name) for name in names}
-        for start in range(0, max(len(self._array), 1), rows):
-            part = self._array[start : start + rows]
+        for start, stop in _spans(len(self._array), rows):
+            part = self._array[start:stop]
             yield {name: _plain(part[:, place]) for name, place in places.items()}
 
     def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
@@ -342,11 +342,19 @@ def slice_vector(vector: Any, start: int, stop: int) -> Column:
     return part if isinstance(part, pa.Array | pa.ChunkedArray) else _plain(part)
 
 
+def _spans(count: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Yield where batches begin and end; the first has no rows."""
+    yield 0, 0
+    for start in range(0, count, rows):
+        yield start, min(start + rows, count)
+
+
 def _array(data: Any) -> np.ndarray:
     """Return an array as it is; values under a mask are missing, whatever lies there."""
     if isinstance(data, np.ma.MaskedArray):
         number = data.dtype.kind in "fiub"
-        values = np.array(data.data, dtype=np.float64 if number else object)
+        with np.errstate(all="ignore"):  # no value may warn
+            values = np.array(data.data, dtype=np.float64 if number else object)
         values[np.ma.getmaskarray(data)] = np.nan if number else None
         return values
     return np.asarray(data) if hasattr(data, "__array__") else np.empty(0, dtype=object)

@@ -15,7 +15,8 @@ text, and texts are then read alike, wherever they come from:
 - raw bytes are the UTF-8 text that they hold, or else their hexadecimal digits, without null bytes
   at their end, which fixed widths add and take away. An even number of hexadecimal digits, 32 or
   more (a UUID in any spelling, a digest), is read as the raw bytes that it writes, but decimal
-  digits alone are a number, unless they are 32 and the first is not 0;
+  digits alone are a number, unless they are 32 and the first is not 0. So 16 raw bytes with such
+  digits are that number, unless they begin with a tab: that is a text;
 - anything else is its `str()`.
 
 Reading a name gives that name again, so values have one name exactly if they are written as one.
@@ -294,6 +295,8 @@ def _write_count(value: np.datetime64 | np.timedelta64) -> str:
 
 
 def _name_bytes(raw: bytes) -> str | None:
+    if len(raw) == 16 and raw[0] < ord("\t") and raw.hex().isdigit():
+        return _name_number(raw.hex())  # as a UUID's digits are: they may be a number's
     try:
         return _name_text(raw.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError:
