@@ -179,7 +179,7 @@ def test_the_card_adds_up_to_the_votes():
     assert [abs(line["votes"]) for line in card] == sorted(
         (abs(line["votes"]) for line in card), reverse=True
     )
-    block = next(iter(model.model_.encoder.feature_codes(frame)))
+    _, block = model.model_.encoder.feature_codes(frame)
     total = np.zeros(len(frame))
     for tree, values in model.model_.scores.trees():
         right = tree.goes_right[0][block.column(int(tree.feature[0]))]

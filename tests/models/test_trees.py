@@ -20,7 +20,7 @@ def fit(target=CLASSES, rows=400, **how):
 def test_scores_are_the_sum_of_the_leaves(target, features):
     model = fit(target, features=features, batch_size=3).model_
     frame = make_frame(60, 9)
-    (block,) = Encoder.of(model.domain).feature_codes(frame)
+    _, block = Encoder.of(model.domain).feature_codes(frame)
     expected = np.repeat(model.scores.start[:, None], 60, axis=1)
     stages = []
     for number, (tree, values) in enumerate(model.scores.trees(), 1):
