@@ -40,6 +40,15 @@ def one_feature(form):
     )
 
 
+def test_words_that_are_numbers_are_found_by_value():
+    column = ["1", "1.0", " 1e0", 1, 1.0, Decimal("1.00"), "2", "2.50", 2.5, "one", "inf", None]
+    found = code_labels(np.array(column, dtype=object), ["1", "2.5", "2", "02"], "x")
+    assert found.tolist() == [0, 0, 0, 0, 0, 0, 2, 1, 1, OTHER, OTHER, MISSING]
+    assert code_labels(
+        pa.array(["1", "1.0", "2.0", "02"]), ["1.0", "1", "2", "02"], "x"
+    ).tolist() == [1, 0, 2, 3]
+
+
 def test_edges_follow_the_scale():
     features = make_domain().features
     linear, log = fine_edges(features[0]), fine_edges(features[1])

@@ -23,7 +23,9 @@ app = typer.Typer(
     help="Boosted models for private tables, with differential privacy.",
 )
 
-DataFile = Annotated[Path, typer.Argument(help="A .parquet, .csv or .tsv file.")]
+DataFile = Annotated[
+    Path, typer.Argument(help="A .parquet, .csv or .tsv file, or a folder of such files.")
+]
 ModelFile = Annotated[Path, typer.Argument(help="A model file.")]
 Missing = Annotated[
     list[str] | None, typer.Option(help='A text that means "missing" in a CSV file; repeatable.')

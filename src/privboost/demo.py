@@ -42,7 +42,9 @@ def run_demo() -> None:
     console.print(table)
     console.print('"none": scikit-learn\'s HistGradientBoostingClassifier, which promises nothing.')
     console.print(f"The last model: {model.privacy_.guarantee}")
-    console.print("For the whole statement: model.privacy_, or `privboost report` on a model file.")
+    console.print(
+        "For the whole statement: an estimator's `privacy_`, or `privboost report` on a model file."
+    )
 
 
 def _without_privacy(adult: Dataset, truth: np.ndarray) -> tuple[float, float, float]:

@@ -3,6 +3,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow.parquet
 import pytest
 
 from privboost import (
@@ -287,13 +288,55 @@ def test_objects_are_words_unless_the_caller_says_numbers():
 def test_classes_without_a_type_are_warned_about(values, classes):
     X = np.random.default_rng(0).uniform(1, 4, (5000, 1))
     y = [values[k % 2] for k in range(5000)]
-    with pytest.warns(PrivacyWarning, match="the classes in 'y' are Python objects"):
+    with pytest.warns(PrivacyWarning, match="learned as words: 'y'"):
         domain = Domain.learn(X, "y", 5.0, 1e-6, y=y, task="classes")
     assert domain.target.classes == classes
     assert [type(c) for c in domain.target.classes] == [type(c) for c in classes]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Domain.learn(X, "y", 5.0, 1e-6, y=np.array(y), task="classes")
+
+
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [((0, 1), (0, 1)), ((False, True), (False, True)), (("n", "y"), ("n", "y"))],
+)
+def test_classes_that_are_categories_keep_the_type_of_their_values(values, classes):
+    X = np.random.default_rng(0).uniform(1, 4, (5000, 1))
+    y = pd.Series([values[k % 2] for k in range(5000)]).astype("category")
+    domain = Domain.learn(X, "y", 5.0, 1e-6, y=y, task="classes")
+    assert domain.target.classes == classes
+    assert [type(c) for c in domain.target.classes] == [type(c) for c in classes]
+
+
+def test_what_is_no_feature_is_not_learned(tmp_path):
+    frame = frame_of(4000).assign(w=1.0).sample(frac=0.5, random_state=0)
+    frame.to_parquet(tmp_path / "t.parquet")
+    names = pyarrow.parquet.read_schema(tmp_path / "t.parquet").names
+    assert "__index_level_0__" in names
+    assert (
+        "__index_level_0__"
+        not in Domain.learn(tmp_path / "t.parquet", "label", 5.0, 1e-6).feature_names
+    )
+    model = PrivBoostClassifier(5.0, 1e-6, n_estimators=6, sample_weight_bound=1.0)
+    model.fit(tmp_path / "t.parquet", "label", sample_weight="w")
+    assert model.domain_.feature_names == tuple(n for n in frame.columns if n not in ("label", "w"))
+    said = [text for text in model.privacy_.assumptions if text.startswith("learned about 'label'")]
+    assert said == ["learned about 'label': the classes old, young; rows of others do not count"]
+
+
+def test_the_target_of_a_text_file_may_be_a_number(tmp_path):
+    frame = frame_of(4000)[["age", "label"]].assign(pay=lambda f: f["age"] * 2)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    model = PrivBoostRegressor(5.0, 1e-6, n_estimators=6).fit(tmp_path / "t.csv", "pay")
+    assert model.domain_.target.bounds[1] >= 128
+
+
+def test_infinities_have_no_bounds():
+    x = np.random.default_rng(0).uniform(1, 4, 5000)
+    x[::5] = np.inf
+    domain = Domain.learn(pd.DataFrame({"x": x, "y": np.arange(5000) % 2 == 0}), "y", 5.0, 1e-6)
+    assert domain.features[0].bounds == (1.0, 4.0)
 
 
 def test_numbers_of_a_text_file_may_be_said_to_be_numbers(tmp_path):

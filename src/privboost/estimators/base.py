@@ -117,10 +117,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         """
         seeded, threads = self.random_state is not None, self._threads()
         backend = self._open_backend(threads)
-        lesson = Lesson(given.X, given.y, self._task, self.domain_share, budget, seeded, backend)
+        own = (given.X, given.y, self._task, self.domain_share, budget, given.sample_weight)
+        lesson = Lesson(*own, seeded, backend)
         stand_in = make_plan(Encoder.of(self._stand_in()), given.weight_bound, lesson.rest)
         lesson.check_features(self._named_features())
-        lesson.check_weights(given.sample_weight)
+        lesson.check_weights()
         return lesson, stand_in
 
     def _keep(self, model: Model) -> None:

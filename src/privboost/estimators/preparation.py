@@ -21,7 +21,7 @@ from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import PrivacyReport
 from privboost.tables.beside import open_source
-from privboost.tables.domain import Domain
+from privboost.tables.domain import Domain, describe_target
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import RowLoader, UnitRule
 from privboost.tables.loading import Load, check_schema
@@ -256,6 +256,8 @@ class Preparation:
         if domain.unit is not None:
             named[domain.unit.column] = domain.unit.reason
         said += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
+        if domain.privacy is not None:
+            said.append(f"learned about {domain.target.name!r}: {describe_target(domain.target)}")
         return (*said, *plan.assumptions)
 
     def _warn_of_column_vectors(self) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +35,6 @@ from privboost.learning.given import (
     is_number,
     read_given,
     too_few_classes,
-    warn_of_labels,
     warn_of_objects,
     warn_of_silence,
     warn_of_untyped,
@@ -67,11 +67,13 @@ from privboost.tables.size_loader import (
     SizeLoader,
 )
 from privboost.tables.sources import Table, are_files, open_table
-from privboost.tables.values import column_kind
+from privboost.tables.values import column_kind, label_kind
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from privboost.unit import Unit
 
+_INDEX = re.compile(r"__index_level_[0-9]+__")
+"""What pandas calls an index without a name where it writes one: the place of a row, no feature."""
 _BOUND = 2.0 ** (LARGEST + 1)
 _FALSE_ALARM = 0.01
 """The chance that any empty bin of any number passes for a full one."""
@@ -162,7 +164,12 @@ def open_unknown(data: Any, labels: Any, target: str) -> Table:
 
 
 def plan_learning(
-    table: Table, target: str, task: str | None, given: Mapping[str, Any], delta: float
+    table: Table,
+    target: str,
+    task: str | None,
+    given: Mapping[str, Any],
+    delta: float,
+    weights: str | None = None,
 ) -> LearningPlan:
     """Read a table's schema and plan the releases, with noise of relative size.
 
@@ -179,6 +186,8 @@ def plan_learning(
         that gives its "kind" alone is learned as one of that kind.
     delta : float
         The whole δ; half of it goes to thresholds.
+    weights : str, optional
+        The column of sample weights, which is no feature.
     """
     known, said, known_target, unit = read_given(given, target)
     if table.is_text:
@@ -186,7 +195,8 @@ def plan_learning(
     for name in [*known, *said, *([unit.column] if unit else [])]:
         if name not in table.columns:
             raise SchemaError(f"the table has no column {name!r}, which was given")
-    skip = {target} | ({unit.column} if unit else set())
+    skip = {target, weights} | ({unit.column} if unit else set())
+    skip |= {name for name in table.columns if _INDEX.fullmatch(name) and name not in known}
     features = tuple(name for name in table.columns if name not in skip)
     if not features:
         raise SchemaError("the table has no feature columns")
@@ -202,7 +212,9 @@ def plan_learning(
     if known_target is None:
         if target not in batch:
             raise SchemaError(f"the table has no column {target!r}; name the target, or give y")
-        kinds[target] = column_kind(batch[target], target)
+        kinds[target] = label_kind(batch[target], target)
+        if table.is_text and task == "number":
+            kinds[target] = "number"
         classes = task == "classes" if task else kinds[target] != "number"
         if not classes and kinds[target] == "text":
             raise SchemaError(f"column {target!r} holds text; a number to predict is needed")
@@ -230,9 +242,7 @@ def learn(
     Spends exactly `plan.releases`, which must be reserved. Raises, and warns, by released values
     alone.
     """
-    warn_of_objects([name for name in plan.features if plan.kinds.get(name) == "object"])
-    if plan.target_name in plan.words:
-        warn_of_labels(plan.target_name, plan.kinds.get(plan.target_name))
+    warn_of_objects([name for name in plan.words if plan.kinds.get(name) == "object"])
     warn_of_untyped("untyped" in plan.kinds.values())
     rule = UnitRule.of(plan.unit, stream.child("units"))
     loader = SizeLoader(plan.numbers, plan.words, rule, table.columns[0])

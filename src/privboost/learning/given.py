@@ -64,7 +64,7 @@ def too_few_classes(ledger: Ledger) -> str:
         "target: at most one class stood out from the noise, so there is nothing to learn to "
         f"tell apart. Learning the domain has spent epsilon = {round_up(epsilon)} at delta = "
         f"{round_up(ledger.delta)}, and training did not begin. Give the classes (write a domain, "
-        "or `given` in Domain.learn), or spend more on learning"
+        "or `given` in Domain.learn), or spend more on learning: a larger epsilon, or domain_share"
     )
 
 
@@ -72,19 +72,10 @@ def warn_of_objects(names: Sequence[str]) -> None:
     """Warn of columns without a type, if there are any."""
     if names:
         warn(
-            f"columns of Python objects are learned as words: {_listed(names)}. If they hold "
-            'numbers, say so (given={"features": {name: {"kind": "numeric"}}} in Domain.learn), '
-            "or pass a data frame or an array of numbers",
-        )
-
-
-def warn_of_labels(name: str, kind: str | None) -> None:
-    """Warn of classes in a column without a type, whose type is told by what stands out."""
-    if kind == "object":
-        warn(
-            f"the classes in {name!r} are Python objects, which have no type: they become numbers "
-            "or truth values if all that stand out can be read so, else words. To choose, pass an "
-            "array or a data frame's column of one type, or give the classes",
+            f"columns of Python objects have no type and are learned as words: {_listed(names)} "
+            "(classes become numbers or truth values if all that stand out can be read so). Where "
+            "they hold numbers, give them a type (astype(float)), or say so "
+            '(given={"features": {name: {"kind": "numeric"}}} in Domain.learn)',
         )
 
 

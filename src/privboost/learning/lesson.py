@@ -68,6 +68,8 @@ class Lesson:
         The part of the budget that learning has.
     budget : Budget
         The whole budget.
+    weights : column or str, optional
+        The sample weights, or the column that holds them.
     seeded : bool
         Whether noise comes from a seed.
     open_backend : OpenBackend
@@ -79,6 +81,7 @@ class Lesson:
     task: str
     share: float
     budget: Budget
+    weights: Any
     seeded: bool
     open_backend: OpenBackend
 
@@ -120,8 +123,9 @@ class Lesson:
             if name not in features:
                 raise ValueError(f"there is no feature {name!r} among the columns of the table")
 
-    def check_weights(self, weights: Any) -> None:
+    def check_weights(self) -> None:
         """Refuse weights that do not go with the table, before anything is spent."""
+        weights = self.weights
         if self.budget.delta == 0:
             raise DomainError("delta = 0: a domain cannot be learned under pure DP; write one")
         if self.y is None:
@@ -135,7 +139,8 @@ class Lesson:
         """Return what will be learned, at a δ of thresholds."""
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
-        return plan_learning(self.table, self.target, self.task, {}, delta)
+        weights = self.weights if isinstance(self.weights, str) else None
+        return plan_learning(self.table, self.target, self.task, {}, delta, weights)
 
     @property
     def target(self) -> str:

@@ -60,9 +60,9 @@ def vote_card(model: Model) -> pa.Table:
     """Write a vote of rules as a table; see `Model.explain`."""
     scores = model.scores
     if not isinstance(scores, VoteScores):
-        raise AttributeError("explain: only votes of rules have a card; see effects() or to_text()")
+        raise AttributeError("only votes of rules have a card; see effects()")
     if not scores.of_rules:
-        raise AttributeError("explain: these are votes of trees; see to_text()")
+        raise AttributeError("only votes of rules have a card; these are trees: see to_text()")
     votes: Counter[tuple[int, str, str]] = Counter()
     for tree, values in scores.trees():
         output = int(np.abs(values).max(axis=1).argmax())

@@ -120,9 +120,10 @@ class Model:
     def effects(self) -> pa.Table:
         """Return what was learned: for each feature and span of values, its effect on the score.
 
-        Neighbouring codes with the same effect are joined. For classes the score is the log-odds
-        (of the second class, or of each class beyond two); for a number, an effect is on the
-        scale of the target.
+        Neighbouring codes with the same effect are joined. What hardly a row has (values between
+        whole numbers, missing ones where there are none) has an effect of noise alone. For classes
+        the score is the log-odds (of the second class, or of each class beyond two); for a number,
+        an effect is on the scale of the target.
 
         Returns
         -------

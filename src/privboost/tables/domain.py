@@ -465,6 +465,15 @@ def _read_privacy(form: Any) -> PrivacyReport:
         raise DomainError("privacy: not the report of a learned domain, or altered") from None
 
 
+def describe_target(target: Target) -> str:
+    """Say in words what a target may be; labels that are no class count for nothing."""
+    if isinstance(target, NumberTarget):
+        low, high = target.bounds
+        return f"numbers from {low:g} to {high:g}; others count as the nearer of the two"
+    few = ", ".join(map(str, target.classes[:20])) + (" …" if len(target.classes) > 20 else "")
+    return f"the classes {few}; rows of others do not count"
+
+
 def lessons_of(parts: Iterable[Feature | Target]) -> frozenset[str]:
     """Return the lessons in which parts of a domain were learned."""
     learned = (part.reason for part in parts if part.reason.startswith(LEARNED.split(",")[0]))

@@ -61,6 +61,7 @@ class SizeLoader:
         codes = Codes.empty(Layout((SIZE_CODES,) * len(self.numbers)), size)
         for k, name in enumerate(self.numbers):
             values = read_numbers(batch[name], name)
+            values = np.where(np.isinf(values), np.nan, values)  # bounds are of finite numbers
             kernels.bin_numbers(values, SIZE_EDGES, SIZE_CODES - 1, codes.column(k))
         texts = tuple(read_texts(batch[name], name) for name in self.words)
         return Rows(codes, np.zeros(size, dtype=np.uint8), texts=texts)

@@ -94,7 +94,8 @@ class ArrayTable:
         if array.shape[1] != len(names):
             raise SchemaError(
                 f"X has {array.shape[1]} features, but domain is expecting {len(names)} features "
-                "as input"
+                "as input (an array holds features alone: target, weights and units need a frame, "
+                "or are given apart)"
             )
         self._array = array
         self.columns = tuple(names)
@@ -278,7 +279,10 @@ def open_files(
     """Open several files as one table; see `open_file`."""
     for path in paths:
         if Path(path).is_dir():
-            raise SchemaError(f"{path} is a folder: list its files, or pass one folder alone")
+            raise SchemaError(
+                f"{path} is a folder: list its files, or pass one folder alone. What only the "
+                "names of folders say is no column: write it into the files"
+            )
     tables = [open_file(path, missing, every_line, separator) for path in paths]
     return FilesTable([table for table in tables if not isinstance(table, FilesTable)])
 
@@ -320,6 +324,8 @@ def open_vector(data: Any, name: str) -> Any:
     series = nw.from_native(data, series_only=True, pass_through=True)
     if isinstance(series, nw.Series) or isinstance(data, pa.Array | pa.ChunkedArray):
         return series
+    if not hasattr(data, "__iter__") and not hasattr(data, "__array__"):
+        raise SchemaError(f"{name} must be a column: a series, an array, a list, or a name as text")
     array = _array(data) if hasattr(data, "__array__") else _objects(list(data))
     if is_column_vector(array):
         array = array[:, 0]

@@ -107,6 +107,13 @@ def read_texts(column: Column, name: str) -> pa.Array:
     return pa.array(texts, pa.large_binary()).take(column.indices.cast(pa.int64()))
 
 
+def label_kind(column: Column, name: str) -> str:
+    """Say what a column of classes holds: that of categories is the kind of their values."""
+    if not isinstance(column, np.ndarray) and pa.types.is_dictionary(column.type):
+        return column_kind(pa.array([], column.type.value_type), name)
+    return column_kind(column, name)
+
+
 def column_kind(column: Column, name: str) -> str:
     """Say what a column holds by its type: "text", "number", "bool" or "object" (anything)."""
     if isinstance(column, np.ndarray):
@@ -129,7 +136,10 @@ def column_kind(column: Column, name: str) -> str:
 
 
 class _Places:
-    """Finds values among labels: texts as they are written, numbers by value."""
+    """Finds values among labels: as they are written, else by value where both are numbers.
+
+    So the text "1.0" and the number 1 find the word "1", unless there is a word "1.0".
+    """
 
     def __init__(self, labels: Sequence[Label], sparse: bool) -> None:
         self._text = isinstance(labels[0], str)
@@ -137,11 +147,16 @@ class _Places:
         for place, label in enumerate(labels):
             self._place[label.encode() if isinstance(label, str) else float(label)] = place
         self._truths: dict[bool, int] = {}
+        self._by_value: dict[float, int] = {}
         self._numbers = not self._text
         for place, label in enumerate(labels if self._text else ()):
             truth = _TRUTHS.get(str(label).lower())
             if truth is None:
-                self._numbers = self._numbers or _as_number(label) is not None
+                number = _as_number(label)
+                if number is not None:
+                    self._numbers = True
+                    if math.isfinite(number):
+                        self._by_value.setdefault(number, place)
             elif truth not in self._truths or label == str(truth):
                 self._truths[truth] = place
         self._floats = self._numbers or sparse
@@ -161,8 +176,12 @@ class _Places:
                 return MISSING
             if self._text and isinstance(value, bool | np.bool_):
                 return self._truths.get(bool(value), OTHER)
-            key = _as_text(value) if self._text else _as_number(value)
-            return self._place.get(key, OTHER)
+            if not self._text:
+                return self._place.get(_as_number(value), OTHER)
+            place = self._place.get(_as_text(value))
+            if place is None and self._by_value:
+                place = self._by_value.get(_number_or_nan(value))
+            return OTHER if place is None else place
         except Exception:  # whatever a value may be, it must not raise
             return OTHER
 
