@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import struct
-import zlib
 from copy import deepcopy
 from itertools import pairwise
 
@@ -77,6 +76,14 @@ def assemble(text: str, magic: bytes, arrays=()) -> bytes:
     return b"".join([magic, struct.pack("<Q", len(head)), head, *(a.tobytes() for a in arrays)])
 
 
+def pack(content: bytes) -> bytes:
+    """Pack a stream's content, if enough of it is left to tell what is text."""
+    try:
+        return streams._packed(content)
+    except ValueError:
+        return content
+
+
 class Forger:
     """Changes forms and bytes at random."""
 
@@ -93,10 +100,10 @@ class Forger:
 
     def stream(self, data: bytes) -> bytes:
         """Return a forged stream: its rows, budgets, model, or what its rows were told."""
-        content = zlib.decompress(streams.STREAM_FILE.unseal(data, ""))
+        content = streams._unpacked(streams.STREAM_FILE.unseal(data, ""))
         where = self.rng.random()
         if where < 0.2:
-            return streams.STREAM_FILE.seal(zlib.compress(self.spoil(content), 0))
+            return streams.STREAM_FILE.seal(pack(self.spoil(content)))
         form = codec.load(content, streams._MAGIC)
         if where < 0.3:
             form["model"] = np.frombuffer(self.model(form["model"].tobytes()), dtype=np.uint8)
@@ -105,7 +112,7 @@ class Forger:
         else:
             form = self.change(form)
         content = write(form, streams._MAGIC)
-        return streams.STREAM_FILE.seal(zlib.compress(content, 0))
+        return streams.STREAM_FILE.seal(pack(content))
 
     def told(self, form):
         """Change one update of the log, or their order."""

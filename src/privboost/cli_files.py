@@ -16,6 +16,8 @@ def check_files(
 ) -> None:
     """Refuse to write over what is read, two files into one, or over a file unasked.
 
+    A folder that is read is all that lies in it.
+
     Parameters
     ----------
     read : paths
@@ -25,9 +27,14 @@ def check_files(
     replace : paths
         Those of them that may be there already.
     """
-    files = [path.resolve() for path in (*read, *written) if path is not None]
+    sources = [path.resolve() for path in read if path is not None]
+    files = [*sources, *(path.resolve() for path in written)]
     if len(set(files)) < len(files):
         raise ValueError("the files that are read and those that are written must be different")
+    folders = {path for path in sources if path.is_dir()}
+    for path in files:
+        if not folders.isdisjoint(path.parents):
+            raise ValueError(f"{path.name} lies in a folder that is read as a table: move it out")
     for path in written:
         _check_writable(path)
         if path.is_file() and path not in replace:

@@ -31,21 +31,29 @@ def dump(value: Any, magic: bytes) -> bytes:
 
 def load(data: bytes | memoryview, magic: bytes) -> Any:
     """Read what `dump` wrote; raise ValueError where the bytes are anything else."""
-    if data[:8] != magic or len(data) < 16:
+    if data[:8] != magic:
         raise ValueError("the first bytes do not name this format")
-    (length,) = struct.unpack("<Q", data[8:16])
-    if length > len(data) - 16:
-        raise ValueError("the text is cut short")
-    text = bytes(data[16 : 16 + length])
+    end = text_end(data)
+    text = bytes(data[16:end])
     try:
         head = json.loads(text)
-        value = _fill(head["body"], _arrays(head["arrays"], data, 16 + length))
+        value = _fill(head["body"], _arrays(head["arrays"], data, end))
         as_written = _head(value)[0] == text
     except (LookupError, TypeError, RecursionError):
         as_written = False
     if not as_written:
         raise ValueError("the text is not one of this format")
     return value
+
+
+def text_end(data: bytes | memoryview) -> int:
+    """Return where the text ends and arrays begin; raise ValueError where it is cut short."""
+    if len(data) < 16:
+        raise ValueError("the text is cut short")
+    (length,) = struct.unpack("<Q", data[8:16])
+    if length > len(data) - 16:
+        raise ValueError("the text is cut short")
+    return 16 + int(length)
 
 
 def _head(value: Any) -> tuple[bytes, list[np.ndarray]]:

@@ -245,6 +245,29 @@ def test_no_force_writes_over_what_is_read(trained, command, output):
     assert "must be different" in command("report", folder / "m", "--out", folder / "m")[2]
 
 
+def test_a_folder_that_is_read_stays_as_it_is(trained, command):
+    folder, base = trained
+    table = folder / "table"
+    table.mkdir()
+    for name in ("a.csv", "b.csv"):
+        (table / name).write_bytes((folder / "t.csv").read_bytes())
+    before = {path: path.read_bytes() for path in table.iterdir()}
+    train = ("train", table, *base[2:])
+    for arguments in (
+        (*train, table / "a.csv", "--force"),
+        (*train, folder / "new", "--ledger", table / "b.csv"),
+        ("predict", folder / "m", table, "--out", table / "a.csv", "--force"),
+        ("predict", folder / "m", table, "--out", table / "new.csv"),
+    ):
+        code, _, err = command(*arguments)
+        assert (code, err.count("\n")) == (1, 1)
+        assert "lies in a folder that is read" in err
+    code, _, err = command(*base, folder / "new", "--ledger", table / "b.csv")
+    assert code == 1
+    assert "is no ledger" in err
+    assert {path: path.read_bytes() for path in table.iterdir()} == before
+
+
 def test_errors_of_files_and_columns_are_one_line(trained, command):
     folder, base = trained
     (folder / "empty.csv").write_text("")

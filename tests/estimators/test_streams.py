@@ -378,6 +378,45 @@ def test_a_file_is_set_aside_while_a_batch_goes_on_from_it(tmp_path):
     assert stream().load_stream(tmp_path / "state.taken").n_batches_ == 1
 
 
+def test_a_state_has_one_place(tmp_path):
+    """Behind a link, or under a second name, it could be gone on from again."""
+    model = stream().partial_fit(batches()[0])
+    path, link, twin = tmp_path / "state", tmp_path / "link", tmp_path / "twin"
+    model.save_stream(path)
+    link.symlink_to(path.name)
+    with take_stream(link, lambda: False) as taken:
+        assert not path.exists()
+        assert taken == tmp_path / "state.taken"
+        model.save_stream(link)
+    assert link.is_symlink()
+    assert path.is_file()
+    os.link(path, twin)
+    with pytest.raises(ModelFileError, match="another name"), take_stream(path, lambda: True):
+        pass
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link", "state", "twin"]
+
+
+def test_a_process_that_dies_after_its_work_leaves_the_new_state(tmp_path):
+    first, second, third = batches()
+    path = tmp_path / "state"
+    model = stream().partial_fit(first)
+    model.save_stream(path)
+    child = os.fork()
+    if child == 0:
+        with take_stream(path, lambda: True):
+            model.partial_fit(second).save_stream(path)
+            os._exit(9)  # as if it were killed
+    os.waitpid(child, 0)
+    spent = tmp_path / "state.taken"
+    with pytest.raises(ModelFileError, match="was taken"), take_stream(spent, lambda: True):
+        pass
+    with take_stream(path, lambda: False) as taken:
+        again = stream().load_stream(taken)
+        assert again.n_batches_ == 2
+        again.partial_fit(third).save_stream(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
 def test_a_first_batch_that_died_midway_is_not_repeated():
     first, second, _ = batches()
     model = stream(backend=opens(FailingClose))

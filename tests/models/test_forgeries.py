@@ -1,5 +1,7 @@
 """No file, however forged, reads memory that is not its own."""
 
+import json
+import struct
 import time
 import tracemalloc
 import zlib
@@ -368,8 +370,15 @@ class measured:
         tracemalloc.stop()
 
 
-def test_a_stream_that_unpacks_without_end_is_refused():
-    bomb = streams.STREAM_FILE.seal(zlib.compress(bytes(2**26), 9))
+@pytest.mark.parametrize("what", ["arrays", "text", "text in the arrays' place"])
+def test_a_stream_that_unpacks_without_end_is_refused(what):
+    zeros, lists = bytes(2**26), b"[" + b"[]," * 100_000 + b"[]]"
+    form = {"body": {}, "arrays": [["|u1", [2**26]]]}
+    texts = {"arrays": json.dumps(form).encode(), "text": lists}
+    text = texts.get(what, b"{}")
+    head = streams._MAGIC + struct.pack("<Q", len(text)) + text
+    packed = zlib.compress(lists if what.startswith("text in") else zeros, 9)
+    bomb = streams.STREAM_FILE.seal(head + packed)
     with measured() as peak, pytest.raises(ModelFileError, match=r"^file holds no stream"):
         streams.read_stream(bomb, "file")
     assert peak() < 200 * len(bomb)
@@ -377,7 +386,7 @@ def test_a_stream_that_unpacks_without_end_is_refused():
 
 def retold(data, kind, change):
     """Forge the last update of a kind in a stream."""
-    form = codec.load(zlib.decompress(streams.STREAM_FILE.unseal(data, "")), streams._MAGIC)
+    form = codec.load(streams._unpacked(streams.STREAM_FILE.unseal(data, "")), streams._MAGIC)
     log, ends = form["log"].tobytes(), np.cumsum([0, *form["lengths"]])
     messages = [log[a:b] for a, b in pairwise(ends)]
     updates = [codec.load(message, commands._MAGIC) for message in messages]
@@ -386,7 +395,7 @@ def retold(data, kind, change):
     messages[at] = write(updates[at], commands._MAGIC)
     form["log"] = np.frombuffer(b"".join(messages), dtype=np.uint8)
     form["lengths"] = [len(message) for message in messages]
-    return streams.STREAM_FILE.seal(zlib.compress(write(form, streams._MAGIC), 1))
+    return streams.STREAM_FILE.seal(streams._packed(write(form, streams._MAGIC)))
 
 
 TOLD = [
@@ -446,10 +455,10 @@ KEPT = [
 
 @pytest.mark.parametrize(("change", "rule"), KEPT)
 def test_rows_and_budgets_must_fit_the_model(states, change, rule):
-    content = zlib.decompress(streams.STREAM_FILE.unseal(states["weights"], ""))
+    content = streams._unpacked(streams.STREAM_FILE.unseal(states["weights"], ""))
     form = codec.load(content, streams._MAGIC)
     change(form)
-    forged = streams.STREAM_FILE.seal(zlib.compress(write(form, streams._MAGIC), 1))
+    forged = streams.STREAM_FILE.seal(streams._packed(write(form, streams._MAGIC)))
     with pytest.raises(ModelFileError, match=f"^file holds no stream: .*{rule}") as caught:
         streams.read_stream(forged, "file")
     assert str(ROWS) not in str(caught.value)  # how many rows there are is private
@@ -491,10 +500,10 @@ def test_a_stream_keeps_all_parameters_but_those_of_a_run(kind):
     "ends", [lambda a: a[::-1].copy(), lambda a: a + 1, lambda a: a - a[0] - 1]
 )
 def test_names_of_units_stay_within_their_bytes(states, ends):
-    content = zlib.decompress(streams.STREAM_FILE.unseal(states["units"], ""))
+    content = streams._unpacked(streams.STREAM_FILE.unseal(states["units"], ""))
     form = codec.load(content, streams._MAGIC)
     form["cohorts"][0]["units"]["ends"] = ends(form["cohorts"][0]["units"]["ends"])
-    forged = streams.STREAM_FILE.seal(zlib.compress(write(form, streams._MAGIC), 1))
+    forged = streams.STREAM_FILE.seal(streams._packed(write(form, streams._MAGIC)))
     with pytest.raises(ModelFileError, match="units"):
         streams.read_stream(forged, "file")
 

@@ -191,7 +191,7 @@ def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
     """Set the file of a stream aside while a batch goes on from it, so that no other one does.
 
     Yields where it is meanwhile. A process that dies leaves it there: what its rows paid is not
-    given back.
+    given back. Where the new state was written before it died, the old one goes.
 
     Parameters
     ----------
@@ -200,8 +200,14 @@ def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
     intact : callable
         Says after an error whether the state is as it was; then the file goes back to its place.
     """
-    path = Path(path)
+    path = Path(path).resolve()  # behind a link the state itself would stay
+    if path.suffix == _TAKEN:
+        raise ModelFileError(f"{path.name} was taken by a batch: what its rows paid is not known")
     aside = _aside(path)
+    if aside.exists() and path.exists() and _goes_on_from(path, aside):
+        aside.unlink(missing_ok=True)
+    if path.stat().st_nlink > 1:
+        raise ModelFileError(f"{path.name} has another name: the state would stay under that one")
     try:
         os.link(path, aside)  # unlike a move, it replaces nothing
     except FileExistsError:
@@ -215,11 +221,20 @@ def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
         if intact():
             aside.replace(path)
         raise
-    aside.unlink()
+    aside.unlink(missing_ok=True)
+
+
+_TAKEN = ".taken"
 
 
 def _aside(path: Path) -> Path:
-    return path.with_name(path.name + ".taken")
+    return path.with_name(path.name + _TAKEN)
+
+
+def _goes_on_from(path: Path, aside: Path) -> bool:
+    """Whether a state has more batches than the one that was taken."""
+    states = [load_stream(each)[0] for each in (path, aside)]
+    return states[0].n_batches > states[1].n_batches
 
 
 def load_stream(path: str | Path) -> tuple[RowStream, Model]:
@@ -228,7 +243,7 @@ def load_stream(path: str | Path) -> tuple[RowStream, Model]:
     Whatever the file holds, either `ModelFileError` is raised, or its rows and what they were told
     fit its model.
     """
-    path = Path(path)
+    path = Path(path).resolve()
     if not path.exists() and _aside(path).exists():
         raise ModelFileError(
             f"{path}: a batch that went on from this state did not come to its end, and what its "
@@ -242,7 +257,7 @@ def read_stream(data: bytes, path: str) -> tuple[RowStream, Model]:
     """Read the content of a stream's file; errors name the path."""
     content = STREAM_FILE.unseal(data, path)
     try:
-        form = need_keys(codec.load(decompress(content), _MAGIC), "file", _KEYS)
+        form = need_keys(codec.load(_unpacked(content), _MAGIC), "file", _KEYS)
         held = need_array(form["model"], "model", np.uint8, (None,))
         model = read_model(held.data, "its model")
         return _from_form(form, model), model
@@ -282,7 +297,18 @@ def _to_bytes(stream: RowStream, model: Model) -> bytes:
         "lengths": [len(message) for message in messages],
         "log": np.frombuffer(b"".join(messages), dtype=np.uint8),
     }
-    return STREAM_FILE.seal(compress(codec.dump(form, _MAGIC)))
+    return STREAM_FILE.seal(_packed(codec.dump(form, _MAGIC)))
+
+
+def _packed(data: bytes) -> bytes:
+    """Compress arrays, but no text: once read, that takes many times its size."""
+    start = codec.text_end(data)
+    return data[:start] + compress(data[start:])
+
+
+def _unpacked(content: bytes | memoryview) -> bytes:
+    start = codec.text_end(content)
+    return bytes(content[:start]) + decompress(content[start:])
 
 
 def _cohort_form(cohort: Cohort) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Ledger:
         path: str | Path | None = None,
     ) -> None:
         self.epsilon, self.delta, self.accountant = epsilon, delta, accountant
-        self._path = None if path is None else Path(path)
+        self._path = None if path is None else _checked(Path(path))
         self._reserved: list[Planned] = []
         self._left: Counter[Event] = Counter()
         self._spent: Counter[Event] = Counter()
@@ -155,6 +155,18 @@ class Ledger:
     def profile(self) -> Profile:
         """The privacy curve of all that was reserved."""
         return self.accountant.compose(self._reserved)
+
+
+_FIRST = b'{"entry"'
+
+
+def _checked(path: Path) -> Path:
+    """Refuse to add entries to a file that is something else."""
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(_FIRST)) not in (b"", _FIRST):
+                raise ValueError(f"ledger: {path} is there already and is no ledger")
+    return path
 
 
 def _append(path: Path, entry: dict[str, Any], durable: bool) -> None:

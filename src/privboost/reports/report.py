@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from privboost.files import write_file
 from privboost.forms import MAX_INT, is_writable
 from privboost.unit import Unit, describe_unit
 
@@ -197,7 +198,7 @@ class PrivacyReport:
 
 def _written(text: str, path: str | Path | None) -> str:
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        write_file(path, text.encode())
     return text
 
 

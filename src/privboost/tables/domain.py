@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from privboost.errors import DomainError
+from privboost.files import write_file
 from privboost.forms import check_mapping, check_text, given_twice, read_reason, unique_keys
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain_checks import (
@@ -365,7 +366,7 @@ class Domain:
         )
         text = f'{{\n  "version": {VERSION},\n  "features": {{\n{lines}\n  }}{rest}\n}}\n'
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_file(path, text.encode())
         return text
 
     def __repr__(self) -> str:
