@@ -1,11 +1,13 @@
 """The walls of the house: who may import whom, functions' own imports among them."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "privboost"
+PLAN = Path(__file__).parents[1] / "docs" / "architecture.md"
 LEVELS = [
     {"errors", "grid", "codec", "compiling", "progress", "recipes"},
     {"cautions", "files", "forms"},
@@ -81,3 +83,28 @@ def test_no_recipe_imports_another():
             named = other.removeprefix("boosting.").removesuffix("_plan").removesuffix("_terms")
             if own in recipes and other.startswith("boosting.") and named in recipes:
                 assert named == own, f"{path.stem} imports {other}"
+
+
+def rooms_of_the_plan():
+    """Yield each module that the plan of the house names, by its path, with what is said of it."""
+    text = PLAN.read_text(encoding="utf-8").split("\n## Rooms\n")[1].split("\n## ")[0]
+    folder = ""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 3 and "`" in cells[1]:
+            if cells[0]:  # an empty one is the room above; words name no folder
+                folder = cells[0].strip("`") if cells[0].startswith("`") else ""
+            for name in re.findall(r"`([^`]+)`", cells[1]):
+                yield folder + name, cells[2]
+
+
+def test_the_plan_of_the_house_names_every_module_once():
+    """From the ground up: in the order of the levels above."""
+    named = list(rooms_of_the_plan())
+    there = [path for path in MODULES if path.stem not in ("__init__", "__main__")]
+    names = [name for name, _ in named]
+    assert sorted(names) == sorted(path.relative_to(SOURCE).as_posix() for path in there)
+    levels = [LEVEL[name.split("/")[0].removesuffix(".py")] for name in names]
+    assert levels == sorted(levels)
+    for name, said in named:
+        assert 0 < len(said) <= 100, name
