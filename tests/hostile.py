@@ -13,18 +13,23 @@ from privboost.engine.backend import add_answers, add_tallies
 from privboost.engine.commands import from_bytes, to_bytes
 from privboost.engine.shard import Shard
 from privboost.grid import BLOCK_ROWS
-from privboost.tables.loader import read_loader
-from privboost.tables.loading import Coded, Load, bound_units, number_units, without
+from privboost.tables.loading import (
+    Coded,
+    Load,
+    bound_units,
+    code_piece,
+    number_units,
+    read_loader,
+    without,
+)
 from privboost.tables.rows import join
-from privboost.tables.size_loader import SizeLoader, read_size_loader
 
 PARTIES = 5
 
 
 def travelled(loader):
     """The loader as another process reads it."""
-    read = read_size_loader if isinstance(loader, SizeLoader) else read_loader
-    return read(loader.to_bytes())
+    return read_loader(loader.to_bytes())
 
 
 class HostileBackend:
@@ -82,14 +87,12 @@ class HostileBackend:
             held = load.source.blocks
             return [self._mine(join(held), party)] if held else [], load.source.units
         loader = travelled(load.loader)
-        size = int(self._rng.integers(1, 400))
+        size = int(self._rng.integers(60, 1000))
         rows, units = [], []
         for piece in load.source.pieces(loader.columns, size):
-            first = piece.first
-            for batch in piece.batches():
-                rows.append(loader.read(batch, first))
-                units.append(None if loader.unit is None else loader.name_units(batch))
-                first += len(rows[-1])
+            for coded in code_piece(loader, piece):
+                rows.append(coded.rows)
+                units.append(coded.units)
         if not rows:
             return [], None if loader.unit is None else number_units([])[1]
         if loader.unit is None:

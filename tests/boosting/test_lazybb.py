@@ -155,7 +155,7 @@ def test_it_learns(learner, delta, tmp_path):
     assert model.privacy_.epsilon <= 1.0
     if learner == "tree":
         assert "tree 1" in model.model_.to_text()
-        with pytest.raises(AttributeError, match="votes of trees"):
+        with pytest.raises(AttributeError, match="these are trees"):
             model.explain()
 
 

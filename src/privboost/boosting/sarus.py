@@ -76,8 +76,8 @@ def boost_sarus(
             counts.append(sums[:, 1])
             noise.append(doubt)
     mass = of_each(released_mass(np.stack(counts), plan.weight_bound), outputs)
-    group = Forest.of(trees, values, mass, of_each(np.stack(noise), outputs))
-    return before.extended(group, [outputs] * settings.n_estimators)
+    forest = Forest.of(trees, values, mass, of_each(np.stack(noise), outputs))
+    return before.extended(forest, [outputs] * settings.n_estimators)
 
 
 def _leaf_values(plan: SarusPlan, sums: np.ndarray, round_: int) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from privboost.tables.rows import Rows
 
 
 class Backend(Protocol):
-    """Holds the rows of one fit. Only a mechanism of `privacy` may call `sum`."""
+    """Holds the rows of one fit. Only the curator may call `sum`."""
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""

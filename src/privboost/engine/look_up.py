@@ -57,10 +57,8 @@ class BlockRows(NamedTuple):
 
 def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
     """Join two statistics into one table of int64: (first << 32) + second; one alone is second."""
-    table = {"gradient": loss.gradient, "hessian": loss.hessian, "count": loss.count}
-    table["nothing"] = np.zeros_like(loss.count)
-    names = statistics if len(statistics) == 2 else ("nothing", *statistics)
-    first, second = (table[name].astype(np.int64) for name in names)
+    tables = [loss.statistic(name).astype(np.int64) for name in statistics]
+    first, second = tables if len(tables) == 2 else (np.zeros_like(tables[0]), tables[0])
     return ((first << 32) + second).reshape(-1)
 
 

@@ -1,6 +1,6 @@
 """What can be asked of rows: small frozen messages that ask for exact integer sums.
 
-Only a mechanism of `privacy` may ask. Every query states its own `bound`: how much one protected
+Only the curator may ask. Every query states its own `bound`: how much one protected
 unit can change its answer, whatever the rows.
 """
 

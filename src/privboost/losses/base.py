@@ -51,6 +51,10 @@ class LossTable:
         count[UNKNOWN] = 0
         return count if self.taking_part is None else count * self.taking_part
 
+    def statistic(self, name: str) -> np.ndarray:
+        """Return what a row adds to a statistic, in steps: a gradient, a Hessian, a count."""
+        return {"gradient": self.gradient, "hessian": self.hessian, "count": self.count}[name]
+
     def frozen(self) -> LossTable:
         """Return a copy that nobody can change."""
         copies = [

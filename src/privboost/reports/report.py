@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -120,13 +120,14 @@ class PrivacyReport:
     def from_dict(cls, form: dict[str, Any]) -> PrivacyReport:
         """Read what `to_dict` gave; raise ValueError for what cannot be a statement."""
         names = {each.name for each in fields(cls)}
-        if not isinstance(form, dict) or set(form) != names | set(_DERIVED):
+        needed = {each.name for each in fields(cls) if each.default is MISSING} | set(_DERIVED)
+        if not isinstance(form, dict) or not needed <= set(form) <= names | needed:
             raise ValueError("a report has these parts: " + ", ".join(sorted(names)))
-        own = {name: form[name] for name in names}
+        own = {name: form[name] for name in names if name in form}
         own["unit"] = None if form["unit"] is None else Unit.from_dict(form["unit"])
         own["releases"] = tuple(Release(**release) for release in form["releases"])
         own["assumptions"] = tuple(form["assumptions"])
-        own["parts"] = tuple(Part(**part) for part in form["parts"])
+        own["parts"] = tuple(Part(**part) for part in form.get("parts", ()))
         report = cls(**own)
         report._check()
         return report

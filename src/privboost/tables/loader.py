@@ -5,7 +5,7 @@ wherever rows lie.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,6 @@ from privboost.tables.pieces import Batch
 from privboost.tables.rows import Rows
 from privboost.tables.unit_names import read_unit_names
 from privboost.unit import Unit
-
-_MAGIC = b"PVBLOAD1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +106,8 @@ class RowLoader:
         See `Rows.cohort`.
     """
 
+    magic: ClassVar[bytes] = b"PVBLOAD1"
+
     encoder: Encoder
     roles: Roles
     weight_bound: float | None = None
@@ -149,17 +149,17 @@ class RowLoader:
             "first_id": self.first_id,
             "cohort": self.cohort,
         }
-        return codec.dump(form, _MAGIC)
+        return codec.dump(form, self.magic)
 
-
-def read_loader(data: bytes) -> RowLoader:
-    """Read what `RowLoader.to_bytes` wrote."""
-    form = codec.load(data, _MAGIC)
-    return RowLoader(
-        Encoder(Domain.from_dict(form["domain"]), tuple(form["edges"])),
-        Roles(*form["roles"]),
-        form["weight_bound"],
-        None if form["unit"] is None else UnitRule(**form["unit"]),
-        form["first_id"],
-        form["cohort"],
-    )
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RowLoader:
+        """Read what `to_bytes` wrote."""
+        form = codec.load(data, cls.magic)
+        return cls(
+            Encoder(Domain.from_dict(form["domain"]), tuple(form["edges"])),
+            Roles(*form["roles"]),
+            form["weight_bound"],
+            None if form["unit"] is None else UnitRule(**form["unit"]),
+            form["first_id"],
+            form["cohort"],
+        )

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.bounding import kept_rows
-from privboost.tables.loader import Loader, UnitRule
+from privboost.tables.loader import Loader, RowLoader, UnitRule
 from privboost.tables.pieces import Piece
 from privboost.tables.rows import Rows
+from privboost.tables.size_loader import SizeLoader
 from privboost.tables.sources import Table
 from privboost.tables.unit_names import unit_kind
 
@@ -84,6 +85,14 @@ def _load(load: Load, known: list[pa.Array], n_threads: int, rows: int | None) -
     return Coded(tuple(bound_units(blocks, unit, load.loader.unit)), names, n_read)
 
 
+def read_loader(data: bytes) -> Loader:
+    """Read what any loader's `to_bytes` wrote: how another process gets to know it."""
+    for kind in (RowLoader, SizeLoader):
+        if data[:8] == kind.magic:
+            return kind.from_bytes(data)
+    raise ValueError("these bytes are no loader's")
+
+
 def check_schema(loader: Loader, table: Table) -> str:
     """Refuse a table that does not fit its domain, by its columns and their types alone.
 
@@ -99,7 +108,7 @@ def check_schema(loader: Loader, table: Table) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class CodedBatch:
     """A coded batch: the place of its first row, its rows, and the names of their units."""
 
     first: int
@@ -107,7 +116,7 @@ class _Part:
     units: pa.Array | None
 
 
-def _read(loader: Loader, table: Table, n_threads: int, rows: int) -> list[_Part]:
+def _read(loader: Loader, table: Table, n_threads: int, rows: int) -> list[CodedBatch]:
     """Read and code all pieces of a table, in as many threads, in the table's order."""
     queue, lock = table.pieces(loader.columns, rows), Lock()
 
@@ -115,10 +124,10 @@ def _read(loader: Loader, table: Table, n_threads: int, rows: int) -> list[_Part
         with lock:
             return next(queue, None)
 
-    def work() -> list[_Part]:
-        done: list[_Part] = []
+    def work() -> list[CodedBatch]:
+        done: list[CodedBatch] = []
         while (piece := take()) is not None:
-            done += _code(loader, piece)
+            done += code_piece(loader, piece)
         return done
 
     if n_threads == 1:
@@ -129,15 +138,17 @@ def _read(loader: Loader, table: Table, n_threads: int, rows: int) -> list[_Part
     return sorted(parts, key=lambda part: part.first)
 
 
-def _code(loader: Loader, piece: Piece) -> Iterator[_Part]:
+def code_piece(loader: Loader, piece: Piece) -> Iterator[CodedBatch]:
+    """Code the rows of a piece, batch by batch, where they lie: no value raises or warns."""
     first = piece.first
     for batch in piece.batches():
+        if not len(batch[loader.columns[0]]):
+            continue
         with np.errstate(all="ignore"):  # no value may warn, not even a signalling NaN
             rows = loader.read(batch, first)
             units = None if loader.unit is None else loader.name_units(batch)
-        if len(rows):
-            yield _Part(first, rows, units)
-            first += len(rows)
+        yield CodedBatch(first, rows, units)
+        first += len(rows)
 
 
 def block_rows(table: Table, n_threads: int) -> int:

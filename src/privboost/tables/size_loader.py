@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,6 @@ SIZE_EDGES = np.array(
 SIZE_CODES = len(SIZE_EDGES) + 2
 """Codes of a number: one more than edges, and missing."""
 
-_MAGIC = b"PVBSIZE1"
-
 
 @dataclass(frozen=True, eq=False)
 class SizeLoader:
@@ -43,6 +41,8 @@ class SizeLoader:
     spare : str
         A column to count rows by, should there be no other.
     """
+
+    magic: ClassVar[bytes] = b"PVBSIZE1"
 
     numbers: tuple[str, ...]
     words: tuple[str, ...]
@@ -79,11 +79,11 @@ class SizeLoader:
             "unit": None if self.unit is None else self.unit.to_form(),
             "spare": self.spare,
         }
-        return codec.dump(form, _MAGIC)
+        return codec.dump(form, self.magic)
 
-
-def read_size_loader(data: bytes) -> SizeLoader:
-    """Read what `SizeLoader.to_bytes` wrote."""
-    form = codec.load(data, _MAGIC)
-    unit = None if form["unit"] is None else UnitRule(**form["unit"])
-    return SizeLoader(tuple(form["numbers"]), tuple(form["words"]), unit, form["spare"])
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SizeLoader:
+        """Read what `to_bytes` wrote."""
+        form = codec.load(data, cls.magic)
+        unit = None if form["unit"] is None else UnitRule(**form["unit"])
+        return cls(tuple(form["numbers"]), tuple(form["words"]), unit, form["spare"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def code_labels(
         Whether the column may be empty from end to end, and so one of floats, as pandas has it,
         although all labels are words.
     """
-    places = _Places(labels, sparse)
+    places = _places_among(tuple(labels), sparse)
     if isinstance(column, np.ndarray) and column.dtype.kind == "O":
         return np.fromiter(map(places.find, column), dtype=np.int32, count=len(column))
     if isinstance(column, np.ndarray):
@@ -184,6 +185,12 @@ class _Places:
             return OTHER if place is None else place
         except Exception:  # whatever a value may be, it must not raise
             return OTHER
+
+
+@lru_cache(maxsize=64)
+def _places_among(labels: tuple[Label, ...], sparse: bool) -> _Places:
+    """Keep what is made of labels: a table is read batch by batch."""
+    return _Places(labels, sparse)
 
 
 def is_missing(value: Any) -> bool:

@@ -34,22 +34,20 @@ def charge_table(
     """
     if not budget.admits(event):
         raise ValueError(f"{event.what}: not a release that this budget covers")
-    return _units(budget.part(event, _shares(loss, event, statistics, weighted)))
+    return _in_steps(budget.part(event, _shares(loss, event, statistics, weighted)))
 
 
 def _shares(
     loss: LossTable, event: GaussianRelease, statistics: tuple[str, ...], weighted: bool
 ) -> np.ndarray:
     """Each row's share of the squared sensitivity: by weight class, kind of row and state."""
-    tables = {"gradient": loss.gradient, "hessian": loss.hessian, "count": loss.count}
-    sizes = {name: table / CLIP_STEPS for name, table in tables.items()}
     parts = zip(event.shares, statistics, strict=True)
-    share = sum(part * sizes[name] ** 2 for part, name in parts)
+    share = sum(part * (loss.statistic(name) / CLIP_STEPS) ** 2 for part, name in parts)
     weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES if weighted else np.ones(1)
     return np.minimum(weight[:, None, None] ** 2 * share * (1 + 1e-12), 1.0)
 
 
-def _units(part: np.ndarray) -> np.ndarray:
+def _in_steps(part: np.ndarray) -> np.ndarray:
     """Write charges as parts of a budget, rounded up; what exceeds it is never affordable."""
     steps = np.ceil(np.minimum(part, 1.5) * BUDGET_STEPS * (1 + 1e-12))
     return np.where(part > 0, np.maximum(steps, 1), 0).astype(np.int32)

@@ -1,6 +1,6 @@
 """Budgets for life: events that stand for all releases which a filter lets through.
 
-`filters` turns a budget into charges of single rows; an accountant sees the budget alone.
+`charges` turns a budget into charges of single rows; an accountant sees the budget alone.
 """
 
 from __future__ import annotations
