@@ -103,6 +103,8 @@ def test_calibrate(run):
     assert "sigma of a leaf release 52.7591" in said
     said = run("calibrate", "--epsilon", 1, "--delta", 0, "--laplace", 10).stdout
     assert "0.1-DP" in said
+    asked = ["calibrate", "--epsilon", 1, "--rounds", 10, "--sampling-rate", 1e-300]
+    assert run(*asked, code=1).stderr.startswith("privboost: sampling_rate must lie between")
     asked = ["calibrate", "--epsilon", 1, "--delta", 0, "--rounds", 10]
     assert "pure DP" in run(*asked, code=1).stderr
 
