@@ -352,6 +352,8 @@ def main() -> None:
         _fail(str(error), 1)
     except OverflowError as error:
         _fail(f"a number is too large: {error}", 1)
+    except ArithmeticError:  # whose own words name nothing
+        _fail("a number is too small or too large to compute with", 1)
     except RecursionError:
         _fail("a parameter or a file is nested too deeply", 1)
     except MemoryError:  # its own words may say how many rows there are

@@ -134,10 +134,11 @@ BAD = [
     ({"accountant": "pure"}, "accountant"),
     ({"subsample": 0.1, "extra_estimators": 3, "accountant": "pld"}, "accountant must be"),
     ({"n_estimators": 10**6}, "too large"),
-    ({"init_share": 1e-18}, "would not fit the integer grid"),
-    ({"init_share": 1e-30, "init_noise": "laplace"}, "would not fit the integer grid|reaches"),
-    ({"candidates": "hessian", "candidate_share": 1e-20}, "would not fit the integer grid"),
-    ({"epsilon": 1e-7, "subsample": 0.01, "extra_estimators": 2}, "too small|reaches"),
+    ({"init_share": 1e-18}, "init_share must lie"),
+    ({"init_share": 1e-30, "init_noise": "laplace"}, "init_share must lie"),
+    ({"candidates": "hessian", "candidate_share": 1e-20}, "candidate_share must lie"),
+    ({"epsilon": 1e-5, "delta": 1e-8, "init_share": 1e-6}, "would not fit the integer grid"),
+    ({"epsilon": 1e-7, "subsample": 0.01, "extra_estimators": 2}, "epsilon is too small"),
 ]
 
 

@@ -73,6 +73,8 @@ def test_calibrate():
     assert "sigma of a leaf release 52.7591" in said
     said = run("calibrate", "--epsilon", 1, "--delta", 0, "--laplace", 10).stdout
     assert "0.1-DP" in said
+    asked = ["calibrate", "--epsilon", 1, "--rounds", 10, "--sampling-rate", 1e-300]
+    assert run(*asked, code=1).stderr.startswith("privboost: sampling_rate must lie between")
     asked = ["calibrate", "--epsilon", 1, "--delta", 0, "--rounds", 10]
     assert "pure DP" in run(*asked, code=1).stderr
 
@@ -234,6 +236,21 @@ def test_nothing_is_replaced_unasked(trained, command):
     for arguments in asked:
         assert command(*arguments, "--force")[0] == 0
     assert not [path for path in before if path.read_bytes() == b"dear to me"]
+
+
+def test_numbers_nobody_can_compute_with_are_one_line(trained, command, monkeypatch):
+    folder, base = trained
+    hard = (*base, folder / "n", "--recipe", "sbdt", "--set", "subsample=1e-300")
+    code, _, err = command(*hard)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "subsample must lie" in err
+
+    def divide(*_, **__):
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr("privboost.privacy.calibration.calibrate_releases", divide)
+    code, _, err = command("calibrate", "--epsilon", 1)
+    assert (code, err) == (1, "privboost: a number is too small or too large to compute with\n")
 
 
 @pytest.mark.parametrize("output", ["t.csv", "d.json", "ledger"])

@@ -229,4 +229,26 @@ def test_units_of_several_rows_are_said_first():
 
 def test_a_large_delta_is_not_said_to_need_more_noise():
     with pytest.raises(ValueError, match="delta is so large"):
-        calibrate_releases(1.0, 0.9, selections=10)
+        calibrate_releases(1.0, 0.5, rounds=1, sampling_rate=0.1)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"sampling_rate": 1e-300}, "sampling_rate must lie between 1e-06 and 1"),
+        ({"sampling_rate": float("nan")}, "sampling_rate"),
+        ({"epsilon": 1e308}, "epsilon"),
+        ({"epsilon": 1e-300}, "epsilon"),
+        ({"rounds": 10**30}, "rounds"),
+        ({"selections": 10, "selection_share": 1e-300}, "selection_share"),
+    ],
+)
+def test_calibration_names_what_it_cannot_have(how, words):
+    with pytest.raises(ValueError, match=words):
+        calibrate_releases(**{"epsilon": 1.0, "delta": 1e-6, "rounds": 10} | how)
+
+
+def test_noise_is_found_where_epsilon_falls_steeply():
+    """At a large δ ε falls to 0 within a small change of noise; steps alone go astray."""
+    said = calibrate_releases(1.0, 0.9, selections=10)
+    assert 0.99 <= float(said.rsplit("  game", 1)[1].split()[0]) <= 1

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from privboost import ModelFileError, PrivBoostClassifier, PrivBoostRegressor, load_model
-from privboost.models.files import model_bytes
+from privboost.models.files import model_bytes, save_model
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 
@@ -35,6 +37,14 @@ def test_edges_come_from_the_file(fitted, tmp_path):
     fitted.save(path)
     for own, read in zip(fitted.model_.encoder.edges, load_model(path).encoder.edges, strict=True):
         np.testing.assert_array_equal(own, read)
+
+
+def test_nothing_is_written_that_cannot_be_read(fitted, tmp_path):
+    model, path = fitted.model_, tmp_path / "m.privboost"
+    broken = replace(model.scores, noise=tuple(own * np.nan for own in model.scores.noise))
+    with pytest.raises(RuntimeError, match="nothing is written, since it could not be read"):
+        save_model(replace(model, scores=broken), path)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("spoil", [lambda b: b[:100], lambda b: b"\x80\x04" + b, lambda b: b""])

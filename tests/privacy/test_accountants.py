@@ -216,7 +216,8 @@ def test_a_spoiled_cache_is_not_believed(tmp_path, monkeypatch):
     monkeypatch.setenv("PRIVBOOST_CACHE", str(tmp_path))
     accountant = choose_accountant("rdp", PLANS["rdp"], 1e-6)
     made = calibrate(PLANS["rdp"], 1.0, 1e-6, accountant)
-    for text in ('{"factor": 1e-3}', "nonsense", '{"factor": "x"}'):
+    wrong = ["1e-3", '"x"', "1e300", "1e-300", "Infinity", "NaN", "true", "[1.0]", "9" * 5000]
+    for text in ("nonsense", "[" * 200_000, "[]", *(f'{{"factor": {part}}}' for part in wrong)):
         next(tmp_path.iterdir()).write_text(text)
         again = calibrate(PLANS["rdp"], 1.0, 1e-6, accountant)
         assert again[0].event.noise == pytest.approx(made[0].event.noise, rel=0.01)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from privboost.boosting.adassp_terms import Design
 from privboost.boosting.checks import (
+    LEAST_SHARE,
     check_choice,
     check_count,
-    check_number,
     check_part,
+    check_size,
+    is_number,
+    keep_checked,
+    shown,
 )
 from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.plan import Budget, Plan, at_most_rows, listed
 from privboost.engine.queries import Bound, GramSums, LinearSums
-from privboost.grid import VECTOR_STEPS
+from privboost.grid import FACTOR_STEPS, VECTOR_STEPS
 from privboost.losses import Loss, loss_of, losses_of
 from privboost.privacy.curator import EIGENVALUE_ROWS, eigenvalue_bound
 from privboost.privacy.events.event import Planned
@@ -66,19 +71,19 @@ class AdaSSPSettings:
     class_weight: str | tuple[float, float] | None
 
     def __post_init__(self) -> None:
-        check_choice("loss", self.loss, losses_of("classes"))
-        object.__setattr__(self, "n_estimators", check_count("n_estimators", self.n_estimators, 1))
-        for name in ("learning_rate", "gradient_clip"):
-            number = check_number(name, getattr(self, name), above=0, below=_LARGE)
-            object.__setattr__(self, name, number)
-        decay = check_part("clip_decay", self.clip_decay, or_else=1)
-        object.__setattr__(self, "clip_decay", decay)
-        if decay ** (self.n_estimators - 1) < 2.0**-10:
+        keep_checked(
+            self,
+            loss=partial(check_choice, choices=losses_of("classes")),
+            n_estimators=check_count,
+            learning_rate=partial(check_size, below=_LARGE),
+            ratio=_check_ratio,
+            gradient_clip=partial(check_size, below=_LARGE),
+            clip_decay=partial(check_part, or_else=1),
+            tail=partial(check_part, or_else=0),
+            class_weight=_check_class_weight,
+        )
+        if self.clip_decay ** (self.n_estimators - 1) < 2.0**-10:
             raise ValueError("clip_decay is too small for so many rounds: the clip would vanish")
-        object.__setattr__(self, "tail", check_part("tail", self.tail, or_else=0))
-        object.__setattr__(self, "ratio", _check_ratio(self.ratio))
-        if self.class_weight is not None and not isinstance(self.class_weight, tuple):
-            check_choice("class_weight", self.class_weight, ("balanced",), "a dict", "None")
 
     @property
     def balanced(self) -> bool:
@@ -90,13 +95,32 @@ class AdaSSPSettings:
         return self.gradient_clip * self.clip_decay**round_
 
 
-def _check_ratio(ratio: Any) -> tuple[float, float, float]:
+def _check_ratio(name: str, ratio: Any) -> tuple[float, float, float]:
     if not (isinstance(ratio, Sequence) and not isinstance(ratio, str) and len(ratio) == 3):
-        raise ValueError(f"ratio must be three numbers a : b : c; {ratio!r} is not")
-    matrix = check_number("the first of ratio", ratio[0], above=0)
-    gradients = check_number("the second of ratio", ratio[1], above=0)
-    least = 0.0 if ratio[2] == 0 else check_number("the last of ratio, if not 0,", ratio[2], 0)
-    return matrix, gradients, least
+        raise ValueError(f"{name} must be three numbers a : b : c; {shown(ratio)} is not")
+    matrix = check_size(f"the first of {name}", ratio[0])
+    gradients = check_size(f"the second of {name}", ratio[1])
+    none = is_number(ratio[2]) and ratio[2] == 0
+    least = 0.0 if none else check_size(f"the last of {name}, if not 0,", ratio[2])
+    parts = (matrix, gradients, least)
+    if min(part for part in parts if part) ** 2 < LEAST_SHARE * sum(part**2 for part in parts):
+        raise ValueError(f"{name}: its numbers are too far apart; one has next to no budget")
+    return parts
+
+
+def _check_class_weight(name: str, weight: Any) -> str | tuple[float, float] | None:
+    """Return "balanced", none, or the weights of two classes, or raise."""
+    if weight is None:
+        return None
+    if not isinstance(weight, tuple):
+        return check_choice(name, weight, ("balanced",), "a dict", "None")
+    first, second = (check_size(f"each of {name}", part) for part in weight)
+    if min(first, second) * FACTOR_STEPS < max(first, second):
+        raise ValueError(
+            f"{name}: beside the other, one class would weigh nothing; its weight must be at least "
+            f"1/{FACTOR_STEPS} of the other's"
+        )
+    return first, second
 
 
 @dataclass(frozen=True, eq=False)

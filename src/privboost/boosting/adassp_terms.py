@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from privboost.boosting.candidates import uniform_grid
+from privboost.boosting.checks import shown
 from privboost.errors import DomainError
 from privboost.grid import VECTOR_STEPS
 from privboost.models.linear import INTERCEPT, MISSING, Coordinate
@@ -22,6 +23,8 @@ MOST_COORDINATES = 4096
 """Coordinates of which all pairs of products are kept: 128 MiB."""
 _MOST_PAIRS = 2**20
 """Pairs of codes of a product."""
+MOST_NORM = VECTOR_STEPS // 4
+"""A number of two bins or more comes to ½ at least, a product of two to ¼: none vanishes."""
 _TYPICAL_SQUARE = 1 / 3
 """The mean square of a number that is even between −1 and 1."""
 
@@ -85,9 +88,20 @@ def design(
     norm_bound : float, optional
         The length to which vectors are shortened. By default that of a row whose numbers have the
         size of evenly spread ones.
+
+    Raises
+    ------
+    ValueError
+        If the grid has no place for the coordinates: there are too many, or the norm bound is so
+        small that nearly all of a row is cut away, or so large that entries vanish.
     """
     if INTERCEPT in encoder.domain.feature_names:
         raise DomainError(f"features.{INTERCEPT}: linear models call their constant that")
+    if norm_bound is not None and norm_bound > MOST_NORM:
+        raise ValueError(
+            f"norm_bound must be at most {MOST_NORM}, of which entries (1 at most) are still steps "
+            "of the integer grid: lower it, or leave it at None"
+        )
     singles = [
         _number(encoder, f)
         if bins is None and not isinstance(declared, CategoricalFeature)
@@ -114,7 +128,8 @@ def design(
     if terms.most_square > MOST_SQUARE:
         raise ValueError("norm_bound is too small: nearly all of every row would be cut away")
     chosen = {"bins": bins, "intercept": intercept, "norm_bound": norm_bound}
-    listed = products if isinstance(products, bool) else [list(pair) for pair in products]
+    all_or_none = isinstance(products, bool | np.bool_)
+    listed = bool(products) if all_or_none else [list(pair) for pair in products]  # type: ignore[union-attr]
     return Design(terms, tuple(coordinates), norm_bound, chosen | {"products": listed})
 
 
@@ -177,8 +192,12 @@ def _words(coordinate: Coordinate) -> list[str]:
 
 def named_features(products: bool | Sequence[tuple[str, str]]) -> list[str]:
     """Return the features that products name, or raise if they are no pairs of names."""
-    if isinstance(products, bool):
+    if isinstance(products, bool | np.bool_):
         return []
+    if not isinstance(products, Iterable):
+        raise ValueError(
+            f"products must be True, False, or pairs of feature names; {shown(products)} is not"
+        )
     named: list[str] = []
     for pair in [products] if isinstance(products, str) else products:
         fine = isinstance(pair, Sequence) and not isinstance(pair, str) and len(set(pair)) == 2
@@ -193,7 +212,7 @@ def named_features(products: bool | Sequence[tuple[str, str]]) -> list[str]:
 
 def _pairs(encoder: Encoder, products: bool | Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
     names = encoder.domain.feature_names
-    if isinstance(products, bool):
+    if isinstance(products, bool | np.bool_):
         return list(combinations(range(len(names)), 2)) if products else []
     for name in named_features(products):
         if name not in names:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privboost.grid import MAX_SCORE, MAX_SIGMA, Contribution
+from privboost.grid import CLIP_STEPS, MAX_SCORE, MAX_SIGMA, Contribution
+from privboost.privacy.calibration import LEAST_RATE
 from privboost.privacy.events.event import Event
 from privboost.tables.domain import CategoricalFeature
 from privboost.tables.encoding import FINE_BINS, Encoder
 
+LEAST_SIZE, MOST_SIZE = 1e-50, 1e50
+"""Between them lies whatever is a size: a clip, a rate of learning, a bound of weights."""
+LEAST_SHARE = 1e-6
+"""A part of a budget: its noise is then a thousand times that of the whole."""
+MOST_COUNT = 10**6
+"""Of rounds, trees, or whatever is counted."""
+_LEAST_PART = 1e-9
+_MOST_SHOWN = 100
 _MOST_CELLS = 2**28
 """Cells of a level's histograms, of 16 bytes each."""
 
@@ -32,15 +42,13 @@ def check_shares(name: str, value: Any, count: int) -> tuple[float, ...]:
     if not fine:
         raise ValueError(
             f"{name} must be {count} numbers (for the sketch of candidates, the choice of splits, "
-            f"and leaves); {value!r} is not"
+            f"and leaves); {shown(value)} is not"
         )
-    first = (
-        0.0 if value[0] == 0 else check_number(f"the first of {name}, if not 0,", value[0], above=0)
-    )
-    rest = (check_number(f"each of {name} but the first", part, above=0) for part in value[1:])
+    first = check_share(f"the first of {name}", value[0], or_else=0)
+    rest = (check_share(f"each of {name} but the first", part) for part in value[1:])
     parts = (first, *rest)
     if not math.isclose(sum(parts), 1.0, rel_tol=0, abs_tol=1e-9):
-        raise ValueError(f"{name} must add up to 1; {value!r} add up to {sum(parts):g}")
+        raise ValueError(f"{name} must add up to 1; {shown(value)} add up to {sum(parts):g}")
     return parts
 
 
@@ -54,37 +62,143 @@ def check_grid(events: Iterable[Event]) -> None:
             )
 
 
+def keep_checked(settings: Any, **checks: Callable[[str, Any], Any]) -> None:
+    """Make each named field of frozen settings what its check returns.
+
+    That is plain Python whatever was given, so that every plan can be written down and hashed.
+    """
+    for name, check in checks.items():
+        object.__setattr__(settings, name, check(name, getattr(settings, name)))
+
+
+def shown(value: Any) -> str:
+    """Write a parameter's value for an error, however long it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of so many digits
+        return "a number of thousands of digits"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
 def check_choice(name: str, value: Any, choices: tuple[str, ...], *others: str) -> str:
     """Return a parameter that is one of a few words, or raise; `others` may be given instead."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         listed = " or ".join([*(f'"{choice}"' for choice in choices), *others])
-        raise ValueError(f"{name} must be {listed}; {value!r} is not")
+        raise ValueError(f"{name} must be {listed}; {shown(value)} is not")
     return str(value)
 
 
-def check_part(name: str, value: Any, or_else: int) -> float:
-    """Return a parameter that lies strictly between 0 and 1, or is the one of them allowed."""
-    fine = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not fine or not (0 < value < 1 or value == or_else):
-        raise ValueError(f"{name} must lie between 0 and 1, or be {or_else}; {value!r} does not")
-    return float(value)
+def check_choice_or_count(name: str, value: Any, choices: tuple[str, ...]) -> str | int:
+    """Return a parameter that is one of a few words, or a whole number, or raise."""
+    if isinstance(value, str):
+        return check_choice(name, value, choices, "a whole number")
+    return check_count(name, value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return a parameter as a truth value, or raise where it has none."""
+    try:
+        return bool(value)
+    except (ValueError, TypeError):  # an array has none
+        raise ValueError(f"{name} must be True or False; {shown(value)} is not") from None
+
+
+def check_path(name: str, value: str | Path) -> None:
+    """Refuse what no file can be called."""
+    text = str(value)
+    if value == "" or "\0" in text:
+        raise ValueError(f"{name} must be the path of a file; {shown(text)} is none")
+
+
+def check_file(name: str, value: str | Path) -> None:
+    """Refuse what no file can be called, and folders."""
+    check_path(name, value)
+    if Path(value).is_dir():
+        raise ValueError(f"{name} must be the path of a file; {shown(str(value))} is a folder")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a parameter is a number, of Python or numpy; a truth value is none."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def check_number(name: str, value: Any, above: float = -math.inf, below: float = math.inf) -> float:
     """Return a parameter as a float, or raise unless it is a number strictly between two others."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not above < value < below:
+    number = _as_float(value)
+    if not math.isfinite(number) or not above < number < below:
         limits = [f"above {above:g}"] if above > -math.inf else []
         limits += [f"below {below:g}"] if below < math.inf else []
-        raise ValueError(f"{name} must be a finite number {' and '.join(limits)}; {value!r} is not")
-    return float(value)
+        rule = " ".join(["a finite number", " and ".join(limits)]).rstrip()
+        raise ValueError(f"{name} must be {rule}; {shown(value)} is not")
+    return number
 
 
-def check_count(name: str, value: Any, least: int) -> int:
-    """Return a parameter as an int, or raise unless it is a whole number of at least `least`."""
+def check_size(name: str, value: Any, below: float = MOST_SIZE) -> float:
+    """Return a parameter that is the size of something, or raise.
+
+    Within these limits no product or quotient of a few of them leaves float64.
+    """
+    if not _as_float(value) > 0:
+        return check_number(name, value, above=0)
+    return check_number(name, value, above=LEAST_SIZE, below=below)
+
+
+def check_split_lambda(name: str, value: Any) -> float:
+    """Return λ of the score of splits, or raise unless it is more than one grid step."""
+    return check_number(name, value, above=1 / CLIP_STEPS, below=MOST_SIZE)
+
+
+def check_part(name: str, value: Any, or_else: int) -> float:
+    """Return a parameter that lies strictly between 0 and 1, or is the one of them allowed."""
+    number = _as_float(value)
+    if not (_LEAST_PART <= number < 1 or number == or_else):
+        raise ValueError(
+            f"{name} must lie between 0 and 1 (from {_LEAST_PART:g} on), or be {or_else}; "
+            f"{shown(value)} does not"
+        )
+    return number
+
+
+def check_share(name: str, value: Any, or_else: int | None = None) -> float:
+    """Return a share of a budget, or raise: what has less of it than a millionth is all noise."""
+    number = _as_float(value)
+    if not (LEAST_SHARE <= number <= 1 - LEAST_SHARE or number == or_else):
+        other = "" if or_else is None else f", or be {or_else}"
+        raise ValueError(
+            f"{name} must lie strictly between 0 and 1 (at least {LEAST_SHARE:g} from "
+            f"both){other}; {shown(value)} does not"
+        )
+    return number
+
+
+def check_rate(name: str, value: Any) -> float:
+    """Return the chance of a row to be used, or raise."""
+    number = _as_float(value)
+    if not LEAST_RATE <= number <= 1:
+        raise ValueError(
+            f"{name} must lie between 0 and 1 (from {LEAST_RATE:g} on), or be 1; "
+            f"{shown(value)} does not"
+        )
+    return number
+
+
+def check_count(name: str, value: Any, least: int = 1, most: int = MOST_COUNT) -> int:
+    """Return a parameter as an int, or raise unless it is a whole number between two others."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} is not")
+        raise ValueError(
+            f"{name} must be a whole number of at least {least}; {shown(value)} is not"
+        )
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}; {shown(value)} is not")
     return int(value)
+
+
+def _as_float(value: Any) -> float:
+    """Return a number as Python has it; what is none, or too large for it, as NaN."""
+    try:
+        return float(value) if is_number(value) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def check_bins(name: str, value: Any, encoder: Encoder) -> int:

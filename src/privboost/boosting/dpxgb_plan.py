@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from privboost.boosting.checks import (
     check_candidates,
     check_choice,
+    check_choice_or_count,
     check_count,
     check_histograms,
-    check_number,
-    check_part,
     check_scores,
+    check_share,
     check_shares,
+    check_split_lambda,
+    keep_checked,
 )
 from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, at_most_rows
-from privboost.grid import CLIP_STEPS
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.utilities.splits import MOST_ROWS
@@ -42,25 +45,27 @@ class DPXGBSettings:
     split_lambda: float
 
     def __post_init__(self) -> None:
-        for name in ("n_estimators", "max_depth", "n_candidates", "candidate_rounds"):
-            object.__setattr__(self, name, check_count(name, getattr(self, name), 1))
-        if self.max_depth > MAX_DEPTH:
-            raise ValueError(f"max_depth must be at most {MAX_DEPTH}; {self.max_depth!r} is not")
-        greedy = self.max_depth if self.greedy_depth is None else self.greedy_depth
-        greedy = check_count("greedy_depth", greedy, 1)
-        if greedy > self.max_depth:
-            raise ValueError(f"greedy_depth must be at most max_depth; {greedy} exceeds it")
-        object.__setattr__(self, "greedy_depth", greedy)
-        check_choice("candidates", self.candidates, ("grid", "hessian"))
-        if isinstance(self.features, str):
-            check_choice("features", self.features, ("all", "cyclical"), "a whole number")
-        else:
-            object.__setattr__(self, "features", check_count("features", self.features, 1))
-        check_part("init_share", self.init_share, or_else=0)
-        check_number("split_lambda", self.split_lambda, above=1 / CLIP_STEPS)
-        object.__setattr__(self, "shares", check_shares("shares", self.shares, 3))
+        keep_checked(
+            self,
+            n_estimators=check_count,
+            max_depth=partial(check_count, most=MAX_DEPTH),
+            greedy_depth=self._check_greedy_depth,
+            features=partial(check_choice_or_count, choices=("all", "cyclical")),
+            candidates=partial(check_choice, choices=("grid", "hessian")),
+            n_candidates=check_count,
+            candidate_rounds=check_count,
+            init_share=partial(check_share, or_else=0),
+            shares=partial(check_shares, count=3),
+            split_lambda=check_split_lambda,
+        )
         if self.candidates == "hessian" and self.shares[0] == 0:
             raise ValueError('candidates="hessian" needs a sketch: the first of shares is 0')
+
+    def _check_greedy_depth(self, name: str, value: Any) -> int:
+        depth = self.max_depth if value is None else check_count(name, value)
+        if depth > self.max_depth:
+            raise ValueError(f"{name} must be at most max_depth; {depth} exceeds it")
+        return depth
 
     @property
     def refinements(self) -> int:

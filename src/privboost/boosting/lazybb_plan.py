@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from privboost.boosting.checks import (
     check_candidates,
     check_choice,
     check_count,
-    check_number,
     check_part,
+    check_share,
+    check_size,
     count_cells,
+    keep_checked,
 )
 from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.plan import Budget, Plan, contribution_of
@@ -62,21 +65,18 @@ class LazyBBSettings:
     n_candidates: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_estimators", check_count("n_estimators", self.n_estimators, 1))
-        if self.n_estimators > MOST_VOTES:
-            raise ValueError(f"n_estimators must be at most {MOST_VOTES} votes")
-        rate = check_number("learning_rate", self.learning_rate, above=0)
-        object.__setattr__(self, "learning_rate", rate)
-        if rate * self.n_estimators > MOST_DECAY:
+        keep_checked(
+            self,
+            n_estimators=partial(check_count, most=MOST_VOTES),
+            learning_rate=check_size,
+            density=partial(check_part, or_else=1),
+            learner=partial(check_choice, choices=("rule", "tree")),
+            n_splits=partial(check_count, most=MOST_SPLITS),
+            label_share=check_share,
+            n_candidates=check_count,
+        )
+        if self.learning_rate * self.n_estimators > MOST_DECAY:
             raise ValueError(f"learning_rate * n_estimators must be at most {MOST_DECAY:g}")
-        object.__setattr__(self, "density", check_part("density", self.density, or_else=1))
-        check_choice("learner", self.learner, ("rule", "tree"))
-        object.__setattr__(self, "n_splits", check_count("n_splits", self.n_splits, 1))
-        if self.n_splits > MOST_SPLITS:
-            raise ValueError(f"n_splits must be at most {MOST_SPLITS}")
-        share = check_number("label_share", self.label_share, above=0, below=1)
-        object.__setattr__(self, "label_share", share)
-        object.__setattr__(self, "n_candidates", check_count("n_candidates", self.n_candidates, 1))
 
     @property
     def smoothing(self) -> Smoothing:

@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.boosting.checks import check_number
+from privboost.boosting.checks import (
+    LEAST_SHARE,
+    LEAST_SIZE,
+    MOST_SIZE,
+    check_number,
+    check_share,
+    check_size,
+    is_number,
+    keep_checked,
+)
 from privboost.boosting.plan import Plan, listed
 from privboost.compiling import compiled
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
@@ -16,6 +25,13 @@ from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 
 SPANS = "Hessians by candidate span of every number"
 """What is released for split candidates to follow, in words."""
+
+
+def _check_derived(name: str, value: Any) -> float:
+    """Return a size that may be a product of three others: λ of noise, a shrunken clip."""
+    if is_number(value) and value <= 0:
+        return check_number(name, value, above=0)
+    return check_number(name, value, above=LEAST_SIZE**3, below=MOST_SIZE**3)
 
 
 @dataclass(frozen=True)
@@ -44,10 +60,15 @@ class NewtonStep:
     learning_rate: float
 
     def __post_init__(self) -> None:
-        for name in ("gradient_clip", "hessian_clip", "reg_lambda", "leaf_clip", "learning_rate"):
-            object.__setattr__(self, name, check_number(name, getattr(self, name), above=0))
-        share = check_number("hessian_share", self.hessian_share, above=0, below=1)
-        object.__setattr__(self, "hessian_share", share)
+        keep_checked(
+            self,
+            gradient_clip=check_size,
+            hessian_clip=check_size,
+            hessian_share=check_share,
+            reg_lambda=_check_derived,
+            leaf_clip=_check_derived,
+            learning_rate=check_size,
+        )
 
     @staticmethod
     def balanced_share(gradient_clip: float, hessian_clip: float, typical_value: float) -> float:
@@ -55,8 +76,19 @@ class NewtonStep:
 
         v̄ is the typical size of a value: an error of the Hessian matters as much as the value is
         large.
+
+        Raises
+        ------
+        ValueError
+            If the clips are so far apart that one of them has next to no share.
         """
-        return typical_value * hessian_clip / (gradient_clip + typical_value * hessian_clip)
+        share = typical_value * hessian_clip / (gradient_clip + typical_value * hessian_clip)
+        if not LEAST_SHARE <= share <= 1 - LEAST_SHARE:
+            raise ValueError(
+                "gradient_clip and hessian_clip are too far apart for one noise: bring them "
+                "nearer to each other, or give hessian_share"
+            )
+        return share
 
     @property
     def shares(self) -> tuple[float, float]:

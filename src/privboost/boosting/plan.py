@@ -6,11 +6,10 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, is_dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, ClassVar
 
-from privboost.boosting.checks import check_number
+from privboost.boosting.checks import check_number, check_size, is_number, keep_checked
 from privboost.grid import Contribution
 from privboost.losses import LossTable, loss_of
 from privboost.privacy.accountants.base import Accountant
@@ -29,10 +28,13 @@ class Budget:
     before: tuple[Planned, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon, above=0))
-        delta = self.delta
-        delta = 0.0 if delta == 0 else check_number("delta, if not 0,", delta, LEAST_DELTA, 1)
-        object.__setattr__(self, "delta", delta)
+        keep_checked(self, epsilon=check_size, delta=_check_delta)
+
+
+def _check_delta(name: str, value: Any) -> float:
+    if is_number(value) and value == 0:
+        return 0.0
+    return check_number(f"{name}, if not 0,", value, LEAST_DELTA, 1)
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,9 @@ class Plan(ABC):
         Who computed the cost.
     releases : tuple of Planned
         What is reserved.
+    digest : str
+        SHA-256 of all that is in the plan. A plan that cannot be hashed cannot be made: it would
+        fail once a domain was learned for it.
     """
 
     _hashed: ClassVar[tuple[str, ...]]
@@ -112,6 +117,10 @@ class Plan(ABC):
     budget: Budget
     accountant: Accountant
     releases: tuple[Planned, ...]
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", plan_digest(self, self._hashed))
 
     @property
     @abstractmethod
@@ -122,11 +131,6 @@ class Plan(ABC):
     def assumptions(self) -> tuple[str, ...]:
         """What is taken to be public beside the domain."""
         return ()
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all that is in the plan."""
-        return plan_digest(self, self._hashed)
 
 
 def listed(settings: Any) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def plan_privboost(
     accountant: str,
 ) -> PrivBoostPlan:
     """Decide everything about a run of cyclical histogram boosting, and calibrate its noise."""
-    n_estimators = check_count("n_estimators", n_estimators, least=1)
+    n_estimators = check_count("n_estimators", n_estimators)
     max_bins = check_bins("max_bins", max_bins, encoder)
     check_scores(n_estimators * step.leaf_clip * step.learning_rate)
     draft = Draft(encoder, weight_bound, budget, accountant)

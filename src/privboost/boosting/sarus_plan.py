@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from privboost.boosting.checks import (
     check_candidates,
     check_count,
+    check_flag,
     check_histograms,
-    check_number,
-    check_part,
+    check_rate,
     check_sampled_units,
     check_scores,
+    check_share,
     check_shares,
+    check_size,
+    check_split_lambda,
+    is_number,
+    keep_checked,
 )
 from privboost.boosting.draft import Draft
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, at_most_rows
-from privboost.grid import CLIP_STEPS
 from privboost.losses import LossTable, filtered
 from privboost.privacy.events.event import Planned, SampledGroup, Selection
 from privboost.privacy.events.sums import LaplaceRelease
@@ -44,17 +50,29 @@ class SarusSettings:
     min_child_weight: float
 
     def __post_init__(self) -> None:
-        for name in ("n_estimators", "max_depth", "n_candidates"):
-            object.__setattr__(self, name, check_count(name, getattr(self, name), 1))
-        if self.max_depth > MAX_DEPTH:
-            raise ValueError(f"max_depth must be at most {MAX_DEPTH}; {self.max_depth!r} is not")
-        object.__setattr__(self, "subsample", check_part("subsample", self.subsample, or_else=1))
-        check_part("init_share", self.init_share, or_else=0)
-        check_number("split_lambda", self.split_lambda, above=1 / CLIP_STEPS)
-        if self.gradient_filter is not None:
-            check_number("gradient_filter", self.gradient_filter, above=0)
-        check_number("min_child_weight", self.min_child_weight, above=-1e-300)
-        object.__setattr__(self, "shares", check_shares("shares", self.shares, 3))
+        keep_checked(
+            self,
+            n_estimators=check_count,
+            max_depth=partial(check_count, most=MAX_DEPTH),
+            subsample=check_rate,
+            n_candidates=check_count,
+            init_share=partial(check_share, or_else=0),
+            shares=partial(check_shares, count=3),
+            split_lambda=check_split_lambda,
+            gradient_filter=_check_filter,
+            geometric_clip=check_flag,
+            min_child_weight=_check_weight,
+        )
+
+
+def _check_filter(name: str, value: Any) -> float | None:
+    return None if value is None else check_size(name, value)
+
+
+def _check_weight(name: str, value: Any) -> float:
+    if is_number(value) and value == 0:
+        return 0.0
+    return check_size(f"{name}, if not 0,", value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from privboost.boosting.checks import (
     check_candidates,
     check_choice,
+    check_choice_or_count,
     check_count,
     check_grid,
-    check_number,
-    check_part,
+    check_rate,
     check_sampled_units,
     check_scores,
+    check_share,
+    keep_checked,
 )
 from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.initial_score import initial_release
@@ -59,29 +62,23 @@ class SBDTSettings:
     batch_size: int
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("n_estimators", 1),
-            ("max_depth", 1),
-            ("n_candidates", 1),
-            ("candidate_rounds", 1),
-            ("extra_estimators", 0),
-            ("batch_size", 1),
-        ):
-            object.__setattr__(self, name, check_count(name, getattr(self, name), least))
-        if self.max_depth > MAX_DEPTH:
-            raise ValueError(f"max_depth must be at most {MAX_DEPTH}; {self.max_depth!r} is not")
-        check_part("subsample", self.subsample, or_else=1)
-        check_part("init_share", self.init_share, or_else=0)
-        check_number("candidate_share", self.candidate_share, above=0, below=1)
-        check_choice("boosting", self.boosting, ("newton", "gradient"))
-        check_choice("init_noise", self.init_noise, ("gaussian", "laplace"))
-        check_choice("candidates", self.candidates, ("grid", "all", "hessian"))
-        check_choice("category_splits", self.category_splits, CATEGORY_SPLITS)
-        if isinstance(self.features, str):
-            check_choice("features", self.features, ("cyclical", "uniform"), "a whole number")
-        else:
-            object.__setattr__(self, "features", check_count("features", self.features, 1))
-        object.__setattr__(self, "subsample", float(self.subsample))
+        keep_checked(
+            self,
+            n_estimators=check_count,
+            max_depth=partial(check_count, most=MAX_DEPTH),
+            subsample=check_rate,
+            boosting=partial(check_choice, choices=("newton", "gradient")),
+            init_share=partial(check_share, or_else=0),
+            init_noise=partial(check_choice, choices=("gaussian", "laplace")),
+            features=partial(check_choice_or_count, choices=("cyclical", "uniform")),
+            candidates=partial(check_choice, choices=("grid", "all", "hessian")),
+            n_candidates=check_count,
+            candidate_rounds=check_count,
+            candidate_share=check_share,
+            category_splits=partial(check_choice, choices=CATEGORY_SPLITS),
+            extra_estimators=partial(check_count, least=0),
+            batch_size=check_count,
+        )
 
     @property
     def n_regular_updates(self) -> int:

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from privboost.boosting.adassp import boost_adassp
 from privboost.boosting.adassp_plan import AdaSSPPlan, AdaSSPSettings, plan_adassp
 from privboost.boosting.adassp_terms import design, named_features
-from privboost.boosting.checks import check_bins, check_number
+from privboost.boosting.checks import check_bins, check_choice, check_flag, check_size
 from privboost.boosting.plan import Budget
 from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
@@ -61,7 +61,7 @@ class AdaSSPEstimator(PrivateEstimator):
         return self._fitted().coefficients()
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> AdaSSPPlan:
-        loss = getattr(self, "loss", "squared")
+        loss = check_choice("loss", getattr(self, "loss", "squared"), losses_of("classes"))
         rate = self.learning_rate
         if rate is None:
             rate = 4.0 if loss == "logistic" else 1.0
@@ -80,8 +80,8 @@ class AdaSSPEstimator(PrivateEstimator):
             encoder,
             bins if bins is None else check_bins("bins", bins, encoder),
             self.products,
-            bool(self.intercept),
-            bound if bound is None else check_number("norm_bound", bound, above=0),
+            check_flag("intercept", self.intercept),
+            bound if bound is None else check_size("norm_bound", bound),
         )
         return plan_adassp(encoder, settings, own, weight_bound, budget, self.accountant)
 
@@ -99,10 +99,7 @@ class AdaSSPEstimator(PrivateEstimator):
             raise ValueError(
                 "class_weight needs two classes: beyond them all classes share one matrix"
             )
-        first, second = (
-            check_number("each of class_weight", by_text[name], above=0) for name in classes
-        )
-        return first, second
+        return by_text[classes[0]], by_text[classes[1]]
 
     def _stand_in(self) -> Domain:
         names = dict.fromkeys(["x", *self._named_features()])

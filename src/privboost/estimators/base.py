@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privboost.boosting.checks import check_choice, check_number
+from privboost.boosting.checks import check_choice, check_file, check_flag, check_path, check_size
 from privboost.boosting.plan import Budget
 from privboost.engine.backend import OpenBackend, open_local
 from privboost.errors import DomainError
@@ -34,6 +34,8 @@ _ANY_DOMAIN = {
     "number": Domain(_ANY_FEATURE, NumberTarget("y", (0, 1))),
 }
 """Stand for a domain that is yet to be learned, so that parameters are checked before."""
+_MOST_THREADS = 8
+"""For each core: more do nothing but wait, and some systems never come to an end of making them."""
 
 
 class PrivateEstimator(BaseEstimator, ABC):
@@ -99,6 +101,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _setting(self) -> Setting:
         """Read and check the parameters that every run has."""
         check_choice("domain_rows", self.domain_rows, ("same", "other"))
+        check_flag("verbose", self.verbose)
         budget = Budget(self.epsilon, self.delta)
         return Setting(
             budget,
@@ -181,6 +184,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _domain(self) -> Domain:
         domain = self.domain
         if isinstance(domain, str | Path):
+            check_path("domain", domain)
             domain = Domain.from_json(domain)
         elif isinstance(domain, dict):
             domain = Domain.from_dict(domain)
@@ -197,12 +201,13 @@ class PrivateEstimator(BaseEstimator, ABC):
         if not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0:
             raise ValueError("n_jobs must be a whole number other than 0, or None")
         cores = os.cpu_count() or 1
-        return int(jobs) if jobs > 0 else max(1, cores + 1 + int(jobs))
+        wanted = int(jobs) if jobs > 0 else max(1, cores + 1 + int(jobs))
+        return min(wanted, _MOST_THREADS * cores)
 
     def _weight_bound(self, sample_weight: Any) -> float | None:
         bound: float | None = None
         if self.sample_weight_bound is not None:
-            bound = check_number("sample_weight_bound", self.sample_weight_bound, above=0)
+            bound = check_size("sample_weight_bound", self.sample_weight_bound)
         if sample_weight is None:
             return None
         if bound is None:
@@ -215,7 +220,10 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _ledger_path(self) -> Path | None:
         if self.ledger is not None and not isinstance(self.ledger, str | Path):
             raise TypeError("ledger must be the path of a file, or None")
-        return None if self.ledger is None else Path(self.ledger)
+        if self.ledger is None:
+            return None
+        check_file("ledger", self.ledger)
+        return Path(self.ledger)
 
     def _open_backend(self, threads: int) -> OpenBackend:
         if self.backend == "local":

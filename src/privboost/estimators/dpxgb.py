@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from privboost.boosting.checks import check_number
+from privboost.boosting.checks import check_size
 from privboost.boosting.dpxgb import PRESETS, boost_dpxgb
 from privboost.boosting.dpxgb_plan import DPXGBPlan, DPXGBSettings, plan_dpxgb
 from privboost.boosting.initial_score import start_boosting
@@ -123,8 +123,8 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
             shares=self.shares,
             split_lambda=self.split_lambda,
         )
-        gradient_clip = check_number("gradient_clip", self.gradient_clip, above=0)
-        hessian_clip = check_number("hessian_clip", self._or_default("hessian_clip"), above=0)
+        gradient_clip = check_size("gradient_clip", self.gradient_clip)
+        hessian_clip = check_size("hessian_clip", self._or_default("hessian_clip"))
         share = self.hessian_share
         if share is None:
             share = NewtonStep.balanced_share(gradient_clip, hessian_clip, 0.25)

@@ -172,11 +172,11 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         if density is None:
             density = density_for(budget, n_rows or 0, outputs)
         if votes is None:
-            check_part("density", density, or_else=1)
+            density = check_part("density", density, or_else=1)
             votes = votes_for(budget, n_rows or 0, density, outputs)
         rate = self.learning_rate
         if rate is None:
-            rate = rate_for(check_count("n_estimators", votes, 1))
+            rate = rate_for(check_count("n_estimators", votes))
         settings = LazyBBSettings(
             n_estimators=votes,
             learning_rate=rate,

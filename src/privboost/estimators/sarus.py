@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from privboost.boosting.checks import check_share
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
@@ -112,13 +113,13 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
             shares=self.shares,
             split_lambda=self.split_lambda,
             gradient_filter=self.gradient_filter,
-            geometric_clip=bool(self.geometric_clip),
+            geometric_clip=self.geometric_clip,
             min_child_weight=self.min_child_weight,
         )
         step = NewtonStep(
             gradient_clip=self.gradient_clip,
             hessian_clip=1.0,  # leaves count rows
-            hessian_share=self.count_share,
+            hessian_share=check_share("count_share", self.count_share),
             reg_lambda=1.0 if self.reg_lambda is None else self.reg_lambda,
             leaf_clip=self.leaf_clip,
             learning_rate=self._or_default("learning_rate"),

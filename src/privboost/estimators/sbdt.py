@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from privboost.boosting.checks import check_number
+from privboost.boosting.checks import check_size
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
@@ -149,8 +149,8 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
             extra_estimators=self.extra_estimators,
             batch_size=self.batch_size,
         )
-        gradient_clip = check_number("gradient_clip", self.gradient_clip, above=0)
-        hessian_clip = check_number("hessian_clip", self._or_default("hessian_clip"), above=0)
+        gradient_clip = check_size("gradient_clip", self.gradient_clip)
+        hessian_clip = check_size("hessian_clip", self._or_default("hessian_clip"))
         if self.boosting == "gradient":
             hessian_clip = 1.0  # the leaves count rows
         share = self.hessian_share

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from privboost.boosting.checks import check_file, check_number, check_size
 from privboost.cautions import caution
 from privboost.engine.backend import open_local
 from privboost.errors import DomainError
@@ -46,6 +45,7 @@ def learn_domain(
 ) -> Domain:
     """Learn a domain; see `Domain.learn`."""
     _check(target, epsilon, delta, task, given, ledger)
+    epsilon, delta = float(epsilon), float(delta)
     stream = KeyStream.of(random_state)
     caution(epsilon, delta, random_state)
     table = open_unknown(frame, y, target)
@@ -88,15 +88,13 @@ def _check(target: Any, epsilon: Any, delta: Any, task: Any, given: Any, ledger:
     """Refuse parameters that no learning can have, before a row is read."""
     if not isinstance(target, str) or not target:
         raise TypeError(f"target must be the name of the column to predict; {target!r} is not")
-    limits = {"epsilon": (epsilon, 0.0, math.inf), "delta": (delta, LEAST_DELTA, 1.0)}
-    for name, (value, least, most) in limits.items():
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not least < value < most:
-            limit = f"above {least:g}" + ("" if most == math.inf else f" and below {most:g}")
-            raise ValueError(f"{name} must be a finite number {limit}; {value!r} is not")
+    check_size("epsilon", epsilon)
+    check_number("delta", delta, above=LEAST_DELTA, below=1)
     if task not in (None, "classes", "number"):
         raise ValueError(f'task must be "classes" or "number"; {task!r} is not')
     if given is not None and not isinstance(given, Mapping | Domain):
         raise TypeError('given must be a mapping with "features", "target" or "unit", or None')
     if ledger is not None and not isinstance(ledger, str | Path):
         raise TypeError("ledger must be the path of a file, or None")
+    if ledger is not None:
+        check_file("ledger", ledger)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from privboost.boosting.checks import check_number
+from privboost.boosting.checks import check_share
 from privboost.boosting.plan import Budget
 from privboost.cautions import warn
 from privboost.engine.backend import OpenBackend
@@ -86,7 +86,7 @@ class Lesson:
     open_backend: OpenBackend
 
     def __post_init__(self) -> None:
-        check_number("domain_share", self.share, above=0, below=1)
+        object.__setattr__(self, "share", check_share("domain_share", self.share))
         if self.budget.epsilon > _MOST_EPSILON:
             raise ValueError(
                 f"epsilon above {_MOST_EPSILON:g} promises nothing, and its noise is too fine to "

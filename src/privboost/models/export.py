@@ -103,12 +103,13 @@ def coefficient_table(model: Model) -> pa.Table:
     scores, target = model.scores, model.domain.target
     if not isinstance(scores, LinearScores):
         raise AttributeError("coefficients: only linear models have them; see effects()")
-    own = scores.on_own_scale()
-    if not isinstance(target, ClassTarget):
-        middle, half = middle_and_half(target)
-        own = own * half
-        constant = [own.feature == INTERCEPT for own in scores.coordinates]
-        own[:, constant] += middle
+    with np.errstate(over="ignore", invalid="ignore"):  # bounds may be any numbers
+        own = scores.on_own_scale()
+        if not isinstance(target, ClassTarget):
+            middle, half = middle_and_half(target)
+            own = own * half
+            constant = [own.feature == INTERCEPT for own in scores.coordinates]
+            own[:, constant] += middle
     columns: dict[str, list[Any]] = {
         "feature": [one.feature for one in scores.coordinates] * len(own),
         "value": [one.value for one in scores.coordinates] * len(own),

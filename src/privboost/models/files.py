@@ -48,8 +48,16 @@ def model_bytes(model: Model) -> bytes:
 
 
 def save_model(model: Model, path: str | Path) -> None:
-    """Write a model; a file of that name is replaced at once or not at all."""
-    write_file(path, model_bytes(model))
+    """Write a model; a file of that name is replaced at once or not at all.
+
+    What is written was read back before: no budget is spent on a file that nobody can load.
+    """
+    content = model_bytes(model)
+    try:
+        read_model(content, str(path))
+    except ModelFileError as error:
+        raise RuntimeError(f"nothing is written, since it could not be read: {error}") from error
+    write_file(path, content)
 
 
 def load_model(path: str | Path) -> Model:

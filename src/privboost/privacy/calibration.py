@@ -18,10 +18,29 @@ from privboost.privacy.searches import safe_root
 
 LEAST_DELTA = 1e-300
 """Below it, a δ that is not 0 has no logarithm, or no digits."""
+LEAST_RATE = 1e-6
+"""The least chance of a row to be sampled: below it, a usual δ covers sampled rows whole."""
+_MOST_EPSILON = 1e50
+_MOST_RELEASES = 10**9
+_LEAST_SHARE = 1e-6
 _CLOSE = 1e-7
 """What a quick accountant leaves of ε, relatively, so that rounding never overspends."""
 _NEAR = 2e-3
 """The same for a slow accountant, of which few answers are asked."""
+_FIRST_NOISE = 0.1
+"""Where the search begins at least, for samples: a Gaussian would need less, and they more."""
+_FAR = 1e3
+"""A factor on disk that is further than this from the first guess was never found for its plan."""
+_LEAST_RENYI = 1e-5
+"""About ln(1/δ) over the largest order: nearer to 0 the best order is beyond all of them."""
+_TURNS, _QUICK_TURNS = 30, 8
+_NARROW = 1e-4
+"""Where so small a change of noise takes the cost from far too little to too much, it jumps."""
+_LARGE_DELTA = (
+    "delta is so large that it allows releases nearly without noise, whatever epsilon is: choose "
+    "it far below one over the number of protected units, and below the chance of a row to be "
+    "used (subsample)"
+)
 _QUICK = ("gdp", "pure")
 _VERSION = 2
 
@@ -64,10 +83,17 @@ def calibrate(
     if accountant.name in _QUICK:
         factor = _solve(cost, epsilon)
     else:
+        if accountant.name == "rdp" and epsilon < _LEAST_RENYI:
+            raise ValueError(
+                f"epsilon is too small for Rényi accounting, which tells little below "
+                f"{_LEAST_RENYI:g}: raise it"
+            )
+        _check_samples(events, delta)
         cached = _cache_file([*before, *events], epsilon, delta, accountant)
-        found = _read_factor(cached)
+        guess = _first_guess(events, epsilon, delta)
+        found = _read_factor(cached, guess)
         if found is None or not 0.99 * epsilon <= cost(found) <= epsilon:
-            found = _approach(cost, epsilon, _first_guess(events, epsilon, delta))
+            found = _approach(cost, epsilon, guess)
             _write_factor(cached, found)
         factor = found
     return tuple(planned.scaled(factor) for planned in events)
@@ -124,19 +150,32 @@ def calibrate_releases(
     """
     from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
 
-    if not 0 < epsilon < math.inf:
-        raise ValueError(f"epsilon must be a finite number above 0; {epsilon!r} is not")
+    if not 0 < epsilon < _MOST_EPSILON:
+        raise ValueError(
+            f"epsilon must be a finite number above 0, and below {_MOST_EPSILON:g}; {epsilon!r} "
+            "is not"
+        )
     if delta != 0 and not LEAST_DELTA < delta < 1:
         raise ValueError(
             f"delta, if not 0, must be a finite number above {LEAST_DELTA:g} and below 1; "
             f"{delta!r} is not"
         )
-    if min(rounds, selections, laplace) < 0:
-        raise ValueError("rounds, selections and laplace must be whole numbers of at least 0")
+    if min(rounds, selections, laplace) < 0 or max(rounds, selections, laplace) > _MOST_RELEASES:
+        raise ValueError(
+            "rounds, selections and laplace must be whole numbers of at least 0, and at most "
+            f"{_MOST_RELEASES}"
+        )
+    if not LEAST_RATE <= sampling_rate <= 1:
+        raise ValueError(
+            f"sampling_rate must lie between {LEAST_RATE:g} and 1; {sampling_rate!r} does not"
+        )
     if rounds + selections + laplace == 0:
         raise ValueError("give at least one of rounds, selections and laplace")
-    if not 0 < selection_share < 1:
-        raise ValueError("selection_share must lie strictly between 0 and 1")
+    if not _LEAST_SHARE <= selection_share <= 1 - _LEAST_SHARE:
+        raise ValueError(
+            f"selection_share must lie strictly between 0 and 1 (at least {_LEAST_SHARE:g} from "
+            f"both); {selection_share!r} does not"
+        )
     sums = rounds + laplace
     rest = 1.0 if not selections else 1 - selection_share
     parts = [
@@ -187,16 +226,27 @@ def _solve(cost: _Cost, epsilon: float) -> float:
 
 
 def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
-    """Come near from a guess: ε is nearly proportional to a power of the factor."""
+    """Come near from a guess: ε is nearly proportional to a power of the factor.
+
+    Where it is not, as with few rows sampled, steps go to and fro: then the gap is halved.
+    """
     target = epsilon * (1 - _NEAR / 2)
     spent = cost(factor)
     power = 1.0
     best, most = 0.0, 0.99 * epsilon  # costs that jump, on a grid, may come no nearer
-    for _ in range(30):
+    low, high = 0.0, math.inf  # too little noise, and enough
+    for turn in range(_TURNS):
         if (1 - _NEAR) * epsilon <= spent <= epsilon:
             return factor
+        low, high = (low, min(high, factor)) if spent <= epsilon else (max(low, factor), high)
         if most <= spent <= epsilon:
             best, most = factor, spent
+        if turn >= _QUICK_TURNS and 0 < low < high < math.inf:
+            if high / low < 1 + _NARROW:
+                break
+            factor = math.sqrt(low * high)
+            spent = cost(factor)
+            continue
         if not math.isfinite(spent):
             factor *= 2
             spent = cost(factor)
@@ -208,12 +258,18 @@ def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
             power = min(max(math.log(before / spent) / math.log(step), 0.3), 3.0)
     if best > 0:
         return best
-    if spent <= epsilon:  # however little noise there is
-        raise ValueError(
-            "delta is so large that it allows releases nearly without noise, whatever epsilon is: "
-            "choose it far below one over the number of protected units"
-        )
+    if high < math.inf or spent <= epsilon:  # and with less noise, still far less or far more
+        raise ValueError(_LARGE_DELTA)
     raise ValueError("no amount of noise reaches this epsilon and delta")
+
+
+def _check_samples(events: Sequence[Planned], delta: float) -> None:
+    """Refuse a δ that covers the whole chance of a row to be in any sample: no noise is needed."""
+    sampled = [planned for planned in events if planned.count]
+    if all(planned.event.rate < 1 for planned in sampled):
+        never = sum(planned.count * math.log1p(-planned.event.rate) for planned in sampled)
+        if delta >= -math.expm1(never):
+            raise ValueError(_LARGE_DELTA)
 
 
 def _first_guess(events: Sequence[Planned], epsilon: float, delta: float) -> float:
@@ -222,7 +278,9 @@ def _first_guess(events: Sequence[Planned], epsilon: float, delta: float) -> flo
     for planned in events:
         mu = planned.event.rate / planned.event.noise
         total += planned.count * planned.event.unit_mu_squared * mu * mu
-    return math.sqrt(total) / gdp_mu(epsilon, delta)
+    guess = math.sqrt(total) / gdp_mu(epsilon, delta)
+    sampled = [planned.event.noise for planned in events if planned.event.rate < 1]
+    return max(guess, _FIRST_NOISE / min(sampled)) if sampled else guess
 
 
 def _cache_file(
@@ -240,14 +298,16 @@ def _cache_file(
         return None
 
 
-def _read_factor(path: Path | None) -> float | None:
+def _read_factor(path: Path | None, guess: float) -> float | None:
+    """Return what a file says, if it may be so: anybody may have written it."""
     if path is None:
         return None
     try:
         factor = json.loads(path.read_text())["factor"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return factor if isinstance(factor, float) and 0 < factor < math.inf else None
+    near = isinstance(factor, float) and guess / _FAR < factor < guess * _FAR
+    return factor if near else None
 
 
 def _write_factor(path: Path | None, factor: float) -> None:

@@ -37,8 +37,10 @@ def choose_accountant(name: str, events: Sequence[Planned], delta: float) -> Acc
         If the name is unknown, the accountant does not cover the events, δ is below what it can
         resolve, or δ = 0 is asked of events that are not pure.
     """
+    known = ", ".join(map(repr, ["auto", *ACCOUNTANTS]))
+    if not isinstance(name, str):
+        raise ValueError(f"accountant must be one of {known}; a {type(name).__name__} is not")
     if name not in ("auto", *ACCOUNTANTS):
-        known = ", ".join(map(repr, ["auto", *ACCOUNTANTS]))
         raise ValueError(f"accountant must be one of {known}; {name!r} is not")
     names = ["pure"] if delta == 0 else list(ACCOUNTANTS)
     if delta == 0 and not ACCOUNTANTS["pure"]().supports(events):

@@ -17,6 +17,8 @@ from privboost.privacy.searches import not_below
 _CELLS = 2000
 """Grid cells within ε: rounding, which is always pessimistic, then costs a thousandth of it."""
 _COARSEST = 1e-3
+_MOST_LOSS = 700.0
+"""Beyond it e^ε is no float64, and losses would fill the memory: the Rényi bound says enough."""
 
 
 ROUNDED_LOSSES = 1 + 1e-12
@@ -34,8 +36,8 @@ class PldProfile(GridProfile):
         """Return ε at δ for continuous noise; never above the Rényi bound."""
         left = less_rounding(delta, losses_rounding(self.events), "pld")
         bound = self.bound_epsilon(left)
-        if bound == 0:
-            return 0.0
+        if bound == 0 or bound > _MOST_LOSS:
+            return bound
         composed = self.composed(bound)
         answer = float(composed.get_epsilon_for_delta(left))
         if not (math.isfinite(answer) and answer >= 0):
