@@ -137,8 +137,8 @@ BAD = [
     ({"init_share": 1e-18}, "init_share must lie"),
     ({"init_share": 1e-30, "init_noise": "laplace"}, "init_share must lie"),
     ({"candidates": "hessian", "candidate_share": 1e-20}, "candidate_share must lie"),
-    ({"epsilon": 1e-4, "init_share": 1e-6}, "would not fit the integer grid"),
-    ({"epsilon": 1e-7, "delta": 1e-9, "subsample": 0.01, "extra_estimators": 2}, "reaches"),
+    ({"epsilon": 1e-5, "delta": 1e-8, "init_share": 1e-6}, "would not fit the integer grid"),
+    ({"epsilon": 1e-7, "subsample": 0.01, "extra_estimators": 2}, "epsilon is too small"),
 ]
 
 

@@ -254,6 +254,21 @@ def test_nothing_is_replaced_unasked(trained, command):
     assert not [path for path in before if path.read_bytes() == b"dear to me"]
 
 
+def test_numbers_nobody_can_compute_with_are_one_line(trained, command, monkeypatch):
+    folder, base = trained
+    hard = (*base, folder / "n", "--recipe", "sbdt", "--set", "subsample=1e-300")
+    code, _, err = command(*hard)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "subsample must lie" in err
+
+    def divide(*_, **__):
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr("privboost.privacy.calibration.calibrate_releases", divide)
+    code, _, err = command("calibrate", "--epsilon", 1)
+    assert (code, err) == (1, "privboost: a number is too small or too large to compute with\n")
+
+
 @pytest.mark.parametrize("output", ["t.csv", "d.json", "ledger"])
 def test_no_force_writes_over_what_is_read(trained, command, output):
     folder, base = trained

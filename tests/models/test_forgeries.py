@@ -4,6 +4,7 @@ import json
 import struct
 import time
 import tracemalloc
+import warnings
 import zlib
 from dataclasses import replace
 from itertools import pairwise
@@ -274,6 +275,19 @@ def test_columns_of_a_linear_model_are_of_its_features(models):
 
     with pytest.raises(ModelFileError, match="every feature has a coordinate"):
         files.read_model(altered(models["linear"], change), "file")
+
+
+def test_coefficients_beyond_all_numbers_are_no_warning(models):
+    def change(form):
+        form["domain"]["target"]["bounds"] = [-1e300, 1e300]
+        for coordinate in form["scores"]["coordinates"]:
+            coordinate |= {"slope": 1e300, "middle": -1e300}
+
+    model = files.read_model(altered(models["linear number"], change), "file")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.coefficients().num_rows
+        assert "coefficients" in model.to_text()
 
 
 LARGE = [

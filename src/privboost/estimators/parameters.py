@@ -34,7 +34,7 @@ RUN_PARAMETERS = """
         None is secure noise. A number makes a reproducible run without a privacy guarantee, and a
         warning that says so.
     n_jobs : int, optional
-        Threads; -1 for all cores. The model does not depend on it.
+        Threads, at most 8 for each core; -1 for all cores. The model does not depend on it.
     backend : "local" or callable
         Who holds the rows during a fit.
     ledger : path, optional

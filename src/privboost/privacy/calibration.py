@@ -31,7 +31,16 @@ _FIRST_NOISE = 0.1
 """Where the search begins at least, for samples: a Gaussian would need less, and they more."""
 _FAR = 1e3
 """A factor on disk that is further than this from the first guess was never found for its plan."""
+_LEAST_RENYI = 1e-5
+"""About ln(1/δ) over the largest order: nearer to 0 the best order is beyond all of them."""
 _TURNS, _QUICK_TURNS = 30, 8
+_NARROW = 1e-4
+"""Where so small a change of noise takes the cost from far too little to too much, it jumps."""
+_LARGE_DELTA = (
+    "delta is so large that it allows releases nearly without noise, whatever epsilon is: choose "
+    "it far below one over the number of protected units, and below the chance of a row to be "
+    "used (subsample)"
+)
 _QUICK = ("gdp", "pure")
 _VERSION = 2
 
@@ -74,6 +83,12 @@ def calibrate(
     if accountant.name in _QUICK:
         factor = _solve(cost, epsilon)
     else:
+        if accountant.name == "rdp" and epsilon < _LEAST_RENYI:
+            raise ValueError(
+                f"epsilon is too small for Rényi accounting, which tells little below "
+                f"{_LEAST_RENYI:g}: raise it"
+            )
+        _check_samples(events, delta)
         cached = _cache_file([*before, *events], epsilon, delta, accountant)
         guess = _first_guess(events, epsilon, delta)
         found = _read_factor(cached, guess)
@@ -227,6 +242,8 @@ def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
         if most <= spent <= epsilon:
             best, most = factor, spent
         if turn >= _QUICK_TURNS and 0 < low < high < math.inf:
+            if high / low < 1 + _NARROW:
+                break
             factor = math.sqrt(low * high)
             spent = cost(factor)
             continue
@@ -242,12 +259,17 @@ def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
     if best > 0:
         return best
     if high < math.inf or spent <= epsilon:  # and with less noise, still far less or far more
-        raise ValueError(
-            "delta is so large that it allows releases nearly without noise, whatever epsilon is: "
-            "choose it far below one over the number of protected units, and below the chance of "
-            "a row to be used (subsample)"
-        )
+        raise ValueError(_LARGE_DELTA)
     raise ValueError("no amount of noise reaches this epsilon and delta")
+
+
+def _check_samples(events: Sequence[Planned], delta: float) -> None:
+    """Refuse a δ that covers the whole chance of a row to be in any sample: no noise is needed."""
+    sampled = [planned for planned in events if planned.count]
+    if all(planned.event.rate < 1 for planned in sampled):
+        never = sum(planned.count * math.log1p(-planned.event.rate) for planned in sampled)
+        if delta >= -math.expm1(never):
+            raise ValueError(_LARGE_DELTA)
 
 
 def _first_guess(events: Sequence[Planned], epsilon: float, delta: float) -> float:
