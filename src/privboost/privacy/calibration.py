@@ -118,7 +118,7 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
         if share > 0 and part.count > 0:
             weight = share / sum(shares) / part.count
             event = part.event
-            noise = event.rate * math.sqrt(event.unit_mu_squared / weight)  # a sample needs less
+            noise = event.rate * math.sqrt(event.plain_mu_squared / weight)  # a sample needs less
             planned.append(part.scaled(noise / event.noise))
     return tuple(planned)
 
@@ -277,7 +277,7 @@ def _first_guess(events: Sequence[Planned], epsilon: float, delta: float) -> flo
     total = 0.0
     for planned in events:
         mu = planned.event.rate / planned.event.noise
-        total += planned.count * planned.event.unit_mu_squared * mu * mu
+        total += planned.count * planned.event.plain_mu_squared * mu * mu
     guess = math.sqrt(total) / gdp_mu(epsilon, delta)
     sampled = [planned.event.noise for planned in events if planned.event.rate < 1]
     return max(guess, _FIRST_NOISE / min(sampled)) if sampled else guess

@@ -69,7 +69,7 @@ class GaussianBudget(LifeBudget):
     """
 
     kind: ClassVar[str] = "gaussian budget"
-    unit_mu_squared: ClassVar[float] = 1.0
+    plain_mu_squared: ClassVar[float] = 1.0
     touched: int
     least_sigma: float
 

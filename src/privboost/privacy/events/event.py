@@ -41,7 +41,7 @@ class Event(ABC):
     """
 
     kind: ClassVar[str]
-    unit_mu_squared: ClassVar[float]
+    plain_mu_squared: ClassVar[float]
     """About what a release of noise 1 counts of μ²: how calibration shares a budget out."""
     what: str
     noise: float
@@ -143,7 +143,7 @@ class Selection(Event):
     """
 
     kind: ClassVar[str] = "selection"
-    unit_mu_squared: ClassVar[float] = 1 / 4
+    plain_mu_squared: ClassVar[float] = 1 / 4
     sampling_rate: float = 1.0
 
     def __post_init__(self) -> None:
@@ -207,7 +207,7 @@ class SampledGroup(Event):
     """
 
     kind: ClassVar[str] = "sampled group"
-    unit_mu_squared: ClassVar[float] = 2.0
+    plain_mu_squared: ClassVar[float] = 2.0
     inner: tuple[Planned, ...]
     sampling_rate: float
 

@@ -87,7 +87,7 @@ class GaussianRelease(NoisySums):
     """
 
     kind: ClassVar[str] = "gaussian"
-    unit_mu_squared: ClassVar[float] = 1.0
+    plain_mu_squared: ClassVar[float] = 1.0
 
     @property
     def mu(self) -> float | None:
@@ -209,7 +209,7 @@ class LaplaceRelease(NoisySums):
     """
 
     kind: ClassVar[str] = "laplace"
-    unit_mu_squared: ClassVar[float] = 2.0
+    plain_mu_squared: ClassVar[float] = 2.0
 
     @property
     def pure(self) -> float | None:
