@@ -302,7 +302,9 @@ def calibrate(
         float, typer.Option(help="The part of the budget, on mu squared, that selections have.")
     ] = 0.7,
     laplace: Annotated[int, typer.Option(help="Releases with Laplace noise.")] = 0,
-    accountant: Annotated[str, typer.Option(help="auto, gdp, game, pld, rdp, pure or advanced.")] = "auto",
+    accountant: Annotated[
+        str, typer.Option(help="auto, gdp, game, pld, rdp, pure or advanced.")
+    ] = "auto",
 ) -> None:
     """Say how much noise a budget needs, before any data are touched."""
     from privboost.privacy.calibration import calibrate_releases

@@ -257,9 +257,7 @@ class Curator:
             if update.loss is not None:
                 update = replace(update, loss=update.loss.frozen())  # what is checked stays
                 if not within_steps(update.loss):  # type: ignore[arg-type]
-                    raise ValueError(
-                        "a loss table exceeds its clip: it would be undercharged"
-                    )
+                    raise ValueError("a loss table exceeds its clip: it would be undercharged")
             self._loss = update.loss
             self._prices.clear()  # they were computed for another loss
         if isinstance(update, SetTerms):
