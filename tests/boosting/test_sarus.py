@@ -104,6 +104,17 @@ def test_leaves_are_clipped_geometrically_and_thin_ones_stay_zero():
         assert noise[2] == 0
 
 
+@pytest.mark.parametrize("target", [CLASSES, NUMBER])
+def test_a_geometric_clip_has_a_rate_that_leaves_later_trees_something(target):
+    plan = plan_for(target, geometric_clip=True)
+    assert plan.step.learning_rate == 0.3
+    assert plan_for(target, geometric_clip=True, learning_rate=0.9).step.learning_rate == 0.9
+    assert plan_for().step.learning_rate == 1.0
+    sums = np.array([[-(10**9), 100]]) * CLIP_STEPS
+    clips = [_leaf_values(plan, sums, round_)[0][0] for round_ in range(4)]
+    np.testing.assert_allclose(np.divide(clips[1:], clips[:-1]), 0.7, rtol=1e-3)
+
+
 def test_filtered_rows_count_for_nothing():
     table = LOGISTIC.table(1.0, 0.25)
     kept = filtered(table, 0.7, 1.0)
@@ -130,6 +141,7 @@ BAD = [
     ({"max_depth": 13}, "max_depth"),
     ({"n_candidates": 0}, "n_candidates"),
     ({"gradient_filter": 2.0}, "gradient_filter must be at most gradient_clip"),
+    ({"geometric_clip": True, "learning_rate": 1.0}, "learning_rate below 1"),
     ({"count_share": 1.0}, "share"),
     ({"min_child_weight": -1}, "min_child_weight"),
     ({"epsilon": 0}, "epsilon"),

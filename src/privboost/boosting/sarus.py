@@ -87,7 +87,7 @@ def _leaf_values(plan: SarusPlan, sums: np.ndarray, round_: int) -> tuple[np.nda
     """
     settings, step = plan.settings, plan.step
     if settings.geometric_clip:
-        clip = step.leaf_clip * max(max(1 - step.learning_rate, 0.0) ** round_, 2 / SCORE_STEPS)
+        clip = step.leaf_clip * max((1 - step.learning_rate) ** round_, 2 / SCORE_STEPS)
         step = replace(step, leaf_clip=clip)
     values = step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
     noise = step.noise(sums[:, 1], math.sqrt(2) * float(plan.leaf.scales[0]), plan.weight_bound)

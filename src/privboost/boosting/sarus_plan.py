@@ -128,6 +128,11 @@ def plan_sarus(
     limit = settings.gradient_filter
     if limit is not None and limit > step.gradient_clip:
         raise ValueError("gradient_filter must be at most gradient_clip: what is above is clipped")
+    if settings.geometric_clip and step.learning_rate >= 1:
+        raise ValueError(
+            "geometric_clip needs a learning_rate below 1: the clip shrinks by 1 - learning_rate "
+            "from tree to tree, to nothing"
+        )
     check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     draft = Draft(encoder, weight_bound, budget, accountant)
     check_sampled_units(settings.subsample, draft.contribution)

@@ -35,7 +35,8 @@ _PARAMETERS = """
     max_depth : int
         Depth of the trees, at most 12; they are complete.
     learning_rate : float, optional
-        What each tree's values are multiplied by. Default 1 for classes, 0.3 for a number.
+        What each tree's values are multiplied by. Default 0.3 for a number and with
+        `geometric_clip`, else 1.
     subsample : float
         The chance of a row to be used for a tree: one sample for a tree's splits and leaves.
     gradient_clip : float
@@ -52,7 +53,8 @@ _PARAMETERS = """
     leaf_clip : float
         A tree's values are clipped to ± this before the learning rate.
     geometric_clip : bool
-        Whether the clip shrinks by (1 − learning_rate) from tree to tree.
+        Whether the clip shrinks by (1 − learning_rate) from tree to tree. The rate must be below
+        1, which would leave nothing to all trees but the first; it is 0.3 unless given.
     min_child_weight : float
         Leaves whose released count is below this have the value 0.
     init_share : float
@@ -122,12 +124,18 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
             hessian_share=check_share("count_share", self.count_share),
             reg_lambda=1.0 if self.reg_lambda is None else self.reg_lambda,
             leaf_clip=self.leaf_clip,
-            learning_rate=self._or_default("learning_rate"),
+            learning_rate=self._rate(settings.geometric_clip),
         )
         noise_lambda = self._defaults["noise_lambda"] if self.reg_lambda is None else None
         return plan_sarus(
             encoder, step, settings, weight_bound, budget, self.accountant, noise_lambda
         )
+
+    def _rate(self, geometric_clip: bool) -> Any:
+        """Return the learning rate: with a geometric clip the published one, unless given."""
+        if self.learning_rate is None and geometric_clip:
+            return 0.3
+        return self._or_default("learning_rate")
 
     def _boost(
         self, curator: Curator, plan: SarusPlan, structures: KeyStream, track: Any
