@@ -113,6 +113,20 @@ def test_below_the_greedy_levels_trees_are_random():
     assert selection.count == plan.settings.n_estimators
 
 
+@pytest.mark.parametrize("target", [CLASSES, THREE])
+def test_a_tree_looks_at_k_features_in_all(target):
+    """Random levels keep to the features that the greedy levels chose among."""
+    _, plan, scores, _ = train(
+        target, features=2, greedy_depth=1, max_depth=5, n_estimators=12, rows=100
+    )
+    used = [set(tree.feature.tolist()) for tree, _ in scores.trees()]
+    assert max(map(len, used)) == 2
+    assert len(set.union(*used)) > 2
+    outputs = plan.task.n_outputs
+    for first in range(0, len(used), outputs):  # the trees of a round share their features
+        assert len(set.union(*used[first : first + outputs])) <= 2
+
+
 def test_presets_are_the_published_variants():
     for name in PRESETS:
         model = DPXGBClassifier.from_preset(name, domain=make_domain(), **SETTINGS)

@@ -73,7 +73,8 @@ def boost_dpxgb(
             query = NodeHistograms(stump(), sketch.cells(), round_ % outputs, HESSIAN)
             sketch.refine(curator.gaussian(query, plan.sketch)[0, :, 0])
             thresholds = sketch.thresholds
-        splits = splits_of(plan.encoder, thresholds, structures.features_of(round_))
+        features = structures.features_of(round_)
+        splits = splits_of(plan.encoder, thresholds, features)
         for output in range(outputs):
             tree = grow(
                 curator,
@@ -83,7 +84,7 @@ def boost_dpxgb(
                 plan.selection,
                 output,
             )
-            tree = structures.deepen(tree, round_, thresholds)
+            tree = structures.deepen(tree, round_, thresholds, features)
             sums = curator.gaussian(TreeSums((tree,), output), plan.leaf)[0]
             leaves = np.zeros((outputs, tree.n_leaves), dtype=np.int32)
             leaves[output] = plan.step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
