@@ -7,6 +7,7 @@ from privboost.boosting.dpxgb import PRESETS, boost_dpxgb
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
 from privboost.boosting.structures import RandomTrees, public_generator
+from privboost.engine.queries import NodeHistograms
 from privboost.grid import SCORE_STEPS
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
@@ -36,13 +37,13 @@ def estimator(target, **how):
     return kind(1.0, 1e-6, make_domain(target), sample_weight_bound=2.0, **(SETTINGS | how))
 
 
-def train(target, weighted=False, rows=600, **how):
+def train(target, weighted=False, rows=600, curator=None, **how):
     model = estimator(target, **({"accountant": "rdp"} | how))
     encoder, bound = Encoder.of(make_domain(target)), 2.0 if weighted else None
     frame = make_frame(rows, target=target)
     coded = encode_training(encoder, frame, None, "weight" if weighted else None, bound)
     plan = model._plan(encoder, bound, Budget(1.0, 1e-6))
-    curator = Tell(coded.blocks, plan.contribution)
+    curator = (curator or Tell)(coded.blocks, plan.contribution)
     settings = plan.settings
     draws = RandomTrees(
         encoder, settings.max_depth, settings.features, "one", public_generator(KeyStream.seeded(4))
@@ -113,15 +114,88 @@ def test_below_the_greedy_levels_trees_are_random():
     assert selection.count == plan.settings.n_estimators
 
 
-def test_presets_are_the_published_variants():
-    for name in PRESETS:
-        model = DPXGBClassifier.from_preset(name, domain=make_domain(), **SETTINGS)
-        assert (model.features == "cyclical") == (name == "XGB_cyc")
-        assert (model.candidates == "hessian") == (name == "XGB_ada")
-        assert model.hessian_share == pytest.approx(1 / 17)
-        model.fit(make_frame(100))
+@pytest.mark.parametrize("target", [CLASSES, THREE])
+def test_a_tree_looks_at_k_features_in_all(target):
+    """Random levels keep to the features that the greedy levels chose among."""
+    _, plan, scores, _ = train(
+        target, features=2, greedy_depth=1, max_depth=5, n_estimators=12, rows=100
+    )
+    used = [set(tree.feature.tolist()) for tree, _ in scores.trees()]
+    assert max(map(len, used)) == 2
+    assert len(set.union(*used)) > 2
+    outputs = plan.task.n_outputs
+    for first in range(0, len(used), outputs):  # the trees of a round share their features
+        assert len(set.union(*used[first : first + outputs])) <= 2
+
+
+PUBLISHED = {
+    "learning_rate": 0.3,
+    "reg_lambda": 1.0,
+    "split_lambda": 1.0,
+    "gradient_clip": 1.0,
+    "hessian_clip": 0.25,
+    "hessian_share": 1 / 17,
+    "init_share": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "candidates", "shares"),
+    [
+        ("XGB", "all", "grid", (0.0, 0.7, 0.3)),
+        ("XGB_cyc", "cyclical", "grid", (0.0, 0.7, 0.3)),
+        ("XGB_ada", "all", "hessian", (0.1, 0.6, 0.3)),
+    ],
+)
+def test_presets_are_the_published_variants(name, features, candidates, shares):
+    """What the paper says, in the plan: λ, clips, no initial score, no clip of leaves, shares."""
+    domain, trees = make_domain(), 7
+    model = DPXGBClassifier.from_preset(name, domain=domain, n_estimators=trees, max_depth=3)
+    plan = model._plan(Encoder.of(domain), None, Budget(1.0, 1e-5))
+    chosen = plan.parameters
+    assert {key: chosen[key] for key in PUBLISHED} == pytest.approx(PUBLISHED)
+    assert (chosen["features"], chosen["candidates"]) == (features, candidates)
+    assert plan.init is None
+    assert plan.leaf.sigmas[0] * 1.0 == pytest.approx(plan.leaf.sigmas[1] * 0.25)  # equal noise
+    parts = {
+        p.event.what: p.count * p.event.unit_mu_squared / p.event.noise**2 for p in plan.releases
+    }
+    kept = [share for share in shares if share > 0]
+    np.testing.assert_allclose([v / sum(parts.values()) for v in parts.values()], kept)
+    if candidates == "hessian":
+        sketch = next(p for p in plan.releases if p.event is plan.sketch)
+        assert sketch.count == trees  # one for each round
+    far = plan.step.values(np.array([-(2**40)]), np.array([0]), None)
+    assert far[0] > 1000 * SCORE_STEPS  # no clip but that of the grid
+    model.fit(make_frame(100))
+
+
+def test_presets_have_names():
+    assert set(PRESETS) == {"XGB", "XGB_cyc", "XGB_ada"}
+    assert DPXGBClassifier.from_preset("XGB", leaf_clip=2.0).leaf_clip == 2.0
     with pytest.raises(ValueError, match='"XGB"'):
         DPXGBClassifier.from_preset("TR")
+
+
+@pytest.mark.parametrize("bins", [None, 2, 48])
+def test_a_sketch_has_bins_of_its_own(bins):
+    """Releases are about so many even spans, whatever the candidates; these go where rows are."""
+    asked = []
+
+    class Note(Tell):
+        def gaussian(self, query, event):
+            if isinstance(query, NodeHistograms):
+                asked.append(query)
+            return super().gaussian(query, event)
+
+    _, plan, scores, _ = train(
+        NUMBER, candidates="hessian", candidate_rounds="all", sketch_bins=bins, curator=Note
+    )
+    assert len(asked) == plan.settings.n_estimators == scores.n_trees
+    own = [13, 13, 5] if bins is None else [bins, bins, min(bins, 5)]  # "step" has 5 bins
+    assert asked[0].cells.n_cells == sum(own) + 3  # beside missing values
+    if bins is not None:
+        assert len({query.cells.n_cells for query in asked}) == 1
 
 
 def test_greedy_trees_find_what_random_ones_need_many_for():

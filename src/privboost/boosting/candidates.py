@@ -140,7 +140,7 @@ def splits_of(encoder: Encoder, thresholds: Thresholds, features: tuple[int, ...
 class HessianThresholds:
     """Thresholds that follow where the Hessians lie, refined from released histograms.
 
-    Each release gives the mass of Hessians between the current thresholds. Spread evenly over the
+    Each release gives the mass of Hessians by span of a number. Spread evenly over the
     fine bins between them and averaged over the releases, it is a density; new thresholds are put
     at its quantiles, so that empty spans are merged and full ones divided. A tenth of the density
     stays even, so that no span is lost for ever.
@@ -151,19 +151,23 @@ class HessianThresholds:
         The features.
     count : int
         Thresholds for each number.
+    bins : int, optional
+        How many even spans of each number the releases are about, always the same ones. By default
+        they are about the spans between the thresholds as these move.
     """
 
     _EVEN = 0.1
 
-    def __init__(self, encoder: Encoder, count: int) -> None:
+    def __init__(self, encoder: Encoder, count: int, bins: int | None = None) -> None:
         self._count = min(count, max(map(len, encoder.edges), default=1))
         self.thresholds = even_thresholds(encoder, count)
+        self._fixed = None if bins is None else even_thresholds(encoder, bins - 1)
         self.features = tuple(int(k) for k in np.flatnonzero(self.thresholds.count > 0))
         self._density = {k: np.zeros(encoder.layout.n_codes[k] - 1) for k in self.features}
         self._releases = 0
 
     def cells(self) -> CellMap:
-        """Return the cells of all features side by side."""
+        """Return the spans of all features side by side, as cells."""
         own = {k: self._own_cells(k) for k in self.features}
         return CellMap.side_by_side(
             CellMap.of_feature(k, np.r_[cells, cells[-1] + 1]) for k, cells in own.items()
@@ -182,8 +186,9 @@ class HessianThresholds:
         self.thresholds = self.thresholds.replaced(changed)
 
     def _own_cells(self, feature: int) -> np.ndarray:
-        """The cell of each fine bin between the current thresholds of one feature."""
-        return np.searchsorted(self.thresholds.own(feature), np.arange(len(self._density[feature])))
+        """The cell of each fine bin of one feature: a span that the next release is about."""
+        spans = self.thresholds if self._fixed is None else self._fixed
+        return np.searchsorted(spans.own(feature), np.arange(len(self._density[feature])))
 
     def _quantiles(self, density: np.ndarray) -> np.ndarray:
         even = np.full(len(density), 1 / len(density))

@@ -21,6 +21,8 @@ LEAST_SHARE = 1e-6
 """A part of a budget: its noise is then a thousand times that of the whole."""
 MOST_COUNT = 10**6
 """Of rounds, trees, or whatever is counted."""
+_MOST_OF_ROUNDS = MAX_SCORE - 8
+"""A score, without the initial one, which takes up to 8."""
 _LEAST_PART = 1e-9
 _MOST_SHOWN = 100
 _MOST_CELLS = 2**28
@@ -29,11 +31,16 @@ _MOST_CELLS = 2**28
 
 def check_scores(most: float) -> None:
     """Refuse a model whose scores could leave the grid."""
-    if most > MAX_SCORE - 8:  # an initial score takes up to 8
+    if most > _MOST_OF_ROUNDS:
         raise ValueError(
             "n_estimators * leaf_clip * learning_rate is too large: a row's score (the sum of its "
             f"rounds' values) could pass {MAX_SCORE}; lower one of them"
         )
+
+
+def widest_clip(n_estimators: int, learning_rate: float) -> float:
+    """Return the largest clip of a tree's values with which no score can leave the grid."""
+    return _MOST_OF_ROUNDS * (1 - 1e-9) / (n_estimators * learning_rate)
 
 
 def check_shares(name: str, value: Any, count: int) -> tuple[float, ...]:
@@ -209,6 +216,11 @@ def check_bins(name: str, value: Any, encoder: Encoder) -> int:
             f"{name} must be at most {most}, all bins that a number has; {bins} is not"
         )
     return bins
+
+
+def check_sketch_bins(name: str, value: Any) -> int | None:
+    """Return how many spans a sketch is about, None for those between candidates, or raise."""
+    return None if value is None else check_count(name, value, least=2)
 
 
 def check_candidates(value: int, encoder: Encoder) -> None:

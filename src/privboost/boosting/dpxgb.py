@@ -27,14 +27,25 @@ from privboost.privacy.curator import Curator
 from privboost.progress import Track
 from privboost.trees.tree import stump
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "XGB": {"features": "all", "candidates": "grid"},
-    "XGB_cyc": {"features": "cyclical", "candidates": "grid"},
-    "XGB_ada": {"features": "all", "candidates": "hessian"},
+_PUBLISHED: dict[str, Any] = {
+    "learning_rate": 0.3,
+    "reg_lambda": 1.0,
+    "split_lambda": 1.0,
+    "gradient_clip": 1.0,
+    "hessian_clip": 0.25,
+    "hessian_share": 1 / 17,  # equal noise for gradients and Hessians
+    "leaf_clip": None,
+    "init_share": 0.0,
 }
-"""The published variants: gradients of the whole range, equal noise for gradients and Hessians."""
-for _preset in PRESETS.values():
-    _preset |= {"gradient_clip": 1.0, "hessian_clip": 0.25, "hessian_share": 1 / 17}
+_UNIFORM = {"candidates": "grid", "shares": (0.0, 0.7, 0.3)}
+_ADAPTIVE = {"candidates": "hessian", "candidate_rounds": "all", "shares": (0.1, 0.6, 0.3)}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "XGB": _PUBLISHED | _UNIFORM | {"features": "all"},
+    "XGB_cyc": _PUBLISHED | _UNIFORM | {"features": "cyclical"},
+    "XGB_ada": _PUBLISHED | _ADAPTIVE | {"features": "all"},
+}
+"""The published variants; trees and depth, of which the paper searched many, are the defaults."""
 
 
 def boost_dpxgb(
@@ -65,7 +76,7 @@ def boost_dpxgb(
     and output one choice a greedy level and one release of leaves, and the sketches.
     """
     settings, outputs = plan.settings, plan.task.n_outputs
-    sketch = HessianThresholds(plan.encoder, settings.n_candidates)
+    sketch = HessianThresholds(plan.encoder, settings.n_candidates, settings.sketch_bins)
     thresholds: Thresholds = even_thresholds(plan.encoder, settings.n_candidates)
     trees, values, hessians = [], [], []
     for round_ in track(range(settings.n_estimators)):
@@ -73,7 +84,8 @@ def boost_dpxgb(
             query = NodeHistograms(stump(), sketch.cells(), round_ % outputs, HESSIAN)
             sketch.refine(curator.gaussian(query, plan.sketch)[0, :, 0])
             thresholds = sketch.thresholds
-        splits = splits_of(plan.encoder, thresholds, structures.features_of(round_))
+        features = structures.features_of(round_)
+        splits = splits_of(plan.encoder, thresholds, features)
         for output in range(outputs):
             tree = grow(
                 curator,
@@ -83,7 +95,7 @@ def boost_dpxgb(
                 plan.selection,
                 output,
             )
-            tree = structures.deepen(tree, round_, thresholds)
+            tree = structures.deepen(tree, round_, thresholds, features)
             sums = curator.gaussian(TreeSums((tree,), output), plan.leaf)[0]
             leaves = np.zeros((outputs, tree.n_leaves), dtype=np.int32)
             leaves[output] = plan.step.values(sums[:, 0], sums[:, 1], plan.weight_bound)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from privboost.boosting.checks import (
+    check_bins,
     check_candidates,
     check_choice,
     check_choice_or_count,
@@ -15,6 +16,7 @@ from privboost.boosting.checks import (
     check_scores,
     check_share,
     check_shares,
+    check_sketch_bins,
     check_split_lambda,
     keep_checked,
 )
@@ -39,7 +41,8 @@ class DPXGBSettings:
     features: str | int
     candidates: str
     n_candidates: int
-    candidate_rounds: int
+    candidate_rounds: str | int
+    sketch_bins: int | None
     init_share: float
     shares: tuple[float, float, float]
     split_lambda: float
@@ -53,7 +56,8 @@ class DPXGBSettings:
             features=partial(check_choice_or_count, choices=("all", "cyclical")),
             candidates=partial(check_choice, choices=("grid", "hessian")),
             n_candidates=check_count,
-            candidate_rounds=check_count,
+            candidate_rounds=partial(check_choice_or_count, choices=("all",)),
+            sketch_bins=check_sketch_bins,
             init_share=partial(check_share, or_else=0),
             shares=partial(check_shares, count=3),
             split_lambda=check_split_lambda,
@@ -70,7 +74,10 @@ class DPXGBSettings:
     @property
     def refinements(self) -> int:
         """How often split candidates are refined."""
-        return min(self.candidate_rounds, self.n_estimators) if self.candidates == "hessian" else 0
+        if self.candidates == "grid":
+            return 0
+        rounds = self.candidate_rounds
+        return self.n_estimators if isinstance(rounds, str) else min(rounds, self.n_estimators)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +121,8 @@ def plan_dpxgb(
         If given, λ is this many standard deviations of the noise in a leaf's sum of Hessians.
     """
     check_candidates(settings.n_candidates, encoder)
+    if settings.sketch_bins is not None:
+        check_bins("sketch_bins", settings.sketch_bins, encoder)
     check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     check_histograms(encoder, settings.n_candidates, settings.greedy_depth or 0)
     draft = Draft(encoder, weight_bound, budget, accountant)

@@ -35,17 +35,20 @@ class Draft:
         What may be spent.
     accountant : str
         Who is asked for the cost: see `accountants.choice.choose_accountant`.
+    loss : str, optional
+        The loss of classes; logistic by default.
     """
 
     encoder: Encoder
     weight_bound: float | None
     budget: Budget
     accountant: str
+    loss: str | None = None
 
     @cached_property
     def task(self) -> Task:
         """What is learned."""
-        return Task.of(self.encoder.domain.target)
+        return Task.of(self.encoder.domain.target, self.loss)
 
     @cached_property
     def contribution(self) -> Contribution:

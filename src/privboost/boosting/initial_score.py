@@ -12,7 +12,7 @@ from privboost.engine.queries import GRADIENT_COUNT, TreeSums
 from privboost.engine.updates import AddTreeValues, Start
 from privboost.grid import SCORE_STEPS
 from privboost.losses import loss_of
-from privboost.models.trees import TreeScores
+from privboost.models.trees import MarginScores, TreeScores
 from privboost.privacy.curator import Curator
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.trees.tree import stump
@@ -37,10 +37,9 @@ def start_boosting(curator: Curator, plan: NewtonPlan) -> TreeScores:
     -------
     Spends `plan.init` once for each output.
     """
-    outputs = range(plan.task.n_outputs)
+    outputs, loss = range(plan.task.n_outputs), loss_of(plan.task.target, plan.task.loss)
     start = np.zeros(len(outputs), dtype=np.int32)
     if plan.init is not None:
-        loss = loss_of(plan.task.target, plan.task.loss)
         assert loss.start is not None
         curator.publish(Start(loss.table(loss.start_clip, 1.0), len(outputs)))
         release = curator.gaussian if isinstance(plan.init, GaussianRelease) else curator.laplace
@@ -52,4 +51,5 @@ def start_boosting(curator: Curator, plan: NewtonPlan) -> TreeScores:
     curator.publish(Start(plan.loss, len(outputs)))
     for output in outputs:
         curator.publish(AddTreeValues((stump(),), start[output].reshape(1, 1), output))
-    return TreeScores.of(start, plan.encoder.layout.n_codes)
+    kind = MarginScores if loss.target == "classes" and not loss.log_odds else TreeScores
+    return kind.of(start, plan.encoder.layout.n_codes)

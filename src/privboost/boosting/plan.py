@@ -56,11 +56,19 @@ class Task:
     n_outputs: int
 
     @classmethod
-    def of(cls, target: Any) -> Task:
-        """Return the task of a target: a class (one-vs-rest beyond two), or a number."""
+    def of(cls, target: Any, loss: str | None = None) -> Task:
+        """Return the task of a target: a class (one-vs-rest beyond two), or a number.
+
+        Parameters
+        ----------
+        target : ClassTarget or NumberTarget
+            The target.
+        loss : str, optional
+            The loss of classes; logistic by default.
+        """
         if isinstance(target, ClassTarget):
             outputs = 1 if len(target.classes) == 2 else len(target.classes)
-            return cls("classes", "logistic", outputs)
+            return cls("classes", loss or "logistic", outputs)
         return cls("number", "squared", 1)
 
     def table(self, gradient_clip: float, hessian_clip: float) -> LossTable:

@@ -8,7 +8,9 @@ from functools import partial
 from typing import Any
 
 from privboost.boosting.checks import (
+    check_bins,
     check_candidates,
+    check_choice,
     check_count,
     check_flag,
     check_histograms,
@@ -18,20 +20,28 @@ from privboost.boosting.checks import (
     check_share,
     check_shares,
     check_size,
+    check_sketch_bins,
     check_split_lambda,
     is_number,
     keep_checked,
 )
 from privboost.boosting.draft import Draft
 from privboost.boosting.initial_score import initial_release
-from privboost.boosting.newton import NewtonPlan, NewtonStep
+from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, at_most_rows
-from privboost.losses import LossTable, filtered
+from privboost.losses import LossTable, filtered, loss_of
 from privboost.privacy.events.event import Planned, SampledGroup, Selection
 from privboost.privacy.events.sums import LaplaceRelease
+from privboost.privacy.leaf_means import lambda_steps, row_steps
 from privboost.privacy.utilities.splits import MOST_ROWS
 from privboost.tables.encoding import Encoder
 from privboost.trees.tree import MAX_DEPTH
+
+_PARTS = ("sketch", "selection", "leaf")
+_SKETCHES = {
+    "count": "counts by candidate span of every number",
+    "hessian": SPANS,
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,10 @@ class SarusSettings:
     gradient_filter: float | None
     geometric_clip: bool
     min_child_weight: float
+    leaves: str
+    sketch_bins: int | None
+    sketch_weights: str
+    sketch_each_tree: bool
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -62,7 +76,15 @@ class SarusSettings:
             gradient_filter=_check_filter,
             geometric_clip=check_flag,
             min_child_weight=_check_weight,
+            leaves=partial(check_choice, choices=("sums", "means")),
+            sketch_bins=check_sketch_bins,
+            sketch_weights=partial(check_choice, choices=("count", "hessian")),
+            sketch_each_tree=check_flag,
         )
+        if self.leaves == "means" and self.min_child_weight > 0:
+            raise ValueError(
+                'min_child_weight looks at released counts, and leaves="means" releases none'
+            )
 
 
 def _check_filter(name: str, value: Any) -> float | None:
@@ -86,7 +108,7 @@ class SarusPlan(NewtonPlan):
     leaf : LaplaceRelease
         The release of a tree's leaves.
     group : SampledGroup or None
-        A tree's choices and leaves on one sample, where rows are sampled.
+        A tree's choices and leaves (and its sketch) on one sample, where rows are sampled.
     sketch : LaplaceRelease or None
         The release of the histograms that candidates follow.
     """
@@ -99,7 +121,9 @@ class SarusPlan(NewtonPlan):
     @property
     def loss(self) -> LossTable:
         """The loss, without the rows whose gradient is filtered."""
-        table, limit = super().loss, self.settings.gradient_filter
+        most_bend = 2 * loss_of(self.task.target, self.task.loss).curvature
+        table = self.task.table(self.step.gradient_clip, most_bend)  # leaves count rows instead
+        limit = self.settings.gradient_filter
         return table if limit is None else filtered(table, limit, self.step.gradient_clip)
 
     @property
@@ -116,6 +140,7 @@ def plan_sarus(
     budget: Budget,
     accountant: str,
     noise_lambda: float | None = None,
+    loss: str | None = None,
 ) -> SarusPlan:
     """Decide everything about a run, and calibrate its noise.
 
@@ -123,30 +148,50 @@ def plan_sarus(
     ----------
     noise_lambda : float, optional
         If given, λ is this many standard deviations of the noise in a leaf's count.
+    loss : str, optional
+        The loss of classes; logistic by default.
     """
-    check_candidates(settings.n_candidates, encoder)
-    limit = settings.gradient_filter
-    if limit is not None and limit > step.gradient_clip:
-        raise ValueError("gradient_filter must be at most gradient_clip: what is above is clipped")
-    check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
-    draft = Draft(encoder, weight_bound, budget, accountant)
+    _check(encoder, step, settings, weight_bound)
+    draft = Draft(encoder, weight_bound, budget, accountant, loss)
     check_sampled_units(settings.subsample, draft.contribution)
-    check_histograms(encoder, settings.n_candidates, settings.max_depth)
     made = draft.scale(_wanted(draft, step, settings))
     group = made.get("group")
-    parts = [made["selection"], made["leaf"]] if group is None else [p.event for p in group.inner]
-    selection, leaf = parts
-    sigma = math.sqrt(2) * leaf.scales[1]
+    parts = {name: made.get(name) for name in _PARTS}
+    if group is not None:  # which ends with the leaves, and may begin with a sketch
+        inner = reversed([planned.event for planned in group.inner])
+        parts |= dict(zip(reversed(_PARTS), inner, strict=False))
+    sigma = math.sqrt(2) * parts["leaf"].scales[-1]
     return SarusPlan(
         **made.fields,
         step=step.with_noise_lambda(noise_lambda, sigma, weight_bound),
         settings=settings,
         init=made.get("init"),
-        selection=selection,
-        leaf=leaf,
         group=group,
-        sketch=made.get("sketch"),
+        **parts,
     )
+
+
+def _check(
+    encoder: Encoder, step: NewtonStep, settings: SarusSettings, weight_bound: float | None
+) -> None:
+    """Refuse what no plan can have."""
+    check_candidates(settings.n_candidates, encoder)
+    if settings.sketch_bins is not None:
+        check_bins("sketch_bins", settings.sketch_bins, encoder)
+    if settings.leaves == "means" and weight_bound is not None:
+        raise ValueError(
+            'leaves="means" takes no sample_weight: the bound of a mean is proved for whole counts'
+        )
+    limit = settings.gradient_filter
+    if limit is not None and limit > step.gradient_clip:
+        raise ValueError("gradient_filter must be at most gradient_clip: what is above is clipped")
+    if settings.geometric_clip and step.learning_rate >= 1:
+        raise ValueError(
+            "geometric_clip needs a learning_rate below 1: the clip shrinks by 1 - learning_rate "
+            "from tree to tree, to nothing"
+        )
+    check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
+    check_histograms(encoder, settings.n_candidates, settings.max_depth)
 
 
 def _wanted(draft: Draft, step: NewtonStep, settings: SarusSettings) -> list[tuple[str, Planned]]:
@@ -160,22 +205,34 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SarusSettings) -> list[tup
     if settings.init_share > 0:
         init = initial_release(LaplaceRelease, outputs / settings.init_share, bound)
         wanted.append(("init", Planned(init, outputs)))
-    if sketch_share > 0:
-        what, noise = "counts by candidate span of every number", 1 / (rest * sketch_share)
-        sketch = LaplaceRelease(what, noise, cells=draft.n_numbers, shares=(1.0,), **bound)
-        wanted.append(("sketch", Planned(sketch, 1)))
     trees, depth = settings.n_estimators * outputs, settings.max_depth
     # On a sample of rate γ a release costs about γ of its ε.
     per_tree = settings.subsample * trees / rest
+    own: list[tuple[str, Planned]] = []
+    if sketch_share > 0:
+        each = settings.sketch_each_tree
+        what = _SKETCHES[settings.sketch_weights]
+        noise = per_tree / sketch_share if each else 1 / (rest * sketch_share)
+        sketch = LaplaceRelease(what, noise, cells=draft.n_numbers, shares=(1.0,), **bound)
+        (own if each else wanted).append(("sketch", Planned(sketch, 1)))
     selection = Selection("the splits of all nodes of a level", per_tree * depth / split_share)
-    what = "gradients and counts by leaf of a tree"
-    leaf = LaplaceRelease(what, per_tree / leaf_share, cells=1, shares=step.shares, **bound)
+    leaf = _leaf_release(draft, step, settings, per_tree / leaf_share)
+    own += [("selection", Planned(selection, depth)), ("leaf", Planned(leaf, 1))]
     if settings.subsample < 1:
-        inner = (Planned(selection, depth), Planned(leaf, 1))
+        inner = tuple(planned for _, planned in own)
         group = SampledGroup.of("a tree, on a sample", inner, settings.subsample)
         return [*wanted, ("group", Planned(group, trees))]
-    return [
-        *wanted,
-        ("selection", Planned(selection, depth * trees)),
-        ("leaf", Planned(leaf, trees)),
-    ]
+    return wanted + [(name, Planned(p.event, p.count * trees)) for name, p in own]
+
+
+def _leaf_release(
+    draft: Draft, step: NewtonStep, settings: SarusSettings, noise: float
+) -> LaplaceRelease:
+    """Return the release of a tree's leaves: their sums and counts, or their means."""
+    if settings.leaves == "sums":
+        what = "gradients and counts by leaf of a tree"
+        return LaplaceRelease(what, noise, cells=1, shares=step.shares, **draft.bound)
+    rows = draft.contribution.rows
+    steps = row_steps(lambda_steps(step.reg_lambda)) * rows
+    what = "mean gradients by leaf of a tree"
+    return LaplaceRelease(what, noise, steps=steps, cells=1, rows=rows, shares=(1.0,))

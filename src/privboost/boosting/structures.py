@@ -53,7 +53,9 @@ class RandomTrees:
     category_splits: str
     generator: np.random.Generator
 
-    def draw(self, number: int, thresholds: Thresholds) -> Tree:
+    def draw(
+        self, number: int, thresholds: Thresholds, among: tuple[int, ...] | None = None
+    ) -> Tree:
         """Draw the tree of a round.
 
         Parameters
@@ -62,9 +64,11 @@ class RandomTrees:
             The number of the tree.
         thresholds : Thresholds
             Where numbers may be split.
+        among : tuple of int, optional
+            The features that it may look at, where they are drawn already.
         """
         chance = next(self._chances)
-        feature = self._choose_features(number, chance[0])
+        feature = self._choose_features(number, chance[0], among)
         goes_right = np.empty((len(feature), self._n_codes[feature].max()), dtype=np.uint8)
         halves = self.category_splits == "subset"
         bits = self.generator.random(goes_right.shape if halves else (0, 0), dtype=np.float32)
@@ -89,11 +93,16 @@ class RandomTrees:
             return tuple(range(count))
         return tuple(sorted(self.generator.permutation(count)[: self.features].tolist()))
 
-    def deepen(self, tree: Tree, number: int, thresholds: Thresholds) -> Tree:
-        """Return a tree with random levels below, down to this structure's depth."""
+    def deepen(
+        self, tree: Tree, number: int, thresholds: Thresholds, among: tuple[int, ...]
+    ) -> Tree:
+        """Return a tree with random levels below, down to this structure's depth.
+
+        They look at the features of the levels above, `among`.
+        """
         if tree.depth == self.depth:
             return tree
-        whole = self.draw(number, thresholds)
+        whole = self.draw(number, thresholds, among)
         for depth in range(tree.depth, self.depth):
             level = whole.level(depth)
             lines = zip(whole.feature[level], whole.goes_right[level], strict=True)
@@ -110,13 +119,16 @@ class RandomTrees:
         shape = (_TREES_AT_ONCE, 3, 2**self.depth - 1)
         return chain.from_iterable(self.generator.random(shape) for _ in repeat(None))
 
-    def _choose_features(self, number: int, chance: np.ndarray) -> np.ndarray:
+    def _choose_features(
+        self, number: int, chance: np.ndarray, among: tuple[int, ...] | None
+    ) -> np.ndarray:
         count = len(self._n_codes)
         if self.features == "cyclical":
             return np.full(len(chance), number % count, dtype=np.uint16)
         if isinstance(self.features, str):
             return (chance * count).astype(np.uint16)
-        own = self.generator.permutation(count)[: int(self.features)].astype(np.uint16)
+        drawn = self.generator.permutation(count)[: int(self.features)] if among is None else among
+        own = np.array(drawn, dtype=np.uint16)
         return own[(chance * len(own)).astype(np.int64)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from privboost.boosting.checks import check_size
+from privboost.boosting.checks import check_size, widest_clip
 from privboost.boosting.dpxgb import PRESETS, boost_dpxgb
 from privboost.boosting.dpxgb_plan import DPXGBPlan, DPXGBSettings, plan_dpxgb
 from privboost.boosting.initial_score import start_boosting
@@ -49,8 +49,9 @@ _PARAMETERS = (
         for classes, a whole one for a number.
     split_lambda : float
         λ of the score by which splits are chosen, in rows.
-    leaf_clip : float
-        A tree's values are clipped to ± this before the learning rate.
+    leaf_clip : float, optional
+        A tree's values are clipped to ± this before the learning rate. None leaves them as they
+        are, up to what the grid of scores holds.
     init_share : float
         The share of the budget (on μ²) that the initial score takes; 0 for none.
     shares : three floats that add up to 1
@@ -64,9 +65,12 @@ _PARAMETERS = (
         released Hessians.
     n_candidates : int
         Split candidates of a number: at most 191, or as many as its given edges.
-    candidate_rounds : int
-        How often "hessian" candidates are refined: once, before the first tree, or in so many
-        rounds."""
+    candidate_rounds : int or "all"
+        How often "hessian" candidates are refined: once, before the first tree; in so many
+        rounds; or in all.
+    sketch_bins : int, optional
+        How many even spans of a number the sketch is about. By default the spans between its
+        candidates."""
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "game", "rdp"}')
 )
 
@@ -91,13 +95,14 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         hessian_share: float | None = None,
         reg_lambda: float | None = None,
         split_lambda: float = 1.0,
-        leaf_clip: float = 2.0,
+        leaf_clip: float | None = 2.0,
         init_share: float = 0.05,
         shares: tuple[float, float, float] = (0.1, 0.6, 0.3),
         features: str | int = "all",
         candidates: str = "grid",
         n_candidates: int = 32,
-        candidate_rounds: int = 1,
+        candidate_rounds: str | int = 1,
+        sketch_bins: int | None = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
         sample_weight_bound: float | None = None,
@@ -119,6 +124,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
             candidates=self.candidates,
             n_candidates=self.n_candidates,
             candidate_rounds=self.candidate_rounds,
+            sketch_bins=self.sketch_bins,
             init_share=self.init_share,
             shares=self.shares,
             split_lambda=self.split_lambda,
@@ -128,13 +134,15 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         share = self.hessian_share
         if share is None:
             share = NewtonStep.balanced_share(gradient_clip, hessian_clip, 0.25)
+        rate = check_size("learning_rate", self.learning_rate)
+        clip = self.leaf_clip
         step = NewtonStep(
             gradient_clip=gradient_clip,
             hessian_clip=hessian_clip,
             hessian_share=share,
             reg_lambda=1.0 if self.reg_lambda is None else self.reg_lambda,
-            leaf_clip=self.leaf_clip,
-            learning_rate=self.learning_rate,
+            leaf_clip=widest_clip(settings.n_estimators, rate) if clip is None else clip,
+            learning_rate=rate,
         )
         noise_lambda = self._defaults["noise_lambda"] if self.reg_lambda is None else None
         return plan_dpxgb(

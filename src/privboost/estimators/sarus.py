@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from privboost.boosting.checks import check_share
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+
+from privboost.boosting.checks import check_choice, check_share
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
-from privboost.boosting.sarus import boost_sarus
+from privboost.boosting.sarus import PRESETS, boost_sarus
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
 from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.parameters import RUN_PARAMETERS, TaskDefaults, keep_parameters
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
+from privboost.losses import loss_of, losses_of
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
@@ -30,31 +34,40 @@ _PARAMETERS = """
         about half the noise.
     domain : Domain, dict or path, optional
         What is public about the table; needed where delta is 0.
+    loss : str, optional
+        What is minimised: "logistic" (the default of classes), or "squared", with classes as -1
+        and 1, which gives no probabilities. A number has the squared loss alone.
     n_estimators : int
         Trees (for each class beyond two classes).
     max_depth : int
         Depth of the trees, at most 12; they are complete.
     learning_rate : float, optional
-        What each tree's values are multiplied by. Default 1 for classes, 0.3 for a number.
+        What each tree's values are multiplied by. Default 0.3 for a number and with
+        `geometric_clip`, else 1.
     subsample : float
         The chance of a row to be used for a tree: one sample for a tree's splits and leaves.
     gradient_clip : float
         What a row's gradient is clipped to.
     gradient_filter : float, optional
         Rows whose gradient is above this are left out of a tree; at most `gradient_clip`.
+    leaves : {"sums", "means"}
+        What of a leaf has noise: the sum of its gradients and its count; or the mean of its
+        gradients, G/(n + λ), which one row moves by at most gradient_clip/(1 + λ). Means hide how
+        many rows a leaf has, need far more noise, have no importances and take no weights.
     count_share : float
-        The share of a leaf's count in its release; the sum of gradients has the rest.
+        The share of a leaf's count in its release; the sum of gradients has the rest. For sums.
     reg_lambda : float, optional
         λ, added to every leaf's count. By default half a standard deviation of its noise for
-        classes, a whole one for a number.
+        classes, a whole one for a number; with `leaves="means"` 1.
     split_lambda : float
         λ of the score by which splits are chosen, in rows.
     leaf_clip : float
         A tree's values are clipped to ± this before the learning rate.
     geometric_clip : bool
-        Whether the clip shrinks by (1 − learning_rate) from tree to tree.
+        Whether the clip shrinks by (1 − learning_rate) from tree to tree. The rate must be below
+        1, which would leave nothing to all trees but the first; it is 0.3 unless given.
     min_child_weight : float
-        Leaves whose released count is below this have the value 0.
+        Leaves whose released count is below this have the value 0. For sums.
     init_share : float
         The share of ε that the initial score takes; 0 for none.
     shares : three floats that add up to 1
@@ -62,7 +75,15 @@ _PARAMETERS = """
         and leaves. A sketch of share 0 leaves candidates evenly spread.
     n_candidates : int
         Split candidates of a number: at most 191, or as many as its given
-        edges.""" + RUN_PARAMETERS.replace(
+        edges.
+    sketch_bins : int, optional
+        How many even spans of a number the sketch is about. By default the spans between its
+        candidates.
+    sketch_weights : {"count", "hessian"}
+        What the sketch adds up: rows, or their Hessians.
+    sketch_each_tree : bool
+        Whether each tree has a sketch, on its own sample, instead of one before all trees; their
+        share is divided among them.""" + RUN_PARAMETERS.replace(
     "{ACCOUNTANTS}", '{"auto", "pure", "game", "pld", "rdp"}'
 )
 
@@ -70,18 +91,22 @@ _PARAMETERS = """
 class SarusEstimator(TaskDefaults, TreeEstimator):
     """What the classifier and the regressor share: parameters, plan and recipe."""
 
+    _presets = PRESETS
+
     def __init__(
         self,
         epsilon: float = 1.0,
         delta: float = 0.0,
         domain: Any = None,
         *,
+        loss: str | None = None,
         n_estimators: int = 20,
         max_depth: int = 4,
         learning_rate: float | None = None,
         subsample: float = 1.0,
         gradient_clip: float = 0.5,
         gradient_filter: float | None = None,
+        leaves: str = "sums",
         count_share: float = 0.25,
         reg_lambda: float | None = None,
         split_lambda: float = 1.0,
@@ -91,6 +116,9 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         init_share: float = 0.05,
         shares: tuple[float, float, float] = (0.1, 0.45, 0.45),
         n_candidates: int = 32,
+        sketch_bins: int | None = None,
+        sketch_weights: str = "count",
+        sketch_each_tree: bool = False,
         domain_share: float = 0.1,
         domain_rows: str = "same",
         sample_weight_bound: float | None = None,
@@ -104,6 +132,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         keep_parameters(self, locals())
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> SarusPlan:
+        loss = check_choice("loss", self._or_default("loss"), _newton_losses(self._task))
         settings = SarusSettings(
             n_estimators=self.n_estimators,
             max_depth=self.max_depth,
@@ -115,6 +144,10 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
             gradient_filter=self.gradient_filter,
             geometric_clip=self.geometric_clip,
             min_child_weight=self.min_child_weight,
+            leaves=self.leaves,
+            sketch_bins=self.sketch_bins,
+            sketch_weights=self.sketch_weights,
+            sketch_each_tree=self.sketch_each_tree,
         )
         step = NewtonStep(
             gradient_clip=self.gradient_clip,
@@ -122,17 +155,35 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
             hessian_share=check_share("count_share", self.count_share),
             reg_lambda=1.0 if self.reg_lambda is None else self.reg_lambda,
             leaf_clip=self.leaf_clip,
-            learning_rate=self._or_default("learning_rate"),
+            learning_rate=self._rate(settings.geometric_clip),
         )
-        noise_lambda = self._defaults["noise_lambda"] if self.reg_lambda is None else None
+        follows = self.reg_lambda is None and settings.leaves == "sums"
+        noise_lambda = self._defaults["noise_lambda"] if follows else None
         return plan_sarus(
-            encoder, step, settings, weight_bound, budget, self.accountant, noise_lambda
+            encoder, step, settings, weight_bound, budget, self.accountant, noise_lambda, loss
         )
+
+    def _rate(self, geometric_clip: bool) -> Any:
+        """Return the learning rate: with a geometric clip the published one, unless given."""
+        if self.learning_rate is None and geometric_clip:
+            return 0.3
+        return self._or_default("learning_rate")
 
     def _boost(
         self, curator: Curator, plan: SarusPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
         return boost_sarus(curator, plan, start_boosting(curator, plan), track)
+
+
+def _newton_losses(target: str) -> tuple[str, ...]:
+    """Return the losses of a target that have a Hessian."""
+    return tuple(name for name in losses_of(target) if loss_of(target, name).hessian is not None)
+
+
+def _has_log_odds(estimator: Any) -> bool:
+    if estimator.loss not in (None, "logistic"):
+        raise AttributeError('probabilities need loss="logistic"; see decision_function')
+    return True
 
 
 class SarusXGBClassifier(SarusEstimator, TreeClassifier):  # noqa: D101
@@ -152,7 +203,24 @@ class SarusXGBClassifier(SarusEstimator, TreeClassifier):  # noqa: D101
     >>> clf.privacy_.guarantee
     '2-differential privacy (pure)'
     """
-    _defaults: ClassVar[Mapping[str, Any]] = {"learning_rate": 1.0, "noise_lambda": 0.5}
+    _defaults: ClassVar[Mapping[str, Any]] = {
+        "loss": "logistic",
+        "learning_rate": 1.0,
+        "noise_lambda": 0.5,
+    }
+
+    @available_if(_has_log_odds)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
+        return self._fitted().predict_proba(X)
+
+    @available_if(_has_log_odds)
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield class probabilities after each update of training. Costs no privacy.
+
+        To pick a stage by its exact errors on private rows does: see `staged_predict`.
+        """
+        return self._fitted().staged_predict_proba(X)
 
 
 class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101
@@ -172,4 +240,8 @@ class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """
-    _defaults: ClassVar[Mapping[str, Any]] = {"learning_rate": 0.3, "noise_lambda": 1.0}
+    _defaults: ClassVar[Mapping[str, Any]] = {
+        "loss": "squared",
+        "learning_rate": 0.3,
+        "noise_lambda": 1.0,
+    }

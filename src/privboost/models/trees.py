@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -160,9 +160,8 @@ class TreeScores:
     def extended(self, forest: Forest, updates: Sequence[int]) -> TreeScores:
         """Return the model with more trees."""
         more = np.array(updates, dtype=np.int32)
-        return TreeScores(
-            self.start, (*self.forests, forest), np.concatenate([self.updates, more]), self.n_codes
-        )
+        together = np.concatenate([self.updates, more])
+        return replace(self, forests=(*self.forests, forest), updates=together)
 
     @property
     def n_outputs(self) -> int:
@@ -299,6 +298,14 @@ class TreeScores:
         )
         need_scores(most, "scores.forests.values")
         return cls(start, forests, updates, n_codes)
+
+
+@dataclass(frozen=True, eq=False)
+class MarginScores(TreeScores):
+    """Trees whose scores tell classes apart, but are no log-odds: labels −1 and 1, predicted."""
+
+    kind = "margin trees"
+    log_odds: ClassVar[bool] = False
 
 
 def _add(codes: Codes, tree: Tree, values: np.ndarray, scores: np.ndarray) -> None:

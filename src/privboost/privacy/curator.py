@@ -20,6 +20,7 @@ from privboost.engine.queries import (
     NodeHistograms,
     Query,
     SumQuery,
+    TreeSums,
     VoteCounts,
 )
 from privboost.engine.updates import Charge, OpenBudgets, Price, SetTerms, Start, Update, UseLoss
@@ -37,6 +38,7 @@ from privboost.privacy.events.sums import (
     VectorRelease,
 )
 from privboost.privacy.groups import Group, fresh_sample
+from privboost.privacy.leaf_means import exact_means, means_bound
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.utilities.splits import Utility
 from privboost.randomness.keystream import KeyStream
@@ -145,6 +147,35 @@ class Curator:
         query = self._sampled(query, event.sampling_rate, stream)
         scale = _everywhere(np.ceil(event.scales).astype(np.int64), query)
         return self._noisy(query, discrete_laplace(scale, stream))
+
+    def laplace_means(self, query: TreeSums, added: int, event: LaplaceRelease) -> np.ndarray:
+        """Release the mean gradient of each leaf, G/(n + λ), with discrete Laplace noise.
+
+        Parameters
+        ----------
+        query : TreeSums
+            The leaves; their sums are of gradients and counts.
+        added : int
+            λ, in steps of counts.
+        event : LaplaceRelease
+            The noise, as it was reserved.
+
+        Returns
+        -------
+        int64 array of shape (trees, leaves)
+            The noisy means, in `leaf_means.MEAN_STEPS`.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first: pure DP. See `leaf_means.row_steps`.
+        """
+        self._check(means_bound(query, added, self._contribution), event)
+        stream = self._charge(event)
+        sampled = self._sampled(query, event.sampling_rate, stream)
+        means = exact_means(self._backend.sum(sampled), added)
+        scale = np.full(means.size, np.ceil(event.scales).astype(np.int64)[0])
+        noisy: np.ndarray = means + discrete_laplace(scale, stream).reshape(means.shape)
+        return noisy
 
     def select(self, query: SumQuery, utility: Utility, event: Selection) -> np.ndarray:
         """Choose candidates by the exponential mechanism on exact sums.
