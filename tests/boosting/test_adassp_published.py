@@ -217,3 +217,17 @@ def test_loss_curves_of_numbers_and_several_classes():
         -np.log(expit(sign * s)).sum(axis=1).mean() for s in model.staged_decision_function(frame)
     ]
     np.testing.assert_allclose(model.loss_curve(frame), stages, rtol=1e-6)
+
+
+def test_weights_of_three_classes_row_by_row():
+    """What is said where class_weight is refused: a class that weighs more is found more often."""
+    frame, domain = table(6000, "three")
+    rare = frame[(frame["t"] != 2) | (np.arange(6000) % 20 == 0)]
+    how = {"domain": domain, "sample_weight_bound": 1.0} | QUIET
+    plain = BoostedAdaSSPClassifier(**how).fit(rare, sample_weight=np.full(len(rare), 0.05))
+    weight = np.where(rare["t"] == 2, 1.0, 0.05)
+    weighted = BoostedAdaSSPClassifier(**how).fit(rare, sample_weight=weight)
+    found = [(model.predict(rare)[rare["t"] == 2] == 2).mean() for model in (plain, weighted)]
+    assert found[1] > found[0] + 0.2
+    with pytest.raises(ValueError, match="sample_weight"):
+        BoostedAdaSSPClassifier(domain=domain, class_weight={0: 1, 1: 1, 2: 20}).fit(Untouchable())

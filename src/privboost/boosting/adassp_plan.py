@@ -33,6 +33,10 @@ from privboost.tables.encoding import Encoder
 
 COUNT_SHARE = 0.02
 """The share of the budget, on μ², that the counts of classes take where they are released."""
+TWO_CLASSES = (
+    "class_weight needs two classes: beyond them all classes share one matrix; public weights can "
+    "be given row by row, as sample_weight"
+)
 _LARGE = 1e6
 """Beyond this a step or a clip means nothing."""
 _MOST_STAGES = 2**25
@@ -218,7 +222,7 @@ def plan_adassp(
     """Decide everything about a run of a boosted linear model, and calibrate its noise."""
     draft = Draft(encoder, weight_bound, budget, accountant)
     if settings.class_weight is not None and draft.task.n_outputs > 1:
-        raise ValueError("class_weight needs two classes: beyond them all classes share one matrix")
+        raise ValueError(TWO_CLASSES)
     stages = settings.n_estimators * draft.task.n_outputs * coordinates.terms.n_coordinates
     if settings.keep_stages and stages > _MOST_STAGES:
         raise ValueError("keep_stages: the stages would be too large; lower n_estimators")

@@ -11,7 +11,12 @@ import pyarrow as pa
 from sklearn.utils.metaestimators import available_if
 
 from privboost.boosting.adassp import PRESETS, boost_adassp
-from privboost.boosting.adassp_plan import AdaSSPPlan, AdaSSPSettings, plan_adassp
+from privboost.boosting.adassp_plan import (
+    TWO_CLASSES,
+    AdaSSPPlan,
+    AdaSSPSettings,
+    plan_adassp,
+)
 from privboost.boosting.adassp_terms import design, named_features
 from privboost.boosting.checks import check_bins, check_choice, check_flag, check_size
 from privboost.boosting.plan import Budget
@@ -162,9 +167,7 @@ class AdaSSPEstimator(PresetEstimator):
         if set(by_text) != set(classes):
             raise ValueError(f"class_weight must give a weight for each of {', '.join(classes)}")
         if len(classes) != 2:
-            raise ValueError(
-                "class_weight needs two classes: beyond them all classes share one matrix"
-            )
+            raise ValueError(TWO_CLASSES)
         return by_text[classes[0]], by_text[classes[1]]
 
     def _stand_in(self) -> Domain:
