@@ -18,6 +18,7 @@ import pandas as pd
 
 from bench import data, runner
 from privboost import Domain, LazyBBClassifier
+from privboost.boosting.lazybb_presets import PUBLISHED
 from privboost.boosting.plan import Budget
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
@@ -25,39 +26,6 @@ from privboost.privacy.events.event import Planned, Relation, Selection
 
 DELTA = 1e-5
 EPSILONS = (0.05, 0.1, 0.2, 0.4, 0.5, 1.0, 3.0, 5.0)
-# The thesis' settings: ε -> (density, learning rate, votes).
-SETTINGS: dict[str, dict[float, tuple[float, float, int]]] = {
-    "adult": {
-        0.05: (0.5, 0.5, 5),
-        0.1: (0.45, 0.5, 5),
-        0.2: (0.5, 0.3, 5),
-        0.4: (0.35, 0.5, 9),
-        0.5: (0.35, 0.5, 15),
-        1.0: (0.35, 0.45, 39),
-        3.0: (0.35, 0.45, 99),
-        5.0: (0.35, 0.45, 75),
-    },
-    "cod_rna": {
-        0.05: (0.5, 0.5, 9),
-        0.1: (0.5, 0.35, 19),
-        0.2: (0.4, 0.5, 25),
-        0.4: (0.45, 0.45, 39),
-        0.5: (0.45, 0.5, 49),
-        1.0: (0.4, 0.5, 99),
-        3.0: (0.3, 0.4, 99),
-        5.0: (0.35, 0.4, 99),
-    },
-    "mushroom": {
-        0.05: (0.45, 0.5, 5),
-        0.1: (0.5, 0.4, 9),
-        0.2: (0.5, 0.4, 15),
-        0.4: (0.45, 0.4, 19),
-        0.5: (0.45, 0.25, 25),
-        1.0: (0.25, 0.3, 29),
-        3.0: (0.2, 0.2, 75),
-        5.0: (0.2, 0.5, 29),
-    },
-}
 # Its counts of one-hot features used.
 PUBLISHED_FEATURES = {
     "adult": (4.6, 4.8, 3.6, 6.4, 12.8, 30.6, 72.8, 49.8),
@@ -152,7 +120,7 @@ def accuracy(name: str, runs: int) -> dict[str, Any]:
     ]
     print("  epsilon  " + "".join(f"{column:>20}" for column in columns) + "   thesis' features")
     for epsilon, published in zip(EPSILONS, PUBLISHED_FEATURES[name], strict=True):
-        density, rate, votes = SETTINGS[name][epsilon]
+        density, rate, votes = PUBLISHED[name][epsilon]
         how = {"density": density, "learning_rate": rate, "n_estimators": votes}
         cells = [
             measure(name, runs, epsilon / 2, 0.0, **how),
@@ -176,7 +144,7 @@ def accuracy(name: str, runs: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*", default=list(SETTINGS))
+    parser.add_argument("names", nargs="*", default=list(PUBLISHED))
     parser.add_argument("--runs", type=int, default=10)
     options = parser.parse_args()
     results = {name: accuracy(name, options.runs) for name in options.names}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from privboost.grid import Contribution
 from privboost.privacy.utilities.smooth import (
     MOST_DECAY,
+    MOST_NODES,
     ROW,
     GiniGain,
     LeafClass,
@@ -26,6 +27,10 @@ SPLITS = join_splits(
         (2, np.arange(3), False, False),
     ]
 )
+INTERVALS = join_splits(
+    [(k, part.cell_of[0], True, k == 0) for k, part in enumerate(SPLITS.cells.parts)]
+)
+"""The same cells, of numbers each a literal of its own."""
 CELLS = SPLITS.cells.n_cells
 SMOOTHINGS = st.builds(
     Smoothing,
@@ -107,12 +112,12 @@ def test_the_worst_case_is_reached():
     assert np.abs(after[:7] - before[:7]).sum() + before[7] > 1.0
 
 
-def utilities(smoothing):
+def utilities(smoothing, splits=SPLITS):
     reach = np.ones((2, CELLS), dtype=bool)
     return [
-        (RuleError(SPLITS, smoothing), 1),
-        (GiniGain(SPLITS, smoothing, reach), 2),
-        (LeafClass(SPLITS, smoothing), 2),
+        (RuleError(splits, smoothing), 1),
+        (GiniGain(splits, smoothing, reach), 2),
+        (LeafClass(splits, smoothing), 2),
     ]
 
 
@@ -128,9 +133,10 @@ def spread(utility, nodes, votes, rows, other):
 @settings(max_examples=150)
 def test_ranges_are_as_claimed(smoothing, table):
     votes, rows, other = table
-    for utility, nodes in utilities(smoothing):
-        claimed = utility.range(Contribution())
-        assert spread(utility, nodes, votes, rows, other) <= claimed
+    for splits in (SPLITS, INTERVALS):
+        for utility, nodes in utilities(smoothing, splits):
+            claimed = utility.range(Contribution())
+            assert spread(utility, nodes, votes, rows, other) <= claimed
 
 
 def test_ranges_are_nearly_reached_so_a_smaller_one_would_be_caught():
@@ -144,6 +150,53 @@ def test_ranges_are_nearly_reached_so_a_smaller_one_would_be_caught():
         rows = [(0, (0, 0, 0), 0, 1)] + [(0, (2, 1, 1), 0, 0) for k in range(30)]
         found = max(found, spread(utility, nodes, 0, rows, (0, (0, 0, 0), 0, 0)))
         assert found > share * utility.range(Contribution())
+
+
+class EntropyGain(GiniGain):
+    """A twin that lowers entropy, and claims the range of Gini."""
+
+    def scores(self, sums, contribution):
+        left, right = (side / ROW for side in self.sides(self.masses(sums)))
+        worth = entropy(left + right) - entropy(left) - entropy(right)
+        return np.floor(worth * ROW).astype(np.int64).reshape(1, -1)
+
+
+def entropy(masses):
+    whole = masses.sum(axis=-1)
+    return -(
+        masses * np.log2(np.maximum(masses, 1e-300) / np.maximum(whole, 1e-300)[..., None])
+    ).sum(-1)
+
+
+def test_entropy_has_no_such_range():
+    """A flipped label in a pure leaf of m rows moves it by more than log2(m)."""
+    reach = np.ones((2, CELLS), dtype=bool)
+    utility = EntropyGain(SPLITS, Smoothing(1.0, 0.5), reach)
+    found = []
+    for rows in (64, 4096):
+        same = [(0, (0, 0, 0), 0, 1)] * rows + [(1, (2, 1, 1), 0, k % 2) for k in range(rows)]
+        same[1:1] = [(0, (3, 2, 2), 0, 0)] * rows
+        found.append(spread(utility, 2, 0, same, (0, (0, 0, 0), 0, 0)) / ROW)
+    assert found[0] > 6
+    assert found[1] > 12
+    assert found[1] * ROW > utility.range(Contribution())
+
+
+def test_the_most_nodes_there_are_err_by_little():
+    """Rounding of 31 leaves of 60,000 cells each, with weights that are no steps."""
+    many = 60_000
+    splits = join_splits([(0, np.arange(many), True, False)])
+    rng = np.random.default_rng(0)
+    sums = rng.integers(0, 2, (MOST_NODES, many + 1, 3, 2))
+    sums[:, -1] = 0
+    smoothing = Smoothing(0.575, 0.549)
+    weights = smoothing.weights(sums.sum(axis=(0, 1)), 0)
+    exact = (sums.sum(axis=1) * weights).sum(axis=1)
+    found = LeafClass(splits, smoothing).scores(sums, Contribution())[:, 1] / ROW
+    error = np.abs(found - (exact[:, 1] - exact[:, 0])).sum()
+    assert error < 2 * 2**-9
+    with pytest.raises(ValueError, match="at most 31 nodes"):
+        LeafClass(splits, smoothing).scores(np.repeat(sums, 2, axis=0), Contribution())
 
 
 def test_an_empty_side_is_worth_nothing_however_many_cells_there_are():

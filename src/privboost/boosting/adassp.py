@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,17 @@ from privboost.models.linear import INTERCEPT, LinearScores
 from privboost.privacy.curator import Curator
 from privboost.progress import Track
 from privboost.trees.tree import stump
+
+PRESETS: dict[str, dict[str, Any]] = {"Algorithm2": {}, "AdaSSP": {"n_estimators": 1}}
+"""The published algorithm, its rounds left open, and the one that it boosts."""
+for _preset in PRESETS.values():
+    # The paper has no numbers for a : b : c; AdaSSP divides evenly. X has no constant column.
+    _preset |= {"learning_rate": 1.0, "ratio": (1.0, 1.0, 1.0), "ridge": "adassp"}
+    _preset |= {"gradient_clip": 1.0, "clip_decay": 1.0, "tail": 0.0}
+    _preset |= {"intercept": False, "norm_bound": "longest"}
+
+_FAILURE = 0.05
+"""The chance that AdaSSP's rule leaves open, of a ridge that is too small."""
 
 
 def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> LinearScores:
@@ -49,7 +61,8 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
     shape = _released_shape(curator, plan, weights)
 
     theta = np.zeros((outputs, coordinates))
-    tail, first_of_tail = np.zeros_like(theta), _first_of_tail(plan)
+    tail, first_of_tail = np.zeros_like(theta), _first_of_tail(plan, settings.n_estimators)
+    history: list[np.ndarray] = []
     for round_ in track(range(settings.n_estimators)):
         if round_ and settings.clip_decay < 1:
             curator.publish(UseLoss(_table(plan, weights, round_)))
@@ -61,11 +74,28 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
             curator.publish(SetLinearScores(_on_the_grid(theta[output]), output))
         if round_ >= first_of_tail:
             tail += theta
+        if settings.keep_stages:
+            history.append(theta.copy())
     tail = _centred(tail / (settings.n_estimators - first_of_tail), plan)
+    final, stages = _on_the_grid(tail), None
+    if settings.keep_stages:
+        stages = np.concatenate([_stages(np.array(history[:-1]), plan), final[None]])
     scale = 1 / plan.design.norm_bound
     told = _moments(plan, shape.gram), _coefficient_noise(plan, shape)
     meaning = plan.design.coordinates
-    return LinearScores(terms, meaning, _on_the_grid(tail), plan.loss.log_odds, scale, *told)
+    return LinearScores(terms, meaning, final, plan.loss.log_odds, scale, *told, stages)
+
+
+def _stages(history: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
+    """Return what the model would be had it ended after each of these rounds, on the grid."""
+    shape = plan.task.n_outputs, plan.design.terms.n_coordinates
+    so_far = np.cumsum([np.zeros(shape), *history], axis=0)
+    stages = np.empty((len(history), *shape), dtype=np.int32)
+    for rounds in range(1, len(history) + 1):
+        first = _first_of_tail(plan, rounds)
+        mean = (so_far[rounds] - so_far[first]) / (rounds - first)
+        stages[rounds - 1] = _on_the_grid(_centred(mean, plan))
+    return stages
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,22 +128,52 @@ class _Shape:
 
 
 def _released_shape(curator: Curator, plan: AdaSSPPlan, weights: tuple[float, float]) -> _Shape:
-    """Release XᵀX.
-
-    λ lifts the smallest eigenvalue to the edge of the noise's own spectrum, σ√(2d).
-    """
+    """Release XᵀX, and λ_min where it is asked for; no eigenvalue stays below the noise's edge."""
     factor = np.floor(np.sqrt(weights) * VECTOR_STEPS).astype(np.int32)
     query = GramSums.of(plan.design.terms, factor)
     unit = 1 / VECTOR_STEPS**2
     gram = curator.gram(query, plan.gram) * unit
     values, vectors = np.linalg.eigh(gram)
     edge = plan.gram.sigmas[0] * unit * np.sqrt(2 * len(values))
-    least = values[0]
+    least = None
     if plan.least is not None:
-        # What noise does to the spectrum is not in the released eigenvalue.
-        least = min(curator.least_eigenvalue(query, plan.least) * unit, values[0] + edge)
-    ridge = max(edge - least, 0.0)
-    return _Shape(gram, values, vectors, edge, np.maximum(values + ridge, edge))
+        least = curator.least_eigenvalue(query, plan.least) * unit
+    lifted = np.maximum(values + _ridge(plan, values[0], edge, least), edge)
+    return _Shape(gram, values, vectors, edge, lifted)
+
+
+def _ridge(plan: AdaSSPPlan, smallest: float, edge: float, least: float | None) -> float:
+    """Return λ, in parts of the norm bound's square.
+
+    By default it lifts the smallest eigenvalue to the edge of the noise's own spectrum, σ√(2d).
+    AdaSSP's rule takes a lower confidence bound of the released eigenvalue, and lifts that to what
+    the noise of a matrix exceeds with a chance of `_FAILURE` at most.
+
+    Parameters
+    ----------
+    plan : AdaSSPPlan
+        The rule, and how much noise there is.
+    smallest : float
+        The smallest eigenvalue of the released matrix.
+    edge : float
+        σ√(2d).
+    least : float, optional
+        The released eigenvalue.
+    """
+    given = plan.settings.ridge
+    if isinstance(given, float):
+        return given / plan.design.norm_bound**2
+    if given == "adassp":
+        assert plan.least is not None
+        assert least is not None
+        unit, dimension = 1 / VECTOR_STEPS**2, plan.design.terms.n_coordinates
+        doubt = math.sqrt(math.log(6 / plan.budget.delta)) * plan.least.sigmas[0] * unit
+        reach = math.sqrt(dimension * math.log(2 * dimension**2 / _FAILURE))
+        return float(max(reach * plan.gram.sigmas[0] * unit - max(least - doubt, 0.0), 0.0))
+    if least is None:
+        least = smallest
+    # What noise does to the spectrum is not in the released eigenvalue.
+    return max(edge - min(least, smallest + edge), 0.0)
 
 
 def _moments(plan: AdaSSPPlan, gram: np.ndarray) -> np.ndarray | None:
@@ -135,7 +195,8 @@ def _coefficient_noise(plan: AdaSSPPlan, shape: _Shape) -> np.ndarray:
     In each direction of the matrix, an error of one round is mended in the next as far as the
     loss bends; coefficients are means over the last rounds.
     """
-    settings, first = plan.settings, _first_of_tail(plan)
+    settings = plan.settings
+    first = _first_of_tail(plan, settings.n_estimators)
     bend = plan.loss.curvature * min(settings.clip(settings.n_estimators), 1.0)
     heard = np.maximum(shape.values - shape.edge, 0.0) / shape.lifted
     left = np.maximum(1 - settings.learning_rate * bend * heard, 0.0)
@@ -203,8 +264,7 @@ def _without_levels(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     return centred
 
 
-def _first_of_tail(plan: AdaSSPPlan) -> int:
-    rounds = plan.settings.n_estimators
+def _first_of_tail(plan: AdaSSPPlan, rounds: int) -> int:
     return rounds - max(1, round(plan.settings.tail * rounds))
 
 

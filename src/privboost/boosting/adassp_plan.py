@@ -14,6 +14,7 @@ from privboost.boosting.checks import (
     LEAST_SHARE,
     check_choice,
     check_count,
+    check_flag,
     check_part,
     check_size,
     is_number,
@@ -32,8 +33,14 @@ from privboost.tables.encoding import Encoder
 
 COUNT_SHARE = 0.02
 """The share of the budget, on μ², that the counts of classes take where they are released."""
+TWO_CLASSES = (
+    "class_weight needs two classes: beyond them all classes share one matrix; public weights can "
+    "be given row by row, as sample_weight"
+)
 _LARGE = 1e6
 """Beyond this a step or a clip means nothing."""
+_MOST_STAGES = 2**25
+"""Coefficients of all stages together: 128 MiB."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,10 @@ class AdaSSPSettings:
         The last part of the rounds whose coefficients are averaged; 0 for the last round alone.
     class_weight : "balanced", pair of float, or None
         Whether classes are weighted by their released counts, or by public weights.
+    ridge : "adassp", float, or None
+        λ: by AdaSSP's own rule, set by hand (in rows), or as the noise wants it.
+    keep_stages : bool
+        Whether the model keeps its coefficients after each round.
     """
 
     loss: str
@@ -69,6 +80,8 @@ class AdaSSPSettings:
     clip_decay: float
     tail: float
     class_weight: str | tuple[float, float] | None
+    ridge: str | float | None = None
+    keep_stages: bool = False
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -81,7 +94,10 @@ class AdaSSPSettings:
             clip_decay=partial(check_part, or_else=1),
             tail=partial(check_part, or_else=0),
             class_weight=_check_class_weight,
+            ridge=_check_ridge,
+            keep_stages=check_flag,
         )
+        _check_eigenvalue(self.ridge, self.ratio[2])
         if self.clip_decay ** (self.n_estimators - 1) < 2.0**-10:
             raise ValueError("clip_decay is too small for so many rounds: the clip would vanish")
 
@@ -121,6 +137,29 @@ def _check_class_weight(name: str, weight: Any) -> str | tuple[float, float] | N
             f"1/{FACTOR_STEPS} of the other's"
         )
     return first, second
+
+
+def _check_ridge(name: str, ridge: Any) -> str | float | None:
+    """Return λ, or the word for a rule, or none, or raise."""
+    if ridge is None:
+        return None
+    if not is_number(ridge):
+        return check_choice(name, ridge, ("adassp",), "a number", "None")
+    return 0.0 if ridge == 0 else check_size(name, ridge)
+
+
+def _check_eigenvalue(ridge: str | float | None, least_share: float) -> None:
+    """Refuse a rule without what it looks at, and to pay for what nothing looks at."""
+    if ridge == "adassp" and not least_share:
+        raise ValueError(
+            "ridge: AdaSSP's rule looks at the smallest eigenvalue, which is released only where "
+            "the last of ratio is above 0"
+        )
+    if isinstance(ridge, float) and least_share:
+        raise ValueError(
+            "ratio: its last number must be 0 where ridge is set by hand: nothing would look at "
+            "the smallest eigenvalue"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +222,10 @@ def plan_adassp(
     """Decide everything about a run of a boosted linear model, and calibrate its noise."""
     draft = Draft(encoder, weight_bound, budget, accountant)
     if settings.class_weight is not None and draft.task.n_outputs > 1:
-        raise ValueError("class_weight needs two classes: beyond them all classes share one matrix")
+        raise ValueError(TWO_CLASSES)
+    stages = settings.n_estimators * draft.task.n_outputs * coordinates.terms.n_coordinates
+    if settings.keep_stages and stages > _MOST_STAGES:
+        raise ValueError("keep_stages: the stages would be too large; lower n_estimators")
     made = draft.share(_wanted(draft, settings, coordinates))
     return AdaSSPPlan(
         **made.fields,

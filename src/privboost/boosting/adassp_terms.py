@@ -67,7 +67,7 @@ def design(
     bins: int | None = None,
     products: bool | Sequence[tuple[str, str]] = False,
     intercept: bool = True,
-    norm_bound: float | None = None,
+    norm_bound: float | str | None = None,
 ) -> Design:
     """Lay out the coordinates.
 
@@ -85,9 +85,9 @@ def design(
         Which products of two features are added: none, all, or these.
     intercept : bool
         Whether there is a constant coordinate.
-    norm_bound : float, optional
-        The length to which vectors are shortened. By default that of a row whose numbers have the
-        size of evenly spread ones.
+    norm_bound : float or "longest", optional
+        The length to which vectors are shortened; the longest that the domain allows shortens
+        none. By default that of a row whose numbers have the size of evenly spread ones.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def design(
     """
     if INTERCEPT in encoder.domain.feature_names:
         raise DomainError(f"features.{INTERCEPT}: linear models call their constant that")
-    if norm_bound is not None and norm_bound > MOST_NORM:
+    if isinstance(norm_bound, float | int) and norm_bound > MOST_NORM:
         raise ValueError(
             f"norm_bound must be at most {MOST_NORM}, of which entries (1 at most) are still steps "
             "of the integer grid: lower it, or leave it at None"
@@ -113,13 +113,12 @@ def design(
     parts = [*singles, *(_product(singles[a], singles[b]) for a, b in pairs)]
     if intercept:
         parts.insert(0, _constant(encoder))
-    if norm_bound is None:
-        norm_bound = math.sqrt(sum(part.typical_square for part in parts))
+    length = _length(parts, norm_bound)
     coordinates: list[Coordinate] = []
     places, values = [], []
     for part in parts:
         places.append((part.coordinate + len(coordinates)).astype(np.int32))
-        steps = np.trunc(part.value / norm_bound * VECTOR_STEPS)
+        steps = np.trunc(part.value / length * VECTOR_STEPS)
         values.append(np.clip(steps, -(2**30), 2**30).astype(np.int32))
         coordinates += part.meaning
     terms = Terms(
@@ -127,10 +126,19 @@ def design(
     )
     if terms.most_square > MOST_SQUARE:
         raise ValueError("norm_bound is too small: nearly all of every row would be cut away")
-    chosen = {"bins": bins, "intercept": intercept, "norm_bound": norm_bound}
+    chosen = {"bins": bins, "intercept": intercept, "norm_bound": length}
     all_or_none = isinstance(products, bool | np.bool_)
     listed = bool(products) if all_or_none else [list(pair) for pair in products]  # type: ignore[union-attr]
-    return Design(terms, tuple(coordinates), norm_bound, chosen | {"products": listed})
+    return Design(terms, tuple(coordinates), length, chosen | {"products": listed})
+
+
+def _length(parts: Sequence[_Part], norm_bound: float | str | None) -> float:
+    """Return the length to which vectors are shortened."""
+    if norm_bound is None:
+        return math.sqrt(sum(part.typical_square for part in parts))
+    if norm_bound == "longest":
+        return math.sqrt(sum(float((part.value**2).max()) for part in parts))
+    return float(norm_bound)
 
 
 def _constant(encoder: Encoder) -> _Part:

@@ -18,8 +18,12 @@ from privboost.models.votes import VoteScores
 from privboost.privacy.curator import Curator
 from privboost.privacy.utilities.smooth import GiniGain, LeafClass, RuleError
 from privboost.progress import Track
-from privboost.trees.splits import Splits
+from privboost.tables.encoding import Encoder
+from privboost.trees.splits import Splits, join_splits
 from privboost.trees.tree import Tree, stump
+
+MOST_DEPTH = 10
+"""Leaves so deep are not split: trees are kept complete."""
 
 Voter = tuple[Tree, np.ndarray]
 """A tree, and the votes of its leaves."""
@@ -43,9 +47,7 @@ def boost_lazybb(curator: Curator, plan: LazyBBPlan, track: Track = iter) -> Vot
     rule, or `n_splits` choices of splits and one of the leaves' classes.
     """
     settings, outputs = plan.settings, plan.task.n_outputs
-    thresholds = even_thresholds(plan.encoder, settings.n_candidates)
-    features = tuple(range(len(plan.encoder.domain.features)))
-    splits = splits_of(plan.encoder, thresholds, features)
+    splits = literals_of(plan.encoder, settings.n_candidates, settings.literals)
     vote = choose_rule if settings.learner == "rule" else grow_tree
     model = VoteScores.of(np.zeros(outputs, dtype=np.int32), plan.encoder.layout.n_codes)
 
@@ -56,6 +58,20 @@ def boost_lazybb(curator: Curator, plan: LazyBBPlan, track: Track = iter) -> Vot
             curator.publish(AddTreeValues((tree,), votes[None], output))
             model = model.with_voter(tree, votes, output)
     return model
+
+
+def literals_of(encoder: Encoder, n_candidates: int, kind: str) -> Splits:
+    """Return the literals of all features; see `LazyBBSettings`.
+
+    An interval is true in one cell of a number, as a category's literal is in one of its codes.
+    """
+    thresholds = even_thresholds(encoder, n_candidates)
+    features = tuple(range(len(encoder.domain.features)))
+    splits = splits_of(encoder, thresholds, features)
+    if kind == "thresholds":
+        return splits
+    parts = zip(splits.cells.parts, splits.missing.tolist(), strict=True)
+    return join_splits([(part.features[0], part.cell_of[0], True, own) for part, own in parts])
 
 
 def choose_rule(
@@ -86,7 +102,7 @@ def grow_tree(curator: Curator, plan: LazyBBPlan, splits: Splits, votes: int, ou
     tree = _GrowingTree(splits)
     for _ in range(plan.settings.n_splits):
         query = _query(*tree.complete(), splits, votes, output)
-        utility = GiniGain(splits, smoothing, tree.reach)
+        utility = GiniGain(splits, smoothing, tree.open_reach)
         chosen = int(curator.select(query, utility, plan.choice)[0])
         tree.split(*divmod(chosen, splits.total))
     grown, node_of_leaf = tree.complete()
@@ -115,6 +131,13 @@ class _GrowingTree:
         self._chosen: dict[int, int] = {}
         self._leaves = [0]
         self.reach = splits.start_reach()
+
+    @property
+    def open_reach(self) -> np.ndarray:
+        """The same of leaves that may be split; nothing of the others."""
+        depth = np.array([(node + 1).bit_length() - 1 for node in self._leaves])
+        reach: np.ndarray = self.reach & (depth < MOST_DEPTH)[:, None]
+        return reach
 
     def split(self, leaf: int, candidate: int) -> None:
         """Put two leaves in the place of one; candidate 0 splits nothing."""

@@ -23,13 +23,14 @@ from privboost.privacy.events.event import Planned, Relation, Selection
 from privboost.privacy.formulas import gdp_mu
 from privboost.privacy.utilities.smooth import (
     MOST_DECAY,
+    MOST_NODES,
     MOST_VOTES,
     Smoothing,
 )
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
 
-MOST_SPLITS = 10
+MOST_SPLITS = MOST_NODES - 1
 _MOST_COUNTS = 2**28
 """Counts of one query, of 8 bytes each."""
 
@@ -54,6 +55,11 @@ class LazyBBSettings:
         The share of a tree's budget (on μ²) that the classes of its leaves have.
     n_candidates : int
         Thresholds of a number.
+    literals : {"thresholds", "intervals"}
+        What is asked of a number: whether it is above a threshold, or between two next to each
+        other.
+    criterion : {"gini"}
+        What splits of a tree lower.
     """
 
     n_estimators: int
@@ -63,6 +69,8 @@ class LazyBBSettings:
     n_splits: int
     label_share: float
     n_candidates: int
+    literals: str = "thresholds"
+    criterion: str = "gini"
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -74,6 +82,8 @@ class LazyBBSettings:
             n_splits=partial(check_count, most=MOST_SPLITS),
             label_share=check_share,
             n_candidates=check_count,
+            literals=partial(check_choice, choices=("thresholds", "intervals")),
+            criterion=_check_criterion,
         )
         if self.learning_rate * self.n_estimators > MOST_DECAY:
             raise ValueError(f"learning_rate * n_estimators must be at most {MOST_DECAY:g}")
@@ -82,6 +92,16 @@ class LazyBBSettings:
     def smoothing(self) -> Smoothing:
         """How margins become weights."""
         return Smoothing(self.density, self.learning_rate)
+
+
+def _check_criterion(name: str, criterion: Any) -> str:
+    if isinstance(criterion, str) and criterion == "entropy":
+        raise ValueError(
+            f'{name}: "entropy" is not offered: the first row of its class in a leaf moves it by '
+            "the logarithm of the leaf's rows, so that its choices would be far noisier than those "
+            'of "gini", which moves by 4 at most'
+        )
+    return check_choice(name, criterion, ("gini",))
 
 
 _SHARPNESS = 60.0
@@ -119,6 +139,16 @@ def rate_for(votes: int) -> float:
     Measured as the density: 1.6/√τ is near the best from 5 votes to 99.
     """
     return round(1.6 / math.sqrt(votes), 3)
+
+
+def votes_of_theory(advantage: float, density: float) -> int:
+    """Return the votes for which theory promises margins: 16·ln(1/κ)/γ² or more, and odd.
+
+    If each vote is right about ½ + γ of the weight and λ = γ/4, the share of rows whose margin,
+    over the votes, is γ or less is then κ at most.
+    """
+    votes = max(1, math.ceil(16 * math.log(1 / density) / advantage**2))
+    return votes + 1 - votes % 2
 
 
 def _epsilon_of_a_vote(budget: Budget, choices: int) -> float:
@@ -161,7 +191,8 @@ class LazyBBPlan(Plan):
     @property
     def parameters(self) -> dict[str, Any]:
         """What was chosen, for reports."""
-        unused = () if self.settings.learner == "tree" else ("n_splits", "label_share")
+        of_trees = ("n_splits", "label_share", "criterion")
+        unused = () if self.settings.learner == "tree" else of_trees
         return {k: v for k, v in asdict(self.settings).items() if k not in unused}
 
     @property

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from sklearn.utils.metaestimators import available_if
 
-from privboost.boosting.adassp import boost_adassp
-from privboost.boosting.adassp_plan import AdaSSPPlan, AdaSSPSettings, plan_adassp
+from privboost.boosting.adassp import PRESETS, boost_adassp
+from privboost.boosting.adassp_plan import (
+    TWO_CLASSES,
+    AdaSSPPlan,
+    AdaSSPSettings,
+    plan_adassp,
+)
 from privboost.boosting.adassp_terms import design, named_features
 from privboost.boosting.checks import check_bins, check_choice, check_flag, check_size
 from privboost.boosting.plan import Budget
-from privboost.estimators.base import PrivateClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.base import PrivateClassifier, PrivateRegressor
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
-from privboost.losses import loss_of, losses_of
+from privboost.estimators.trees import PresetEstimator
+from privboost.grid import BLOCK_ROWS, SCORE_STEPS
+from privboost.losses import UNKNOWN_LABEL, Loss, loss_of, losses_of
 from privboost.models.linear import LinearScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
+from privboost.tables.beside import open_source
 from privboost.tables.domain import ClassTarget, Domain, NumericFeature
-from privboost.tables.encoding import Encoder
+from privboost.tables.encoding import Encoder, code_target
 
 _ROUNDS = """
     n_estimators : int
@@ -31,7 +40,14 @@ _ROUNDS = """
         than the matrix says, and 1 for others.
     ratio : three floats
         a : b : c, how μ is divided between the matrix of products, the gradients of all rounds, and
-        the smallest eigenvalue. With c = 0 the ridge follows the released matrix, which is free."""
+        the smallest eigenvalue. With c = 0 the ridge follows the released matrix, which is free.
+    ridge : float or "adassp", optional
+        λ, added to the diagonal of the matrix: in rows (an entry of 1 adds 1 for each row); or by
+        the rule of AdaSSP, for which c must be above 0. By default the least with which no
+        direction is mere noise. Whatever it is, no direction counts for less than the noise in it.
+    keep_stages : bool
+        Whether the model keeps its coefficients after each round, for staged predictions and
+        `loss_curve`."""
 
 _COLUMNS = """
     gradient_clip : float
@@ -48,17 +64,70 @@ _COLUMNS = """
         Which products of two features are added: none, all, or these.
     intercept : bool
         Whether there is a constant coordinate.
-    norm_bound : float, optional
-        The length of a row's vector beyond which it is shortened: smaller means less noise. By
-        default that of a row whose numbers are of the size of evenly spread ones."""
+    norm_bound : float or "longest", optional
+        The length of a row's vector beyond which it is shortened: smaller means less noise. The
+        longest that bounds and categories allow shortens none. By default that of a row whose
+        numbers are of the size of evenly spread ones."""
 
 
-class AdaSSPEstimator(PrivateEstimator):
-    """What the classifier and the regressor share: plan, recipe and coefficients."""
+def _has_stages(estimator: Any) -> bool:
+    if not estimator.keep_stages:
+        raise AttributeError("stages need keep_stages=True when the model is fitted")
+    return True
+
+
+class AdaSSPEstimator(PresetEstimator):
+    """What the classifier and the regressor share: plan, recipe, coefficients and stages."""
+
+    _presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
 
     def coefficients(self) -> pa.Table:
         """Return the coefficients in original units: see `Model.coefficients`."""
         return self._fitted().coefficients()
+
+    @available_if(_has_stages)
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield predictions after each round, as if it were the last. Costs no privacy.
+
+        To pick a stage by its exact errors on private rows does, and no ε covers it: use public or
+        synthetic rows, or keep to the last stage.
+        """
+        return self._fitted().staged_predict(X)
+
+    @available_if(_has_stages)
+    def loss_curve(self, X: Any, y: Any = None) -> np.ndarray:
+        """Return the mean loss on some rows after each round; the rows must be public.
+
+        Of several classes it is the sum over all, each against the rest; of a number, half the
+        squared error in units of half the width of its bounds. Rows of an unknown target are left
+        out.
+
+        Parameters
+        ----------
+        X : data frame, array, or path of a file
+            Public rows, as for `fit`.
+        y : one-dimensional or str, optional
+            Their target; by default the column of `X` that the domain names.
+
+        Privacy
+        -------
+        None: an exact loss tells about every row in it, at any ε, and so does a number of rounds
+        that is chosen by it. It is for public or synthetic rows, never for those of `fit`.
+        """
+        model = self._fitted()
+        loss = loss_of(self._task, model.privacy.parameters["loss"])
+        table, roles = open_source(replace(model.domain, unit=None), X, y, None)
+        names = [*model.domain.feature_names, roles.target]
+        total, rows = np.zeros(model.scores.n_stages), 0  # type: ignore[union-attr]
+        for batch in table.batches(names, BLOCK_ROWS):
+            label, start = code_target(batch[roles.target], model.domain.target)
+            known = label != UNKNOWN_LABEL
+            state = 0 if start is None else start[known]
+            stages = model.scores.staged_scores(model.encoder.code(batch))  # type: ignore[union-attr]
+            scores = np.stack([stage[:, known] + state for stage in stages]) / SCORE_STEPS
+            total += _losses(loss, label[known], scores)
+            rows += int(known.sum())
+        return total / rows if rows else np.full_like(total, np.nan)
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> AdaSSPPlan:
         loss = check_choice("loss", getattr(self, "loss", "squared"), losses_of("classes"))
@@ -74,6 +143,8 @@ class AdaSSPEstimator(PrivateEstimator):
             clip_decay=self.clip_decay,
             tail=self.tail,
             class_weight=self._class_weight(encoder),
+            ridge=self.ridge,
+            keep_stages=self.keep_stages,
         )
         bins, bound = self.bins, self.norm_bound
         own = design(
@@ -81,7 +152,7 @@ class AdaSSPEstimator(PrivateEstimator):
             bins if bins is None else check_bins("bins", bins, encoder),
             self.products,
             check_flag("intercept", self.intercept),
-            bound if bound is None else check_size("norm_bound", bound),
+            _check_norm_bound(bound),
         )
         return plan_adassp(encoder, settings, own, weight_bound, budget, self.accountant)
 
@@ -96,9 +167,7 @@ class AdaSSPEstimator(PrivateEstimator):
         if set(by_text) != set(classes):
             raise ValueError(f"class_weight must give a weight for each of {', '.join(classes)}")
         if len(classes) != 2:
-            raise ValueError(
-                "class_weight needs two classes: beyond them all classes share one matrix"
-            )
+            raise ValueError(TWO_CLASSES)
         return by_text[classes[0]], by_text[classes[1]]
 
     def _stand_in(self) -> Domain:
@@ -119,12 +188,32 @@ class AdaSSPEstimator(PrivateEstimator):
         return boost_adassp(curator, plan, track)  # which has no random structure
 
 
+def _check_norm_bound(bound: Any) -> float | str | None:
+    if isinstance(bound, str):
+        return check_choice("norm_bound", bound, ("longest",), "a number", "None")
+    return bound if bound is None else check_size("norm_bound", bound)
+
+
+def _losses(loss: Loss, label: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Add up the losses of rows, given their scores by stage, output and row."""
+    other, own = loss.sizes
+    outputs = scores.shape[1]
+    number = np.arange(outputs) if outputs > 1 else np.ones(1)
+    each = np.where(number[:, None] == label, own(scores), other(scores))
+    total: np.ndarray = each.sum(axis=(1, 2))
+    return total
+
+
 def _has_log_odds(estimator: Any) -> bool:
     sure = [name for name in losses_of("classes") if loss_of("classes", name).log_odds]
     if estimator.loss not in sure:
         named = " or ".join(f'loss="{name}"' for name in sure)
         raise AttributeError(f"probabilities need {named}; see decision_function")
     return True
+
+
+def _has_staged_chances(estimator: Any) -> bool:
+    return _has_stages(estimator) and _has_log_odds(estimator)
 
 
 class BoostedAdaSSPClassifier(AdaSSPEstimator, PrivateClassifier):  # noqa: D101
@@ -148,6 +237,9 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, PrivateClassifier):  # noqa: D101
     >>> clf.coefficients().column_names
     ['feature', 'value', 'coefficient']
     """
+    _presets = {  # noqa: RUF012
+        name: {"loss": "squared", "class_weight": None} | preset for name, preset in PRESETS.items()
+    }
 
     def __init__(
         self,
@@ -159,13 +251,15 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, PrivateClassifier):  # noqa: D101
         n_estimators: int = 25,
         learning_rate: float | None = None,
         ratio: tuple[float, float, float] = (1.0, 3.0, 0.0),
+        ridge: float | str | None = None,
+        keep_stages: bool = False,
         gradient_clip: float = 1.0,
         clip_decay: float = 1.0,
         tail: float = 0.5,
         bins: int | None = None,
         products: bool | Sequence[tuple[str, str]] = False,
         intercept: bool = True,
-        norm_bound: float | None = None,
+        norm_bound: float | str | None = None,
         class_weight: Mapping[Any, float] | str | None = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
@@ -183,6 +277,22 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, PrivateClassifier):  # noqa: D101
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities, in the order of `classes_`. Costs no privacy."""
         return self._fitted().predict_proba(X)
+
+    @available_if(_has_stages)
+    def staged_decision_function(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield scores after each round, as if it were the last. Costs no privacy.
+
+        To pick a stage by its exact errors on private rows does: see `staged_predict`.
+        """
+        return self._fitted().staged_decision_function(X)
+
+    @available_if(_has_staged_chances)
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield class probabilities after each round, as if it were the last. Costs no privacy.
+
+        To pick a stage by its exact errors on private rows does: see `staged_predict`.
+        """
+        return self._fitted().staged_predict_proba(X)
 
 
 class BoostedAdaSSPRegressor(AdaSSPEstimator, PrivateRegressor):  # noqa: D101
@@ -214,13 +324,15 @@ class BoostedAdaSSPRegressor(AdaSSPEstimator, PrivateRegressor):  # noqa: D101
         n_estimators: int = 4,
         learning_rate: float | None = None,
         ratio: tuple[float, float, float] = (1.0, 3.0, 0.0),
+        ridge: float | str | None = None,
+        keep_stages: bool = False,
         gradient_clip: float = 1.0,
         clip_decay: float = 1.0,
         tail: float = 0.5,
         bins: int | None = None,
         products: bool | Sequence[tuple[str, str]] = False,
         intercept: bool = True,
-        norm_bound: float | None = None,
+        norm_bound: float | str | None = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
         sample_weight_bound: float | None = None,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
-from privboost.boosting.checks import check_count, check_part
-from privboost.boosting.lazybb import boost_lazybb
+from privboost.boosting.checks import check_count, check_part, check_share
+from privboost.boosting.lazybb import boost_lazybb, literals_of
 from privboost.boosting.lazybb_plan import (
     LazyBBPlan,
     LazyBBSettings,
@@ -17,7 +17,9 @@ from privboost.boosting.lazybb_plan import (
     plan_lazybb,
     rate_for,
     votes_for,
+    votes_of_theory,
 )
+from privboost.boosting.lazybb_presets import PRESETS
 from privboost.boosting.plan import Budget, Task
 from privboost.estimators.base import PrivateClassifier
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
@@ -25,6 +27,7 @@ from privboost.estimators.preparation import MakePlan
 from privboost.estimators.trees import TreeEstimator
 from privboost.models.votes import NO_COUNT, VoteScores
 from privboost.privacy.curator import Curator
+from privboost.privacy.utilities.smooth import MOST_VOTES
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
 from privboost.tables.sources import count_rows
@@ -45,11 +48,16 @@ _PARAMETERS = (
     learner : {"rule", "tree"}
         What votes: one feature's value (DP-1R), or a tree (DP-TopDown).
     n_splits : int
-        Inner nodes of a tree.
+        Inner nodes of a tree: at most 30, and no leaf is more than ten splits deep.
     label_share : float
         The share of a tree's budget (on μ²) that the classes of its leaves have.
     n_candidates : int
-        Thresholds of a number, evenly spread: at most 191, or as many as its given edges."""
+        Thresholds of a number, evenly spread: at most 191, or as many as its given edges.
+    literals : {"thresholds", "intervals"}
+        What is asked of a number: whether it is above a threshold, or whether it lies between two
+        that are next to each other (as one-hot coding of bins has it).
+    criterion : {"gini"}
+        What splits of a tree lower. Entropy is refused: it has no range of use."""
     + RUN_PARAMETERS.replace(
         "{ACCOUNTANTS}", '{"auto", "pure", "game", "rdp", "advanced"}'
     ).replace(
@@ -81,6 +89,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
     """
 
     sample_weight_bound = None
+    _presets = PRESETS
 
     def __init__(
         self,
@@ -95,6 +104,8 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         n_splits: int = 3,
         label_share: float = 0.5,
         n_candidates: int = 31,
+        literals: str = "thresholds",
+        criterion: str = "gini",
         domain_share: float = 0.1,
         domain_rows: str = "same",
         accountant: str = "auto",
@@ -105,6 +116,40 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         verbose: bool = False,
     ) -> None:
         keep_parameters(self, locals())
+
+    @classmethod
+    def from_advantage(cls, advantage: float, density: float, **parameters: Any) -> Self:
+        """Return an estimator with the settings for which theory promises large margins.
+
+        They are τ ≥ 16·ln(1/κ)/γ² votes and a rate of λ = γ/4: if each vote is right about
+        ½ + γ of the weight, at most a part κ of the rows has a margin of γ or less. Far fewer
+        votes at a faster rate are better in practice: noise leaves no vote its advantage for long.
+
+        Parameters
+        ----------
+        advantage : float
+            γ: how much more than half of the weight each vote is right about, below ½.
+        density : float
+            κ, below 1.
+        **parameters
+            Any other parameter; they come before the rule's.
+
+        Raises
+        ------
+        ValueError
+            If more votes would be needed than choices are proved for.
+        """
+        gamma, kappa = check_share("advantage", advantage), check_share("density", density)
+        if gamma >= 0.5:
+            raise ValueError("advantage must be below 1/2: no vote is right about more than all")
+        votes = votes_of_theory(gamma, kappa)
+        if votes > MOST_VOTES:
+            raise ValueError(
+                f"advantage: theory needs {votes} votes for it, and at most {MOST_VOTES} are "
+                "possible; give a larger advantage or density"
+            )
+        own = {"n_estimators": votes, "learning_rate": gamma / 4, "density": kappa}
+        return cls(**(own | parameters))
 
     def fit(  # type: ignore[override]
         self, X: Any, y: Any = None
@@ -146,9 +191,22 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         """
         return self._fitted().explain()
 
-    def sparsity(self) -> dict[str, int]:
-        """Return how many votes, rules and features the model has: see `Model.sparsity`."""
-        return self._fitted().sparsity()
+    def sparsity(self) -> dict[str, float]:
+        """Return how many votes, rules and features the model has: see `Model.sparsity`.
+
+        Returns
+        -------
+        dict
+            Also with literals, how many there are to choose from (what one-hot coding calls
+            features), and share, the part of them that has a net vote.
+        """
+        model = self._fitted()
+        told = model.privacy.parameters
+        splits = literals_of(model.encoder, told["n_candidates"], told["literals"])
+        literals = int(splits.allowed(splits.start_reach())[0, 1:].sum())
+        named = zip(*model.explain().select(["feature", "value"]).to_pydict().values(), strict=True)
+        used = len({line for line in named if line[0] in model.domain.feature_names})
+        return model.sparsity() | {"literals": literals, "share": used / max(literals, 1)}
 
     def _planner(self, X: Any) -> MakePlan:
         given = self.n_estimators is not None and self.density is not None
@@ -185,6 +243,8 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
             n_splits=self.n_splits,
             label_share=self.label_share,
             n_candidates=self.n_candidates,
+            literals=self.literals,
+            criterion=self.criterion,
         )
         return plan_lazybb(encoder, settings, budget, self.accountant)
 

@@ -1,4 +1,4 @@
-"""What estimators share whose models are trees."""
+"""Presets, and what estimators share whose models are trees."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from privboost.boosting.checks import check_choice
 from privboost.estimators.base import LogisticClassifier, PrivateEstimator
 
 
-class TreeEstimator(PrivateEstimator):
-    """Adds staged predictions and presets."""
+class PresetEstimator(PrivateEstimator):
+    """Adds presets."""
 
     _presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
@@ -31,6 +31,10 @@ class TreeEstimator(PrivateEstimator):
             raise ValueError(f"{cls.__name__} has no presets")
         check_choice("preset", name, tuple(cls._presets))
         return cls(**(dict(cls._presets[name]) | parameters))
+
+
+class TreeEstimator(PresetEstimator):
+    """Adds staged predictions."""
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Yield predictions after each update of training. Costs no privacy.

@@ -90,6 +90,8 @@ class Loss:
         Scores (or states) beyond ± this have the derivatives there; a power of two.
     gradients : (callable, callable)
         Of rows of another class (or of all numbers), and of rows of the class itself.
+    sizes : (callable, callable)
+        The loss itself, of the same rows.
     curvature : float
         How much it bends on an average row: half the most, for rows that are sure do not bend.
     hessian : callable, optional
@@ -106,6 +108,7 @@ class Loss:
     name: str
     limit: int
     gradients: tuple[Derivative, Derivative]
+    sizes: tuple[Derivative, Derivative]
     curvature: float
     hessian: Derivative | None = None
     start_clip: float = 1.0

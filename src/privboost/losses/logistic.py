@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, log_expit, logit
 
 from privboost.losses.base import Loss
 
@@ -21,6 +21,7 @@ LOGISTIC = Loss(
     name="logistic",
     limit=8,
     gradients=(expit, lambda score: expit(score) - 1),
+    sizes=(lambda score: -log_expit(-score), lambda score: -log_expit(score)),
     hessian=lambda score: expit(score) * expit(-score),
     curvature=1 / 8,
     start_clip=0.5,

@@ -17,6 +17,7 @@ SQUARED_CLASSES = Loss(
     name="squared",
     limit=8,
     gradients=(lambda score: score + 1, lambda score: score - 1),
+    sizes=(lambda score: (score + 1) ** 2 / 2, lambda score: (score - 1) ** 2 / 2),
     hessian=np.ones_like,
     curvature=1 / 2,
     start=_start,

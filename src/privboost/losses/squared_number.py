@@ -17,6 +17,7 @@ SQUARED_NUMBER = Loss(
     name="squared",
     limit=2,
     gradients=(lambda state: state, lambda state: state),
+    sizes=(lambda state: state**2 / 2, lambda state: state**2 / 2),
     hessian=np.ones_like,
     curvature=1 / 2,
     start=_start,

@@ -164,5 +164,13 @@ def _conditions(encoder: Encoder, feature: int, turns: np.ndarray) -> tuple[str,
     on_left = "" if turns[-1] else missing
     if not values.any():
         return f"{declared.name} is there", f"{declared.name} is missing"
-    edge = edges[int(values.argmax()) - 1] if values.argmax() else -np.inf
-    return f"{declared.name} ≤ {edge:.6g}{on_left}", f"{declared.name} > {edge:.6g}{on_right}"
+    name, right = declared.name, np.flatnonzero(values)
+    first, last = int(right[0]), int(right[-1])
+    low = edges[first - 1] if first else -np.inf
+    if last == len(values) - 1:
+        return f"{name} ≤ {low:.6g}{on_left}", f"{name} > {low:.6g}{on_right}"
+    high = edges[last]
+    if first == 0:
+        return f"{name} > {high:.6g}{on_left}", f"{name} ≤ {high:.6g}{on_right}"
+    outside, inside = f"≤ {low:.6g} or > {high:.6g}", f"> {low:.6g} and ≤ {high:.6g}"
+    return f"{name} {outside}{on_left}", f"{name} {inside}{on_right}"

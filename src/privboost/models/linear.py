@@ -76,6 +76,8 @@ class LinearScores:
         What was released about the mean and the mean square of each coordinate's entries.
     noise : float64 array of shape (coordinates,), or None
         The standard deviation that noise alone gives to each coefficient.
+    stages : int32 array of shape (rounds, outputs, coordinates), or None
+        The coefficients that each round would have left, were it the last.
     """
 
     kind = "linear"
@@ -86,9 +88,10 @@ class LinearScores:
     scale: float
     moments: np.ndarray | None = None
     noise: np.ndarray | None = None
+    stages: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.coefficients, self.moments, self.noise):
+        for array in (self.coefficients, self.moments, self.noise, self.stages):
             if array is not None:
                 array.flags.writeable = False
 
@@ -97,16 +100,25 @@ class LinearScores:
         """How many scores a row has."""
         return len(self.coefficients)
 
+    @property
+    def n_stages(self) -> int:
+        """How many rounds the coefficients were kept of."""
+        return 0 if self.stages is None else len(self.stages)
+
     @cached_property
     def _tables(self) -> list[dict[tuple[int, int], np.ndarray]]:
         return [self.terms.tables(own) for own in self.coefficients]
 
     def scores(self, codes: Codes) -> np.ndarray:
         """Return the exact scores of rows: int32 of shape (outputs, rows)."""
-        scores = np.zeros((self.n_outputs, len(codes)), dtype=np.int32)
-        for tables, own in zip(self._tables, scores, strict=True):
-            add_scores(codes, tables, own)
-        return scores
+        return _scores(codes, self._tables)
+
+    def staged_scores(self, codes: Codes) -> Iterator[np.ndarray]:
+        """Yield the scores after each round, where the coefficients of rounds were kept."""
+        if self.stages is None:
+            raise AttributeError("staged predictions: this model was fitted without keep_stages")
+        for stage in self.stages:
+            yield _scores(codes, [self.terms.tables(own) for own in stage])
 
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes; the intercept is in none."""
@@ -189,7 +201,8 @@ class LinearScores:
 
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
-        return {
+        kept = {} if self.stages is None else {"stages": self.stages}
+        return kept | {
             "moments": self.moments,
             "noise": self.noise,
             "features": np.array(self.terms.features, dtype=np.int32),
@@ -204,7 +217,8 @@ class LinearScores:
     @classmethod
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> LinearScores:
         """Read what `to_form` gave: a coefficient for each output and coordinate."""
-        form = need_keys(form, "scores", _KEYS)
+        staged = isinstance(form, dict) and "stages" in form
+        form = need_keys(form, "scores", _KEYS | ({"stages"} if staged else set()))
         coordinates = tuple(
             map(_read_coordinate, need_list(form["coordinates"], "scores.coordinates"))
         )
@@ -223,12 +237,31 @@ class LinearScores:
         if told[0] is not None:
             need_finite(told[0], "scores.moments", (2, len(coordinates)))
             need_finite(told[1], "scores.noise", (len(coordinates),), least=0)
-        return cls(terms, coordinates, coefficients, log_odds, scale, *told)
+        stages = _read_stages(form["stages"], terms, coefficients) if staged else None
+        return cls(terms, coordinates, coefficients, log_odds, scale, *told, stages)
 
 
 _KEYS = {"features", "coordinate", "value", "coordinates", "coefficients", "log_odds", "scale"}
 _KEYS |= {"moments", "noise"}
 _MOST_ENTRY = 2**30
+
+
+def _scores(codes: Codes, tables: list[dict[tuple[int, int], np.ndarray]]) -> np.ndarray:
+    """Return the scores of rows by the tables of each output."""
+    scores = np.zeros((len(tables), len(codes)), dtype=np.int32)
+    for own_tables, own in zip(tables, scores, strict=True):
+        add_scores(codes, own_tables, own)
+    return scores
+
+
+def _read_stages(value: Any, terms: Terms, coefficients: np.ndarray) -> np.ndarray:
+    """Read the coefficients of all rounds, of which the last are the model's."""
+    place = "scores.stages"
+    stages = need_array(value, place, np.int32, (None, *coefficients.shape))
+    ends = len(stages) > 0 and np.array_equal(stages[-1], coefficients)
+    need(ends, place, "the last stage must be the model")
+    need_scores([terms.most_score(own) for stage in stages for own in stage], place)
+    return stages
 
 
 def _features_alone(terms: Terms, coordinates: tuple[Coordinate, ...]) -> dict[int, int]:

@@ -66,8 +66,8 @@ class Model:
 
     def staged_decision_function(self, data: Any) -> Iterator[np.ndarray]:
         """Yield the scores after each update of training; the last are `decision_function`'s."""
-        if not isinstance(self.scores, TreeScores):
-            raise AttributeError("staged predictions: only models of trees have stages")
+        if isinstance(self.scores, AdditiveScores):
+            raise AttributeError("staged predictions: an additive model has no stages")
         parts = list(self.encoder.feature_codes(data))
         stages = [self.scores.staged_scores(codes) for codes in parts]
         for stage in zip(*stages, strict=True):

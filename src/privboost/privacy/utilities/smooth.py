@@ -14,9 +14,10 @@ margin 0 and counts for no class.
 Rounding: the projection is solved in exact fractions, and each weight is rounded to a float64 once.
 The mass of a cell is a sum over at most 2·MOST_VOTES products, so it errs by less than 2¹²·2⁻⁵³ of
 itself, and is then rounded down to steps of 2⁻³¹ rows. From there on masses are integers. There are
-fewer than 2³¹ rows (more are refused, which tells nothing: n is public), and fewer than 2¹⁶ cells
-of a feature; so the masses of any set of cells err by less than 2³¹·2⁻⁴¹ + 2¹⁶·2⁻³¹ < 2⁻⁹ rows
-together, here called e. Each utility says what that adds to its range.
+fewer than 2³¹ rows (more are refused, which tells nothing: n is public), at most 2¹⁶ cells of a
+feature, and at most MOST_NODES = 31 nodes; so the masses of any set of a feature's cells, in all
+nodes, err by less than 2³¹·2⁻⁴¹ + 31·2¹⁶·2⁻³¹ < 2⁻⁹ rows together, here called e. Each utility says
+what that adds to its range.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ MOST_ROWS = 2**31 - 1
 """Rows for which ranges are proved; their masses fit int64."""
 MOST_VOTES = 1023
 """Votes on one output."""
+MOST_NODES = 31
+"""Leaves of a tree, so that what rounding leaves of their cells' masses stays small."""
 MOST_DECAY = 500.0
 """λ times the number of votes stays below this, so that exp(−λm) is a float64 of full precision."""
 
@@ -136,6 +139,8 @@ class _SmoothUtility:
 
     def masses(self, sums: np.ndarray) -> np.ndarray:
         """Return the weight of each node's cells by class: int64 of shape (nodes, cells, 2)."""
+        if len(sums) > MOST_NODES:
+            raise ValueError(f"ranges are proved for at most {MOST_NODES} nodes")
         counts = sums[:, self._first_feature].sum(axis=(0, 1))
         weights = self.smoothing.weights(counts, int(sums[0, -1, 0, 0]))
         masses = np.tensordot(sums[:, :-1, :, 0].astype(np.float64), weights[:, 0], axes=1)
