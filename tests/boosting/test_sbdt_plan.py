@@ -84,8 +84,8 @@ def test_an_initial_score_with_an_epsilon_of_its_own_is_reserved_at_that_price(h
 
 def test_a_histogram_of_candidates_has_the_noise_of_a_tree_if_asked():
     plan = plan_for(candidates="hessian", candidate_share=None, init_share=0.0)
-    assert plan.hessian.cells == 4
-    assert plan.hessian.noise * 2 == pytest.approx(plan.leaf.noise)  # of all four: √4 less
+    assert plan.hessian.cells == 3
+    assert plan.hessian.noise * 3**0.5 == pytest.approx(plan.leaf.noise)  # of all three: √3 less
 
 
 def test_a_batch_of_trees_costs_as_much_as_its_trees_one_by_one():
