@@ -5,7 +5,8 @@ from scipy.special import expit, logit
 from privboost import SBDTClassifier, SBDTRegressor
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
-from privboost.boosting.sbdt import PRESETS, boost_sbdt
+from privboost.boosting.sbdt import boost_sbdt
+from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
 from privboost.boosting.structures import public_generator
 from privboost.grid import SCORE_STEPS, WEIGHT_STEPS
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
@@ -51,7 +52,8 @@ def train(target, weighted=False, rows=600, **how):
     plan = model._plan(encoder, bound, Budget(1.0, 1e-6))
     curator = Tell(coded.blocks)
     structures = model._structures(plan, KeyStream.seeded(5))
-    scores = boost_sbdt(curator, plan, structures, start_boosting(curator, plan))
+    before = start_boosting(curator, plan, plan.settings.init_clip)
+    scores = boost_sbdt(curator, plan, structures, before)
     return curator, plan, scores, join(coded.blocks)
 
 
@@ -76,6 +78,8 @@ def reference(scores, plan, block):
                 state[k] = logit(np.average(own[k][known], weights=weight[known]))
             else:
                 y = -block.start[known] / SCORE_STEPS
+                clip = plan.settings.init_clip or 1
+                y = np.clip(y, -clip, clip)
                 state[k] = np.average(y, weights=weight[known])
     trees = list(scores.trees())
     at = 0
@@ -110,6 +114,9 @@ CASES = [
     (THREE, {"batch_size": 4, "extra_estimators": 3}),
     (CLASSES, {"init_share": 0.2, "init_noise": "laplace"}),
     (NUMBER, {"init_share": 0.0, "batch_size": 3, "features": "uniform"}),
+    (NUMBER, {"init_clip": 0.25, "boosting": "gradient", "negative_hessian": "zero"}),
+    (THREE, {"init_epsilon": 0.1, "init_count_epsilon": 0.05, "init_noise": "laplace"}),
+    (CLASSES, {"candidates": "hessian", "candidate_rule": "merge", "candidate_share": None}),
 ]
 
 
@@ -141,17 +148,115 @@ def test_an_empty_table_gives_a_model():
         assert np.isfinite(model.model_.decision_function(make_frame(5))).all()
 
 
-def test_presets_are_totally_random_trees():
-    for name, settings in PRESETS.items():
-        model = SBDTClassifier.from_preset(name, domain=make_domain(), n_estimators=4)
-        assert (model.features == "cyclical") == name.endswith("cyc")
-        assert (model.candidates == "hessian") == ("ada" in name)
-        assert (model.subsample, model.hessian_share, model.init_share) == (1.0, 0.5, 0.0)
-        assert settings.items() <= model.get_params().items()
-        model.fit(make_frame(100))
+SHARED = {
+    "delta": 5e-8,
+    "learning_rate": 0.1,
+    "leaf_clip": 2.0,
+    "features": "cyclical",
+    "candidates": "grid",
+    "n_candidates": 32,
+    "negative_hessian": "zero",
+    "accountant": "rdp",
+}
+PUBLISHED = [  # ε, trees, depth, γ, r₁, g*, h*, λ, and ε_init and m* of the initial score
+    ("adult", 0.01, 50, 5, 0.01, 0.04, 0.5, 0.1, 10, None, None),
+    ("adult", 0.02, 100, 6, 0.01, 0.04, 0.5, 0.1, 10, None, None),
+    ("adult", 0.03, 400, 6, 0.01, 0.04, 0.3, 0.1, 10, None, None),
+    ("adult", 0.1, 400, 6, 1, 0.04, 0.3, 0.1, 10, None, None),
+    ("adult", 0.5, 200, 6, 1, 0.04, 0.8, 0.1, 5, None, None),
+    ("abalone", 0.05, 100, 2, 0.1, 0.3, 0.1, 1, 15, 0.005, 0.5),
+    ("abalone", 0.1, 50, 2, 0.1, 0.3, 0.3, 1, 15, 0.01, 0.5),
+    ("abalone", 0.2, 50, 3, 0.1, 0.3, 0.3, 1, 15, 0.02, 0.5),
+    ("abalone", 0.3, 100, 2, 0.1, 0.3, 0.3, 1, 15, 0.03, 0.5),
+    ("abalone", 0.5, 150, 2, 0.1, 0.3, 0.3, 1, 15, None, None),
+]
+
+
+@pytest.mark.parametrize("line", PUBLISHED)
+def test_presets_of_sbdt_are_its_published_settings(line):
+    data, epsilon, trees, depth, gamma, r1, g, h, lam, init, clip = line
+    kind = SBDTClassifier if data == "adult" else SBDTRegressor
+    own = kind.from_preset(f"S-BDT_{data}_{epsilon}").get_params()
+    assert own.items() >= SHARED.items()
+    assert (own["epsilon"], own["n_estimators"], own["max_depth"]) == (epsilon, trees, depth)
+    assert (own["subsample"], own["hessian_share"], own["reg_lambda"]) == (gamma, r1, lam)
+    assert (own["gradient_clip"], own["hessian_clip"]) == (g, h)
+    assert own["boosting"] == ("newton" if data == "adult" else "gradient")
+    assert own["init_epsilon"] == (None if init is None else pytest.approx(init))
+    assert own["init_clip"] == clip
+    assert own["init_count_epsilon"] == (None if init is None else 0.005)
+    assert own["init_share"] == 0
+
+
+def test_presets_of_totally_random_trees_are_those_of_maddock():
+    for kind, share in ((SBDTClassifier, 1 / 17), (SBDTRegressor, 1 / 2)):
+        for name in ("TR", "TR_cyc", "TR_ada", "TR_ada_cyc"):
+            own = kind.from_preset(name).get_params()
+            assert (own["features"] == "cyclical") == name.endswith("cyc")
+            assert (own["candidates"] == "hessian") == ("ada" in name)
+            assert (own["subsample"], own["init_share"], own["max_depth"]) == (1.0, 0.0, 4)
+            assert (own["learning_rate"], own["reg_lambda"], own["leaf_clip"]) == (0.3, 1.0, 2.0)
+            assert (own["gradient_clip"], own["hessian_share"]) == (1.0, pytest.approx(share))
+            assert (own["n_candidates"], own["candidate_rounds"]) == (32, 5)
+            assert (own["candidate_rule"], own["candidate_share"]) == ("merge", None)
+            assert (own["negative_hessian"], own["accountant"]) == ("floor", "rdp")
+    assert SBDTClassifier.from_preset("TR").hessian_clip == 0.25
+
+
+def test_every_preset_fits():
+    for kind, target, presets in (
+        (SBDTClassifier, CLASSES, CLASS_PRESETS),
+        (SBDTRegressor, NUMBER, NUMBER_PRESETS),
+    ):
+        for name in presets:
+            model = kind.from_preset(name, domain=make_domain(target), n_estimators=4)
+            model.fit(make_frame(100, target=target))
     with pytest.raises(ValueError, match='"TR"'):
         SBDTClassifier.from_preset("XGB")
     assert SBDTClassifier.from_preset("TR", hessian_share=0.1).hessian_share == 0.1
+
+
+class TellLess(Tell):
+    """A curator whose sums of Hessians are too small, so that half of each tree's lie below 0."""
+
+    def gaussian(self, query, event):
+        sums = super().gaussian(query, event)
+        if sums.shape[-1] == 2 and event.cells == 1 and sums.shape[-2] > 1:
+            sums[..., 1] -= int(np.median(sums[..., 1])) + 1
+        return sums
+
+
+@pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
+def test_a_leaf_below_a_hessian_of_zero_is_worth_nothing_if_asked(target):
+    scores = {}
+    for how in ("floor", "zero"):
+        model = estimator(target, negative_hessian=how, init_share=0.0)
+        encoder = Encoder.of(make_domain(target))
+        coded = encode_training(encoder, make_frame(600, target=target), None, None, None)
+        plan = model._plan(encoder, None, Budget(1.0, 1e-6))
+        curator = TellLess(coded.blocks)
+        structures = model._structures(plan, KeyStream.seeded(5))
+        scores[how] = boost_sbdt(curator, plan, structures, start_boosting(curator, plan))
+    forests = {how: own.forests[0] for how, own in scores.items()}
+    below = forests["zero"].mass < 0
+    assert below.any()
+    assert not forests["zero"].values[below].any()
+    assert not forests["zero"].noise[below].any()
+    assert forests["floor"].values[forests["floor"].mass < 0].any()
+    first = forests["zero"].mass[0] > 0  # the first tree has met the same rows in both
+    np.testing.assert_array_equal(
+        forests["zero"].values[0][first], forests["floor"].values[0][first]
+    )
+
+
+def test_gradient_and_newton_boosting_of_a_number_are_the_same():
+    how = {"hessian_share": 0.3, "random_state": 4, "n_estimators": 10}
+    frame = make_frame(300, target=NUMBER)
+    one, two = (
+        estimator(NUMBER, boosting=boosting, **how).fit(frame).predict(frame)
+        for boosting in ("newton", "gradient")
+    )
+    np.testing.assert_array_equal(one, two)
 
 
 def test_structures_are_drawn_alike_from_one_key():

@@ -19,6 +19,9 @@ from tests.tables import NUMBER, THREE, make_domain
 DELTA = 5e-8
 
 
+OWN_EPSILON = {"init_noise": "laplace", "init_epsilon": 0.05, "init_count_epsilon": 0.005}
+
+
 def plan_for(epsilon=0.5, target=None, batch=None, before=(), **how):
     domain = make_domain() if target is None else make_domain(target)
     model = SBDTClassifier(epsilon, DELTA, domain, **({"n_estimators": 50} | how))
@@ -47,6 +50,12 @@ def cost(plan):
         ({"extra_estimators": 20, "subsample": 0.1}, "rdp", None),
         ({"extra_estimators": 5, "subsample": 0.1, "candidates": "hessian"}, "rdp", None),
         ({"batch_size": 8}, "gdp", None),
+        ({"candidates": "hessian", "candidate_share": None}, "gdp", None),
+        (OWN_EPSILON, "pld", None),
+        (OWN_EPSILON | {"accountant": "rdp", "subsample": 0.1}, "rdp", None),
+        (OWN_EPSILON | {"target": THREE}, "pld", None),
+        (OWN_EPSILON | {"extra_estimators": 20}, "pld", None),
+        (OWN_EPSILON | {"extra_estimators": 20, "subsample": 0.1}, "rdp", None),
         ({"target": THREE, "batch_size": 7}, "gdp", None),
     ],
 )
@@ -57,6 +66,26 @@ def test_a_plan_spends_its_budget_and_no_more(how, accountant, multiplier):
     if multiplier is not None:
         assert plan.leaf.noise == pytest.approx(multiplier, rel=3e-3)
     assert len(plan.digest) == 64
+
+
+@pytest.mark.parametrize("how", [{}, {"extra_estimators": 9}, {"subsample": 0.1}, {"batch": 0}])
+def test_an_initial_score_with_an_epsilon_of_its_own_is_reserved_at_that_price(how):
+    plan = plan_for(**OWN_EPSILON, **how)
+    assert plan.releases[0].event is plan.init
+    assert plan.init.pure == pytest.approx(0.055)
+    total, count = plan.init.scales  # one row moves each of them by one step count at most
+    assert total == pytest.approx(plan.init.steps / 0.05)
+    assert count == pytest.approx(plan.init.steps / 0.005)
+    assert cost(plan) <= 0.5
+    free = plan.accountant.compose(plan.releases[1:]).epsilon(DELTA)
+    assert free < 0.5 * (1 - 1e-4)  # without its price the plan would seem to cost less
+    assert plan_for(**OWN_EPSILON, **(how | {"batch": 1})).init is None
+
+
+def test_a_histogram_of_candidates_has_the_noise_of_a_tree_if_asked():
+    plan = plan_for(candidates="hessian", candidate_share=None, init_share=0.0)
+    assert plan.hessian.cells == 3
+    assert plan.hessian.noise * 3**0.5 == pytest.approx(plan.leaf.noise)  # of all three: √3 less
 
 
 def test_a_batch_of_trees_costs_as_much_as_its_trees_one_by_one():
@@ -139,6 +168,17 @@ BAD = [
     ({"candidates": "hessian", "candidate_share": 1e-20}, "candidate_share must lie"),
     ({"epsilon": 1e-5, "delta": 1e-8, "init_share": 1e-6}, "would not fit the integer grid"),
     ({"epsilon": 1e-7, "subsample": 0.01, "extra_estimators": 2}, "epsilon is too small"),
+    ({"negative_hessian": "none"}, "negative_hessian"),
+    ({"candidate_rule": "median"}, "candidate_rule"),
+    ({"init_clip": 0}, "init_clip"),
+    ({"init_clip": 1.5}, "init_clip must be at most 1"),
+    ({"init_epsilon": 0.1}, "both init_epsilon and init_count_epsilon"),
+    ({"init_count_epsilon": 0.1}, "both init_epsilon and init_count_epsilon"),
+    (OWN_EPSILON | {"init_noise": "gaussian"}, "Laplace"),
+    (OWN_EPSILON | {"init_share": 0.1}, "not both"),
+    (OWN_EPSILON | {"init_epsilon": -1}, "init_epsilon"),
+    (OWN_EPSILON | {"init_epsilon": 0.999}, "less than epsilon"),
+    (OWN_EPSILON | {"init_count_epsilon": 1e-12}, "would not fit the integer grid"),
 ]
 
 
@@ -154,6 +194,11 @@ def test_bad_parameters_are_refused_before_a_row_is_read(how, words):
     unit = {"column": "person", "max_rows": 2} if "domain" in how else None
     with pytest.raises(ValueError, match=words):
         SBDTRegressor(**(parameters | {"domain": make_domain(NUMBER, unit)})).fit(Rows())
+
+
+def test_a_class_has_no_clip_of_its_own():
+    with pytest.raises(ValueError, match="init_clip is for numbers"):
+        plan_for(init_clip=0.5)
 
 
 def test_a_stream_has_a_number_of_releases_for_life():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from privboost import Domain
-from privboost.boosting.candidates import HessianThresholds, even_thresholds
+from privboost.boosting.candidates import HessianThresholds, even_thresholds, merge_and_divide
 from privboost.boosting.structures import RandomTrees
 from privboost.tables.encoding import Encoder
 from tests.tables import make_domain
@@ -119,3 +119,41 @@ def test_hessian_thresholds_survive_pure_noise():
     np.testing.assert_allclose(
         refined.thresholds.own(0), even_thresholds(ENCODER, 16).own(0), atol=2
     )
+
+
+def test_merging_keeps_thresholds_where_the_mass_is_and_divides_what_is_left():
+    codes = np.array([9, 19, 29, 39, 49, 59, 69, 79])
+    even = merge_and_divide(codes, np.full(9, 10.0), 9.0, 8)
+    np.testing.assert_array_equal(even, codes)  # nothing to merge, nothing to divide
+    full = np.array([0, 0, 0, 40.0, 50.0, 0, 0, 0, 0])
+    moved = merge_and_divide(codes, full, 90 / 8, 8)  # 39, 49 and the highest stay: 3 parts each
+    np.testing.assert_array_equal(moved, [39, 42, 46, 49, 59, 69, 79])
+    again = merge_and_divide(np.array([39, 49, 79]), np.array([20.0, 40, 30, 0]), 10, 4)
+    np.testing.assert_array_equal(again, [39, 44, 49, 64, 79])  # there was room beside those kept
+    np.testing.assert_array_equal(merge_and_divide(codes, np.zeros(9), 1.0, 8), [79])
+
+
+def test_merging_moves_the_candidates_of_all_numbers():
+    refined = HessianThresholds(ENCODER, 16, rule="merge")
+    mass = np.zeros(192)
+    mass[100:110] = 1000.0
+    for _ in range(4):
+        cells = refined.cells()
+        sums = np.zeros(cells.n_cells)
+        for k in NUMBERS:
+            own = cells.by_feature()[k][:-1]  # all but missing
+            np.add.at(sums, own, mass[: len(own)])
+        refined.refine(sums)
+    own = refined.thresholds.own(0)
+    assert own.min() > 80  # what is empty below is merged
+    assert len(own) <= 32
+    rng = np.random.default_rng(0)
+    for _ in range(5):  # pure noise leaves something to split at
+        refined.refine(-np.abs(rng.normal(size=refined.cells().n_cells)))
+        assert all(len(refined.thresholds.own(k)) >= 1 for k in NUMBERS)
+
+
+def test_all_candidates_are_every_place_that_codes_can_tell_apart():
+    thresholds = even_thresholds(ENCODER, None)
+    for k in NUMBERS:
+        np.testing.assert_array_equal(thresholds.own(k), np.arange(len(ENCODER.edges[k])))

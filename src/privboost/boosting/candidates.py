@@ -137,13 +137,19 @@ def splits_of(encoder: Encoder, thresholds: Thresholds, features: tuple[int, ...
     return join_splits(parts)
 
 
+RULES = ("quantiles", "merge")
+"""How thresholds can follow Hessians."""
+
+
 class HessianThresholds:
     """Thresholds that follow where the Hessians lie, refined from released histograms.
 
-    Each release gives the mass of Hessians by span of a number. Spread evenly over the
-    fine bins between them and averaged over the releases, it is a density; new thresholds are put
-    at its quantiles, so that empty spans are merged and full ones divided. A tenth of the density
-    stays even, so that no span is lost for ever.
+    Each release gives the mass of Hessians by span of a number. By the rule "quantiles" it is
+    spread evenly over the fine bins of each span and averaged over the releases: a density;
+    new thresholds are put at its quantiles, so that empty spans are merged and full ones divided. A
+    tenth of the density stays even, so that no span is lost for ever. By "merge", that of Maddock
+    et al., spans are joined until they have an even part of the last release's mass, and what
+    thresholds that leaves room for divide the spans that are left.
 
     Parameters
     ----------
@@ -153,12 +159,17 @@ class HessianThresholds:
         Thresholds for each number.
     bins : int, optional
         How many even spans of each number the releases are about, always the same ones. By default
-        they are about the spans between the thresholds as these move.
+        they are about the spans between the thresholds as these move, as "merge" needs them.
+    rule : {"quantiles", "merge"}
+        How they follow.
     """
 
     _EVEN = 0.1
 
-    def __init__(self, encoder: Encoder, count: int, bins: int | None = None) -> None:
+    def __init__(
+        self, encoder: Encoder, count: int, bins: int | None = None, rule: str = "quantiles"
+    ) -> None:
+        self._rule = rule
         self._count = min(count, max(map(len, encoder.edges), default=1))
         self.thresholds = even_thresholds(encoder, count)
         self._fixed = None if bins is None else even_thresholds(encoder, bins - 1)
@@ -175,15 +186,31 @@ class HessianThresholds:
 
     def refine(self, sums: np.ndarray) -> None:
         """Move the thresholds, given the released sums of Hessians by cell."""
-        self._releases += 1
-        changed, at = {}, 0
+        spans, at = {}, 0
         for k in self.features:
+            count = self._own_cells(k)[-1] + 1
+            spans[k] = sums[at : at + count]
+            at += count + 1  # beside the cell of missing values
+        move = self._move_to_quantiles if self._rule == "quantiles" else self._merge_and_divide
+        self.thresholds = self.thresholds.replaced(move(spans))
+
+    def _move_to_quantiles(self, spans: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        self._releases += 1
+        changed = {}
+        for k, sums in spans.items():
             own = self._own_cells(k)
-            mass = np.maximum(sums[at : at + own[-1] + 1], 0)
-            at += own[-1] + 2
-            self._density[k] += mass[own] / np.bincount(own)[own]
+            self._density[k] += np.maximum(sums, 0)[own] / np.bincount(own)[own]
             changed[k] = self._quantiles(self._density[k] / self._releases)
-        self.thresholds = self.thresholds.replaced(changed)
+        return changed
+
+    def _merge_and_divide(self, spans: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        total = sum(float(sums.sum()) for sums in spans.values()) / max(len(spans), 1)
+        return {
+            k: merge_and_divide(
+                self.thresholds.own(k), np.maximum(sums, 0), total / self._count, self._count
+            )
+            for k, sums in spans.items()
+        }
 
     def _own_cells(self, feature: int) -> np.ndarray:
         """The cell of each fine bin of one feature: a span that the next release is about."""
@@ -197,3 +224,38 @@ class HessianThresholds:
         steps = np.arange(1, self._count + 1) / (self._count + 1)
         last = np.searchsorted(np.cumsum(mixed), steps, side="left")
         return np.unique(np.minimum(last, len(density) - 2))
+
+
+def merge_and_divide(
+    codes: np.ndarray, mass: np.ndarray, even_part: float, count: int
+) -> np.ndarray:
+    """Move the thresholds of one number by the rule of Maddock et al.
+
+    Parameters
+    ----------
+    codes : int array
+        The thresholds.
+    mass : array
+        The released mass of each span, from below the first threshold to above the last; not
+        below 0.
+    even_part : float
+        A threshold stays once the spans since the last that stayed have more than this. The
+        highest one always stays.
+    count : int
+        How many thresholds there should be. Where there were fewer, one that stays gets another
+        half-way to the next; where fewer stay, the spans between them are divided evenly.
+    """
+    kept: list[int] = []
+    since = 0.0
+    for at, code in enumerate(codes[:-1]):
+        since += mass[at]
+        if since > even_part:
+            kept.append(code)
+            since = 0.0
+            if len(codes) < count and len(kept) < count:
+                kept.append((code + codes[at + 1]) // 2)
+    stays = np.unique([*kept, codes[-1]])
+    parts = -(-count // len(stays))
+    places = np.arange((len(stays) - 1) * parts + 1) / parts
+    between = np.interp(places, np.arange(len(stays)), stays)
+    return np.unique(np.rint(between).astype(np.int64))

@@ -24,14 +24,23 @@ _WHAT = "labels and their count, for the initial score"
 
 
 def initial_release(
-    kind: type[GaussianRelease] | type[LaplaceRelease], noise: float, bound: Mapping[str, Any]
+    kind: type[GaussianRelease] | type[LaplaceRelease],
+    noise: float,
+    bound: Mapping[str, Any],
+    shares: tuple[float, float] = INIT_SHARES,
 ) -> GaussianRelease | LaplaceRelease:
     """Return the release of one output's initial score; `bound` is that of a `Draft`."""
-    return kind(_WHAT, noise, cells=1, shares=INIT_SHARES, **bound)
+    return kind(_WHAT, noise, cells=1, shares=shares, **bound)
 
 
-def start_boosting(curator: Curator, plan: NewtonPlan) -> TreeScores:
+def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None) -> TreeScores:
     """Release the initial score of each output and tell the rows; return a model of it alone.
+
+    Parameters
+    ----------
+    clip : float, optional
+        What labels are clipped to; by default to what they can be at most. The sum is told in
+        parts of it, so that one row's label is at most one clip whatever it is.
 
     Privacy
     -------
@@ -41,12 +50,14 @@ def start_boosting(curator: Curator, plan: NewtonPlan) -> TreeScores:
     start = np.zeros(len(outputs), dtype=np.int32)
     if plan.init is not None:
         assert loss.start is not None
-        curator.publish(Start(loss.table(loss.start_clip, 1.0), len(outputs)))
+        clip = loss.start_clip if clip is None else clip
+        curator.publish(Start(loss.table(clip, 1.0), len(outputs)))
         release = curator.gaussian if isinstance(plan.init, GaussianRelease) else curator.laplace
         for output in outputs:
             query = TreeSums((stump(),), output, GRADIENT_COUNT)
             total, count = release(query, plan.init)[0, 0]  # type: ignore[arg-type]
-            score = loss.start(total / max(count, plan.contribution.row_steps))
+            mean = total / max(count, plan.contribution.row_steps)
+            score = loss.start(mean * (clip / loss.start_clip))
             start[output] = int(np.rint(score * SCORE_STEPS))
     curator.publish(Start(plan.loss, len(outputs)))
     for output in outputs:

@@ -1,12 +1,10 @@
 """S-BDT: boosting with random trees, leaf-balanced noise, sampling and individual budgets.
 
 Trees are drawn before anything is known of the rows, so that only their leaves cost privacy. The
-totally random trees of Maddock et al. are the same recipe with other settings (`PRESETS`).
+totally random trees of Maddock et al. are the same recipe with other settings (`sbdt_presets`).
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -20,16 +18,6 @@ from privboost.models.trees import Forest, TreeScores
 from privboost.privacy.curator import Curator
 from privboost.progress import Track
 from privboost.trees.tree import Tree, stump
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "TR": {"features": "uniform", "candidates": "grid"},
-    "TR_cyc": {"features": "cyclical", "candidates": "grid"},
-    "TR_ada": {"features": "uniform", "candidates": "hessian"},
-    "TR_ada_cyc": {"features": "cyclical", "candidates": "hessian"},
-}
-"""The totally random trees of Maddock et al.: full batches, equal noise, no initial score."""
-for _preset in PRESETS.values():
-    _preset |= {"subsample": 1.0, "hessian_share": 0.5, "init_share": 0.0, "extra_estimators": 0}
 
 
 def boost_sbdt(
@@ -71,7 +59,9 @@ def boost_sbdt(
     thresholds: Thresholds = even_thresholds(
         plan.encoder, None if settings.candidates == "all" else settings.n_candidates
     )
-    refined = HessianThresholds(plan.encoder, settings.n_candidates)
+    refined = HessianThresholds(
+        plan.encoder, settings.n_candidates, rule=settings.candidate_rule
+    )
     total = settings.n_estimators + settings.extra_estimators
     trees: list[Tree] = []
     values: list[np.ndarray] = []
@@ -91,6 +81,7 @@ def boost_sbdt(
             sums = curator.gaussian(query, plan.leaf)
             bends[output] = sums[..., 1]
             leaves = plan.step.values(sums[..., 0], sums[..., 1], plan.weight_bound)
+            leaves[settings.left_at_zero(sums[..., 1])] = 0
             steps[output] = np.rint(leaves / len(batch))  # trees of one batch are averaged
             curator.publish(AddTreeValues(batch, steps[output], output))
         trees += batch
@@ -100,6 +91,7 @@ def boost_sbdt(
     released = np.stack(hessians)
     noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
     noise /= np.repeat(updates, updates)[:, None, None]
+    noise[settings.left_at_zero(released)] = 0
     mass = released_mass(released, plan.weight_bound)
     return before.extended(Forest.of(trees, values, mass, noise), updates)
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
+
+from privboost.boosting.candidates import RULES
 from privboost.boosting.checks import (
     check_candidates,
     check_choice,
@@ -16,6 +19,7 @@ from privboost.boosting.checks import (
     check_sampled_units,
     check_scores,
     check_share,
+    check_size,
     keep_checked,
 )
 from privboost.boosting.draft import Draft, Shared
@@ -52,14 +56,19 @@ class SBDTSettings:
     boosting: str
     init_share: float
     init_noise: str
+    init_clip: float | None
+    init_epsilon: float | None
+    init_count_epsilon: float | None
     features: str | int
     candidates: str
     n_candidates: int
     candidate_rounds: int
-    candidate_share: float
+    candidate_share: float | None
+    candidate_rule: str
     category_splits: str
     extra_estimators: int
     batch_size: int
+    negative_hessian: str
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -74,11 +83,41 @@ class SBDTSettings:
             candidates=partial(check_choice, choices=("grid", "all", "hessian")),
             n_candidates=check_count,
             candidate_rounds=check_count,
-            candidate_share=check_share,
+            candidate_rule=partial(check_choice, choices=RULES),
             category_splits=partial(check_choice, choices=CATEGORY_SPLITS),
             extra_estimators=partial(check_count, least=0),
             batch_size=check_count,
+            negative_hessian=partial(check_choice, choices=("floor", "zero")),
         )
+        given = {
+            "init_clip": check_size,
+            "init_epsilon": check_size,
+            "init_count_epsilon": check_size,
+            "candidate_share": check_share,
+        }
+        keep_checked(
+            self, **{name: c for name, c in given.items() if getattr(self, name) is not None}
+        )
+        self._check_initial_score()
+
+    def _check_initial_score(self) -> None:
+        """Refuse what does not go together about the initial score."""
+        if self.init_clip is not None and self.init_clip > 1:
+            raise ValueError(
+                "init_clip must be at most 1, half the width of the target's bounds; "
+                f"{self.init_clip!r} is not"
+            )
+        if (self.init_epsilon is None) != (self.init_count_epsilon is None):
+            raise ValueError("give both init_epsilon and init_count_epsilon, or neither")
+        if self.init_epsilon is None:
+            return
+        if self.init_noise != "laplace":
+            raise ValueError(
+                "init_epsilon and init_count_epsilon are those of Laplace noise: they need "
+                'init_noise="laplace"'
+            )
+        if self.init_share > 0:
+            raise ValueError("give init_share or init_epsilon, not both")
 
     @property
     def n_regular_updates(self) -> int:
@@ -101,6 +140,10 @@ class SBDTSettings:
     def statistics(self) -> tuple[str, str]:
         """What a leaf adds up."""
         return GRADIENT_HESSIAN if self.boosting == "newton" else GRADIENT_COUNT
+
+    def left_at_zero(self, hessians: np.ndarray) -> np.ndarray:
+        """Whether a leaf's value is 0, given its released sum of Hessians or its count."""
+        return (hessians < 0) & (self.negative_hessian == "zero")
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,13 +192,7 @@ def plan_sbdt(
     check_scores(trees * step.leaf_clip * step.learning_rate)
     draft = Draft(encoder, weight_bound, budget, accountant)
     check_sampled_units(settings.subsample, draft.contribution)
-    wanted = _wanted(draft, step, settings, first=not batch)
-    if batch is None and settings.extra_estimators == 0:
-        made = _calibrate_plain(draft, wanted)
-    elif settings.subsample == 1:
-        made = _calibrate_gaussian_budget(draft, wanted, settings, batch)
-    else:
-        made = _calibrate_renyi_budget(draft, wanted, settings, batch)
+    made = _calibrate(draft, step, settings, batch)
     planned = _n_releases(settings, draft.task)
     if made.life is not None and planned > made.life.releases:
         raise ValueError(
@@ -198,7 +235,7 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SBDTSettings, first: bool)
         left -= settings.init_share
     if settings.candidates == "hessian" and draft.n_numbers:
         spans = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
-        share = settings.candidate_share * left
+        share = _candidate_share(settings, draft) * left
         wanted.append(("hessian", Planned(spans, settings.refinements), share))
         left -= share
     leaf = GaussianRelease(
@@ -210,6 +247,58 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SBDTSettings, first: bool)
         **bound,
     )
     return [*wanted, ("leaf", Planned(leaf, settings.n_regular_updates * outputs), left)]
+
+
+def _candidate_share(settings: SBDTSettings, draft: Draft) -> float:
+    """Return the share that refining has of what is left; None: a histogram counts as a tree."""
+    if settings.candidate_share is not None:
+        return settings.candidate_share
+    histograms = settings.refinements * draft.n_numbers
+    return histograms / (histograms + settings.n_regular_updates * draft.task.n_outputs)
+
+
+def _calibrate(draft: Draft, step: NewtonStep, settings: SBDTSettings, batch: int | None) -> _Made:
+    """Find the noise of all releases; an initial score with an ε of its own is paid for first."""
+    wanted = _wanted(draft, step, settings, first=not batch)
+    fixed = _fixed_initial_score(draft, settings) if not batch else None
+    if fixed is not None:
+        before = (*draft.budget.before, fixed)
+        draft = replace(draft, budget=replace(draft.budget, before=before))
+    if batch is None and settings.extra_estimators == 0:
+        made = _calibrate_plain(draft, wanted)
+    elif settings.subsample == 1:
+        made = _calibrate_gaussian_budget(draft, wanted, settings, batch)
+    else:
+        made = _calibrate_renyi_budget(draft, wanted, settings, batch)
+    if fixed is None:
+        return made
+    event = fixed.event
+    assert isinstance(event, LaplaceRelease)
+    return replace(made, init=event, releases=(fixed, *made.releases))
+
+
+def _fixed_initial_score(draft: Draft, settings: SBDTSettings) -> Planned | None:
+    """Return the initial score whose sum and count have an ε each, if it is wanted.
+
+    It is one Laplace release of both: its ε is the sum of theirs, and its shares are theirs.
+    """
+    if draft.task.target == "classes" and settings.init_clip is not None:
+        raise ValueError(
+            "init_clip is for numbers: a class counts as 0 or 1, and a clip would only scale "
+            "the mean"
+        )
+    if settings.init_epsilon is None or settings.init_count_epsilon is None:
+        return None
+    epsilon = settings.init_epsilon + settings.init_count_epsilon
+    outputs = draft.task.n_outputs
+    if outputs * epsilon >= draft.budget.epsilon:
+        raise ValueError(
+            "init_epsilon and init_count_epsilon, for each output, must add up to less than epsilon"
+        )
+    shares = (settings.init_epsilon / epsilon, settings.init_count_epsilon / epsilon)
+    init = initial_release(LaplaceRelease, 1 / epsilon, draft.bound, shares)
+    check_grid([init])
+    return Planned(init, outputs)
 
 
 def _calibrate_plain(draft: Draft, wanted: list[Shared]) -> _Made:

@@ -9,8 +9,9 @@ from privboost.boosting.checks import check_size
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
-from privboost.boosting.sbdt import PRESETS, boost_sbdt
+from privboost.boosting.sbdt import boost_sbdt
 from privboost.boosting.sbdt_plan import SBDTPlan, SBDTSettings, plan_sbdt
+from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
 from privboost.boosting.structures import RandomTrees, public_generator
 from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.parameters import (
@@ -58,35 +59,49 @@ _PARAMETERS = (
         classes, 0.1 for a number.
     init_noise : {"gaussian", "laplace"}
         The noise of the initial score.
+    init_clip : float, optional
+        m*, what labels of a number are clipped to for the initial score, in half widths of the
+        target's bounds around their middle; at most 1, which is no clip and the default.
+    init_epsilon, init_count_epsilon : float, optional
+        ε_init and ε_ds: an ε of their own for the initial score's sum of labels and for its count
+        of rows, instead of `init_share`. They are part of `epsilon`, and of Laplace noise.
     boosting : {"newton", "gradient"}
-        Whether leaves divide by sums of Hessians, or count rows.
+        Whether leaves divide by sums of Hessians, or count rows. For a number, whose loss is
+        squared, both are the same; for classes "gradient" keeps the gradients of the logistic loss.
     features : "cyclical", "uniform" or int
         One feature a tree, in turn (the model is then additive); any feature at each node; or any
         of so many features drawn for each tree (all, if there are fewer).
     candidates : {"grid", "all", "hessian"}
-        Where numbers may be split: at `n_candidates` evenly spread edges; at all fine edges; or at
-        edges that follow released Hessians, refined in the first `candidate_rounds` updates.
+        Where numbers may be split: at `n_candidates` evenly spread edges; anywhere within the
+        bounds, on the finest grid that codes have (191 places on the feature's scale, or its given
+        edges); or at edges that follow released Hessians, refined in the first `candidate_rounds`
+        updates.
     n_candidates : int
         Split candidates of a number: at most 191, or as many as its given edges.
     candidate_rounds : int
         Releases that refine "hessian" candidates.
-    candidate_share : float
-        The share of the budget (on μ², after the initial score) that refining takes.
+    candidate_share : float, optional
+        The share of the budget (on μ², after the initial score) that refining takes. None gives
+        each feature's histogram as much as a tree.
+    candidate_rule : {"quantiles", "merge"}
+        How "hessian" candidates follow: at quantiles of the density that all releases show, or by
+        joining spans of little mass and dividing the others (Maddock et al.).
     category_splits : {"one", "subset"}
         Whether a node on a category singles one out, or sends a random half right.
     extra_estimators : int
         Trees beyond `n_estimators` at no further cost: rows pay for what they contribute, and go
         on while their own budget lasts.
     batch_size : int
-        Trees that are released together, before rows follow; their values are averaged."""
+        Trees that are released together, before rows follow; their values are averaged.
+    negative_hessian : {"floor", "zero"}
+        What a leaf is worth where noise leaves its sum of Hessians (or its count) below 0: "floor"
+        takes the sum as 0, "zero" makes the leaf's value 0, as S-BDT's authors do."""
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "pld", "rdp"}')
 )
 
 
 class SBDTEstimator(TaskDefaults, StreamEstimator):
     """What the classifier and the regressor share: parameters, plan, recipe and streams."""
-
-    _presets = PRESETS
 
     def __init__(
         self,
@@ -105,15 +120,20 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         leaf_clip: float = 2.0,
         init_share: float | None = None,
         init_noise: str = "gaussian",
+        init_clip: float | None = None,
+        init_epsilon: float | None = None,
+        init_count_epsilon: float | None = None,
         boosting: str = "newton",
         features: str | int = "cyclical",
         candidates: str = "grid",
         n_candidates: int = 32,
         candidate_rounds: int = 5,
-        candidate_share: float = 0.1,
+        candidate_share: float | None = 0.1,
+        candidate_rule: str = "quantiles",
         category_splits: str = "one",
         extra_estimators: int = 0,
         batch_size: int = 1,
+        negative_hessian: str = "floor",
         domain_share: float = 0.1,
         domain_rows: str = "same",
         sample_weight_bound: float | None = None,
@@ -138,16 +158,21 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
             max_depth=self._or_default("max_depth"),
             subsample=self.subsample,
             boosting=self.boosting,
-            init_share=self._or_default("init_share"),
+            init_share=self._init_share(),
             init_noise=self.init_noise,
+            init_clip=self.init_clip,
+            init_epsilon=self.init_epsilon,
+            init_count_epsilon=self.init_count_epsilon,
             features=self.features,
             candidates=self.candidates,
             n_candidates=self.n_candidates,
             candidate_rounds=self.candidate_rounds,
             candidate_share=self.candidate_share,
+            candidate_rule=self.candidate_rule,
             category_splits=self.category_splits,
             extra_estimators=self.extra_estimators,
             batch_size=self.batch_size,
+            negative_hessian=self.negative_hessian,
         )
         gradient_clip = check_size("gradient_clip", self.gradient_clip)
         hessian_clip = check_size("hessian_clip", self._or_default("hessian_clip"))
@@ -170,10 +195,15 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
             encoder, step, settings, weight_bound, budget, self.accountant, batch, noise_lambda
         )
 
+    def _init_share(self) -> Any:
+        """Return the initial score's share; by default none where it has an ε of its own."""
+        own = self.init_epsilon is not None or self.init_count_epsilon is not None
+        return 0 if own and self.init_share is None else self._or_default("init_share")
+
     def _boost(
         self, curator: Curator, plan: SBDTPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
-        before = start_boosting(curator, plan)
+        before = start_boosting(curator, plan, plan.settings.init_clip)
         return boost_sbdt(curator, plan, self._structures(plan, structures), before, track)
 
     def _plan_batch(
@@ -183,7 +213,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
 
     def _begin(self, run: Run, curator: Curator) -> TreeScores:
         assert isinstance(run.plan, SBDTPlan)
-        return start_boosting(curator, run.plan)
+        return start_boosting(curator, run.plan, run.plan.settings.init_clip)
 
     def _go_on(self, run: Run, curator: Curator, before: TreeScores) -> TreeScores:
         assert isinstance(run.plan, SBDTPlan)
@@ -223,6 +253,7 @@ class SBDTClassifier(SBDTEstimator, TreeClassifier):  # noqa: D101
     >>> clf.model_.scores.n_trees
     100
     """
+    _presets = CLASS_PRESETS
     _defaults: ClassVar[Mapping[str, Any]] = {
         "n_estimators": 300,
         "max_depth": 6,
@@ -250,6 +281,7 @@ class SBDTRegressor(SBDTEstimator, PrivateRegressor):  # noqa: D101
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """
+    _presets = NUMBER_PRESETS
     _defaults: ClassVar[Mapping[str, Any]] = {
         "n_estimators": 100,
         "max_depth": 2,
