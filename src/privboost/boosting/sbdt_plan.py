@@ -272,6 +272,7 @@ def _calibrate(draft: Draft, step: NewtonStep, settings: SBDTSettings, batch: in
         made = _calibrate_renyi_budget(draft, wanted, settings, batch)
     if fixed is None:
         return made
+    assert isinstance(fixed.event, LaplaceRelease)
     return replace(made, init=fixed.event, releases=(fixed, *made.releases))
 
 
