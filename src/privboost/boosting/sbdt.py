@@ -59,9 +59,7 @@ def boost_sbdt(
     thresholds: Thresholds = even_thresholds(
         plan.encoder, None if settings.candidates == "all" else settings.n_candidates
     )
-    refined = HessianThresholds(
-        plan.encoder, settings.n_candidates, rule=settings.candidate_rule
-    )
+    refined = HessianThresholds(plan.encoder, settings.n_candidates, rule=settings.candidate_rule)
     total = settings.n_estimators + settings.extra_estimators
     trees: list[Tree] = []
     values: list[np.ndarray] = []

@@ -272,9 +272,8 @@ def _calibrate(draft: Draft, step: NewtonStep, settings: SBDTSettings, batch: in
         made = _calibrate_renyi_budget(draft, wanted, settings, batch)
     if fixed is None:
         return made
-    event = fixed.event
-    assert isinstance(event, LaplaceRelease)
-    return replace(made, init=event, releases=(fixed, *made.releases))
+    assert isinstance(fixed.event, LaplaceRelease)
+    return replace(made, init=fixed.event, releases=(fixed, *made.releases))
 
 
 def _fixed_initial_score(draft: Draft, settings: SBDTSettings) -> Planned | None:
