@@ -10,7 +10,7 @@ late batch adds a quarter as many trees as the early one, or as many, whichever 
 The published naive stream had settings of its own, best for it: on Adult 200 trees of depth 6,
 γ = 0.1, r₁ = 0.1, g* = 0.1, h* = 0.1 (0.25 at ε = 0.1), λ = 10, and 150, 100, 100 late trees; on
 Abalone 50 and 100 trees of depth 6, γ = 0.1, r₁ = 0.2, g* = 0.1, λ = 15, 25 late trees. Late
-rows of Adult are all of one class, so it learns is where they are dense, as far as λ and a small clip
+rows of Adult are all of one class, so it learns where they are dense, as far as λ and a small clip
 let dense leaves count for more. A λ that follows the noise and a larger clip suit the filter.
 """
 
