@@ -7,12 +7,11 @@ than the mean. With the filter, early rows go on contributing while their own bu
 naive stream forgets them. Random 80/20 splits, one seed a run, the same settings for both; the
 late batch adds a quarter as many trees as the early one, or as many, whichever is better for each.
 
-The published naive stream had settings of its own, best for it: on Adult 200 trees of depth 6, γ =
-0.1, r₁ = 0.1, g* = 0.1, h* = 0.1 (0.25 at ε = 0.1), λ = 10, and 150, 100, 100 late trees; on
-Abalone 50 and 100 trees of depth 6, γ = 0.1, r₁ = 0.2, g* = 0.1, λ = 15, 25 late trees. Late rows
-are all of one class there, so what it learns is where they are dense, as far as λ and a small clip
-let dense leaves count for more; a λ that follows the noise and a large clip, which suit the
-filter, take that away.
+The published naive stream had settings of its own, best for it: on Adult 200 trees of depth 6,
+γ = 0.1, r₁ = 0.1, g* = 0.1, h* = 0.1 (0.25 at ε = 0.1), λ = 10, and 150, 100, 100 late trees; on
+Abalone 50 and 100 trees of depth 6, γ = 0.1, r₁ = 0.2, g* = 0.1, λ = 15, 25 late trees. Late
+rows of Adult are all of one class, so it learns where they are dense, as far as λ and a small clip
+let dense leaves count for more. A λ that follows the noise and a larger clip suit the filter.
 """
 
 from __future__ import annotations
