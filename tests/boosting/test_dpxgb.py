@@ -158,7 +158,7 @@ def test_presets_are_the_published_variants(name, features, candidates, shares):
     assert plan.init is None
     assert plan.leaf.sigmas[0] * 1.0 == pytest.approx(plan.leaf.sigmas[1] * 0.25)  # equal noise
     parts = {
-        p.event.what: p.count * p.event.unit_mu_squared / p.event.noise**2 for p in plan.releases
+        p.event.what: p.count * p.event.plain_mu_squared / p.event.noise**2 for p in plan.releases
     }
     kept = [share for share in shares if share > 0]
     np.testing.assert_allclose([v / sum(parts.values()) for v in parts.values()], kept)
