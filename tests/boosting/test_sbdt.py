@@ -78,7 +78,7 @@ def reference(scores, plan, block):
                 state[k] = logit(np.average(own[k][known], weights=weight[known]))
             else:
                 y = -block.start[known] / SCORE_STEPS
-                clip = plan.settings.init_clip or 1
+                clip = getattr(plan.settings, "init_clip", None) or 1
                 y = np.clip(y, -clip, clip)
                 state[k] = np.average(y, weights=weight[known])
     trees = list(scores.trees())
