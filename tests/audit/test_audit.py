@@ -187,7 +187,7 @@ def test_a_filter_that_never_drops_anybody_is_caught(monkeypatch):
     claim = gdp_epsilon(gdp_mu(4.0, 1e-5), delta)
     many = partial(random_tree_fit, n_estimators=1, extra_estimators=19)
     assert audit(many, float, delta, runs=1000).epsilon <= claim
-    monkeypatch.setattr(filters, "_units", lambda part: np.zeros(part.shape, dtype=np.int32))
+    monkeypatch.setattr(filters, "_in_steps", lambda part: np.zeros(part.shape, dtype=np.int32))
     assert audit(many, float, delta, runs=1000).epsilon > claim
 
 
