@@ -7,7 +7,7 @@ import pytest
 
 from privboost import BoostedAdaSSPClassifier, DPXGBClassifier, SarusXGBClassifier
 from privboost.grid import CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
-from privboost.privacy.curator import EIGENVALUE_ROWS, EIGENVALUE_STEPS
+from privboost.privacy.eigenvalues import EIGENVALUE_ROWS, EIGENVALUE_STEPS
 from privboost.privacy.utilities.smooth import MOST_ROWS as MOST_SMOOTH
 from privboost.privacy.utilities.smooth import ROW, RuleError, Smoothing
 from privboost.privacy.utilities.splits import MOST_ROWS, ROUNDING, SCORE, SplitGain

@@ -12,7 +12,8 @@ from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_STEPS, Contribution
 from privboost.losses import LossTable, loss_of
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.curator import EIGENVALUE_STEPS, Curator
+from privboost.privacy.curator import Curator
+from privboost.privacy.eigenvalues import EIGENVALUE_STEPS
 from privboost.privacy.events.event import Planned, Relation, Selection
 from privboost.privacy.events.sums import GaussianRelease, GramRelease, VectorRelease
 from privboost.privacy.ledger import Ledger

@@ -26,7 +26,7 @@ from privboost.boosting.plan import Budget, Plan, at_most_rows, listed
 from privboost.engine.queries import Bound, GramSums, LinearSums
 from privboost.grid import FACTOR_STEPS, VECTOR_STEPS
 from privboost.losses import Loss, loss_of, losses_of
-from privboost.privacy.curator import EIGENVALUE_ROWS, eigenvalue_bound
+from privboost.privacy.eigenvalues import EIGENVALUE_ROWS, eigenvalue_bound
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease, GramRelease, VectorRelease
 from privboost.tables.encoding import Encoder

@@ -17,17 +17,16 @@ from privboost.engine.queries import (
     Bound,
     GramSums,
     LinearSums,
-    NodeHistograms,
     Query,
     SumQuery,
     TreeSums,
-    VoteCounts,
 )
 from privboost.engine.updates import Charge, OpenBudgets, Price, SetTerms, Start, Update, UseLoss
-from privboost.grid import CLIP_STEPS, VECTOR_STEPS, Contribution
+from privboost.grid import CLIP_STEPS, Contribution
 from privboost.losses import LossTable, within_steps
 from privboost.privacy.budgets.charges import charge_table
 from privboost.privacy.budgets.life import LifeBudget
+from privboost.privacy.eigenvalues import eigenvalue_bound
 from privboost.privacy.events.event import Event, Relation, SampledGroup, Selection
 from privboost.privacy.events.sums import (
     GaussianRelease,
@@ -40,23 +39,11 @@ from privboost.privacy.events.sums import (
 from privboost.privacy.groups import Group, fresh_sample
 from privboost.privacy.leaf_means import exact_means, means_bound
 from privboost.privacy.ledger import Ledger
-from privboost.privacy.utilities.splits import Utility
+from privboost.privacy.utilities.splits import Utility, scores_these
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_gaussian, discrete_laplace
 from privboost.randomness.selection import choose_each
-from privboost.trees.splits import Splits
 from privboost.vectors.terms import Terms
-
-EIGENVALUE_ROWS = 2**33
-"""Fewer rows than this have products whose sums fit int64: the matrix's trace is below 2⁶³."""
-EIGENVALUE_STEPS = 2**13
-"""What float64 may be wrong about the smallest eigenvalue, for each coordinate and both neighbours.
-
-In steps of 2⁻⁵³ · 2⁶³ = 2¹⁰, of each neighbour: entries as float64 move an eigenvalue by at most 1
-(each errs by 2⁻⁵³ of itself, together by that part of the Frobenius norm, which is at most the
-trace); the answer rounded to a whole number is off by ½ · 2⁻¹⁰; the solver is taken to err by at
-most 2d, d the coordinates (its backward error is far smaller). For d ≥ 1 that is below 4d: 2¹² · d.
-"""
 
 
 class Curator:
@@ -203,7 +190,7 @@ class Curator:
             raise ValueError("the utility's range is not proved for the statistics of the query")
         if event.relation != utility.relation:
             raise ValueError("the utility's range is not proved for the event's neighbours")
-        if not _scores_these(utility, query):
+        if not scores_these(utility, query):
             raise ValueError("the utility scores other features than the query asks for")
         stream = self._charge(event)
         query = self._sampled(query, event.sampling_rate, stream)
@@ -411,24 +398,6 @@ class Curator:
         )
         if not honest:
             raise ValueError(f"the event understates what the query reveals: {event.what}")
-
-
-def eigenvalue_bound(query: GramSums, contribution: Contribution) -> Bound:
-    """Return how much one protected unit can change the smallest eigenvalue.
-
-    Adding x·xᵀ moves every eigenvalue by at most ‖x‖², `VECTOR_STEPS`²; `EIGENVALUE_STEPS` covers
-    the rounding of float64, for tables of fewer than `EIGENVALUE_ROWS` rows.
-    """
-    steps = VECTOR_STEPS**2 + EIGENVALUE_STEPS * query.n_coordinates
-    return Bound(steps * contribution.rows, 1, contribution.rows, 1, 1)
-
-
-def _scores_these(utility: Utility, query: SumQuery) -> bool:
-    """Whether a utility of splits is about the cells that a query counts."""
-    splits: Splits | None = getattr(utility, "splits", None)
-    if splits is None or not isinstance(query, NodeHistograms | VoteCounts):
-        return splits is None
-    return query.cells.same_as(splits.cells)
 
 
 def _everywhere(scales: np.ndarray, query: SumQuery) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from privboost.compiling import compiled
-from privboost.engine.queries import GRADIENT_COUNT
+from privboost.engine.queries import GRADIENT_COUNT, NodeHistograms, SumQuery, VoteCounts
 from privboost.grid import CLIP_STEPS, WEIGHT_STEPS, Contribution
 from privboost.privacy.events.event import Relation
 from privboost.trees.splits import Splits
@@ -49,6 +49,14 @@ class Utility(Protocol):
     @property
     def allowed(self) -> np.ndarray | None:
         """Which candidates each choice has: public; None for all."""
+
+
+def scores_these(utility: Utility, query: SumQuery) -> bool:
+    """Whether a utility of splits is about the cells that a query counts."""
+    splits: Splits | None = getattr(utility, "splits", None)
+    if splits is None or not isinstance(query, NodeHistograms | VoteCounts):
+        return splits is None
+    return query.cells.same_as(splits.cells)
 
 
 @dataclass(frozen=True, eq=False)
