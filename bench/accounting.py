@@ -12,9 +12,10 @@ from bench import runner
 from privboost.grid import CLIP_STEPS
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
+from privboost.privacy.equal_releases import calibrate_gaussian
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
-from privboost.privacy.formulas import calibrate_gaussian, game_epsilon
+from privboost.privacy.formulas import game_epsilon
 
 LEAF = math.sqrt(2)
 

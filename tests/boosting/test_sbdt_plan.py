@@ -12,7 +12,7 @@ from privboost.losses import LossTable
 from privboost.privacy.accountants.choice import ACCOUNTANTS
 from privboost.privacy.budgets.charges import charge_table
 from privboost.privacy.budgets.life import GaussianBudget, RenyiBudget
-from privboost.privacy.formulas import calibrate_gaussian
+from privboost.privacy.equal_releases import calibrate_gaussian
 from privboost.tables.encoding import Encoder
 from tests.tables import NUMBER, THREE, make_domain
 

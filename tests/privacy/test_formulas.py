@@ -2,17 +2,16 @@ import math
 
 import pytest
 
+from privboost.privacy.equal_releases import calibrate_gaussian, pld_epsilon
 from privboost.privacy.formulas import (
     bounded_range_delta,
     bounded_range_rdp,
-    calibrate_gaussian,
     game_delta,
     game_epsilon,
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
     laplace_rdp,
-    pld_epsilon,
     rdp_to_epsilon,
     subsampled_gaussian_rdp,
 )

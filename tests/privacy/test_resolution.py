@@ -10,9 +10,9 @@ from privboost.privacy.accountants import resolution
 from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
 from privboost.privacy.accountants.game import GameAccountant
 from privboost.privacy.accountants.pld import PldAccountant, losses_rounding
+from privboost.privacy.equal_releases import calibrate_gaussian
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease
-from privboost.privacy.formulas import calibrate_gaussian
 from tests.privacy.accountant_suite import gaussian, laplace, selection
 
 PLANS = {

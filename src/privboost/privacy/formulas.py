@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from privboost.privacy.searches import (
     log_or_floor,
     safe_root,
     smallest_epsilon,
-    smallest_multiplier,
 )
 
 
@@ -32,7 +30,7 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     0.1269367375
     """
     _finite("epsilon", epsilon)
-    _positive("mu", mu)
+    check_positive("mu", mu)
     if mu < _SMALL_MU:
         return _small_gdp_delta(epsilon, mu)
     first = float(log_ndtr(-epsilon / mu + mu / 2))
@@ -49,8 +47,8 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     >>> round(gdp_epsilon(1.0, 1e-5), 6)
     4.377178
     """
-    _positive("mu", mu)
-    _probability("delta", delta)
+    check_positive("mu", mu)
+    check_probability("delta", delta)
     return smallest_epsilon(lambda e: gdp_delta(e, mu), delta * (1 - _GDP_ROUNDING))
 
 
@@ -64,7 +62,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     """
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise ValueError("epsilon must be a finite number, at least 0")
-    _probability("delta", delta)
+    check_probability("delta", delta)
     delta *= 1 - _GDP_ROUNDING
     low, high = 1e-9, 1.0
     if gdp_delta(epsilon, low) > delta:
@@ -102,8 +100,8 @@ def subsampled_gaussian_rdp(
     >>> round(subsampled_gaussian_rdp(10, 0.01, 1.0), 8)
     0.03827042
     """
-    _rate(sampling_rate)
-    _positive("noise_multiplier", noise_multiplier)
+    check_sampling_rate(sampling_rate)
+    check_positive("noise_multiplier", noise_multiplier)
     if not 0 <= share <= 1:
         raise ValueError("share must lie between 0 and 1")
     t = share / (2 * noise_multiplier**2)
@@ -145,7 +143,7 @@ def rdp_to_epsilon(alpha: float, rho: float, delta: float) -> float:
     _above_one(alpha)
     if not rho >= 0:
         raise ValueError("rho must be a number, at least 0")
-    _probability("delta", delta)
+    check_probability("delta", delta)
     bound = rho + math.log1p(-1 / alpha) - (math.log(delta) + math.log(alpha)) / (alpha - 1)
     size = rho + (2 - math.log(delta) + math.log(alpha)) / (alpha - 1)
     return max(bound + _TERM * size, 0.0)
@@ -159,7 +157,7 @@ def laplace_rdp(alpha: float, epsilon: float) -> float:
     >>> round(laplace_rdp(2, 1.0), 8)
     0.61912363
     """
-    _positive("epsilon", epsilon)
+    check_positive("epsilon", epsilon)
     general = alpha * epsilon**2 / 2 * _UP
     if alpha == 1:
         return min(epsilon + math.expm1(-epsilon) + _TERM * epsilon, general, epsilon)
@@ -184,7 +182,7 @@ def bounded_range_rdp(alpha: float, epsilon: float) -> float:
     >>> round(bounded_range_rdp(10, 1.0), 10)
     0.6898335732
     """
-    _positive("epsilon", epsilon)
+    check_positive("epsilon", epsilon)
     hoeffding = alpha * epsilon**2 / 8 * _UP
     if alpha == 1:
         ratio = epsilon / math.expm1(epsilon)
@@ -217,7 +215,7 @@ def bounded_range_delta(epsilon: float, range_epsilon: float) -> float:
     0.0774046863
     """
     _finite("epsilon", epsilon)
-    _positive("range_epsilon", range_epsilon)
+    check_positive("range_epsilon", range_epsilon)
     if epsilon >= range_epsilon:
         return 0.0
     if epsilon <= -range_epsilon:
@@ -246,7 +244,7 @@ def game_epsilon(delta: float, range_epsilons: Sequence[float], mu: float = 0.0)
     >>> abs(game_epsilon(1e-5, [0.05] * 60) - 0.701) < 0.0025
     True
     """
-    _probability("delta", delta)
+    check_probability("delta", delta)
     spread = math.sqrt(sum(r * r for r in range_epsilons) / 4 + mu * mu)
     guess = gdp_epsilon(max(spread, 1e-9), delta)
     reach = game_reach(1.5 * guess + max(range_epsilons, default=0.0), mu)
@@ -254,75 +252,6 @@ def game_epsilon(delta: float, range_epsilons: Sequence[float], mu: float = 0.0)
     return smallest_epsilon(
         lambda e: curve.delta_with_gaussian(e, mu) if mu > 0 else curve.delta(e), delta
     )
-
-
-def pld_epsilon(noise_multiplier: float, sampling_rate: float, rounds: int, delta: float) -> float:
-    """Return ε at δ of Poisson-subsampled Gaussian releases by their privacy loss distribution.
-
-    Examples
-    --------
-    >>> 1.8232 < pld_epsilon(1.0, 0.01, 1000, 1e-5) < 1.8332
-    True
-    """
-    from privboost.privacy.accountants.pld import PldProfile
-
-    _positive("noise_multiplier", noise_multiplier)
-    _rate(sampling_rate)
-    _probability("delta", delta)
-    events = _equal_gaussians(noise_multiplier, sampling_rate, rounds)
-    return PldProfile(events).ideal_epsilon(delta)
-
-
-def calibrate_gaussian(
-    epsilon: float,
-    delta: float,
-    rounds: int,
-    sampling_rate: float = 1.0,
-    accountant: str = "auto",
-) -> float:
-    """Return the noise multiplier z with which equal Gaussian releases cost (ε, δ).
-
-    The scale of a leaf release, σ_leaf, is √2 · z.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    rounds : int
-        How many releases.
-    sampling_rate : float
-        The chance of a row to be used in a round.
-    accountant : {"auto", "gdp", "rdp", "pld"}
-        "auto" is exact for full batches ("gdp"), and uses "pld" for samples, or "rdp" where δ is
-        below what "pld" can resolve.
-
-    Examples
-    --------
-    >>> round(2**0.5 * calibrate_gaussian(1.0, 1e-5, 100), 6)
-    52.759099
-    """
-    _positive("epsilon", epsilon)
-    _probability("delta", delta)
-    _rate(sampling_rate)
-    if rounds < 1 or rounds != int(rounds):
-        raise ValueError("rounds must be a whole number of at least 1")
-    if accountant == "auto":
-        from privboost.privacy.accountants.choice import choose_accountant
-
-        equal = _equal_gaussians(1.0, sampling_rate, rounds)
-        accountant = choose_accountant("auto", equal, delta).name
-    full = math.sqrt(rounds) / gdp_mu(epsilon, delta)
-    if accountant == "gdp":
-        if sampling_rate != 1:
-            raise ValueError("the gdp accountant covers full batches only: use rdp or pld")
-        return full
-    if accountant == "rdp":
-        cost = partial(_rdp_cost, sampling_rate, rounds, delta)
-    elif accountant == "pld":
-        cost = partial(_pld_cost, sampling_rate, rounds, delta)
-    else:
-        raise ValueError(f"accountant must be auto, gdp, rdp or pld; {accountant!r} is not")
-    return smallest_multiplier(cost, epsilon, max(0.5 * sampling_rate * full, 0.3), 2 * full)
 
 
 _TERM = 2e-15
@@ -394,25 +323,6 @@ def replace_one(epsilon: float, delta: float) -> tuple[float, float]:
     return 2 * epsilon, (1 + math.exp(epsilon)) * delta * _UP
 
 
-def _rdp_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
-    return renyi_epsilon(
-        lambda alpha: rounds * subsampled_gaussian_rdp(alpha, sampling_rate, noise_multiplier),
-        delta,
-    )
-
-
-def _equal_gaussians(noise_multiplier: float, sampling_rate: float, rounds: int) -> Any:
-    from privboost.privacy.events.event import Planned
-    from privboost.privacy.events.sums import GaussianRelease
-
-    one = GaussianRelease("sums", noise_multiplier, 1, 1, 1, (1.0,), sampling_rate)
-    return (Planned(one, rounds),)
-
-
-def _pld_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
-    return pld_epsilon(noise_multiplier, sampling_rate, rounds, delta)
-
-
 def game_reach(epsilon: float, mu: float) -> float:
     """How far a curve must be known so that its Gaussian mean at ε is."""
     return abs(epsilon) + mu * mu / 2 + 12 * mu + 0.5
@@ -433,7 +343,8 @@ def _above_one(alpha: float) -> None:
         raise ValueError("alpha must be above 1")
 
 
-def _rate(value: float) -> None:
+def check_sampling_rate(value: float) -> None:
+    """Refuse a chance that is 0 or less, or above 1."""
     if not 0 < value <= 1:
         raise ValueError("sampling_rate must lie above 0, and be at most 1")
 
@@ -443,11 +354,13 @@ def _finite(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a finite number")
 
 
-def _positive(name: str, value: float) -> None:
+def check_positive(name: str, value: float) -> None:
+    """Refuse what is no finite number above 0."""
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number above 0")
 
 
-def _probability(name: str, value: float) -> None:
+def check_probability(name: str, value: float) -> None:
+    """Refuse what does not lie strictly between 0 and 1."""
     if not 0 < value < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1")

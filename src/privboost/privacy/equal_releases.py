@@ -1,0 +1,103 @@
+"""Equal Gaussian releases, on samples or on all rows: what they cost, and the noise they need."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from privboost.privacy.accountants.choice import choose_accountant
+from privboost.privacy.accountants.pld import PldProfile
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease
+from privboost.privacy.formulas import (
+    check_positive,
+    check_probability,
+    check_sampling_rate,
+    gdp_mu,
+    renyi_epsilon,
+    subsampled_gaussian_rdp,
+)
+from privboost.privacy.searches import smallest_multiplier
+
+
+def pld_epsilon(noise_multiplier: float, sampling_rate: float, rounds: int, delta: float) -> float:
+    """Return ε at δ of Poisson-subsampled Gaussian releases by their privacy loss distribution.
+
+    Examples
+    --------
+    >>> 1.8232 < pld_epsilon(1.0, 0.01, 1000, 1e-5) < 1.8332
+    True
+    """
+    check_positive("noise_multiplier", noise_multiplier)
+    check_sampling_rate(sampling_rate)
+    check_probability("delta", delta)
+    events = _equal_gaussians(noise_multiplier, sampling_rate, rounds)
+    return PldProfile(events).ideal_epsilon(delta)
+
+
+def calibrate_gaussian(
+    epsilon: float,
+    delta: float,
+    rounds: int,
+    sampling_rate: float = 1.0,
+    accountant: str = "auto",
+) -> float:
+    """Return the noise multiplier z with which equal Gaussian releases cost (ε, δ).
+
+    The scale of a leaf release, σ_leaf, is √2 · z.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    rounds : int
+        How many releases.
+    sampling_rate : float
+        The chance of a row to be used in a round.
+    accountant : {"auto", "gdp", "rdp", "pld"}
+        "auto" is exact for full batches ("gdp"), and uses "pld" for samples, or "rdp" where δ is
+        below what "pld" can resolve.
+
+    Examples
+    --------
+    >>> round(2**0.5 * calibrate_gaussian(1.0, 1e-5, 100), 6)
+    52.759099
+    """
+    check_positive("epsilon", epsilon)
+    check_probability("delta", delta)
+    check_sampling_rate(sampling_rate)
+    if rounds < 1 or rounds != int(rounds):
+        raise ValueError("rounds must be a whole number of at least 1")
+    if accountant == "auto":
+        equal = _equal_gaussians(1.0, sampling_rate, rounds)
+        accountant = choose_accountant("auto", equal, delta).name
+    full = math.sqrt(rounds) / gdp_mu(epsilon, delta)
+    if accountant == "gdp":
+        if sampling_rate != 1:
+            raise ValueError("the gdp accountant covers full batches only: use rdp or pld")
+        return full
+    if accountant == "rdp":
+        cost = partial(_rdp_cost, sampling_rate, rounds, delta)
+    elif accountant == "pld":
+        cost = partial(_pld_cost, sampling_rate, rounds, delta)
+    else:
+        raise ValueError(f"accountant must be auto, gdp, rdp or pld; {accountant!r} is not")
+    return smallest_multiplier(cost, epsilon, max(0.5 * sampling_rate * full, 0.3), 2 * full)
+
+
+def _rdp_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
+    return renyi_epsilon(
+        lambda alpha: rounds * subsampled_gaussian_rdp(alpha, sampling_rate, noise_multiplier),
+        delta,
+    )
+
+
+def _equal_gaussians(
+    noise_multiplier: float, sampling_rate: float, rounds: int
+) -> tuple[Planned, ...]:
+    one = GaussianRelease("sums", noise_multiplier, 1, 1, 1, (1.0,), sampling_rate)
+    return (Planned(one, rounds),)
+
+
+def _pld_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
+    return pld_epsilon(noise_multiplier, sampling_rate, rounds, delta)
