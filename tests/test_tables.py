@@ -22,8 +22,9 @@ from privboost import (
 )
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables.encoding import Encoder
+from privboost.tables.file_sources import open_file
 from privboost.tables.rows import join
-from privboost.tables.sources import CsvTable, open_file
+from privboost.tables.text_sources import CsvTable
 from tests.tables import encode_training
 
 FORM = {

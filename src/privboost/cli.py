@@ -129,7 +129,7 @@ def train(
 ) -> None:
     """Train a model on a private table. Spends the budget."""
     from privboost.tables.domain import ClassTarget, Domain
-    from privboost.tables.sources import open_file
+    from privboost.tables.file_sources import open_file
 
     if weights is not None and weight_bound is None:
         raise ValueError("--weights needs --weight-bound: the largest weight, publicly known")
@@ -194,7 +194,7 @@ def extend(
     """
     from privboost.estimators.streams import load_stream, take_stream
     from privboost.tables.domain import ClassTarget
-    from privboost.tables.sources import open_file
+    from privboost.tables.file_sources import open_file
 
     began, before = load_stream(stream)
     classes = isinstance(before.domain.target, ClassTarget)
@@ -241,7 +241,7 @@ def predict(
 
     from privboost.models.files import load_model
     from privboost.tables.domain import ClassTarget
-    from privboost.tables.sources import open_file
+    from privboost.tables.file_sources import open_file
 
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"{out}: a .csv or .parquet file is needed")

@@ -58,6 +58,7 @@ from privboost.tables.domain import (
     Target,
 )
 from privboost.tables.domain_checks import MAX_CATEGORIES, MAX_CLASSES
+from privboost.tables.file_sources import are_files
 from privboost.tables.loader import UnitRule
 from privboost.tables.loading import Load
 from privboost.tables.size_loader import (
@@ -66,7 +67,7 @@ from privboost.tables.size_loader import (
     SIZE_EDGES,
     SizeLoader,
 )
-from privboost.tables.sources import Table, are_files, open_table
+from privboost.tables.sources import Table, open_table
 from privboost.tables.values import column_kind, label_kind
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
