@@ -19,8 +19,9 @@ from privboost.engine.updates import SetTerms, Start
 from privboost.grid import VECTOR_STEPS
 from privboost.losses import loss_of
 from privboost.tables.beside import open_source
-from privboost.tables.domain import ClassTarget, Domain, NumericFeature
+from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import ClassTarget, NumericFeature
 from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load
 

@@ -22,7 +22,7 @@ from privboost.estimators import streams
 from privboost.forms import is_writable
 from privboost.models import files, importance, tree_kernels, trees
 from privboost.tables import kernels as coding_kernels
-from privboost.tables.domain import CategoricalFeature, ClassTarget
+from privboost.tables.features import CategoricalFeature, ClassTarget
 from privboost.trees import kernels as routing_kernels
 
 ODD = [0, -1, 1, 7, 255, 2**31, 2**63, -(2**70), 10**30, 10**400, 0.5, -1e308, 1e-320, float("nan")]

@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 
 from privboost import Domain, DomainError
-from privboost.tables.domain import (
-    CategoricalFeature,
-    ClassTarget,
-    NumberTarget,
-    NumericFeature,
-)
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import CategoricalFeature, ClassTarget, NumberTarget, NumericFeature
 from privboost.unit import Unit
 
 FORM = {

@@ -12,10 +12,10 @@ from privboost.recipes import ESTIMATORS
 
 # isort: off
 if TYPE_CHECKING:  # the same names, for tools that read types
-    from privboost.tables.domain import (
+    from privboost.tables.domain import Domain as Domain
+    from privboost.tables.features import (
         CategoricalFeature as CategoricalFeature,
         ClassTarget as ClassTarget,
-        Domain as Domain,
         NumberTarget as NumberTarget,
         NumericFeature as NumericFeature,
     )
@@ -56,11 +56,11 @@ if TYPE_CHECKING:  # the same names, for tools that read types
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CategoricalFeature": "tables.domain",
-    "ClassTarget": "tables.domain",
+    "CategoricalFeature": "tables.features",
+    "ClassTarget": "tables.features",
     "Domain": "tables.domain",
-    "NumberTarget": "tables.domain",
-    "NumericFeature": "tables.domain",
+    "NumberTarget": "tables.features",
+    "NumericFeature": "tables.features",
     "Unit": "unit",
     "BudgetError": "errors",
     "DomainError": "errors",

@@ -128,7 +128,8 @@ def train(
     force: Force = False,
 ) -> None:
     """Train a model on a private table. Spends the budget."""
-    from privboost.tables.domain import ClassTarget, Domain
+    from privboost.tables.domain import Domain
+    from privboost.tables.features import ClassTarget
     from privboost.tables.file_sources import open_file
 
     if weights is not None and weight_bound is None:
@@ -193,7 +194,7 @@ def extend(
     Parameters are those of the batch before, but for what --set changes.
     """
     from privboost.estimators.streams import load_stream, take_stream
-    from privboost.tables.domain import ClassTarget
+    from privboost.tables.features import ClassTarget
     from privboost.tables.file_sources import open_file
 
     began, before = load_stream(stream)
@@ -240,7 +241,7 @@ def predict(
     import pyarrow as pa
 
     from privboost.models.files import load_model
-    from privboost.tables.domain import ClassTarget
+    from privboost.tables.features import ClassTarget
     from privboost.tables.file_sources import open_file
 
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):

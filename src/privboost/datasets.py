@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from privboost.tables.domain import ClassTarget, Domain, Feature, NumericFeature, Target
+from privboost.tables.domain import Domain
+from privboost.tables.features import ClassTarget, Feature, NumericFeature, Target
 
 
 @dataclass(frozen=True)

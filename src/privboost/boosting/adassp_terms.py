@@ -15,8 +15,8 @@ from privboost.boosting.checks import shown
 from privboost.errors import DomainError
 from privboost.grid import VECTOR_STEPS
 from privboost.models.linear import INTERCEPT, MISSING, Coordinate
-from privboost.tables.domain import CategoricalFeature
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import CategoricalFeature
 from privboost.vectors.terms import MOST_SQUARE, Terms
 
 MOST_COORDINATES = 4096

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from privboost.tables.domain import CategoricalFeature
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import CategoricalFeature
 from privboost.trees.cell_map import CellMap
 from privboost.trees.splits import Splits, join_splits
 

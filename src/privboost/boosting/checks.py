@@ -12,8 +12,8 @@ import numpy as np
 from privboost.grid import CLIP_STEPS, MAX_SCORE, MAX_SIGMA, Contribution
 from privboost.privacy.calibration import LEAST_RATE
 from privboost.privacy.events.event import Event
-from privboost.tables.domain import CategoricalFeature
 from privboost.tables.encoding import FINE_BINS, Encoder
+from privboost.tables.features import CategoricalFeature
 
 LEAST_SIZE, MOST_SIZE = 1e-50, 1e50
 """Between them lies whatever is a size: a clip, a rate of learning, a bound of weights."""

@@ -14,8 +14,8 @@ from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events.event import Planned
-from privboost.tables.domain import CategoricalFeature
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import CategoricalFeature
 
 Shared = tuple[str, Planned, float]
 """A release by the plan's name for it, with its share of the whole μ²."""

@@ -15,8 +15,9 @@ from privboost.losses import LossTable, loss_of
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.calibration import LEAST_DELTA
 from privboost.privacy.events.event import Planned
-from privboost.tables.domain import ClassTarget, Domain
+from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import ClassTarget
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ from privboost.models.linear import LinearScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import open_source
-from privboost.tables.domain import ClassTarget, Domain, NumericFeature
+from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, code_target
+from privboost.tables.features import ClassTarget, NumericFeature
 
 _ROUNDS = """
     n_estimators : int

@@ -25,8 +25,9 @@ from privboost.models.model import Model
 from privboost.privacy.curator import Curator
 from privboost.progress import rounds_bar
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.domain import ClassTarget, Domain, NumberTarget, NumericFeature
+from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import ClassTarget, NumberTarget, NumericFeature
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {

@@ -21,8 +21,9 @@ from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import PrivacyReport
 from privboost.tables.beside import open_source
-from privboost.tables.domain import Domain, describe_target
+from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import describe_target
 from privboost.tables.loader import RowLoader, UnitRule
 from privboost.tables.loading import Load, check_schema
 from privboost.tables.sources import Table, is_column_vector

@@ -39,8 +39,8 @@ from privboost.privacy.budgets.life import (
 )
 from privboost.privacy.events.event import Relation
 from privboost.privacy.formulas import MOST_ORDER
-from privboost.tables.domain import ClassTarget
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import ClassTarget
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes, Rows
 from privboost.trees.tree import Tree

@@ -23,8 +23,8 @@ from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.domain import ClassTarget
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import ClassTarget
 from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load, load_rows
 from privboost.tables.sources import Table

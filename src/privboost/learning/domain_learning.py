@@ -47,17 +47,17 @@ from privboost.privacy.events.sums import GaussianRelease, ThresholdRelease
 from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
-from privboost.tables.domain import (
+from privboost.tables.domain import Domain
+from privboost.tables.domain_checks import MAX_CATEGORIES, MAX_CLASSES
+from privboost.tables.features import (
     LEARNED,
     CategoricalFeature,
     ClassTarget,
-    Domain,
     Feature,
     NumberTarget,
     NumericFeature,
     Target,
 )
-from privboost.tables.domain_checks import MAX_CATEGORIES, MAX_CLASSES
 from privboost.tables.file_sources import are_files
 from privboost.tables.loader import UnitRule
 from privboost.tables.loading import Load

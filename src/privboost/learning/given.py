@@ -10,7 +10,8 @@ from privboost.cautions import warn
 from privboost.errors import DomainError, SchemaError
 from privboost.privacy.ledger import Ledger
 from privboost.reports.report import round_up
-from privboost.tables.domain import Domain, Feature, Target
+from privboost.tables.domain import Domain
+from privboost.tables.features import Feature, Target
 from privboost.unit import Unit
 
 _KINDS = {"numeric": "number", "categorical": "text"}

@@ -23,7 +23,8 @@ from privboost.privacy.ledger import Ledger
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import PrivacyReport
-from privboost.tables.domain import Domain, lessons_of, paid_lessons
+from privboost.tables.domain import Domain, paid_lessons
+from privboost.tables.features import lessons_of
 from privboost.unit import unit_assumptions
 
 _ASSUMED = (

@@ -16,14 +16,9 @@ import numpy as np
 from privboost.errors import ModelFileError
 from privboost.forms import is_writable
 from privboost.reports.report import PrivacyReport
-from privboost.tables.domain import (
-    CategoricalFeature,
-    ClassTarget,
-    Domain,
-    Feature,
-    Target,
-)
+from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, fine_edges
+from privboost.tables.features import CategoricalFeature, ClassTarget, Feature, Target
 
 _MOST_SIZE = 2.0**200
 """No sum, mean or noise on the grid comes near it, and squares of it are numbers."""

@@ -14,8 +14,8 @@ from privboost.models.linear import INTERCEPT, LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
-from privboost.tables.domain import CategoricalFeature, ClassTarget
 from privboost.tables.encoding import Encoder, middle_and_half
+from privboost.tables.features import CategoricalFeature, ClassTarget
 from privboost.trees.tree import Tree
 
 

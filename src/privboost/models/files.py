@@ -26,7 +26,7 @@ from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import MarginScores, TreeScores
 from privboost.models.votes import VoteScores
-from privboost.tables.domain import ClassTarget
+from privboost.tables.features import ClassTarget
 
 MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
 _MAGIC = b"PVBMODEL"

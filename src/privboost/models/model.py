@@ -17,8 +17,9 @@ from privboost.models.importance import importances
 from privboost.models.linear import LinearScores
 from privboost.models.trees import TreeScores
 from privboost.reports.report import PrivacyReport
-from privboost.tables.domain import ClassTarget, Domain
+from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, middle_and_half
+from privboost.tables.features import ClassTarget
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -19,13 +19,8 @@ from privboost.errors import SchemaError
 from privboost.grid import BLOCK_ROWS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables import kernels
-from privboost.tables.domain import (
-    CategoricalFeature,
-    ClassTarget,
-    Domain,
-    Feature,
-    NumberTarget,
-)
+from privboost.tables.domain import Domain
+from privboost.tables.features import CategoricalFeature, ClassTarget, Feature, NumberTarget
 from privboost.tables.layout import Layout
 from privboost.tables.pieces import Batch, Column
 from privboost.tables.rows import Codes
