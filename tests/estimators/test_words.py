@@ -15,7 +15,11 @@ ESTIMATORS = [
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
 def test_docstrings_say_that_exact_scores_are_not_private(kind):
     places = {"class": kind, "fit": kind.fit, "score": kind.score}
-    places |= {n: getattr(kind, n) for n in dir(kind) if n.startswith(("staged_", "partial_fit"))}
+    places |= {
+        n: getattr(kind, n)
+        for n in dir(kind)
+        if n.startswith(("staged_", "partial_fit", "loss_curve"))
+    }
     for name, place in places.items():
         assert "exact" in place.__doc__, name
 

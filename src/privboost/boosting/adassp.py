@@ -131,13 +131,13 @@ def _released_shape(curator: Curator, plan: AdaSSPPlan, weights: tuple[float, fl
     """Release XᵀX, and λ_min where it is asked for; no eigenvalue stays below the noise's edge."""
     factor = np.floor(np.sqrt(weights) * VECTOR_STEPS).astype(np.int32)
     query = GramSums.of(plan.design.terms, factor)
-    unit = 1 / VECTOR_STEPS**2
-    gram = curator.gram(query, plan.gram) * unit
+    size = 1 / VECTOR_STEPS**2
+    gram = curator.gram(query, plan.gram) * size
     values, vectors = np.linalg.eigh(gram)
-    edge = plan.gram.sigmas[0] * unit * np.sqrt(2 * len(values))
+    edge = plan.gram.sigmas[0] * size * np.sqrt(2 * len(values))
     least = None
     if plan.least is not None:
-        least = curator.least_eigenvalue(query, plan.least) * unit
+        least = curator.least_eigenvalue(query, plan.least) * size
     lifted = np.maximum(values + _ridge(plan, values[0], edge, least), edge)
     return _Shape(gram, values, vectors, edge, lifted)
 
@@ -166,10 +166,10 @@ def _ridge(plan: AdaSSPPlan, smallest: float, edge: float, least: float | None) 
     if given == "adassp":
         assert plan.least is not None
         assert least is not None
-        unit, dimension = 1 / VECTOR_STEPS**2, plan.design.terms.n_coordinates
-        doubt = math.sqrt(math.log(6 / plan.budget.delta)) * plan.least.sigmas[0] * unit
+        size, dimension = 1 / VECTOR_STEPS**2, plan.design.terms.n_coordinates
+        doubt = math.sqrt(math.log(6 / plan.budget.delta)) * plan.least.sigmas[0] * size
         reach = math.sqrt(dimension * math.log(2 * dimension**2 / _FAILURE))
-        return float(max(reach * plan.gram.sigmas[0] * unit - max(least - doubt, 0.0), 0.0))
+        return float(max(reach * plan.gram.sigmas[0] * size - max(least - doubt, 0.0), 0.0))
     if least is None:
         least = smallest
     # What noise does to the spectrum is not in the released eigenvalue.

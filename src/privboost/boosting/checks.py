@@ -223,8 +223,10 @@ def check_sketch_bins(name: str, value: Any) -> int | None:
     return None if value is None else check_count(name, value, least=2)
 
 
-def check_candidates(value: int, encoder: Encoder) -> None:
-    """Refuse more split candidates than lie between the bins of any number."""
+def check_candidates(value: int, encoder: Encoder, sketch_bins: int | None = None) -> None:
+    """Refuse more split candidates than lie between the bins of any number, or a finer sketch."""
+    if sketch_bins is not None:
+        check_bins("sketch_bins", sketch_bins, encoder)
     most = _most_bins(encoder) - 1
     if value > most:
         raise ValueError(

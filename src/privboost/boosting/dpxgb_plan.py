@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from privboost.boosting.checks import (
-    check_bins,
     check_candidates,
     check_choice,
     check_choice_or_count,
@@ -120,9 +119,7 @@ def plan_dpxgb(
     noise_lambda : float, optional
         If given, λ is this many standard deviations of the noise in a leaf's sum of Hessians.
     """
-    check_candidates(settings.n_candidates, encoder)
-    if settings.sketch_bins is not None:
-        check_bins("sketch_bins", settings.sketch_bins, encoder)
+    check_candidates(settings.n_candidates, encoder, settings.sketch_bins)
     check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     check_histograms(encoder, settings.n_candidates, settings.greedy_depth or 0)
     draft = Draft(encoder, weight_bound, budget, accountant)

@@ -116,13 +116,13 @@ class NewtonStep:
         self, gradient: np.ndarray, hessian: np.ndarray, weight_bound: float | None
     ) -> np.ndarray:
         """Turn released sums, in grid steps, into values on the score grid (int32)."""
-        unit = grid_step(weight_bound)
+        size = grid_step(weight_bound)
         out = np.empty(gradient.shape, dtype=np.int32)
         _newton_values(
             np.ascontiguousarray(gradient, dtype=np.float64).reshape(-1),
             np.ascontiguousarray(hessian, dtype=np.float64).reshape(-1),
-            self.gradient_clip * unit,
-            self.hessian_clip * unit,
+            self.gradient_clip * size,
+            self.hessian_clip * size,
             self.reg_lambda,
             self.leaf_clip,
             self.learning_rate * SCORE_STEPS,
@@ -140,9 +140,9 @@ class NewtonStep:
         sigma : float
             The standard deviation of the noise in a sum of gradients, in grid steps.
         """
-        unit = grid_step(weight_bound)
-        bend = np.maximum(hessian * (self.hessian_clip * unit), 0.0)
-        alone = sigma * (self.gradient_clip * unit) / (bend + self.reg_lambda)
+        size = grid_step(weight_bound)
+        bend = np.maximum(hessian * (self.hessian_clip * size), 0.0)
+        alone = sigma * (self.gradient_clip * size) / (bend + self.reg_lambda)
         return np.minimum(alone, self.leaf_clip) * (self.learning_rate * SCORE_STEPS)
 
 
@@ -168,7 +168,7 @@ def _newton_values(  # type: ignore[no-untyped-def]
 
 
 def grid_step(weight_bound: float | None) -> float:
-    """Return what one grid unit of a sum is worth, in clips and weights."""
+    """Return what one step of a sum is worth, in clips and weights."""
     return 1 / CLIP_STEPS if weight_bound is None else weight_bound / (CLIP_STEPS * WEIGHT_STEPS)
 
 

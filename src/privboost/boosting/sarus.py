@@ -157,7 +157,7 @@ def _mean_values(
     step: NewtonStep, means: np.ndarray, sigma: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Turn noisy means into values, beside what noise alone gives them."""
-    unit, most = step.gradient_clip / MEAN_STEPS, step.leaf_clip
+    size, most = step.gradient_clip / MEAN_STEPS, step.leaf_clip
     rate = step.learning_rate * SCORE_STEPS
-    values = np.rint(np.clip(-means * unit, -most, most) * rate).astype(np.int32)
-    return values, np.full(len(means), min(sigma * unit, most) * rate)
+    values = np.rint(np.clip(-means * size, -most, most) * rate).astype(np.int32)
+    return values, np.full(len(means), min(sigma * size, most) * rate)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from privboost.boosting.checks import (
-    check_bins,
     check_candidates,
     check_choice,
     check_count,
@@ -175,9 +174,7 @@ def _check(
     encoder: Encoder, step: NewtonStep, settings: SarusSettings, weight_bound: float | None
 ) -> None:
     """Refuse what no plan can have."""
-    check_candidates(settings.n_candidates, encoder)
-    if settings.sketch_bins is not None:
-        check_bins("sketch_bins", settings.sketch_bins, encoder)
+    check_candidates(settings.n_candidates, encoder, settings.sketch_bins)
     if settings.leaves == "means" and weight_bound is not None:
         raise ValueError(
             'leaves="means" takes no sample_weight: the bound of a mean is proved for whole counts'

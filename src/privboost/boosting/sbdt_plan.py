@@ -314,22 +314,22 @@ def _calibrate_gaussian_budget(
     init = [part for part in wanted if part[0] == "init"]
     paid = [part for part in wanted if part[0] != "init"]
     shared = by_shares([(planned, share) for _, planned, share in paid])
-    unit: dict[str, Any] = {  # releases that fill a budget of μ = 1
+    whole: dict[str, Any] = {  # releases that fill a budget of μ = 1
         name: planned.event.scaled(1 + _rounding(paid))
         for (name, _, _), planned in zip(paid, shared, strict=True)
     }
-    smallest = min(float(event.sigmas.min()) for event in unit.values())
+    smallest = min(float(event.sigmas.min()) for event in whole.values())
     life = GaussianBudget(
         _life_of(batch),
         1.0,
         releases=_most_releases(settings, draft.task, batch),
-        touched=max(event.touched for event in unit.values()),
+        touched=max(event.touched for event in whole.values()),
         least_sigma=smallest * (1 - 1e-9) / (1 if batch is None else _STREAM_ROOM),
     )
     share = sum(share for _, _, share in paid)
     made = draft.share([*init, ("life", Planned(life, 1), share)])
     life = made["life"]
-    events = {name: event.scaled(life.noise) for name, event in unit.items()}
+    events = {name: event.scaled(life.noise) for name, event in whole.items()}
     check_grid(events.values())
     leaf, hessian = events["leaf"], events.get("hessian")
     return _Made(made.accountant, made.releases, leaf, made.get("init"), hessian, life)

@@ -100,7 +100,7 @@ class AdaSSPEstimator(PresetEstimator):
         """Return the mean loss on some rows after each round; the rows must be public.
 
         Of several classes it is the sum over all, each against the rest; of a number, half the
-        squared error in units of half the width of its bounds. Rows of an unknown target are left
+        squared error in parts of half the width of its bounds. Rows of an unknown target are left
         out.
 
         Parameters
@@ -299,7 +299,7 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, PrivateClassifier):  # noqa: D101
 class BoostedAdaSSPRegressor(AdaSSPEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private linear regressor, boosted from noisy sufficient statistics.
 
-    Clips are in units of half the width of the target's bounds.
+    Clips are in parts of half the width of the target's bounds.
 {BUDGET_PARAMETERS.rstrip()}{_ROUNDS}{_COLUMNS}
 {RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "rdp"}').lstrip(chr(10))}
     Examples

@@ -184,7 +184,7 @@ class DPXGBClassifier(DPXGBEstimator, TreeClassifier):  # noqa: D101
 class DPXGBRegressor(DPXGBEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private regressor of boosted greedy trees (DP-XGB).
 
-    Clips are in units of half the width of the target's bounds.
+    Clips are in parts of half the width of the target's bounds.
 {_PARAMETERS}
     Examples
     --------

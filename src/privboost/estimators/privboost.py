@@ -125,7 +125,7 @@ class PrivBoostClassifier(PrivBoostEstimator, LogisticClassifier):  # noqa: D101
 class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A differentially private boosted regressor.
 
-    Clips are in units of half the width of the target's bounds.
+    Clips are in parts of half the width of the target's bounds.
 {_PARAMETERS}
     Examples
     --------

@@ -190,7 +190,7 @@ class SarusXGBClassifier(SarusEstimator, TreeClassifier):  # noqa: D101
     __doc__ = f"""A classifier of boosted greedy trees under pure ε-DP.
 
     Leaves move scores by mean gradients, which are at most a half of what Newton steps would be;
-    the learning rate and the leaf clip are in those units.
+    the learning rate and the leaf clip are of that size.
 {_PARAMETERS}
     Examples
     --------
@@ -226,7 +226,7 @@ class SarusXGBClassifier(SarusEstimator, TreeClassifier):  # noqa: D101
 class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A regressor of boosted greedy trees under pure ε-DP.
 
-    Clips are in units of half the width of the target's bounds.
+    Clips are in parts of half the width of the target's bounds.
 {_PARAMETERS}
     Examples
     --------

@@ -267,7 +267,7 @@ class SBDTClassifier(SBDTEstimator, TreeClassifier):  # noqa: D101
 class SBDTRegressor(SBDTEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private regressor of boosted random trees (S-BDT).
 
-    Clips are in units of half the width of the target's bounds.
+    Clips are in parts of half the width of the target's bounds.
 {_PARAMETERS}
     Examples
     --------
