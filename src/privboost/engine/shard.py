@@ -65,6 +65,7 @@ class Shard:
         self._loss: LossTable | None = None
         self._n_outputs = 0
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
+        self._look_ups: dict[tuple[int, tuple[str, ...], int], LookUp] = {}
         self._left: list[np.ndarray] | None = None
         self._active: list[np.ndarray] | None = None
         self._prices: dict[int, Price] = {}
@@ -89,7 +90,7 @@ class Shard:
         elif isinstance(update, Charge):
             self._charge(update)
         elif isinstance(update, UseLoss):
-            self._loss, self._tables = update.loss, {}
+            self._use(update.loss)
         elif isinstance(update, SetTerms):
             self._linear = LinearRows(self._blocks, update.terms)
         elif isinstance(update, SetLinearScores):
@@ -101,13 +102,12 @@ class Shard:
 
     def _add_cells(self, update: AddCellValues) -> None:
         self._check_cells(update.cells)
-        cells = update.cells
-        for block, state in zip(self._blocks, self._state, strict=True):
-            for part, first in zip(cells.parts, cells.first, strict=True):
-                values = update.value_of[first : first + part.n_cells]
-                ids, cell_of = _cells_of(block, part)
-                values = values if cell_of is None else values[cell_of]
-                kernels.add_values(ids, values, state[update.output])
+        for part, first in zip(update.cells.parts, update.cells.first, strict=True):
+            values = update.value_of[first : first + part.n_cells]
+            if part.alone:
+                values = values[part.cell_of[0]]
+            for block, state in zip(self._blocks, self._state, strict=True):
+                kernels.add_values(_cells_of(block, part)[0], values, state[update.output])
 
     def _check_cells(self, cells: CellMap) -> None:
         """Refuse cells that were not made for these rows."""
@@ -205,7 +205,8 @@ class Shard:
             add(*part, pairs, out)
 
     def _start(self, update: Start) -> None:
-        self._loss, self._n_outputs, self._tables = update.loss, update.n_outputs, {}
+        self._n_outputs = update.n_outputs
+        self._use(update.loss)
         for active in self._active or []:
             active[:] = 0  # a charge under another loss pays for nothing
         self._state = []
@@ -214,6 +215,9 @@ class Shard:
             if block.start is not None:
                 state[:] = block.start
             self._state.append(state)
+
+    def _use(self, loss: LossTable | None) -> None:
+        self._loss, self._tables, self._look_ups = loss, {}, {}
 
     def _statistics(self, rows: BlockRows) -> np.ndarray:
         """Look up the packed statistics of a block's rows, in memory that the next call reuses."""
@@ -227,19 +231,22 @@ class Shard:
         return BlockRows(look_up, self._blocks[k].weight, self._taking_part(k, query))
 
     def _look_up(self, k: int, statistics: tuple[str, ...], output: int) -> LookUp:
-        loss = self._loss
+        """Where a block's rows are looked up: remembered, since states are changed in place."""
+        loss, key = self._loss, (k, statistics, output)
         if loss is None:
             raise RuntimeError("a shard needs a Start before it can answer")
         if statistics not in self._tables:
             self._tables[statistics] = packed_table(loss, statistics)
-        return LookUp(
-            self._blocks[k].label,
-            place_of_label(output, self._n_outputs, loss.size),
-            self._state[k][output],
-            self._tables[statistics],
-            loss.size,
-            np.int32(loss.shift),
-        )
+        if key not in self._look_ups:
+            self._look_ups[key] = LookUp(
+                self._blocks[k].label,
+                place_of_label(output, self._n_outputs, loss.size),
+                self._state[k][output],
+                self._tables[statistics],
+                loss.size,
+                np.int32(loss.shift),
+            )
+        return self._look_ups[key]
 
     def _taking_part(self, k: int, query: SumQuery) -> np.ndarray | None:
         """Who counts: rows that paid, if there are budgets, and are in the sample, if there is."""
@@ -277,9 +284,9 @@ class Shard:
 
 def _cells_of(block: Rows, part: CellPart) -> _Ids:
     """Return an id for each row, and the cell of each id; None where ids are cells."""
+    if part.alone:
+        return block.column(part.features[0]), part.cell_of[0]
     columns = [block.column(feature) for feature in part.features]
-    if len(columns) == 1:
-        return columns[0], part.cell_of[0]
     cells = np.empty(len(block), dtype=np.uint32)
     kernels.begin_cells(columns[0], part.cell_of[0], cells)
     for k in range(1, len(columns)):

@@ -159,18 +159,18 @@ def _conditions(encoder: Encoder, feature: int, turns: np.ndarray) -> tuple[str,
             return f"{declared.name} is not {chosen[0]}", f"{declared.name} is {chosen[0]}"
         listed = ", ".join(chosen)
         return f"{declared.name} is none of: {listed}", f"{declared.name} is one of: {listed}"
-    edges, values = encoder.edges[feature], turns[:-1]
+    values = turns[:-1]
     on_right = missing if turns[-1] else ""
     on_left = "" if turns[-1] else missing
     if not values.any():
         return f"{declared.name} is there", f"{declared.name} is missing"
     name, right = declared.name, np.flatnonzero(values)
     first, last = int(right[0]), int(right[-1])
-    low = edges[first - 1] if first else -np.inf
+    low = encoder.edge(feature, first - 1) if first else "-inf"
     if last == len(values) - 1:
-        return f"{name} ≤ {low:.6g}{on_left}", f"{name} > {low:.6g}{on_right}"
-    high = edges[last]
+        return f"{name} ≤ {low}{on_left}", f"{name} > {low}{on_right}"
+    high = encoder.edge(feature, last)
     if first == 0:
-        return f"{name} > {high:.6g}{on_left}", f"{name} ≤ {high:.6g}{on_right}"
-    outside, inside = f"≤ {low:.6g} or > {high:.6g}", f"> {low:.6g} and ≤ {high:.6g}"
+        return f"{name} > {high}{on_left}", f"{name} ≤ {high}{on_right}"
+    outside, inside = f"≤ {low} or > {high}", f"> {low} and ≤ {high}"
     return f"{name} {outside}{on_left}", f"{name} {inside}{on_right}"

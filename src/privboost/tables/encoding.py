@@ -68,17 +68,20 @@ class Encoder:
 
         Neighbouring bins of a number that have the same value are one span.
         """
-        declared, edges = self.domain.features[feature], self.edges[feature]
+        declared, last = self.domain.features[feature], len(self.edges[feature])
         if isinstance(declared, CategoricalFeature):
             yield from zip([*map(str, declared.categories), "other"], values[:-1], strict=True)
         else:
             changes = np.flatnonzero(np.diff(values[:-1]))
-            ends = [*changes, len(edges)]
-            for start, end in zip([0, *(changes + 1)], ends, strict=True):
-                low = "" if start == 0 else f"{edges[start - 1]:.6g} < "
-                high = "" if end == len(edges) else f" ≤ {edges[end]:.6g}"
+            for start, end in zip([0, *(changes + 1)], [*changes, last], strict=True):
+                low = "" if start == 0 else f"{self.edge(feature, start - 1)} < "
+                high = "" if end == last else f" ≤ {self.edge(feature, end)}"
                 yield (f"{low}x{high}" if low or high else "any"), values[start]
         yield "missing", values[-1]
+
+    def edge(self, feature: int, number: int) -> str:
+        """Return one of a feature's edges as it is written for people."""
+        return f"{self.edges[feature][number]:.6g}"
 
     def feature_codes(self, data: Any) -> Iterator[Codes]:
         """Code a table without labels, block by block."""

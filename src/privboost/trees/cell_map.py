@@ -64,6 +64,11 @@ class CellPart:
         """How many cells there are."""
         return math.prod(self.sizes)
 
+    @cached_property
+    def alone(self) -> bool:
+        """Whether it looks at one feature only, so that its cells can be read off codes."""
+        return len(self.features) == 1
+
     def same_as(self, other: CellPart) -> bool:
         """Say whether two parts give every row the same cell."""
         return self is other or (
