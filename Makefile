@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test test-slow lint clean
-.PHONY: bench-adult bench-speed bench-scale bench-accounting bench-sbdt bench-streams bench-trees bench-dpxgb bench-sarus bench-lazybb bench-adassp bench-linear
+.PHONY: bench-adult bench-speed bench-scale bench-accounting bench-sbdt bench-streams bench-trees bench-dpxgb bench-sarus bench-lazybb bench-adassp bench-linear bench-papers
 
 demo: $(VENV)/.demo
 	$(BIN)/privboost demo
@@ -51,6 +51,9 @@ bench-lazybb: $(VENV)/.bench
 
 bench-adassp: $(VENV)/.bench
 	$(BIN)/python -m bench.adassp
+
+bench-papers: $(VENV)/.bench
+	$(BIN)/python -m bench.papers
 
 bench-linear: $(VENV)/.bench
 	$(BIN)/python -m bench.linear_speed

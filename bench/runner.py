@@ -24,8 +24,8 @@ def summarise(values: list[float]) -> dict[str, Any]:
 
 def write(name: str, settings: dict[str, Any], results: Any) -> Path:
     """Write one measurement as JSON and return where."""
-    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     form = {
         "name": name,
         "machine": {

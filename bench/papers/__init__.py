@@ -1,0 +1,1 @@
+"""The published tables and figures, run again with the data at hand, beside what was published."""
