@@ -37,9 +37,9 @@ class _Walk:
         self.leaf_of_code = None if tree.only_feature is None else tree.leaf_of_codes()
 
     def goes_on_with(self, tree: Tree) -> bool:
-        """Whether a tree is this one, grown further."""
+        """Whether a tree is this one, grown deeper."""
         depth = self.tree.depth
-        return depth <= tree.depth and tree.top(depth).same_as(self.tree)
+        return depth < tree.depth and tree.top(depth).same_as(self.tree)
 
 
 class Routes:
