@@ -105,6 +105,10 @@ def train(
     task: Annotated[
         Task, typer.Option(help="Without a domain: what the target is.")
     ] = Task.classes,
+    domain_given: Annotated[
+        Path | None,
+        typer.Option(help="Without a domain: the part of one that is known (JSON)."),
+    ] = None,
     recipe: Annotated[
         Recipe, typer.Option(help="How to boost: see docs/recipes.md.")
     ] = _FIRST_RECIPE,
@@ -136,6 +140,8 @@ def train(
         raise ValueError("--weights needs --weight-bound: the largest weight, publicly known")
     if domain is not None and target is not None:
         raise ValueError("give --domain or --target, not both: a domain names its target")
+    if domain is not None and domain_given is not None:
+        raise ValueError("give --domain or --domain-given, not both: a domain is given whole")
     if domain is None and target is None:
         raise ValueError("give --domain, or --target to have a domain learned privately")
     public = None if domain is None else Domain.from_json(domain)
@@ -149,7 +155,7 @@ def train(
     estimator = make(epsilon=epsilon, domain=public, random_state=seed)
     estimator.set_params(**({} if delta is None else {"delta": delta}))
     estimator.set_params(n_jobs=jobs, ledger=ledger, verbose=not quiet)
-    estimator.set_params(domain_rows=domain_rows.value)
+    estimator.set_params(domain_rows=domain_rows.value, domain_given=domain_given)
     if "sample_weight_bound" in estimator.get_params():
         estimator.set_params(sample_weight_bound=weight_bound)
     elif weights is not None or weight_bound is not None:
@@ -157,7 +163,9 @@ def train(
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
     table = open_file(data, missing or [], separator=read_separator(separator))
     written = [model] if stream is None else [model, stream]
-    check_files((data, domain, ledger), written, written if force else ())  # before it costs
+    check_files(
+        (data, domain, domain_given, ledger), written, written if force else ()
+    )  # before it costs
     with _spending(estimator):
         act = estimator.fit if stream is None else estimator.partial_fit
         act(table, target, **({} if weights is None else {"sample_weight": weights}))
@@ -404,6 +412,7 @@ def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
         "epsilon",
         "delta",
         "domain",
+        "domain_given",
         "domain_rows",
         "random_state",
         "n_jobs",

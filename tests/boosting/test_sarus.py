@@ -266,7 +266,7 @@ BAD = [
     ({"min_child_weight": -1}, "min_child_weight"),
     ({"epsilon": 0}, "epsilon"),
     ({"delta": 1.0}, "delta"),
-    ({"domain": None}, "pure DP"),
+    ({"domain_given": {}}, "give it, or domain, not both"),
 ]
 
 

@@ -8,6 +8,8 @@ import time
 import warnings
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -95,6 +97,26 @@ def test_train_without_a_domain(tmp_path, run):
     assert "(5, 1e-05)-differential privacy" in done.stdout
     assert {"high", "low"} <= set(load_model(model).classes)  # a rare third may stand out too
     assert "--target" in run(*base, code=1).stderr
+
+
+def test_train_under_pure_dp_with_a_part_of_a_domain(tmp_path, run):
+    data, model, part = (tmp_path / name for name in ("t.csv", "m.privboost", "part.json"))
+    rng = np.random.default_rng(0)
+    x = rng.uniform(20, 90, 3000)
+    label = np.where(x > 50, "old", "young")
+    pd.DataFrame({"x": x, "label": label}).to_csv(data, index=False)
+    base = ("train", data, "--model", model, "--epsilon", 5, "--recipe", "sarus", "--quiet")
+    base = (*base, "--target", "label", "--set", "n_estimators=3")
+    assert "the classes of the target 'label' must be given" in run(*base, code=1).stderr
+    form = {"features": {"x": {"kind": "numeric"}}, "target": {"classes": ["old", "young"]}}
+    part.write_text(json.dumps(form))
+    done = run(*base, "--domain-given", part)
+    assert "5-differential privacy (pure)" in done.stdout
+    assert load_model(model).domain.features[0].bounds == (16, 128)
+    part.write_text("{")
+    assert "is not JSON" in run(*base, "--domain-given", part, "--force", code=1).stderr
+    both = ("--domain-given", part, "--domain", part)
+    assert "not both" in run(*base[:-4], *both, "--force", code=1).stderr
 
 
 def test_calibrate(run):

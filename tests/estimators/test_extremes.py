@@ -28,7 +28,7 @@ TARGETS = {
     "Classifier": {"name": "y", "classes": [0, 1]},
     "Regressor": {"name": "y", "bounds": [0, 1]},
 }
-NO_SIZE = {"domain", "backend", "ledger", "domain_rows", "domain_share"}
+NO_SIZE = {"domain", "domain_given", "backend", "ledger", "domain_rows", "domain_share"}
 """Parameters that are no numbers, and the one that does nothing where there is a domain."""
 SIZES = [1e-320, 1e-100, 1e-51, LEAST_SIZE * 1.01, 1e-9, 1e9, MOST_SIZE * 0.99, 1e51, 1e308]
 SHARES = [LEAST_SHARE, 1 - LEAST_SHARE, 1 - 1e-16]

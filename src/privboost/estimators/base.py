@@ -19,6 +19,7 @@ from privboost.engine.backend import OpenBackend, open_local
 from privboost.errors import DomainError
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import Given, MakePlan, Preparation, Setting
+from privboost.learning.given import open_given
 from privboost.learning.lesson import Lesson
 from privboost.models.files import save_model
 from privboost.models.model import Model
@@ -103,6 +104,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Read and check the parameters that every run has."""
         check_choice("domain_rows", self.domain_rows, ("same", "other"))
         check_flag("verbose", self.verbose)
+        if self.domain is not None and self.domain_given is not None:
+            raise ValueError(
+                "domain_given is the part of a domain whose rest is to be learned: give it, or "
+                "domain, not both"
+            )
         budget = Budget(self.epsilon, self.delta)
         return Setting(
             budget,
@@ -122,8 +128,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         seeded, threads = self.random_state is not None, self._threads()
         backend = self._open_backend(threads)
         own = (given.X, given.y, self._task, self.domain_share, budget, given.sample_weight)
-        lesson = Lesson(*own, seeded, backend)
-        stand_in = make_plan(Encoder.of(self._stand_in()), given.weight_bound, lesson.rest)
+        part = open_given("domain_given", self.domain_given)
+        lesson = Lesson(*own, seeded, backend, part)
+        spare = lesson.stand_in(self._stand_in())
+        self._check_target(spare)
+        stand_in = make_plan(Encoder.of(spare), given.weight_bound, lesson.rest)
         lesson.check_features(self._named_features())
         lesson.check_weights()
         return lesson, stand_in

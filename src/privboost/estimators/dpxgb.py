@@ -103,6 +103,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         n_candidates: int = 32,
         candidate_rounds: str | int = 1,
         sketch_bins: int | None = None,
+        domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
         sample_weight_bound: float | None = None,

@@ -106,6 +106,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         n_candidates: int = 31,
         literals: str = "thresholds",
         criterion: str = "gini",
+        domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
         accountant: str = "auto",

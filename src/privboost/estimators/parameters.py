@@ -20,6 +20,9 @@ BUDGET_PARAMETERS = """
 """What the documentation of every estimator begins with."""
 
 RUN_PARAMETERS = """
+    domain_given : mapping, Domain or path, optional
+        Without a domain, the part of one that is known: see `given` of `Domain.learn`. The rest is
+        learned. With a delta of 0 that is bounds of numbers; classes and categories must be given.
     domain_share : float
         Without a domain, the share of the budget that learning one takes: of μ², so that a tenth
         is about 0.3 of ε by itself (of ε and δ where training is not all Gaussian).

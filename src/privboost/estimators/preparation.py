@@ -23,7 +23,7 @@ from privboost.reports.report import PrivacyReport
 from privboost.tables.beside import open_source
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
-from privboost.tables.features import describe_target
+from privboost.tables.features import describe_target, lessons_of
 from privboost.tables.loader import RowLoader, UnitRule
 from privboost.tables.loading import Load, check_schema
 from privboost.tables.sources import Table, is_column_vector
@@ -252,12 +252,12 @@ class Preparation:
             said += unit_assumptions(domain.unit)
         if bound is not None:
             said.append(f"sample weights are clipped to [0, {bound:g}], a public bound")
-        named = {part.name: part.reason for part in (*domain.features, domain.target)}
-        named = {} if domain.privacy is not None else named
+        parts = (*domain.features, domain.target)
+        named = {part.name: part.reason for part in parts if not lessons_of([part])}
         if domain.unit is not None:
             named[domain.unit.column] = domain.unit.reason
         said += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
-        if domain.privacy is not None:
+        if lessons_of([domain.target]):
             said.append(f"learned about {domain.target.name!r}: {describe_target(domain.target)}")
         return (*said, *plan.assumptions)
 
@@ -276,9 +276,16 @@ def _origin(ground: Ground) -> str:
             "off the rows"
         )
     if ground.learned is not None or ground.paid is not None:
+        parts = (*ground.domain.features, ground.domain.target)
+        if all(lessons_of([part]) for part in parts):
+            return (
+                "the columns of the table and their types are public; bounds, categories and "
+                "classes were learned privately, within this epsilon"
+            )
         return (
-            "the columns of the table and their types are public; bounds, categories and classes "
-            "were learned privately, within this epsilon"
+            "the columns of the table and their types are public, and so is what was given of the "
+            "domain; its other bounds, categories and classes were learned privately, within this "
+            "epsilon"
         )
     return (
         f"the domain was learned privately ({ground.domain.privacy.guarantee}) from other rows: no "

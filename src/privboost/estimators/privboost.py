@@ -63,6 +63,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         hessian_share: float | None = None,
         reg_lambda: float | None = None,
         leaf_clip: float = 2.0,
+        domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
         sample_weight_bound: float | None = None,

@@ -33,7 +33,8 @@ _PARAMETERS = """
         0 (the default) is pure DP. Above 0 the same mechanisms are composed under (ε, δ), with
         about half the noise.
     domain : Domain, dict or path, optional
-        What is public about the table; needed where delta is 0.
+        What is public about the table. Without it, `fit` learns one privately (see
+        `domain_share`), where delta is 0 from what `domain_given` says; then `y` must be given.
     loss : str, optional
         What is minimised: "logistic" (the default of classes), or "squared", with classes as -1
         and 1, which gives no probabilities. A number has the squared loss alone.
@@ -119,6 +120,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         sketch_bins: int | None = None,
         sketch_weights: str = "count",
         sketch_each_tree: bool = False,
+        domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
         sample_weight_bound: float | None = None,

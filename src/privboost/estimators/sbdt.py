@@ -134,6 +134,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         extra_estimators: int = 0,
         batch_size: int = 1,
         negative_hessian: str = "floor",
+        domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
         sample_weight_bound: float | None = None,

@@ -4,12 +4,13 @@ Which columns there are, and whether a column holds numbers or words, is the tab
 is public. A column of Python objects, or of a text file, holds words unless the caller says that
 it holds numbers: to tell would take a look at the values. Everything else is released with noise:
 
-- the number of rows (Gaussian);
-- for each number, counts of rows by signed power of two (Gaussian, all numbers at once: a row lies
-  in one bin of each, so the L2 sensitivity is √p). The bounds are those of the bins whose noisy
-  counts stand out; that is post-processing;
+- the number of rows (Gaussian), which a warning about δ needs;
+- the bounds of numbers (Gaussian; see `number_bounds`);
 - for each column of words, the values whose noisy counts exceed a threshold (see
   `curator.noisy_threshold`).
+
+Under pure DP (δ = 0) there are the bounds of numbers alone, with Laplace noise: which words occur
+can be told with a δ only, so classes and categories must be given.
 """
 
 from __future__ import annotations
@@ -17,15 +18,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from privboost.engine.backend import OpenBackend
-from privboost.engine.queries import COUNT, NodeHistograms, TreeSums
+from privboost.engine.queries import COUNT, TreeSums
 from privboost.engine.updates import Start
 from privboost.errors import DomainError, SchemaError
 from privboost.forms import MAX_INT, check_text, is_writable
@@ -33,17 +33,23 @@ from privboost.grid import CLIP_STEPS, Contribution
 from privboost.learning.given import (
     check_header,
     is_number,
+    nothing_to_learn,
     read_given,
     too_few_classes,
     warn_of_objects,
     warn_of_silence,
     warn_of_untyped,
+    words_without_delta,
 )
+from privboost.learning.number_bounds import NO_BOUNDS, Bounds, learn_bounds, plan_sizes
 from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.accountants.pure import PureAccountant
 from privboost.privacy.calibration import by_shares
 from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease, ThresholdRelease
+from privboost.privacy.events.event import Event, Planned
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, ThresholdRelease
 from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
@@ -61,27 +67,18 @@ from privboost.tables.features import (
 from privboost.tables.file_sources import are_files
 from privboost.tables.loader import UnitRule
 from privboost.tables.loading import Load
-from privboost.tables.size_loader import (
-    LARGEST,
-    SIZE_CODES,
-    SIZE_EDGES,
-    SizeLoader,
-)
+from privboost.tables.size_loader import SizeLoader
 from privboost.tables.sources import Table, open_table
 from privboost.tables.values import column_kind, label_kind
-from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from privboost.unit import Unit
 
 _INDEX = re.compile(r"__index_level_[0-9]+__")
 """What pandas calls an index without a name where it writes one: the place of a row, no feature."""
-_BOUND = 2.0 ** (LARGEST + 1)
-_FALSE_ALARM = 0.01
-"""The chance that any empty bin of any number passes for a full one."""
 _DELTA_SHARE = 0.5
 """The part of δ that goes to thresholds."""
 PARTS = {"rows": 0.1, "numbers": 0.45, "words": 0.45}
-"""How the budget of learning (on μ²) is divided."""
+"""How the budget of learning (on μ²) is divided; under pure DP numbers have all of it."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +128,16 @@ class LearningPlan:
     def contribution(self) -> Contribution:
         """What one protected unit may add."""
         return Contribution(rows=1 if self.unit is None else self.unit.max_rows)
+
+    @property
+    def pure(self) -> bool:
+        """Whether nothing in it needs a δ."""
+        return all(planned.event.pure is not None for planned in self.releases)
+
+    @property
+    def accountant(self) -> Accountant:
+        """Who composes the releases exactly."""
+        return PureAccountant() if self.pure else GdpAccountant()
 
     @property
     def digest(self) -> str:
@@ -186,7 +193,7 @@ def plan_learning(
         A part of a domain's JSON form, whose features, target and unit are not learned. A feature
         that gives its "kind" alone is learned as one of that kind.
     delta : float
-        The whole δ; half of it goes to thresholds.
+        The whole δ; half of it goes to thresholds. With 0, words must be given.
     weights : str, optional
         The column of sample weights, which is no feature.
     """
@@ -220,6 +227,10 @@ def plan_learning(
         if not classes and kinds[target] == "text":
             raise SchemaError(f"column {target!r} holds text; a number to predict is needed")
         (words if classes else numbers).append(target)
+    if delta == 0 and words:
+        raise DomainError(words_without_delta(words, kinds, target))
+    if delta == 0 and not numbers:
+        raise DomainError(nothing_to_learn())
     contribution = Contribution(rows=1 if unit is None else unit.max_rows)
     return LearningPlan(
         known,
@@ -229,14 +240,14 @@ def plan_learning(
         known_target or target,
         kinds,
         unit,
-        _releases(contribution, len(numbers), len(words), delta * _DELTA_SHARE),
+        _releases(contribution, len(numbers), len(words), delta),
     )
 
 
 def learn(
     plan: LearningPlan, table: Table, open_backend: OpenBackend, ledger: Ledger, stream: KeyStream
-) -> tuple[Domain, float]:
-    """Make the planned releases; return the domain and the noisy number of rows.
+) -> tuple[Domain, float | None]:
+    """Make the planned releases; return the domain and, unless pure, the noisy number of rows.
 
     Privacy
     -------
@@ -257,28 +268,25 @@ def learn(
 
 def _release(
     plan: LearningPlan, curator: Curator, ledger: Ledger, stream: KeyStream
-) -> tuple[Domain, float]:
+) -> tuple[Domain, float | None]:
     curator.publish(Start(SQUARED_NUMBER.table(1.0, 1.0)))
-    events = iter(plan.releases)
-    n = (
-        float(curator.gaussian(TreeSums((stump(),), statistics=COUNT), _next(events))[0, 0, 0])
-        / CLIP_STEPS
-    )
-    bounds: dict[str, tuple[float, float, str]] = {}
+    events = iter(planned.event for planned in plan.releases)
+    n = None if plan.pure else _count_rows(curator, next(events))
+    bounds: dict[str, Bounds] = {}
     if plan.numbers:
-        event = _next(events)
-        sums = curator.gaussian(_sizes(len(plan.numbers)), event)[0, :, 0] / CLIP_STEPS
-        bounds = _read_bounds(plan, sums, float(event.sigmas[0]) / CLIP_STEPS)
+        event = next(events)
+        assert isinstance(event, GaussianRelease | LaplaceRelease)
+        bounds = learn_bounds(plan.numbers, curator, event)
     values: dict[str, list[str]] = {}
     if plan.words:
-        event = _next(events)
+        event = next(events)
         assert isinstance(event, ThresholdRelease)
         values = _read_values(plan, curator.threshold(event, stream.child("values")))
     if plan.target_name in values:
         told = _classes(values[plan.target_name], plan.kinds[plan.target_name])
         if len(told) < 2:
             raise DomainError(too_few_classes(ledger))
-    silent = [name for name, found in bounds.items() if found is _NO_BOUNDS]
+    silent = [name for name, found in bounds.items() if found is NO_BOUNDS]
     silent += [name for name, found in values.items() if not found and name in plan.features]
     warn_of_silence(silent)
     lesson = f"{int(stream.child('lesson').words(1)[0]):016x}"
@@ -288,48 +296,25 @@ def _release(
 def _releases(
     contribution: Contribution, numbers: int, words: int, delta: float
 ) -> tuple[Planned, ...]:
+    if delta == 0:
+        return (Planned(plan_sizes(contribution, numbers, pure=True), 1),)
     steps, rows = CLIP_STEPS * contribution.rows, contribution.rows
-    parts = [(GaussianRelease("the number of rows", 1.0, steps, 1, rows, (1.0,)), "rows")]
+    count = GaussianRelease("the number of rows", 1.0, steps, 1, rows, (1.0,))
+    parts: list[tuple[Event, str]] = [(count, "rows")]
     if numbers:
-        what = f"rows by size of {numbers} numbers"
-        parts.append((GaussianRelease(what, 1.0, steps, numbers, rows, (1.0,)), "numbers"))
+        parts.append((plan_sizes(contribution, numbers, pure=False), "numbers"))
     if words:
         what = f"values that occur in {words} columns of words"
-        event = ThresholdRelease(what, 1.0, steps, words, rows, (1.0,), delta_of_threshold=delta)
+        told = delta * _DELTA_SHARE
+        event = ThresholdRelease(what, 1.0, steps, words, rows, (1.0,), delta_of_threshold=told)
         parts.append((event, "words"))
     return by_shares([(Planned(event, 1), PARTS[part]) for event, part in parts])
 
 
-def _sizes(numbers: int) -> NodeHistograms:
-    """Ask for the rows by size of every number."""
-    cells = np.arange(SIZE_CODES)
-    every = CellMap.side_by_side(CellMap.of_feature(k, cells) for k in range(numbers))
-    return NodeHistograms(stump(), every, statistics=COUNT)
-
-
-def _read_bounds(
-    plan: LearningPlan, counts: np.ndarray, sigma: float
-) -> dict[str, tuple[float, float, str]]:
-    """Take the span of the bins that stand out; a log scale where most rows are far smaller."""
-    chance = _FALSE_ALARM / len(counts)
-    threshold = 1 + sigma * float(ndtri(1 - chance))
-    lows = [-_BOUND, *SIZE_EDGES]
-    highs = [*SIZE_EDGES, _BOUND]
-    found = {}
-    for k, name in enumerate(plan.numbers):
-        own = counts[k * SIZE_CODES : (k + 1) * SIZE_CODES - 1]
-        full = np.flatnonzero(own > threshold)
-        if len(full) == 0:
-            found[name] = _NO_BOUNDS
-            continue
-        low, high = lows[full[0]], highs[full[-1]]
-        low = 0.0 if abs(low) < 1e-300 else low  # the bin of zero itself
-        high = 1.0 if low == high else high
-        weight = np.maximum(own, 0) * (own > threshold)
-        size = np.maximum(np.abs(lows), np.abs(highs))
-        small = weight[size <= max(abs(low), abs(high)) / 16].sum()
-        found[name] = (low, high, "log" if small > 0.8 * weight.sum() else "linear")
-    return found
+def _count_rows(curator: Curator, event: Event) -> float:
+    assert isinstance(event, GaussianRelease)
+    counts = curator.gaussian(TreeSums((stump(),), statistics=COUNT), event)
+    return float(counts[0, 0, 0]) / CLIP_STEPS
 
 
 def _read_values(plan: LearningPlan, told: Sequence[bytes]) -> dict[str, list[str]]:
@@ -344,7 +329,7 @@ def _read_values(plan: LearningPlan, told: Sequence[bytes]) -> dict[str, list[st
 
 def _assemble(
     plan: LearningPlan,
-    bounds: Mapping[str, tuple[float, float, str]],
+    bounds: Mapping[str, Bounds],
     values: Mapping[str, list[str]],
     lesson: str,
 ) -> Domain:
@@ -379,16 +364,8 @@ def _classes(told: list[str], kind: str) -> tuple[Any, ...]:
     return tuple(classes[:MAX_CLASSES])
 
 
-_NO_BOUNDS = (-1.0, 1.0, "linear")
-"""Stands for the bounds of a number of which nothing was told."""
 _NOBODY = "(no value stood out)"
 """Stands for a list of values of which none was told."""
-
-
-def _next(events: Iterator[Planned]) -> GaussianRelease:
-    event = next(events).event
-    assert isinstance(event, GaussianRelease)
-    return event
 
 
 def _array_names(data: Any) -> tuple[str, ...]:

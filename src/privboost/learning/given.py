@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from privboost.boosting.checks import check_path
 from privboost.cautions import warn
 from privboost.errors import DomainError, SchemaError
 from privboost.privacy.ledger import Ledger
 from privboost.reports.report import round_up
-from privboost.tables.domain import Domain
+from privboost.tables.domain import Domain, read_json
 from privboost.tables.features import Feature, Target
 from privboost.unit import Unit
 
+_KEYS = ("features", "target", "unit")
 _KINDS = {"numeric": "number", "categorical": "text"}
+
+
+def open_given(name: str, given: Any) -> Mapping[str, Any]:
+    """Return a part of a domain's form, however it was given; `name` is the parameter's."""
+    if given is None:
+        return {}
+    if isinstance(given, Domain):
+        return given.to_dict()
+    if isinstance(given, str | Path):
+        check_path(name, given)
+        given = read_json(given)
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f'{name} must be a mapping with "features", "target" or "unit", the path of a JSON '
+            "file that holds one, or None"
+        )
+    return given
 
 
 def read_given(
     given: Mapping[str, Any], target: str
 ) -> tuple[dict[str, Feature], dict[str, str], Target | None, Unit | None]:
     """Read a part of a domain's form by completing it; apart, features that give a kind alone."""
-    given = given.to_dict() if isinstance(given, Domain) else given
     given = {key: part for key, part in given.items() if key not in ("version", "privacy")}
     for key in given:
-        if key not in ("features", "target", "unit"):
+        if key not in _KEYS:
             raise DomainError(f"given: unknown key {key!r} (known: features, target, unit)")
     spare = {"a feature": {"kind": "numeric", "bounds": [0, 1]}}
     features = given.get("features") or {}
@@ -34,7 +53,9 @@ def read_given(
         said = {name: _KINDS[part["kind"]] for name, part in features.items() if part in kinds}
         features = {name: part for name, part in features.items() if name not in said}
     form: dict[str, Any] = {"version": 1, "features": features or spare}
-    form["target"] = {"name": target} | (given.get("target") or {"bounds": [0, 1]})
+    if not isinstance(given.get("target") or {}, Mapping):
+        raise DomainError('given: target: a mapping with "classes" or "bounds" is needed')
+    form["target"] = {"name": target} | dict(given.get("target") or {"bounds": [0, 1]})
     if form["target"]["name"] != target:
         raise DomainError(f"given: the target is {form['target']['name']!r}, not {target!r}")
     if given.get("unit"):
@@ -58,6 +79,30 @@ def check_header(columns: Sequence[str], target: str) -> None:
         )
 
 
+def words_without_delta(words: Sequence[str], kinds: Mapping[str, str], target: str) -> str:
+    """Say which words must be given under pure DP; a text file's columns are not named."""
+    features = [name for name in words if name != target and kinds[name] != "untyped"]
+    needed = [f"the categories of {_listed(features)}"] if features else []
+    if "untyped" in kinds.values():
+        needed.append("the kinds and categories of the text file's columns")
+    if target in words:
+        needed.append(f"the classes of the target {target!r}")
+    return (
+        "delta = 0: which words occur in a table can be told only with a delta above 0. Under "
+        f"pure DP bounds of numbers are learned, and {' and '.join(needed)} must be given "
+        "(domain_given of an estimator, `given` in Domain.learn); or choose a delta above 0, or "
+        'write a domain. A column of numbers without a type is said to be {"kind": "numeric"}'
+    )
+
+
+def nothing_to_learn() -> str:
+    """Say that all that could be learned was given."""
+    return (
+        "given: every column is known, so there is nothing to learn at delta = 0: write it as a "
+        "domain, which costs nothing"
+    )
+
+
 def too_few_classes(ledger: Ledger) -> str:
     """Say what a lesson without classes has spent, and what to do."""
     epsilon = ledger.accountant.compose(ledger.spent).epsilon(ledger.delta)
@@ -65,7 +110,8 @@ def too_few_classes(ledger: Ledger) -> str:
         "target: at most one class stood out from the noise, so there is nothing to learn to "
         f"tell apart. Learning the domain has spent epsilon = {round_up(epsilon)} at delta = "
         f"{round_up(ledger.delta)}, and training did not begin. Give the classes (write a domain, "
-        "or `given` in Domain.learn), or spend more on learning: a larger epsilon, or domain_share"
+        "domain_given, or `given` in Domain.learn), or spend more on learning: a larger epsilon, "
+        "or domain_share"
     )
 
 

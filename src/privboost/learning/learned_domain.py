@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from privboost.boosting.checks import check_file, check_number, check_size
+from privboost.boosting.checks import check_file
+from privboost.boosting.plan import Budget
 from privboost.cautions import caution
 from privboost.engine.backend import open_local
 from privboost.errors import DomainError
@@ -17,8 +18,8 @@ from privboost.learning.domain_learning import (
     open_unknown,
     plan_learning,
 )
-from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.calibration import LEAST_DELTA, calibrate
+from privboost.learning.given import open_given
+from privboost.privacy.calibration import calibrate
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.randomness.keystream import KeyStream
@@ -40,18 +41,19 @@ def learn_domain(
     delta: float,
     y: Any,
     task: str | None,
-    given: Mapping[str, Any] | None,
+    given: Any,
     random_state: int | None,
     ledger: str | Path | None,
 ) -> Domain:
     """Learn a domain; see `Domain.learn`."""
-    _check(target, epsilon, delta, task, given, ledger)
-    epsilon, delta = float(epsilon), float(delta)
+    _check(target, task, ledger)
+    budget = Budget(epsilon, delta)
+    epsilon, delta, part = budget.epsilon, budget.delta, open_given("given", given)
     stream = KeyStream.of(random_state)
     caution(epsilon, delta, random_state)
     table = open_unknown(frame, y, target)
-    plan = plan_learning(table, target, task, given or {}, delta)
-    earlier = _price(given)
+    plan = plan_learning(table, target, task, part, delta)
+    earlier = _price(part)
     if not lessons_of(plan.given) <= paid_lessons(earlier):
         raise DomainError(
             'given: a part was learned privately, but its price ("privacy") is not there: give the '
@@ -59,7 +61,7 @@ def learn_domain(
         )
     if earlier is not None:
         check_lesson(earlier, plan.unit)
-    accountant = GdpAccountant()
+    accountant = plan.accountant
     plan = plan.with_releases(calibrate(plan.releases, epsilon, delta, accountant))
     book = Ledger(epsilon, delta, accountant, ledger)
     book.reserve(plan.releases)
@@ -77,24 +79,18 @@ def state_lesson(ledger: Ledger, plan: LearningPlan, domain: Domain, seeded: boo
     return write_report(ledger, plan.unit, assumed, seeded, parameters, plan.digest)
 
 
-def _price(given: Any) -> PrivacyReport | None:
+def _price(part: Mapping[str, Any]) -> PrivacyReport | None:
     """What the part of a domain that is given was learned at, taken to be from the same rows."""
-    if isinstance(given, Domain):
-        return given.privacy
-    form = (given or {}).get("privacy")
+    form = part.get("privacy")
     return None if form is None else PrivacyReport.from_dict(form)
 
 
-def _check(target: Any, epsilon: Any, delta: Any, task: Any, given: Any, ledger: Any) -> None:
+def _check(target: Any, task: Any, ledger: Any) -> None:
     """Refuse parameters that no learning can have, before a row is read."""
     if not isinstance(target, str) or not target:
         raise TypeError(f"target must be the name of the column to predict; {target!r} is not")
-    check_size("epsilon", epsilon)
-    check_number("delta", delta, above=LEAST_DELTA, below=1)
     if task not in (None, "classes", "number"):
         raise ValueError(f'task must be "classes" or "number"; {task!r} is not')
-    if given is not None and not isinstance(given, Mapping | Domain):
-        raise TypeError('given must be a mapping with "features", "target" or "unit", or None')
     if ledger is not None and not isinstance(ledger, str | Path):
         raise TypeError("ledger must be the path of a file, or None")
     if ledger is not None:

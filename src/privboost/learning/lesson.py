@@ -1,9 +1,12 @@
-"""Learning a domain on the way to a fit: with a share of μ², or as a guarantee of its own."""
+"""Learning a domain on the way to a fit: with a share of μ², or as a guarantee of its own.
+
+A part of it may be given; then the rest is learned.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +24,7 @@ from privboost.learning.domain_learning import (
     open_unknown,
     plan_learning,
 )
+from privboost.learning.given import read_given
 from privboost.learning.learned_domain import state_lesson
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.calibration import calibrate
@@ -30,6 +34,7 @@ from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
 from privboost.tables.domain import Domain
+from privboost.tables.features import lessons_of
 from privboost.tables.sources import Table
 
 _HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
@@ -52,6 +57,7 @@ For a number to predict, the target gives "bounds" instead of "classes"."""
 
 _MOST_EPSILON = 1e4
 """Beyond it the price of the integer grid is no small part of a release's."""
+_SPARE_UNIT = "(unit)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +80,8 @@ class Lesson:
         Whether noise comes from a seed.
     open_backend : OpenBackend
         Who holds the rows meanwhile.
+    part : mapping
+        What is given of the domain: a part of its JSON form.
     """
 
     X: Any
@@ -84,6 +92,7 @@ class Lesson:
     weights: Any
     seeded: bool
     open_backend: OpenBackend
+    part: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", check_share("domain_share", self.share))
@@ -126,8 +135,6 @@ class Lesson:
     def check_weights(self) -> None:
         """Refuse weights that do not go with the table, before anything is spent."""
         weights = self.weights
-        if self.budget.delta == 0:
-            raise DomainError("delta = 0: a domain cannot be learned under pure DP; write one")
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
         if isinstance(weights, str) and weights not in self.table.columns:
@@ -140,7 +147,21 @@ class Lesson:
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
         weights = self.weights if isinstance(self.weights, str) else None
-        return plan_learning(self.table, self.target, self.task, {}, delta, weights)
+        return plan_learning(self.table, self.target, self.task, self.part, delta, weights)
+
+    def stand_in(self, spare: Domain) -> Domain:
+        """Return a domain to check parameters with: a spare one, with the target and unit given."""
+        if not self.part:  # nothing of the table is looked at
+            return spare
+        known, _, target, unit = read_given(self.part, self.target)
+        if "privacy" in self.part or lessons_of((*known.values(), *([target] if target else []))):
+            raise DomainError(
+                "domain_given: a part was learned privately, which costs these rows more than this "
+                "fit says: learn the rest with Domain.learn, and pass the domain that it returns"
+            )
+        if target is not None:
+            spare = replace(spare, target=replace(target, name=spare.target.name))
+        return spare if unit is None else replace(spare, unit=replace(unit, column=_SPARE_UNIT))
 
     @property
     def target(self) -> str:
@@ -199,7 +220,7 @@ def learn_apart(lesson: Lesson, relation: str, path: Path | None, keys: KeyStrea
     """
     epsilon, delta = lesson.own(relation)
     plan = lesson.plan(delta)
-    ledger = Ledger(epsilon, delta, GdpAccountant(), path)
+    ledger = Ledger(epsilon, delta, plan.accountant, path)
     made = calibrate(plan.releases, epsilon, delta, ledger.accountant)
     ledger.reserve(made)
     return Learned(_learn(plan.with_releases(made), lesson, ledger, ledger, keys), lesson.rest)
@@ -210,7 +231,7 @@ def _learn(
 ) -> Domain:
     """Learn a domain that carries its price; `own` holds the lesson's releases alone."""
     domain, rows = learn(plan, lesson.table, lesson.open_backend, ledger, keys.child("domain"))
-    if lesson.budget.delta > 1 / max(rows, 1.0):
+    if rows is not None and lesson.budget.delta > 1 / max(rows, 1.0):
         warn(
             "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
             "publishes a whole record; choose a smaller one"

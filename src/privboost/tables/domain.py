@@ -126,7 +126,7 @@ class Domain:
         *,
         y: Any = None,
         task: str | None = None,
-        given: Mapping[str, Any] | None = None,
+        given: Mapping[str, Any] | Domain | str | Path | None = None,
         random_state: int | None = None,
         ledger: str | Path | None = None,
     ) -> Domain:
@@ -139,12 +139,13 @@ class Domain:
         target : str
             The column to predict.
         epsilon, delta : float
-            The budget of this step alone; it adds to what training spends.
+            The budget of this step alone; it adds to what training spends. With a delta of 0
+            (pure DP) bounds of numbers are learned; categories and classes must be given.
         y : one-dimensional, optional
             The target, if it is no column of `frame`.
         task : {"classes", "number"}, optional
             What the target is. By default words and truth values are classes, numbers a number.
-        given : mapping, optional
+        given : mapping, Domain or path, optional
             A part of a domain's JSON form ("features", "target", "unit") that is known already. A
             feature may give its "kind" alone, "numeric" or "categorical", which is then learned:
             a column of Python objects or of a CSV file counts as words otherwise.
@@ -161,12 +162,14 @@ class Domain:
         Raises
         ------
         DomainError
-            If fewer than two classes stood out from the noise; the budget is spent.
+            If fewer than two classes stood out from the noise; the budget is spent. If delta is 0
+            and a column of words is not given; nothing is.
 
         Privacy
         -------
         Spends (epsilon, delta): the noisy number of rows, noisy counts of numbers by power of
-        two, and the values of words whose noisy counts exceed a threshold.
+        two, and the values of words whose noisy counts exceed a threshold. With a delta of 0
+        it is the counts of numbers alone, with Laplace noise.
 
         Examples
         --------
@@ -195,24 +198,7 @@ class Domain:
     @classmethod
     def from_json(cls, source: str | Path) -> Domain:
         """Read a domain from a JSON file, or from a string that holds JSON."""
-        if isinstance(source, str) and source.lstrip().startswith("{"):
-            text, name = source, "the domain"
-        else:
-            name = str(source)
-            try:
-                text = Path(source).read_text(encoding="utf-8-sig")
-            except UnicodeDecodeError:
-                raise DomainError(f"{name} is not UTF-8 text") from None
-        try:
-            return cls.from_dict(json.loads(text, object_pairs_hook=unique_keys))
-        except json.JSONDecodeError as error:
-            raise DomainError(f"{name} is not JSON: {error}") from None
-        except DomainError:
-            raise
-        except RecursionError:
-            raise DomainError(f"{name} is nested too deep for a domain") from None
-        except ValueError:  # Python reads no whole number of thousands of digits
-            raise DomainError(f"{name} holds a number that is too long") from None
+        return cls.from_dict(read_json(source))
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the JSON text, one feature a line, and write it to `path` if one is given."""
@@ -248,6 +234,28 @@ class Domain:
         if self.privacy is not None:
             lines.append(f"  learned at: {self.privacy.guarantee}")
         return "\n".join(lines)
+
+
+def read_json(source: str | Path) -> Any:
+    """Read the form of a domain, or of a part of one, from a JSON file or a string of JSON."""
+    if isinstance(source, str) and source.lstrip().startswith("{"):
+        text, name = source, "the domain"
+    else:
+        name = str(source)
+        try:
+            text = Path(source).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError:
+            raise DomainError(f"{name} is not UTF-8 text") from None
+    try:
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except json.JSONDecodeError as error:
+        raise DomainError(f"{name} is not JSON: {error}") from None
+    except DomainError:
+        raise
+    except RecursionError:
+        raise DomainError(f"{name} is nested too deep for a domain") from None
+    except ValueError:  # Python reads no whole number of thousands of digits
+        raise DomainError(f"{name} holds a number that is too long") from None
 
 
 def _range(feature: Feature) -> str:
