@@ -69,6 +69,14 @@ def test_a_gradient_without_its_count_is_refused():
     assert not within_steps(LossTable(table.gradient, table.hessian, table.shift, nobody))
 
 
+def test_parts_of_rows_are_refused():
+    """Noisy means rest on whole counts: at 0.3 rows and λ = 0.1 one more moves a mean too far."""
+    table = SQUARED_NUMBER.table(2.0, 1.0)
+    some = np.full(table.gradient.shape, 0.3)
+    quiet = [(statistic * some).astype(np.int32) for statistic in (table.gradient, table.hessian)]
+    assert not within_steps(LossTable(*quiet, table.shift, some))
+
+
 FILES = {path.stem for path in Path(base.__file__).parent.glob("*.py")} - {"__init__", "base"}
 EVERY = [(target, name) for target in ("classes", "number") for name in losses_of(target)]
 

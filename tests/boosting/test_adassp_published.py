@@ -89,6 +89,21 @@ def test_adassp_s_ridge_by_hand():
     assert _ridge(plan, 1.0, 1.0, 0.0) > 0 == _ridge(plan, 1.0, 1.0, 1e6)
 
 
+@pytest.mark.parametrize(("d", "exact"), [(1, 0.0274), (2, 0.0044), (3, None), (12, None)])
+def test_adassp_s_ridge_is_seldom_too_small_for_the_noise_here(d, exact):
+    """By integrals at d = 1 and 2, by the bound of a Gaussian series from 3 on."""
+    reach, draws = math.sqrt(d * math.log(2 * d**2 / 0.05)), 20_000
+    rng = np.random.default_rng(d)
+    noise = np.triu(rng.normal(size=(draws, d, d))) * np.where(np.eye(d), 1, math.sqrt(0.5))
+    noise += np.triu(noise, 1).transpose(0, 2, 1)
+    seen = (np.linalg.eigvalsh(noise)[:, 0] < -reach).mean()
+    chance = d * math.exp(-(reach**2) / (d + 1)) if exact is None else exact
+    assert chance + math.sqrt(1e-3 / 6) / 2 < 0.05
+    assert seen <= chance + 4 * math.sqrt(chance / draws)
+    if exact is not None:
+        assert seen >= chance - 4 * math.sqrt(chance / draws)
+
+
 def test_a_ridge_by_hand_is_in_rows():
     frame, domain = table(6000, "number")
     how = {"domain": domain, "n_estimators": 1, "norm_bound": 5.0} | QUIET

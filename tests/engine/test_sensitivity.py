@@ -7,18 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privboost import SBDTRegressor
+from privboost.boosting.initial_score import initial_release, start_boosting
+from privboost.boosting.plan import Budget
 from privboost.engine.backend import LocalBackend
-from privboost.engine.queries import CellSums, ScoreCounts
+from privboost.engine.queries import GRADIENT_COUNT, CellSums, ScoreCounts, TreeSums
 from privboost.engine.updates import Start
 from privboost.grid import Contribution
 from privboost.losses import LossTable
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared_number import SQUARED_NUMBER
-from privboost.privacy.events.sums import GaussianRelease
+from privboost.privacy.accountants.pure import PureAccountant
+from privboost.privacy.curator import Curator
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import UnitRule
 from privboost.tables.loading import bound_units
+from privboost.trees.tree import stump
 from tests.engine.test_queries import queries, updates
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
@@ -162,3 +170,80 @@ def test_counts_of_scores_that_forget_weights_are_caught(monkeypatch):
             True,
             0,
         )
+
+
+INITIAL = TreeSums((stump(),), 0, GRADIENT_COUNT)
+
+
+def initial_event(contribution, epsilons=(0.1, 0.02)):
+    """The release of an initial score whose sum of labels and count have an ε each."""
+    bound = {"steps": contribution.row_steps * contribution.rows, "rows": contribution.rows}
+    shares = tuple(epsilon / sum(epsilons) for epsilon in epsilons)
+    return initial_release(LaplaceRelease, 1 / sum(epsilons), bound, shares)
+
+
+def loss_of_the_start(domain, frames, clip, weighted):
+    """How far an initial score's exact sums of neighbours are apart, in scales of noise: ε."""
+    contribution = Contribution(weighted, 1 if domain.unit is None else domain.unit.max_rows)
+    sums, encoder = [], Encoder.of(domain)
+    for frame in frames:
+        rows = encode_training(encoder, frame, None, "weight" if weighted else None, 2.0)
+        blocks = rows.blocks
+        if domain.unit is not None:
+            blocks = bound_units(blocks, rows.unit, UnitRule.of(domain.unit, KeyStream.seeded(8)))
+        backend = LocalBackend(blocks)
+        backend.apply(Start(SQUARED_NUMBER.table(clip, 1.0), 1))
+        sums.append(backend.sum(INITIAL)[0, 0])
+    return (np.abs(sums[0] - sums[1]) / initial_event(contribution).scales).sum()
+
+
+@given(
+    rows=st.integers(1, 30),
+    seed=st.integers(0, 10_000),
+    weighted=st.booleans(),
+    clip=st.sampled_from([0.01, 0.3, 1.0]),
+    max_rows=st.integers(1, 4),
+)
+@settings(max_examples=40)
+def test_adding_any_unit_to_an_initial_score(rows, seed, weighted, clip, max_rows):
+    """One ε for the sum and one for the count: together they are all that a unit can move."""
+    frame = make_frame(rows, seed, NUMBER).assign(person="someone")
+    frame.loc[: rows // 2, "person"] = "other"
+    domain = make_domain(NUMBER, {"column": "person", "max_rows": max_rows})
+    frames = frame, frame[frame["person"] == "other"]
+    assert loss_of_the_start(domain, frames, clip, weighted) <= 0.12 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("understated", ["the row", "the clip", "the count"])
+def test_an_initial_score_that_understates_its_sensitivity_is_caught(understated, monkeypatch):
+    """The claim is attained, so a twin that claims less is found out."""
+    frame = make_frame(6, 3, NUMBER).assign(income=10.0)  # the largest label there is
+    frames = frame, frame.iloc[:-1]
+    assert loss_of_the_start(make_domain(NUMBER), frames, 0.3, False) == pytest.approx(0.12)
+    honest = LaplaceRelease.scales.fget
+    factor = {"the row": [0.5, 0.5], "the clip": [0.3, 1], "the count": [1, 0.5]}[understated]
+    monkeypatch.setattr(LaplaceRelease, "scales", property(lambda own: honest(own) * factor))
+    with pytest.raises(AssertionError):
+        assert loss_of_the_start(make_domain(NUMBER), frames, 0.3, False) <= 0.12 * (1 + 1e-12)
+
+
+def test_the_curator_refuses_an_initial_score_that_understates_what_one_unit_can_change():
+    domain = make_domain(NUMBER, {"column": "person", "max_rows": 2})
+    rows = encode_training(Encoder.of(domain), make_frame(20, 3, NUMBER)).blocks
+    own = {"init_noise": "laplace", "init_epsilon": 0.1, "init_count_epsilon": 0.02}
+    model = SBDTRegressor(1.0, 1e-6, domain, init_clip=0.3, n_estimators=2, **own)
+    plan = model._plan(Encoder.of(domain), None, Budget(1.0, 1e-6))
+    honest = plan.init
+    assert honest == initial_event(Contribution(rows=2))
+    for twin in (
+        replace(honest, steps=honest.steps - 1),
+        initial_event(Contribution()),  # of one row, where a unit has two
+        replace(honest, rows=1),
+        replace(honest, shares=(1.0,)),  # the count is told for nothing
+    ):
+        ledger = Ledger(1e9, 1e-6, PureAccountant())
+        ledger.reserve([Planned(twin, 1)])
+        curator = Curator(LocalBackend(rows), ledger, KeyStream.seeded(5), plan.contribution)
+        with pytest.raises(ValueError, match="understates"):
+            start_boosting(curator, replace(plan, init=twin), 0.3)
+        assert not ledger.spent

@@ -206,7 +206,7 @@ def test_a_plan_that_cannot_be_hashed_cannot_be_made():
     [
         ("SBDTClassifier", {"init_share": np.float32(0.02), "candidate_share": np.float32(0.1)}),
         ("DPXGBClassifier", {"split_lambda": np.float32(1), "domain_share": np.float32(0.1)}),
-        ("SarusXGBClassifier", {"gradient_filter": np.float32(0.5), "delta": np.float32(1e-6)}),
+        ("SarusXGBClassifier", {"gradient_filter": np.float32(0.25), "delta": np.float32(1e-6)}),
         ("SarusXGBClassifier", {"min_child_weight": np.longdouble(2), "delta": 1e-6}),
     ],
 )

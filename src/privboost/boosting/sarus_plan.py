@@ -180,8 +180,11 @@ def _check(
             'leaves="means" takes no sample_weight: the bound of a mean is proved for whole counts'
         )
     limit = settings.gradient_filter
-    if limit is not None and limit > step.gradient_clip:
-        raise ValueError("gradient_filter must be at most gradient_clip: what is above is clipped")
+    if limit is not None and limit >= step.gradient_clip:
+        raise ValueError(
+            "gradient_filter must be below gradient_clip: gradients are clipped first, so that "
+            "none is above the clip, and nobody would be left out"
+        )
     if settings.geometric_clip and step.learning_rate >= 1:
         raise ValueError(
             "geometric_clip needs a learning_rate below 1: the clip shrinks by 1 - learning_rate "

@@ -50,7 +50,8 @@ _PARAMETERS = """
     gradient_clip : float
         What a row's gradient is clipped to.
     gradient_filter : float, optional
-        Rows whose gradient is above this are left out of a tree; at most `gradient_clip`.
+        Rows whose gradient is above this are left out of a tree. It must be below `gradient_clip`,
+        above which there is none.
     leaves : {"sums", "means"}
         What of a leaf has noise: the sum of its gradients and its count; or the mean of its
         gradients, G/(n + λ), which one row moves by at most gradient_clip/(1 + λ). Means hide how

@@ -167,14 +167,16 @@ def class_indicator() -> LossTable:
 
 
 def within_steps(table: LossTable) -> bool:
-    """Whether no entry exceeds one unit, nor a gradient its count, as all sensitivities assume."""
+    """Whether no entry exceeds one clip, nor a gradient its count, as all sensitivities assume.
+
+    A row counts whole or not at all: for parts of rows a mean's bound is false.
+    """
     return (
         int(table.gradient.min()) >= -CLIP_STEPS
         and int(table.gradient.max()) <= CLIP_STEPS
         and int(table.hessian.min()) >= 0
         and int(table.hessian.max()) <= CLIP_STEPS
-        and int(table.count.min()) >= 0
-        and int(table.count.max()) <= CLIP_STEPS
+        and bool(np.isin(table.count, (0, CLIP_STEPS)).all())
         and bool((np.abs(table.gradient) <= table.count).all())
         and not table.hessian[table.count == 0].any()
         and not table.gradient[UNKNOWN].any()
@@ -183,7 +185,7 @@ def within_steps(table: LossTable) -> bool:
 
 
 def filtered(table: LossTable, limit: float, gradient_clip: float) -> LossTable:
-    """Leave out the rows whose gradient is above a limit, which is at most its clip.
+    """Leave out the rows whose gradient is above a limit, which is below its clip.
 
     Whether a row is left out depends on its own state and label alone.
     """

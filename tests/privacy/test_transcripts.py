@@ -1,0 +1,198 @@
+"""Whole fits on neighbours: with one transcript, no release moves by more than its event says.
+
+A fit runs on one table, and all that it tells and asks is told to and asked of its neighbour too.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privboost import (
+    BoostedAdaSSPClassifier,
+    BoostedAdaSSPRegressor,
+    Domain,
+    DPXGBClassifier,
+    LazyBBClassifier,
+    SarusXGBClassifier,
+    SarusXGBRegressor,
+    SBDTClassifier,
+    SBDTRegressor,
+)
+from privboost.boosting import sarus_plan
+from privboost.engine.backend import open_local
+from privboost.privacy import leaf_means
+from privboost.privacy.curator import Curator
+from privboost.tables.beside import open_source
+from privboost.tables.loading import Load
+from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
+
+OTHERS = 25
+"""Rows that both tables have."""
+
+
+class Neighbours:
+    """Answers for one table, and remembers what its neighbour would have answered."""
+
+    def __init__(self, loads, neighbour, weights):
+        (load,) = loads
+        source, _ = open_source(load.loader.encoder.domain, neighbour, None, weights)
+        self._both = open_local(loads), open_local([Load(load.loader, source)])
+
+    def sum(self, query):
+        self.answers = [own.sum(query) for own in self._both]
+        return self.answers[0]
+
+    def apply(self, update):
+        for own in self._both:
+            own.apply(update)
+
+    def close(self):
+        for own in self._both:
+            own.close()
+
+
+def gaussian(curator, change, event):
+    return np.sqrt(((change / event.sigmas) ** 2).sum())
+
+
+def laplace(curator, change, event):
+    return (np.abs(change) / np.ceil(event.scales)).sum()
+
+
+def gram(curator, change, event):
+    whole = np.triu(change, 1) * np.sqrt(2) + np.diag(np.diag(change))
+    return gaussian(curator, whole, event)
+
+
+def moved(name, curator, arguments, answers):
+    """How far the neighbour's answer is, in what the release claims: ε, μ, or a range of ε."""
+    *before, event = arguments
+    if name == "laplace_means":
+        answers, name = [leaf_means.exact_means(sums, *before) for sums in answers], "laplace"
+    if name == "select":
+        (utility,) = before
+        one, other = (utility.scores(sums, curator._contribution) for sums in answers)
+        allowed = np.ones(one.shape, bool) if utility.allowed is None else utility.allowed
+        change = (one - other).astype(float)
+        spread = [np.ptp(own[kept]) for own, kept in zip(change, allowed, strict=True)]
+        return sum(spread) / utility.range(curator._contribution) / event.noise
+    if name == "least_eigenvalue":
+        answers, name = [np.linalg.eigvalsh(sums.astype(float))[0] for sums in answers], "linear"
+    measure = {"gaussian": gaussian, "linear": gaussian, "laplace": laplace, "gram": gram}[name]
+    return measure(curator, (answers[0] - answers[1]).astype(float), event)
+
+
+RELEASES = ("gaussian", "laplace", "laplace_means", "select", "linear", "gram", "least_eigenvalue")
+
+
+@pytest.fixture
+def transcript(monkeypatch):
+    """All releases that are made: name, how far the neighbour is, and what was claimed."""
+    made = []
+
+    def watched(name, release):
+        def method(curator, query, *arguments):
+            out = release(curator, query, *arguments)
+            answers = curator._backend.answers
+            far = moved(name, curator, arguments, answers)
+            made.append((name, float(far), 1 / arguments[-1].noise))
+            return out
+
+        return method
+
+    for name in RELEASES:
+        monkeypatch.setattr(Curator, name, watched(name, getattr(Curator, name)))
+    return made
+
+
+def domain_of(target, rows):
+    features = {name: form for name, form in FEATURES.items() if name != "place"}
+    form = {"version": 1, "features": features, "target": target}
+    unit = {"unit": {"column": "person", "max_rows": rows}} if rows > 1 else {}
+    return Domain.from_dict(form | unit)
+
+
+def neighbours(target, rows, seed, replaced):
+    """A table whose last person has some rows, and the same with that person gone or another."""
+    frame = make_frame(OTHERS + rows, seed, target)
+    frame["person"] = [f"p{k // 2}" for k in range(OTHERS)] + ["last"] * rows
+    other = make_frame(rows if replaced else 0, seed + 1, target)
+    return frame, pd.concat([frame.iloc[:OTHERS], other], ignore_index=True)
+
+
+def check(transcript, kind, target, rows, weighted, how, seeds=(1, 2)):
+    weights = {"sample_weight": "weight"} if weighted else {}
+    for seed in seeds:
+        frame, other = neighbours(target, rows, seed, kind is LazyBBClassifier)
+        model = kind(
+            domain=domain_of(target, rows),
+            random_state=seed,
+            backend=lambda loads, other=other: Neighbours(
+                loads, other, *weights.values() or [None]
+            ),
+            **({"sample_weight_bound": 2.0} if weighted else {}),
+            **({"epsilon": 1.0, "delta": 1e-6, "n_estimators": 3} | how),
+        )
+        model.fit(frame, **weights)
+    for name, far, claim in transcript:
+        assert far <= claim * (1 + 1e-9), name
+
+
+SKETCH = {"delta": 0.0, "n_candidates": 5, "sketch_each_tree": True, "max_depth": 2}
+MEANS = SKETCH | {"leaves": "means", "reg_lambda": 0.1}
+OWN = {"init_noise": "laplace", "init_epsilon": 0.1, "init_count_epsilon": 0.02, "max_depth": 2}
+OWN |= {"accountant": "rdp"}
+FOLLOW = {"candidates": "hessian", "n_candidates": 4, "max_depth": 2}
+MERGE = FOLLOW | {"candidate_rule": "merge", "negative_hessian": "zero"}
+ALL = FOLLOW | {"candidate_rounds": "all", "sketch_bins": 9, "leaf_clip": None, "accountant": "rdp"}
+PRINTED = {"ridge": "adassp", "ratio": (1, 1, 1), "norm_bound": "longest", "intercept": False}
+VOTES = {"density": 0.3, "n_candidates": 4, "delta": 0.0}
+CASES = [
+    (SarusXGBClassifier, CLASSES, 1, False, MEANS | {"loss": "squared", "subsample": 0.6}),
+    (SarusXGBClassifier, THREE, 3, False, MEANS | {"gradient_filter": 0.4}),
+    (SarusXGBRegressor, NUMBER, 2, False, MEANS | {"sketch_weights": "hessian"}),
+    (SarusXGBClassifier, CLASSES, 2, True, SKETCH | {"loss": "squared", "sketch_bins": 7}),
+    (SBDTClassifier, THREE, 2, False, OWN),
+    (SBDTRegressor, NUMBER, 1, True, OWN | {"init_clip": 0.3, "subsample": 0.5}),
+    (SBDTRegressor, NUMBER, 3, False, OWN | {"init_clip": 0.3, "extra_estimators": 9}),
+    (SBDTClassifier, CLASSES, 1, True, MERGE),
+    (DPXGBClassifier, CLASSES, 2, True, ALL),
+    (BoostedAdaSSPClassifier, CLASSES, 2, False, PRINTED | {"loss": "squared"}),
+    (BoostedAdaSSPRegressor, NUMBER, 1, True, PRINTED | {"keep_stages": True}),
+    (LazyBBClassifier, THREE, 1, False, VOTES | {"literals": "intervals"}),
+    (LazyBBClassifier, CLASSES, 1, False, VOTES | {"learner": "tree", "n_splits": 30}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
+def test_no_release_of_a_fit_moves_by_more_than_it_claims(transcript, case):
+    check(transcript, *case)
+    assert len(transcript) >= 6
+
+
+def lonely(transcript):
+    """Fit means to a table of one row, whose neighbour is empty: what moves a mean most."""
+    frame, _ = neighbours(NUMBER, 1, 3, False)
+    frame = frame.iloc[-1:].assign(income=10.0)
+    model = SarusXGBRegressor(
+        domain=domain_of(NUMBER, 1),
+        random_state=1,
+        backend=lambda loads: Neighbours(loads, frame.iloc[:0], None),
+        **(MEANS | {"n_estimators": 1, "init_share": 0.0}),
+    )
+    model.fit(frame)
+    return next((far, claim) for name, far, claim in transcript if name == "laplace_means")
+
+
+def test_the_claim_of_a_mean_is_attained_and_a_smaller_one_is_caught(transcript, monkeypatch):
+    """The twin counts on one row more in every leaf; plan and curator believe it."""
+    far, claim = lonely(transcript)
+    assert 0.999 * claim < far <= claim
+    honest = leaf_means.row_steps
+    for module in (leaf_means, sarus_plan):
+        monkeypatch.setattr(
+            module, "row_steps", lambda added: honest(added + leaf_means.CLIP_STEPS)
+        )
+    transcript.clear()
+    far, claim = lonely(transcript)
+    assert far > 1.5 * claim
