@@ -139,6 +139,8 @@ def _released_shape(curator: Curator, plan: AdaSSPPlan, weights: tuple[float, fl
     if plan.least is not None:
         least = curator.least_eigenvalue(query, plan.least) * size
     lifted = np.maximum(values + _ridge(plan, values[0], edge, least), edge)
+    # Without noise a direction that no row has is left alone; an edge is far above this.
+    lifted[lifted <= values[-1] * len(values) * np.finfo(np.float64).eps] = np.inf
     return _Shape(gram, values, vectors, edge, lifted)
 
 
@@ -163,6 +165,8 @@ def _ridge(plan: AdaSSPPlan, smallest: float, edge: float, least: float | None) 
     given = plan.settings.ridge
     if isinstance(given, float):
         return given / plan.design.norm_bound**2
+    if edge == 0:  # no noise to stand above
+        return 0.0
     if given == "adassp":
         assert plan.least is not None
         assert least is not None

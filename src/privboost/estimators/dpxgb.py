@@ -105,6 +105,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         sketch_bins: int | None = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
+        public_rows: bool = False,
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,

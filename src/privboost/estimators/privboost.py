@@ -65,6 +65,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         leaf_clip: float = 2.0,
         domain_share: float = 0.1,
         domain_rows: str = "same",
+        public_rows: bool = False,
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,

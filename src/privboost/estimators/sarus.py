@@ -121,6 +121,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         sketch_each_tree: bool = False,
         domain_share: float = 0.1,
         domain_rows: str = "same",
+        public_rows: bool = False,
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,

@@ -136,6 +136,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         negative_hessian: str = "floor",
         domain_share: float = 0.1,
         domain_rows: str = "same",
+        public_rows: bool = False,
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,
