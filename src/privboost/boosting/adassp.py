@@ -139,8 +139,8 @@ def _released_shape(curator: Curator, plan: AdaSSPPlan, weights: tuple[float, fl
     if plan.least is not None:
         least = curator.least_eigenvalue(query, plan.least) * size
     lifted = np.maximum(values + _ridge(plan, values[0], edge, least), edge)
-    # Without noise a direction that no row has is left alone; an edge is far above this.
-    lifted[lifted <= values[-1] * len(values) * np.finfo(np.float64).eps] = np.inf
+    if edge == 0:  # a direction that rounding to the grid alone may give is left as it is
+        lifted[lifted <= np.trace(gram) * size] = np.inf
     return _Shape(gram, values, vectors, edge, lifted)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from privboost.boosting.checks import check_flag, is_number
+import numpy as np
+
+from privboost.boosting.checks import is_number, shown
 from privboost.boosting.plan import Budget, Plan, PublicRows
 from privboost.engine.backend import Backend
 from privboost.errors import BudgetError
@@ -25,7 +27,9 @@ def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:
     BudgetError
         If an infinite epsilon comes without that declaration, or the other way round.
     """
-    declared = check_flag("public_rows", public_rows)
+    if not isinstance(public_rows, bool | np.bool_):  # a word such as "no" declares nothing
+        raise ValueError(f"public_rows must be True or False; {shown(public_rows)} is not")
+    declared = bool(public_rows)
     infinite = is_number(epsilon) and epsilon == math.inf
     if infinite and not declared:
         raise BudgetError(
