@@ -47,7 +47,7 @@ class Untouchable:
         raise AssertionError(f"{name} was read")
 
 
-def weighted(name, frame):
+def weighted(name):
     if name == "LazyBBClassifier":
         return {}, {}
     return {"sample_weight_bound": 2.0}, {"sample_weight": "weight"}
@@ -56,15 +56,10 @@ def weighted(name, frame):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_recipe_fits_exactly(name, recwarn):
     frame = make_frame(300, target=target_of(name))
-    bound, weights = weighted(name, frame)
+    bound, weights = weighted(name)
     fits = [public(name, random_state=s, **bound).fit(frame, **weights) for s in (1, 1)]
     assert not [w for w in recwarn if issubclass(w.category, privboost.PrivacyWarning)]
     first, again = fits
-    assert (
-        np.isfinite(first.model_.predict(frame).astype(float)).all()
-        if (target_of(name) is NUMBER)
-        else set(first.predict(frame)) <= {"low", "high"}
-    )
     np.testing.assert_array_equal(first.predict(frame), again.predict(frame))
     assert first.privacy_.guarantee == PUBLIC
     assert all("no noise" in release.mechanism for release in first.privacy_.releases)

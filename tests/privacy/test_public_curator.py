@@ -117,6 +117,9 @@ def test_samples_stay():
     sampled = GaussianRelease("sums", 1.0, CLIP_STEPS, 1, 1, (0.5, 0.5), 0.25)
     curator.gaussian(QUERY, Exact.of(sampled))
     assert backend.asked[-1].sample.rate == 0.25
+    ledger, noisy = Generous(1e9, 1e-6, PureAccountant()), Sums()
+    Curator(noisy, ledger, KeyStream.seeded(1), Contribution()).gaussian(QUERY, sampled)
+    np.testing.assert_array_equal(noisy.asked[-1].sample.key, backend.asked[-1].sample.key)
     group = Exact.of(SampledGroup.of("a tree", (Planned(LAPLACE, 1), Planned(CHOICE, 1)), 0.5))
     with curator.sampling(group):
         curator.laplace(QUERY, group.inner[0].event)

@@ -51,7 +51,7 @@ _PARAMETERS = (
     reg_lambda : float, optional
         λ, added to every sum of Hessians. By default it follows the noise, which is public: half
         a standard deviation of the noise in a leaf's sum for classes, a whole one for a number,
-        so that leaves which noise alone could explain stay near zero.
+        so that leaves which noise alone could explain stay near zero; 1 without noise.
     leaf_clip : float
         A tree's values are clipped to ± this before the learning rate.
     init_share : float, optional
