@@ -68,6 +68,17 @@ def test_only_the_curator_joins_sums_and_noise():
     assert {name for name in noisy if not name.startswith("randomness.")} == {"privacy.curator"}
 
 
+def test_one_way_leads_to_sums_without_noise():
+    used = [name_of(path) for path in MODULES if "privacy.public_curator" in imports_of(path)]
+    assert used == ["estimators.public_rows"]
+    budget, exact = (
+        [name_of(path) for path in MODULES if word in path.read_text()]
+        for word in (" PublicRows(delta", "Exact.of(")
+    )
+    assert budget == ["estimators.public_rows"]
+    assert exact == ["boosting.draft"]
+
+
 def test_kernels_know_nothing_but_numbers():
     kernels = [path for path in MODULES if path.stem.endswith("kernels")]
     assert len(kernels) >= 5

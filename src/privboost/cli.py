@@ -52,6 +52,12 @@ LedgerFile = Annotated[
 Seed = Annotated[
     int | None, typer.Option(help="For tests and demonstrations: NO privacy guarantee.")
 ]
+PublicRows = Annotated[
+    bool,
+    typer.Option(
+        "--public-rows", help="All rows are public: with --epsilon inf, no noise and NO privacy."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
 
 
@@ -120,6 +126,7 @@ def train(
         typer.Option(help="With sbdt: begin a stream, and write its private state here."),
     ] = None,
     domain_rows: DomainRows = Rows.same,
+    public_rows: PublicRows = False,
     set_: Parameters = None,
     weights: Weights = None,
     weight_bound: WeightBound = None,
@@ -156,6 +163,7 @@ def train(
     estimator.set_params(**({} if delta is None else {"delta": delta}))
     estimator.set_params(n_jobs=jobs, ledger=ledger, verbose=not quiet)
     estimator.set_params(domain_rows=domain_rows.value, domain_given=domain_given)
+    estimator.set_params(public_rows=public_rows)
     if "sample_weight_bound" in estimator.get_params():
         estimator.set_params(sample_weight_bound=weight_bound)
     elif weights is not None or weight_bound is not None:
@@ -392,6 +400,8 @@ def _spending(estimator: Any) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        if estimator.public_rows:
+            _fail("interrupted", 130)
         _fail(
             f"interrupted; epsilon {estimator.epsilon:g} and delta {estimator.delta:g} count as "
             "spent: all was reserved before the first row was read",
@@ -414,6 +424,7 @@ def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
         "domain",
         "domain_given",
         "domain_rows",
+        "public_rows",
         "random_state",
         "n_jobs",
         "backend",

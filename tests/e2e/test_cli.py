@@ -148,6 +148,22 @@ def test_a_seed_says_so(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+def test_public_rows_say_so(trained, run):
+    folder, base = trained
+    model = folder / "public"
+    base = [*base, model]
+    base[base.index("--epsilon") + 1] = "inf"
+    assert "public_rows=True" in run(*base, code=1).stderr
+    assert not model.exists()
+    said = run(*base, "--public-rows")
+    assert f"{model}: NO PRIVACY" in said.stdout
+    assert said.stderr == ""
+    assert "NO PRIVACY" in run("report", model).stdout
+    assert json.loads(run("report", model, "--format", "json").stdout)["epsilon"] is None
+    finite = run(*base, "--public-rows", "--epsilon", 1, "--force", code=1)
+    assert "epsilon=math.inf only" in finite.stderr
+
+
 def test_errors_are_one_line(tmp_path, run):
     domain = tmp_path / "d.json"
     make_domain().to_json(domain)

@@ -139,6 +139,8 @@ def _released_shape(curator: Curator, plan: AdaSSPPlan, weights: tuple[float, fl
     if plan.least is not None:
         least = curator.least_eigenvalue(query, plan.least) * size
     lifted = np.maximum(values + _ridge(plan, values[0], edge, least), edge)
+    if edge == 0:  # a direction that rounding to the grid alone may give is left as it is
+        lifted[lifted <= np.trace(gram) * size] = np.inf
     return _Shape(gram, values, vectors, edge, lifted)
 
 
@@ -163,6 +165,8 @@ def _ridge(plan: AdaSSPPlan, smallest: float, edge: float, least: float | None) 
     given = plan.settings.ridge
     if isinstance(given, float):
         return given / plan.design.norm_bound**2
+    if edge == 0:  # no noise to stand above
+        return 0.0
     if given == "adassp":
         assert plan.least is not None
         assert least is not None

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from privboost.boosting.checks import check_grid
-from privboost.boosting.plan import Budget, Task, contribution_of
+from privboost.boosting.plan import Budget, PublicRows, Task, contribution_of
 from privboost.grid import Contribution
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events.event import Planned
+from privboost.privacy.events.event import Exact, Planned
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import CategoricalFeature
 
@@ -87,6 +87,8 @@ class Draft:
     def scale(self, wanted: Sequence[tuple[str, Planned]]) -> Made:
         """Multiply the noise of all releases by one factor, with which they cost the budget.
 
+        Of public rows all of them become exact; they are checked as if they had noise.
+
         Raises
         ------
         ValueError
@@ -94,9 +96,13 @@ class Draft:
         """
         budget, planned = self.budget, [planned for _, planned in wanted]
         chosen = choose_accountant(self.accountant, [*budget.before, *planned], budget.delta)
+        names = tuple(name for name, _ in wanted)
+        if isinstance(budget, PublicRows):
+            exact = tuple(Planned(Exact.of(each.event), each.count) for each in planned)
+            return Made(self, chosen, names, exact)
         releases = calibrate(planned, budget.epsilon, budget.delta, chosen, budget.before)
         check_grid(planned.event for planned in releases)
-        return Made(self, chosen, tuple(name for name, _ in wanted), releases)
+        return Made(self, chosen, names, releases)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from privboost.boosting.checks import (
     check_candidates,
@@ -18,7 +18,7 @@ from privboost.boosting.checks import (
     keep_checked,
 )
 from privboost.boosting.draft import Draft, Shared
-from privboost.boosting.plan import Budget, Plan, contribution_of
+from privboost.boosting.plan import Budget, Plan, PublicRows, contribution_of
 from privboost.privacy.events.event import Planned, Relation, Selection
 from privboost.privacy.formulas import gdp_mu
 from privboost.privacy.utilities.smooth import (
@@ -105,6 +105,8 @@ def _check_criterion(name: str, criterion: Any) -> str:
 
 
 _SHARPNESS = 60.0
+_SHARPEST = 1e100
+"""Stands for an infinite ε: a number, so that no rows at all stay nothing."""
 _FEWEST, _MOST = 5, 99
 
 
@@ -153,6 +155,8 @@ def votes_of_theory(advantage: float, density: float) -> int:
 
 def _epsilon_of_a_vote(budget: Budget, choices: int) -> float:
     """Return about what each of so many choices may cost: ε/k, or 2μ/√k where δ allows it."""
+    if isinstance(budget, PublicRows):
+        return _SHARPEST
     pure = budget.epsilon / choices
     if budget.delta == 0:
         return pure
@@ -184,9 +188,7 @@ class LazyBBPlan(Plan):
         return self._selection(1)
 
     def _selection(self, place: int) -> Selection:
-        event = self.releases[place].event
-        assert isinstance(event, Selection)
-        return event
+        return cast(Selection, self.releases[place].event)  # or, of public rows, Exact
 
     @property
     def parameters(self) -> dict[str, Any]:

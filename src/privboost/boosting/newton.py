@@ -98,7 +98,7 @@ class NewtonStep:
     def with_noise_lambda(
         self, deviations: float | None, sigma: float, weight_bound: float | None
     ) -> NewtonStep:
-        """Return the step whose λ follows the noise, or the same where it is given.
+        """Return the step whose λ follows the noise; the same where it is given, or none is.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class NewtonStep:
         sigma : float
             That standard deviation, in grid steps.
         """
-        if deviations is None:
+        if deviations is None or sigma == 0:
             return self
         noise = sigma * self.hessian_clip * grid_step(weight_bound)
         return replace(self, reg_lambda=deviations * noise)

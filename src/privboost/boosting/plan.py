@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -30,6 +31,19 @@ class Budget:
 
     def __post_init__(self) -> None:
         keep_checked(self, epsilon=check_size, delta=_check_delta)
+
+
+@dataclass(frozen=True)
+class PublicRows(Budget):
+    """No limit, and no noise: the caller declared the rows public. Its ε is infinite.
+
+    Rules that read ε take their limit; those that follow the noise leave their setting as it is.
+    """
+
+    epsilon: float = field(default=math.inf, init=False)
+
+    def __post_init__(self) -> None:
+        keep_checked(self, delta=_check_delta)
 
 
 def _check_delta(name: str, value: Any) -> float:

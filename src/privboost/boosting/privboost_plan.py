@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from privboost.boosting.checks import check_bins, check_count, check_scores
 from privboost.boosting.draft import Draft
@@ -43,9 +43,7 @@ class PrivBoostPlan(Plan):
 
     def release(self, feature: int) -> GaussianRelease:
         """Return the release of a feature's histogram."""
-        event = self.releases[feature].event
-        assert isinstance(event, GaussianRelease)
-        return event
+        return cast(GaussianRelease, self.releases[feature].event)  # or, of public rows, Exact
 
     @property
     def parameters(self) -> dict[str, Any]:

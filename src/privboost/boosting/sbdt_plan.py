@@ -25,7 +25,7 @@ from privboost.boosting.checks import (
 from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
-from privboost.boosting.plan import Budget, Task
+from privboost.boosting.plan import Budget, PublicRows, Task
 from privboost.boosting.structures import CATEGORY_SPLITS
 from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN
 from privboost.grid import BUDGET_STEPS
@@ -261,6 +261,8 @@ def _calibrate(draft: Draft, step: NewtonStep, settings: SBDTSettings, batch: in
     """Find the noise of all releases; an initial score with an ε of its own is paid for first."""
     wanted = _wanted(draft, step, settings, first=not batch)
     fixed = _fixed_initial_score(draft, settings) if not batch else None
+    if isinstance(draft.budget, PublicRows):
+        return _without_noise(draft, wanted, fixed, settings)
     if fixed is not None:
         before = (*draft.budget.before, fixed)
         draft = replace(draft, budget=replace(draft.budget, before=before))
@@ -305,6 +307,16 @@ def _calibrate_plain(draft: Draft, wanted: list[Shared]) -> _Made:
     made = draft.share(wanted)
     events = made["leaf"], made.get("init"), made.get("hessian")
     return _Made(made.accountant, made.releases, *events, life=None)
+
+
+def _without_noise(
+    draft: Draft, wanted: list[Shared], fixed: Planned | None, settings: SBDTSettings
+) -> _Made:
+    """Plan what public rows tell: no budget ends, so extra trees are like all others."""
+    *others, (name, leaf, share) = wanted
+    first: list[Shared] = [] if fixed is None else [("init", fixed, share)]
+    trees = replace(leaf, count=settings.n_updates * draft.task.n_outputs)
+    return _calibrate_plain(draft, [*first, *others, (name, trees, share)])
 
 
 def _calibrate_gaussian_budget(

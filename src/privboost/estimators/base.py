@@ -14,11 +14,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privboost.boosting.checks import check_choice, check_file, check_flag, check_path, check_size
-from privboost.boosting.plan import Budget
+from privboost.boosting.plan import Budget, PublicRows
 from privboost.engine.backend import OpenBackend, open_local
 from privboost.errors import DomainError
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import Given, MakePlan, Preparation, Setting
+from privboost.estimators.public_rows import PublicPreparation, budget_of
 from privboost.learning.given import open_given
 from privboost.learning.lesson import Lesson
 from privboost.models.files import save_model
@@ -80,7 +81,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` says on what. All
         is reserved before a row is read. A second `fit` on the same rows spends it again. What was
         fitted to the rows before (a scaler, an imputer), and parameters that exact scores on them
-        chose (a grid search), are not covered at any ε.
+        chose (a grid search), are not covered at any ε. With `public_rows=True` it spends nothing
+        and protects nothing.
         """
         run = self._prepare(X, y, sample_weight).run()
         backend = run.open_backend([run.load])
@@ -95,10 +97,16 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
         """Return the stages up to training."""
+        budget = self._budget()
         given = Given(X, y, sample_weight, self._weight_bound(sample_weight))
+        kind = PublicPreparation if isinstance(budget, PublicRows) else Preparation
         make_plan = self._planner(X)
         lesson = partial(self._lesson, given, make_plan)
-        return Preparation(self._setting(), given, make_plan, lesson)
+        return kind(self._setting(), given, make_plan, lesson)
+
+    def _budget(self) -> Budget:
+        """Return what may be spent: the first thing that is checked."""
+        return budget_of(self.epsilon, self.delta, self.public_rows)
 
     def _setting(self) -> Setting:
         """Read and check the parameters that every run has."""
@@ -109,9 +117,8 @@ class PrivateEstimator(BaseEstimator, ABC):
                 "domain_given is the part of a domain whose rest is to be learned: give it, or "
                 "domain, not both"
             )
-        budget = Budget(self.epsilon, self.delta)
         return Setting(
-            budget,
+            self._budget(),
             self.random_state,
             KeyStream.of(self.random_state),
             self._open_backend(self._threads()),

@@ -46,7 +46,7 @@ _PARAMETERS = (
         for values of a typical size.
     reg_lambda : float, optional
         λ, added to every leaf's sum of Hessians. By default half a standard deviation of its noise
-        for classes, a whole one for a number.
+        for classes, a whole one for a number; 1 without noise.
     split_lambda : float
         λ of the score by which splits are chosen, in rows.
     leaf_clip : float, optional
@@ -106,6 +106,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
+        public_rows: bool = False,
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,

@@ -109,6 +109,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
+        public_rows: bool = False,
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,

@@ -29,6 +29,9 @@ RUN_PARAMETERS = """
     domain_rows : {"same", "other"}
         From which rows a learned domain was learned. "same" adds its price to the report; say
         "other" only if no protected unit of these rows was among those it was learned from.
+    public_rows : bool
+        Whether the rows are public, so that nothing need be hidden about any of them. It goes with
+        `epsilon=math.inf`, and only with it: the same recipe without noise, and without privacy.
     sample_weight_bound : float, optional
         The public bound of sample weights; needed if weights are given to `fit`.
     accountant : {ACCOUNTANTS}

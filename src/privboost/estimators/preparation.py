@@ -142,6 +142,8 @@ class Preparation:
         From a budget to a `Lesson`, where there is no domain; it checks what it can beforehand.
     """
 
+    _run: type[Run] = Run
+
     def __init__(
         self,
         setting: Setting,
@@ -153,7 +155,7 @@ class Preparation:
 
     def run(self) -> Run:
         """Check everything, and reserve the whole plan; then rows may be read."""
-        caution(self.setting.budget.epsilon, self.setting.budget.delta, self.setting.random_state)
+        self.caution()
         ground = self.ground()
         plan = self.plan(ground)
         digest = plan.digest
@@ -162,7 +164,7 @@ class Preparation:
         self.check(plan, unit_kind)
         self._warn_of_column_vectors()
         ledger = self.reserve(ground, plan)
-        return Run(
+        return self._run(
             plan,
             digest,
             ledger,
@@ -174,6 +176,10 @@ class Preparation:
             self.assumptions(ground, plan),
             self.setting.random_state is not None,
         )
+
+    def caution(self) -> None:
+        """Warn of a seed, and of a budget that promises little."""
+        caution(self.setting.budget.epsilon, self.setting.budget.delta, self.setting.random_state)
 
     @cached_property
     def keys(self) -> KeyStream:

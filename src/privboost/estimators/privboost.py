@@ -66,6 +66,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
+        public_rows: bool = False,
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,

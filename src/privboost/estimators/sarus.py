@@ -60,7 +60,7 @@ _PARAMETERS = """
         The share of a leaf's count in its release; the sum of gradients has the rest. For sums.
     reg_lambda : float, optional
         λ, added to every leaf's count. By default half a standard deviation of its noise for
-        classes, a whole one for a number; with `leaves="means"` 1.
+        classes, a whole one for a number; with `leaves="means"`, or without noise, 1.
     split_lambda : float
         λ of the score by which splits are chosen, in rows.
     leaf_clip : float
@@ -124,6 +124,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
+        public_rows: bool = False,
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,

@@ -51,7 +51,7 @@ _PARAMETERS = (
     reg_lambda : float, optional
         λ, added to every sum of Hessians. By default it follows the noise, which is public: half
         a standard deviation of the noise in a leaf's sum for classes, a whole one for a number,
-        so that leaves which noise alone could explain stay near zero.
+        so that leaves which noise alone could explain stay near zero; 1 without noise.
     leaf_clip : float
         A tree's values are clipped to ± this before the learning rate.
     init_share : float, optional
@@ -137,6 +137,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
+        public_rows: bool = False,
         sample_weight_bound: float | None = None,
         accountant: str = "auto",
         random_state: int | None = None,

@@ -11,9 +11,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
-from privboost.boosting.plan import Budget, Plan
+from privboost.boosting.plan import Budget, Plan, PublicRows
 from privboost.engine.backend import RecordingBackend
-from privboost.errors import DomainError
+from privboost.errors import BudgetError, DomainError
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import Given, Ground, Preparation, Run
 from privboost.estimators.stream_checks import STREAM_PARAMETERS
@@ -143,6 +143,11 @@ class StreamEstimator(TreeEstimator):
     def _prepare_batch(
         self, stream: RowStream, X: Any, y: Any, sample_weight: Any
     ) -> BatchPreparation:
+        if isinstance(self._budget(), PublicRows):
+            raise BudgetError(
+                "public_rows: a stream keeps budgets for life, and public rows have none; give all "
+                "rows to fit"
+            )
         given = Given(X, y, sample_weight, self._weight_bound(sample_weight))
         make_plan = partial(self._plan_batch, stream.n_batches)
         lesson = partial(self._lesson, given, make_plan)

@@ -22,6 +22,7 @@ from privboost.engine.queries import (
     TreeSums,
 )
 from privboost.engine.updates import Charge, OpenBudgets, Price, SetTerms, Start, Update, UseLoss
+from privboost.errors import BudgetError
 from privboost.grid import CLIP_STEPS, Contribution
 from privboost.losses import LossTable, within_steps
 from privboost.privacy.budgets.charges import charge_table
@@ -342,6 +343,7 @@ class Curator:
 
     def _charge(self, event: Event) -> KeyStream:
         """Record an event, and return the randomness of its release."""
+        _check_noise(event)
         if self._budgets:
             raise ValueError("rows have budgets: only Gaussian releases charge them")
         if self._group is not None:
@@ -388,6 +390,7 @@ class Curator:
 
     def _check(self, bound: Bound, event: NoisySums) -> None:
         """Refuse an event that promises less than what one protected unit can change."""
+        _check_noise(event)
         honest = (
             event.steps >= bound.steps
             and event.rows >= bound.rows
@@ -398,6 +401,12 @@ class Curator:
         )
         if not honest:
             raise ValueError(f"the event understates what the query reveals: {event.what}")
+
+
+def _check_noise(event: Event) -> None:
+    """Refuse an event without noise, whatever made it."""
+    if not event.noise > 0:
+        raise BudgetError(f"private rows are never told exactly: {event.what}")
 
 
 def _everywhere(scales: np.ndarray, query: SumQuery) -> np.ndarray:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from privboost import __version__
-from privboost.errors import DomainError
+from privboost.errors import BudgetError, DomainError
 from privboost.privacy.accountants.choice import compare_accountants
 from privboost.privacy.events.event import Event, Planned, Relation
 from privboost.privacy.formulas import replace_one
@@ -52,11 +53,44 @@ def write_report(
     )
 
 
+def write_public_report(
+    releases: Sequence[Planned],
+    assumptions: tuple[str, ...],
+    seeded: bool,
+    parameters: dict[str, Any],
+    plan: str,
+) -> PrivacyReport:
+    """State that rows were declared public, and what was told of them."""
+    return PrivacyReport(
+        epsilon=math.inf,
+        delta=1.0,
+        relation="none: no two tables are meant to look alike",
+        unit=None,
+        accountant="none",
+        alternatives={},
+        slack=0.0,
+        releases=tuple(_listed(releases)),
+        assumptions=assumptions,
+        seeded=seeded,
+        parameters=parameters,
+        plan=plan,
+        software=f"privboost {__version__}",
+        public_rows=True,
+    )
+
+
+def _check_private(*reports: PrivacyReport) -> None:
+    """Refuse to make a guarantee out of none."""
+    if any(report.public_rows for report in reports):
+        raise BudgetError("a report about rows that were declared public has no guarantee to add")
+
+
 def check_lesson(lesson: PrivacyReport, unit: Unit | None) -> None:
     """Refuse to add a lesson about other units than those that are protected now.
 
     A lesson about rows bounds nobody's rows, so it says nothing about whoever has many of them.
     """
+    _check_private(lesson)
     if _column(lesson.unit) != _column(unit):
         raise DomainError(
             f"domain: it was learned protecting {lesson.protects}; now {describe_unit(unit)} is to "
@@ -80,6 +114,7 @@ def add_lesson(lesson: PrivacyReport, report: PrivacyReport, what: str) -> Priva
     what : str
         On what, in words.
     """
+    _check_private(report)
     check_lesson(lesson, report.unit)
     epsilon, delta = lesson.epsilon, lesson.delta
     if (lesson.relation, report.relation) == (Relation.ADD_REMOVE, Relation.REPLACE_ONE):
@@ -112,6 +147,7 @@ def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyRe
     assumption : str
         Why no unit is in two of them.
     """
+    _check_private(*reports)
     worst = max(reports, key=lambda report: report.epsilon)
     if len(reports) == 1:
         return worst

@@ -23,24 +23,8 @@ code { overflow-wrap: anywhere; }
 
 def privacy_page(report: PrivacyReport) -> str:
     """Return a privacy report as an HTML page that stands alone."""
-    facts = {
-        "epsilon": round_up(report.epsilon),
-        "delta": round_up(report.delta),
-        "neighbours": report.relation,
-        "protected unit": report.protects,
-        "accountant": report.accountant,
-        "epsilon by each accountant": ", ".join(
-            f"{name} {round_up(epsilon)}" for name, epsilon in report.alternatives.items()
-        ),
-        "discretisation slack (part of epsilon)": f"{report.slack:.2g}",
-        "noise": "from a seed" if report.seeded else "from the operating system's generator",
-    }
-    if report.parts:
-        facts["sum of"] = "; ".join(
-            f"({round_up(part.epsilon)}, {round_up(part.delta)}) for {part.what}"
-            for part in report.parts
-        )
-    kind = "statement none" if report.seeded else "statement"
+    facts = _public_facts(report) if report.public_rows else _facts(report)
+    kind = "statement none" if report.seeded or report.public_rows else "statement"
     rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in facts.items())
     releases = "".join(
         f'<tr><td class="number">{release.count}</td><td>{escape(release.what)}</td>'
@@ -64,3 +48,35 @@ def privacy_page(report: PrivacyReport) -> str:
 <p>Plan: <code>sha256 {escape(report.plan)}</code></p>
 </body></html>
 """
+
+
+def _public_facts(report: PrivacyReport) -> dict[str, str]:
+    """Say why there are no numbers."""
+    return {
+        "epsilon": "infinite",
+        "protected unit": report.protects,
+        "noise": "none",
+        "rows": "declared public by the caller; if they are not, this model leaks them",
+    }
+
+
+def _facts(report: PrivacyReport) -> dict[str, str]:
+    """List the numbers of a guarantee, and what they are about."""
+    facts = {
+        "epsilon": round_up(report.epsilon),
+        "delta": round_up(report.delta),
+        "neighbours": report.relation,
+        "protected unit": report.protects,
+        "accountant": report.accountant,
+        "epsilon by each accountant": ", ".join(
+            f"{name} {round_up(epsilon)}" for name, epsilon in report.alternatives.items()
+        ),
+        "discretisation slack (part of epsilon)": f"{report.slack:.2g}",
+        "noise": "from a seed" if report.seeded else "from the operating system's generator",
+    }
+    if report.parts:
+        facts["sum of"] = "; ".join(
+            f"({round_up(part.epsilon)}, {round_up(part.delta)}) for {part.what}"
+            for part in report.parts
+        )
+    return facts

@@ -14,7 +14,7 @@ from privboost.forms import MAX_INT, is_writable
 from privboost.unit import Unit, describe_unit
 
 SEEDED = "no privacy guarantee: seeded"
-
+PUBLIC = "NO PRIVACY: the caller declared all rows public, and nothing is protected"
 
 _DERIVED = ("guarantee", "protects")
 _MOST = sys.float_info.max
@@ -74,6 +74,9 @@ class PrivacyReport:
     parts : tuple of Part
         The guarantees whose sum this is, if there are several: a domain learned from the same
         rows, and training.
+    public_rows : bool
+        Whether the caller declared all rows public: nothing is protected, epsilon is infinite
+        (null in JSON) and delta 1.
     """
 
     epsilon: float
@@ -90,10 +93,13 @@ class PrivacyReport:
     plan: str
     software: str
     parts: tuple[Part, ...] = ()
+    public_rows: bool = False
 
     @property
     def guarantee(self) -> str:
         """The statement in one line."""
+        if self.public_rows:
+            return PUBLIC
         if self.seeded:
             return SEEDED
         if self.delta == 0:
@@ -103,11 +109,17 @@ class PrivacyReport:
     @property
     def protects(self) -> str:
         """Who is protected, in words."""
-        return describe_unit(self.unit)
+        return "nobody" if self.public_rows else describe_unit(self.unit)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON."""
-        return asdict(self) | {
+        """Return a form for JSON, which has no infinite number."""
+        own = asdict(self)
+        if not own.pop("public_rows"):
+            return own | self._written_parts()
+        return own | self._written_parts() | {"epsilon": None, "public_rows": True}
+
+    def _written_parts(self) -> dict[str, Any]:
+        return {
             "guarantee": self.guarantee,
             "protects": self.protects,
             "unit": None if self.unit is None else self.unit.to_dict(),
@@ -128,6 +140,8 @@ class PrivacyReport:
         own["releases"] = tuple(Release(**release) for release in form["releases"])
         own["assumptions"] = tuple(form["assumptions"])
         own["parts"] = tuple(Part(**part) for part in form.get("parts", ()))
+        if own.get("public_rows") is True and own["epsilon"] is None:
+            own["epsilon"] = math.inf
         report = cls(**own)
         report._check()
         return report
@@ -138,6 +152,9 @@ class PrivacyReport:
         texts = [self.relation, self.accountant, self.plan, self.software, *self.assumptions]
         texts += [text for each in self.releases for text in (each.what, each.mechanism)]
         texts += [*(part.what for part in self.parts), *self.alternatives, *self.parameters]
+        if self.public_rows is True:
+            self._check_public()
+            spent = []
         epsilons = [*(each.epsilon for each in spent), self.slack]
         epsilons += [value for value in self.alternatives.values() if value != math.inf]
         counts = [each.count for each in self.releases]
@@ -147,11 +164,18 @@ class PrivacyReport:
             "delta": all(_is_number(each.delta) and 0 <= each.delta <= 1 for each in spent),
             "counts": all(type(count) is int and 0 <= count <= MAX_INT for count in counts),
             "seeded": isinstance(self.seeded, bool),
+            "public_rows": isinstance(self.public_rows, bool),
             "parameters": all(_is_plain(value) for value in self.parameters.values()),
         }
         for part, holds in rules.items():
             if not holds:
                 raise ValueError(f"{part}: not what a report has there")
+
+    def _check_public(self) -> None:
+        """Refuse a promise where there is none."""
+        nothing = self.unit is None and not self.parts and not self.alternatives
+        if not (nothing and self.epsilon == math.inf and self.delta == 1 and self.slack == 0):
+            raise ValueError("public_rows: such a report promises nothing")
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the report as JSON, and write it to `path` if one is given."""
@@ -167,8 +191,28 @@ class PrivacyReport:
         return self.to_html()
 
     def __str__(self) -> str:
+        lines = [f"Privacy: {self.guarantee}"]
+        lines += self._told_as_public() if self.public_rows else self._promised()
+        for mechanism in dict.fromkeys(release.mechanism for release in self.releases):
+            lines.append(f"  released with {mechanism}")
+            made = [r for r in self.releases if r.mechanism == mechanism]
+            lines += _few([f"    {release.count} × {release.what}" for release in made])
+        lines.append("  assumed")
+        lines += _few([f"    {assumption}" for assumption in self.assumptions])
+        lines.append("  parameters  " + ", ".join(f"{k}={v}" for k, v in self.parameters.items()))
+        lines.append(f"  made by     {self.software}, plan sha256 {self.plan}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _told_as_public(self) -> list[str]:
+        return [
+            "  epsilon     infinite: no noise was added",
+            "  rows        declared public by the caller; if they are not, this model leaks them",
+        ]
+
+    def _promised(self) -> list[str]:
         lines = [
-            f"Privacy: {self.guarantee}",
             f"  neighbours  {self.relation}",
             f"  unit        {self.protects}",
             f"  accountant  {self.accountant}; discretisation slack {self.slack:.2g} of epsilon",
@@ -184,17 +228,7 @@ class PrivacyReport:
         if self.seeded:
             same = f"({round_up(self.epsilon)}, {round_up(self.delta)})"
             lines.append(f"  note        with secure noise the same run would be {same}-DP")
-        for mechanism in dict.fromkeys(release.mechanism for release in self.releases):
-            lines.append(f"  released with {mechanism}")
-            made = [r for r in self.releases if r.mechanism == mechanism]
-            lines += _few([f"    {release.count} × {release.what}" for release in made])
-        lines.append("  assumed")
-        lines += _few([f"    {assumption}" for assumption in self.assumptions])
-        lines.append("  parameters  " + ", ".join(f"{k}={v}" for k, v in self.parameters.items()))
-        lines.append(f"  made by     {self.software}, plan sha256 {self.plan}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return lines
 
 
 def _written(text: str, path: str | Path | None) -> str:

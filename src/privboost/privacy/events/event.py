@@ -280,6 +280,59 @@ class SampledGroup(Event):
 
 
 @dataclass(frozen=True)
+class Exact(Event):
+    """What is told without noise, of rows that were declared public: no theory covers it.
+
+    No ledger reserves it, and of all curators only that of public rows takes it.
+
+    Attributes
+    ----------
+    statistics : int
+        How many statistics a noisy sum in its place would have.
+    sampling_rate : float
+        The chance of a row to be used.
+    inner : tuple of Planned
+        What is told of one sample, where it stands for a group.
+    """
+
+    kind: ClassVar[str] = "exact"
+    statistics: int
+    sampling_rate: float = 1.0
+    inner: tuple[Planned, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.noise != 0:
+            raise ValueError("what is told exactly has no noise")
+
+    @classmethod
+    def of(cls, event: Event) -> Exact:
+        """Return what stands in the place of a release."""
+        inner = event.inner if isinstance(event, SampledGroup) else ()
+        own = tuple(Planned(cls.of(planned.event), planned.count) for planned in inner)
+        return cls(event.what, 0.0, len(event.scales), event.rate, own)
+
+    @property
+    def rate(self) -> float:
+        """The chance of a row to be used."""
+        return self.sampling_rate
+
+    @property
+    def scales(self) -> np.ndarray:
+        """The scale of each statistic's noise: none."""
+        return np.zeros(self.statistics)
+
+    @property
+    def sigmas(self) -> np.ndarray:
+        """The same, as Gaussian releases call it."""
+        return self.scales
+
+    @property
+    def mechanism(self) -> str:
+        """How it is told, in words."""
+        return f"no noise: exact, and not private{sampled_words(self.sampling_rate)}"
+
+
+@dataclass(frozen=True)
 class Planned:
     """An event that a plan makes a fixed number of times."""
 

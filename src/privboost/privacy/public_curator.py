@@ -1,0 +1,94 @@
+"""The curator of rows that were declared public: the same verbs, answered exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privboost.engine.backend import Backend
+from privboost.engine.queries import GramSums, LinearSums, SumQuery, TreeSums
+from privboost.grid import Contribution
+from privboost.privacy.accountants.base import Accountant
+from privboost.privacy.curator import Curator
+from privboost.privacy.events.event import Event, Exact
+from privboost.privacy.leaf_means import exact_means
+from privboost.privacy.ledger import Ledger
+from privboost.privacy.utilities.splits import Utility
+from privboost.randomness.keystream import KeyStream
+
+
+def empty_ledger(accountant: Accountant) -> Ledger:
+    """Return a ledger that allows nothing: no private release can be charged to it."""
+    return Ledger(0.0, 0.0, accountant)
+
+
+class PublicCurator(Curator):
+    """Tells exact sums, and the best candidate of each choice. It protects nobody.
+
+    It takes `Exact` events only, which nothing but a plan for public rows has, and has an empty
+    ledger: a verb that it does not answer itself finds nothing reserved. Samples are those that a
+    private run with the same seed would have.
+
+    Parameters
+    ----------
+    backend : Backend
+        Who holds the rows.
+    accountant : Accountant
+        Of the empty ledger.
+    stream : KeyStream
+        The randomness of samples.
+    contribution : Contribution
+        How a row is weighted.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        accountant: Accountant,
+        stream: KeyStream,
+        contribution: Contribution,
+    ) -> None:
+        super().__init__(backend, empty_ledger(accountant), stream, contribution)
+
+    def gaussian(self, query: SumQuery, event: Event) -> np.ndarray:
+        """Tell the sums of a query, in grid steps."""
+        return self._backend.sum(self._sampled(query, event.rate, self._charge(event)))
+
+    laplace = gaussian
+
+    def laplace_means(self, query: TreeSums, added: int, event: Event) -> np.ndarray:
+        """Tell the mean gradient of each leaf, in `leaf_means.MEAN_STEPS`."""
+        return exact_means(self.gaussian(query, event), added)
+
+    def select(self, query: SumQuery, utility: Utility, event: Event) -> np.ndarray:
+        """Tell the best candidate of each choice; of equals, the first."""
+        scores = utility.scores(self.gaussian(query, event), self._contribution)
+        if utility.allowed is not None:
+            scores = np.where(utility.allowed, scores, np.iinfo(np.int64).min)
+        best: np.ndarray = scores.argmax(axis=1)
+        return best
+
+    def linear(self, query: LinearSums, event: Event) -> np.ndarray:
+        """Tell the sum of the rows' vectors, each times its gradient."""
+        return self._linear_sum(query, event)
+
+    def gram(self, query: GramSums, event: Event) -> np.ndarray:
+        """Tell the sum of the outer products of the rows' vectors."""
+        return self._linear_sum(query, event)
+
+    def least_eigenvalue(self, query: GramSums, event: Event) -> int:
+        """Tell the smallest eigenvalue of the sum of outer products, in its steps."""
+        gram = self._linear_sum(query, event)
+        return int(np.rint(np.linalg.eigvalsh(gram.astype(np.float64))[0]))
+
+    def _linear_sum(self, query: LinearSums | GramSums, event: Event) -> np.ndarray:
+        self._check_terms(query)
+        self._charge(event)
+        return self._backend.sum(query)
+
+    def _charge(self, event: Event) -> KeyStream:
+        """Take what costs nothing; refuse a private release, which is not this one's to make."""
+        if not isinstance(event, Exact):
+            raise ValueError(f"of public rows all is told exactly, without noise: {event.what}")
+        if self._group is not None:
+            self._group.take(event)
+        return self._next_stream()
