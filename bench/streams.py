@@ -1,6 +1,6 @@
 """S-BDT's streams of two batches that differ: rows that keep contributing, beside a naive stream.
 
-    python -m bench.streams                          # Adult 40 runs, Abalone 100
+    python -m bench.streams                          # Adult 40 runs, Abalone 60
     python -m bench.streams --runs 5 --only abalone
     python -m bench.streams --sweep                  # late trees: T/4, T/2, 3T/4 and T
 
@@ -162,7 +162,7 @@ def columns(name: str, epsilon: float, sweep: bool) -> dict[str, tuple[dict[str,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, help="runs of each cell (else 40, Abalone 100)")
+    parser.add_argument("--runs", type=int, help="runs of each cell (else 40, Abalone 60)")
     parser.add_argument("--only", help="one data set")
     parser.add_argument("--sweep", action="store_true", help="every published T', not the best")
     options = parser.parse_args()
@@ -171,7 +171,7 @@ def main() -> None:
         if options.only not in (None, name):
             continue
         frame, own, published = as_published(name)
-        runs = options.runs or (100 if name == "abalone" else 40)
+        runs = options.runs or (60 if name == "abalone" else 40)
         line: dict[str, Any] = {"data": name, "epsilon": epsilon}
         line["published"] = {arm: (each.score, each.error) for arm, each in arms.items()}
         print(f"{name} epsilon {epsilon:g}, published {line['published']}")
