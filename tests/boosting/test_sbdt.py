@@ -8,7 +8,8 @@ from privboost.boosting.plan import Budget
 from privboost.boosting.sbdt import boost_sbdt
 from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
 from privboost.boosting.structures import public_generator
-from privboost.grid import SCORE_STEPS, WEIGHT_STEPS
+from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
+from privboost.losses import within_steps
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
@@ -75,7 +76,8 @@ def reference(scores, plan, block):
     if plan.init is not None:
         for k in range(outputs):
             if block.start is None:
-                state[k] = logit(np.average(own[k][known], weights=weight[known]))
+                mean = np.average(own[k][known], weights=weight[known])
+                state[k] = 2 * mean - 1 if plan.task.loss == "squared" else logit(mean)
             else:
                 y = -block.start[known] / SCORE_STEPS
                 clip = getattr(plan.settings, "init_clip", None) or 1
@@ -88,7 +90,9 @@ def reference(scores, plan, block):
         for tree, _ in trees[at : at + count]:
             leaf = leaf_of(tree, block)
             for k in range(outputs):
-                if block.start is None:
+                if block.start is None and plan.task.loss == "squared":
+                    g, h = state[k] - np.where(own[k], 1, -1), np.ones(len(block))
+                elif block.start is None:
                     p = expit(state[k])
                     g, h = p - own[k], p * (1 - p)
                 else:
@@ -117,6 +121,8 @@ CASES = [
     (NUMBER, {"init_clip": 0.25, "boosting": "gradient", "negative_hessian": "zero"}),
     (THREE, {"init_epsilon": 0.1, "init_count_epsilon": 0.05, "init_noise": "laplace"}),
     (CLASSES, {"candidates": "hessian", "candidate_rule": "merge", "candidate_share": None}),
+    (CLASSES, {"loss": "squared"}),
+    (THREE, {"loss": "squared", "boosting": "gradient", "extra_estimators": 3}),
 ]
 
 
@@ -279,3 +285,31 @@ def test_lambda_follows_the_noise_by_default():
     assert plan.step.reg_lambda == pytest.approx(noise / 2)
     _, weighted, _, _ = train(CLASSES, True, rows=10, reg_lambda=None)
     assert weighted.step.reg_lambda == pytest.approx(2.0 * noise / 2)  # a weight is at most 2
+
+
+def test_the_squared_loss_of_classes_counts_rows_and_has_no_probabilities():
+    """Its table keeps to the clips that every sensitivity assumes; its price is the logistic's."""
+    plans = [
+        estimator(CLASSES, **how)._plan(Encoder.of(make_domain(CLASSES)), None, Budget(1.0, 1e-6))
+        for how in (
+            {"loss": "squared", "hessian_share": 0.2},
+            {"boosting": "gradient", "hessian_share": 0.2},
+        )
+    ]
+    assert plans[0].loss.hessian.max() == CLIP_STEPS
+    assert plans[0].step.hessian_clip == 1
+    assert within_steps(plans[0].loss)
+    np.testing.assert_array_equal(plans[0].leaf.sigmas, plans[1].leaf.sigmas)
+    model = estimator(CLASSES, loss="squared", random_state=1).fit(make_frame(300))
+    assert not hasattr(model, "predict_proba")
+    assert not model.model_.has_chances
+    assert set(model.predict(make_frame(50))) <= set(model.classes_)
+
+
+def test_what_losses_there_are():
+    with pytest.raises(ValueError, match="a stream of classes needs loss"):
+        estimator(CLASSES, loss="squared").partial_fit(make_frame(100))
+    with pytest.raises(ValueError, match="loss must be"):
+        estimator(CLASSES, loss="hinge").fit(make_frame(100))
+    with pytest.raises(ValueError, match='loss must be "squared"'):
+        estimator(NUMBER, loss="logistic").fit(make_frame(100, target=NUMBER))

@@ -176,6 +176,7 @@ def plan_sbdt(
     accountant: str,
     batch: int | None = None,
     noise_lambda: float | None = None,
+    loss: str | None = None,
 ) -> SBDTPlan:
     """Decide everything about a run with random trees, and calibrate its noise.
 
@@ -186,11 +187,15 @@ def plan_sbdt(
     batch : int, optional
         The number of the batch in a stream, from 0: its rows get budgets for life, and only the
         first batch has an initial score. None is a run of its own.
+    loss : str, optional
+        The loss of classes; logistic by default, and the only one of a stream.
     """
     check_candidates(settings.n_candidates, encoder)
     trees = settings.n_estimators + settings.extra_estimators
     check_scores(trees * step.leaf_clip * step.learning_rate)
-    draft = Draft(encoder, weight_bound, budget, accountant)
+    draft = Draft(encoder, weight_bound, budget, accountant, loss)
+    if batch is not None and draft.task.target == "classes" and draft.task.loss != "logistic":
+        raise ValueError('a stream of classes needs loss="logistic": its states are log-odds')
     check_sampled_units(settings.subsample, draft.contribution)
     made = _calibrate(draft, step, settings, batch)
     planned = _n_releases(settings, draft.task)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
-
-import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from privboost.boosting.checks import check_choice, check_share
 from privboost.boosting.initial_score import start_boosting
@@ -16,8 +13,7 @@ from privboost.boosting.sarus import PRESETS, boost_sarus
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
 from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.parameters import RUN_PARAMETERS, TaskDefaults, keep_parameters
-from privboost.estimators.trees import TreeClassifier, TreeEstimator
-from privboost.losses import loss_of, losses_of
+from privboost.estimators.trees import AnyLossClassifier, TreeEstimator, newton_losses
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
@@ -136,7 +132,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         keep_parameters(self, locals())
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> SarusPlan:
-        loss = check_choice("loss", self._or_default("loss"), _newton_losses(self._task))
+        loss = check_choice("loss", self._or_default("loss"), newton_losses(self._task))
         settings = SarusSettings(
             n_estimators=self.n_estimators,
             max_depth=self.max_depth,
@@ -179,18 +175,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         return boost_sarus(curator, plan, start_boosting(curator, plan), track)
 
 
-def _newton_losses(target: str) -> tuple[str, ...]:
-    """Return the losses of a target that have a Hessian."""
-    return tuple(name for name in losses_of(target) if loss_of(target, name).hessian is not None)
-
-
-def _has_log_odds(estimator: Any) -> bool:
-    if estimator.loss not in (None, "logistic"):
-        raise AttributeError('probabilities need loss="logistic"; see decision_function')
-    return True
-
-
-class SarusXGBClassifier(SarusEstimator, TreeClassifier):  # noqa: D101
+class SarusXGBClassifier(SarusEstimator, AnyLossClassifier):  # noqa: D101
     __doc__ = f"""A classifier of boosted greedy trees under pure ε-DP.
 
     Leaves move scores by mean gradients, which are at most a half of what Newton steps would be;
@@ -212,19 +197,6 @@ class SarusXGBClassifier(SarusEstimator, TreeClassifier):  # noqa: D101
         "learning_rate": 1.0,
         "noise_lambda": 0.5,
     }
-
-    @available_if(_has_log_odds)
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
-        return self._fitted().predict_proba(X)
-
-    @available_if(_has_log_odds)
-    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield class probabilities after each update of training. Costs no privacy.
-
-        To pick a stage by its exact errors on private rows does: see `staged_predict`.
-        """
-        return self._fitted().staged_predict_proba(X)
 
 
 class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from privboost.boosting.checks import check_size
+from privboost.boosting.checks import check_choice, check_size
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
@@ -22,7 +22,7 @@ from privboost.estimators.parameters import (
 )
 from privboost.estimators.preparation import Run
 from privboost.estimators.streaming import StreamEstimator
-from privboost.estimators.trees import TreeClassifier
+from privboost.estimators.trees import AnyLossClassifier, newton_losses
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
 from privboost.progress import rounds_bar
@@ -67,7 +67,11 @@ _PARAMETERS = (
         of rows, instead of `init_share`. They are part of `epsilon`, and of Laplace noise.
     boosting : {"newton", "gradient"}
         Whether leaves divide by sums of Hessians, or count rows. For a number, whose loss is
-        squared, both are the same; for classes "gradient" keeps the gradients of the logistic loss.
+        squared, both are the same; for classes "gradient" keeps the gradients of the loss.
+    loss : str, optional
+        For classes "logistic", the default, or "squared" on labels −1 and 1, which gives no
+        probabilities and no streams; its leaves count rows, whatever `boosting` says. A number has
+        the squared loss alone.
     features : "cyclical", "uniform" or int
         One feature a tree, in turn (the model is then additive); any feature at each node; or any
         of so many features drawn for each tree (all, if there are fewer).
@@ -124,6 +128,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         init_epsilon: float | None = None,
         init_count_epsilon: float | None = None,
         boosting: str = "newton",
+        loss: str | None = None,
         features: str | int = "cyclical",
         candidates: str = "grid",
         n_candidates: int = 32,
@@ -178,11 +183,13 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         )
         gradient_clip = check_size("gradient_clip", self.gradient_clip)
         hessian_clip = check_size("hessian_clip", self._or_default("hessian_clip"))
-        if self.boosting == "gradient":
+        loss = check_choice("loss", self._or_default("loss"), newton_losses(self._task))
+        squared = self._task == "classes" and loss == "squared"
+        if squared or self.boosting == "gradient":
             hessian_clip = 1.0  # the leaves count rows
         share = self.hessian_share
         if share is None:
-            typical = self._defaults["typical_value"][self.boosting]
+            typical = self._defaults["typical_value"]["squared" if squared else self.boosting]
             share = NewtonStep.balanced_share(gradient_clip, hessian_clip, typical)
         step = NewtonStep(
             gradient_clip=gradient_clip,
@@ -194,7 +201,15 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         )
         noise_lambda = self._defaults["noise_lambda"] if self.reg_lambda is None else None
         return plan_sbdt(
-            encoder, step, settings, weight_bound, budget, self.accountant, batch, noise_lambda
+            encoder,
+            step,
+            settings,
+            weight_bound,
+            budget,
+            self.accountant,
+            batch,
+            noise_lambda,
+            loss,
         )
 
     def _init_share(self) -> Any:
@@ -233,7 +248,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         )
 
 
-class SBDTClassifier(SBDTEstimator, TreeClassifier):  # noqa: D101
+class SBDTClassifier(SBDTEstimator, AnyLossClassifier):  # noqa: D101
     __doc__ = f"""A private classifier of boosted random trees (S-BDT).
 {_PARAMETERS}
     Examples
@@ -262,7 +277,8 @@ class SBDTClassifier(SBDTEstimator, TreeClassifier):  # noqa: D101
         "hessian_clip": 0.1,
         "noise_lambda": 0.5,
         "init_share": 0.02,
-        "typical_value": {"newton": 1 / 8, "gradient": 1 / 50},
+        "loss": "logistic",
+        "typical_value": {"newton": 1 / 8, "gradient": 1 / 50, "squared": 1 / 8},
     }
 
 
@@ -290,5 +306,6 @@ class SBDTRegressor(SBDTEstimator, PrivateRegressor):  # noqa: D101
         "hessian_clip": 1.0,
         "noise_lambda": 1.0,
         "init_share": 0.1,
+        "loss": "squared",
         "typical_value": {"newton": 1 / 8, "gradient": 1 / 8},
     }
