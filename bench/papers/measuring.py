@@ -8,6 +8,7 @@ from typing import Any
 
 from bench import runner
 from bench.papers.figure import Figure, Point
+from bench.papers.peers import missing
 
 Result = dict[str, Any]
 """A point's arm, panel, x and published figure; its mean, standard error and single runs."""
@@ -15,10 +16,11 @@ Result = dict[str, Any]
 
 def measure(figure: Figure, runs: int, pool: Executor) -> list[Result]:
     """Return a figure's points, measured; of several settings of one point, the best."""
-    tasks = [(point, seed) for point in figure.points for seed in range(runs)]
+    points = [point for point in figure.points if not missing(point)]
+    tasks = [(point, seed) for point in points for seed in range(runs)]
     found = list(pool.map(_one, tasks))
     results = []
-    for k, point in enumerate(figure.points):
+    for k, point in enumerate(points):
         values = found[k * runs : (k + 1) * runs]
         place = {"arm": point.arm, "panel": point.panel, "x": point.x}
         results.append(
