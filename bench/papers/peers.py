@@ -32,8 +32,12 @@ NEEDS = {
 
 
 def missing(point: Point) -> bool:
-    """Return whether a point asks for a peer that is not installed here."""
-    return point.measure is peer and find_spec(NEEDS[point.how["name"]]) is None
+    """Return whether a point asks for a peer that is not installed here.
+
+    Measures other than `peer` name theirs as "peer" in `how`.
+    """
+    name = point.how.get("name" if point.measure is peer else "peer")
+    return name is not None and find_spec(NEEDS[name]) is None
 
 
 def peer(
