@@ -154,6 +154,8 @@ def _by_epsilon(data: str, panel: str, metrics: Iterable[str] = METRICS) -> list
             f"Algorithm 2, {loss}": (boosted, _algorithm(data, loss, 100, **budget))
             for loss in LOSSES
         }
+        constant = _algorithm(data, "squared", 100, intercept=True, **budget)
+        arms["Algorithm 2, squared, constant column"] = (scores, constant)
         arms |= _trees(data, 100, epsilon) | _others(data, epsilon)
         found += _points(arms, epsilon, panel, metrics)
     return found
