@@ -47,10 +47,10 @@ bench-sarus: $(VENV)/.bench
 	$(BIN)/python -m bench.sarus
 
 bench-lazybb: $(VENV)/.bench
-	$(BIN)/python -m bench.lazybb
+	$(BIN)/python -m bench.papers lazybb
 
 bench-adassp: $(VENV)/.bench
-	$(BIN)/python -m bench.adassp
+	$(BIN)/python -m bench.papers adassp
 
 bench-papers: $(VENV)/.bench
 	$(BIN)/python -m bench.papers

@@ -5,8 +5,8 @@
     python -m bench.papers --list
     python -m bench.papers sbdt --runs 2 --jobs 16
 
-Each figure gives a JSON file and a plot in `bench/results/papers/`, published points hollow beside
-ours, with standard errors.
+Each figure gives a JSON file and, where matplotlib is installed, a plot in `bench/results/papers/`,
+published points hollow beside ours, with standard errors.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import argparse
 import os
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
+from importlib.util import find_spec
 
-from bench.papers.drawing import draw
 from bench.papers.figure import Figure
 from bench.papers.measuring import measure, tell
 
@@ -56,7 +56,8 @@ def main() -> None:
         for figure in chosen:
             results = measure(figure, options.runs or figure.runs, pool)
             tell(figure, results)
-            draw(figure, results)
+            if find_spec("matplotlib"):
+                import_module("bench.papers.drawing").draw(figure, results)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 import matplotlib
@@ -13,18 +14,26 @@ from bench.papers.figure import Figure
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
+_ACROSS = 5
+"""The most panels in one row."""
+
 
 def draw(figure: Figure, results: list[dict[str, Any]]) -> None:
     """Write a figure's plot beside its JSON."""
     panels = list(dict.fromkeys(one["panel"] for one in results))
+    across = min(len(panels), _ACROSS)
+    down = -(-len(panels) // across)
     page, axes = plt.subplots(
-        1, len(panels), figsize=(max(5 * len(panels), 6), 4), squeeze=False, layout="constrained"
+        down, across, figsize=(max(5 * across, 6), 4 * down), squeeze=False, layout="constrained"
     )
-    for panel, axis in zip(panels, axes[0], strict=True):
+    for panel, axis in zip_longest(panels, axes.flat):
+        if panel is None:
+            axis.set_axis_off()
+            continue
         _draw_panel(figure, [one for one in results if one["panel"] == panel], axis)
         axis.set_title(panel)
     axes[0][0].set_ylabel(figure.y)
-    axes[0][-1].legend(fontsize="small")
+    axes.flat[len(panels) - 1].legend(fontsize="small")
     page.suptitle(f"{figure.name}: {figure.title}", fontsize="medium")
     folder = runner.RESULTS / "papers"
     folder.mkdir(parents=True, exist_ok=True)

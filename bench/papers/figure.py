@@ -21,22 +21,25 @@ class Point:
     x : float or str
         Where on it.
     measure : callable
-        Returns the figure of one run, given its `how` and a `seed`. A function of a module, since
-        runs are shared out to processes.
+        Returns the figure of one run, or several by name, given its `how` and a `seed`. A function
+        of a module, since runs are shared out to processes.
     how : dict
         What it is called with, plain values all.
     published : float, optional
         The paper's figure.
     panel : str
         Which of several plots, or tables, of one figure.
+    of : str
+        Which of a run's figures, where it has several: points that differ in this alone share runs.
     """
 
     arm: str
     x: X
-    measure: Callable[..., float]
+    measure: Callable[..., float | dict[str, float]]
     how: dict[str, Any] = field(default_factory=dict)
     published: float | None = None
     panel: str = ""
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Figure:
     best : bool
         Whether points of one arm, panel and x are settings of which the best mean is told, as the
         paper chose; that favours all arms alike.
+    average : bool
+        Whether points of one arm, panel and x are data sets of which the mean is told.
     """
 
     name: str
@@ -70,6 +75,7 @@ class Figure:
     log: bool = False
     runs: int = 10
     best: bool = False
+    average: bool = False
 
     @property
     def more_is_better(self) -> bool:
