@@ -34,7 +34,7 @@ bench-scale: $(VENV)/.bench
 	$(BIN)/python -m bench.scale --recipe votes --rounds 25
 
 bench-sbdt: $(VENV)/.bench
-	$(BIN)/python -m bench.sbdt
+	$(BIN)/python -m bench.papers sbdt
 
 bench-streams: $(VENV)/.bench
 	$(BIN)/python -m bench.streams

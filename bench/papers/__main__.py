@@ -2,6 +2,7 @@
 
     python -m bench.papers                        # all of them
     python -m bench.papers sbdt lazybb.figure5.2  # one paper, and one figure of another
+    python -m bench.papers sbdt.figure4           # its panels, a to e
     python -m bench.papers --list
     python -m bench.papers sbdt --runs 2 --jobs 16
 
@@ -24,7 +25,7 @@ PAPERS = ("sbdt", "dpxgb", "sarus", "lazybb", "adassp")
 
 
 def figures(asked: list[str]) -> list[Figure]:
-    """Return the figures that some names mean: a paper's, or one by its whole name."""
+    """Return the figures that names mean: a paper's, one by its name, or all panels of one."""
     papers = dict.fromkeys(name.partition(".")[0] for name in asked or PAPERS)
     found = [
         figure for paper in papers for figure in import_module(f"bench.papers.{paper}").FIGURES
@@ -33,7 +34,7 @@ def figures(asked: list[str]) -> list[Figure]:
 
 
 def _means(asked: str, name: str) -> bool:
-    return asked == name or asked == name.partition(".")[0]
+    return asked in (name, name.rstrip("abcdef"), name.partition(".")[0])
 
 
 def main() -> None:
