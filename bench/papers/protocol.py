@@ -29,22 +29,24 @@ TWO_CLASSES: dict[str, Callable[[pd.Series], pd.Series]] = {
 def table(name: str) -> tuple[pd.DataFrame, Domain]:
     """Return a data set by name, its target made two classes where papers have two.
 
-    "covtype:100000" means its first 100,000 rows, "adult:complete" rows without missing values,
-    and "adult:linear" every number on a linear scale.
+    Words after it change it, one by one: "covtype:100000" is its first 100,000 rows,
+    "adult:complete" rows without missing values, "adult:linear" has every number on a linear
+    scale.
     """
-    name, _, cut = name.partition(":")
+    name, *words = name.split(":")
     frame, domain = data.load(name)
     form, target = domain.to_dict(), domain.target.name
     if name in TWO_CLASSES:
         frame = frame.assign(**{target: TWO_CLASSES[name](frame[target]).astype(int)})
         form["target"] = {"name": target, "classes": [0, 1]}
-    if cut == "linear":
-        for feature in form["features"].values():
-            feature.pop("scale", None)
-    elif cut == "complete":
-        frame = frame.dropna()
-    elif cut:
-        frame = frame.iloc[: int(cut)]
+    for word in words:
+        if word == "complete":
+            frame = frame.dropna()
+        elif word == "linear":
+            for feature in form["features"].values():
+                feature.pop("scale", None)
+        else:
+            frame = frame.iloc[: int(word)]
     return frame.reset_index(drop=True), Domain.from_dict(form)
 
 
