@@ -16,6 +16,7 @@ from unittest import mock
 
 from bench.papers import dpxgb_zones, protocol, synthetic
 from bench.papers.figure import Figure, Point
+from privboost.privacy.formulas import bounded_range_rdp, game_epsilon, renyi_epsilon
 from privboost.privacy.utilities.splits import SplitGain
 
 SHARE = 0.7
@@ -74,6 +75,16 @@ def without_privacy(data: str, peer: str, seed: int) -> float:
     from bench.papers import peers
 
     return peers.peer(data, peer, {}, "AUC", seed, SHARE)
+
+
+def epsilon_of(bound: str, choices: int, seed: int) -> float:
+    """Return ε at δ = 1e-5 of choices that are 0.1-DP each, by one of three bounds."""
+    each, delta = 0.1, 1e-5
+    if bound == "game":
+        return game_epsilon(delta, [each] * choices)
+    if bound == "zCDP":
+        return renyi_epsilon(lambda alpha: choices * alpha * each**2 / 8, delta)
+    return renyi_epsilon(lambda alpha: choices * bounded_range_rdp(alpha, each), delta)
 
 
 def _kind(column: str) -> str:
@@ -217,6 +228,16 @@ def _ablation() -> Iterator[Point]:
                 yield Point(word, accountant, with_range, how, panel=panel)
 
 
+def _figure_6() -> Iterator[Point]:
+    for arm, bound in (
+        ("zCDP (Dong et al.)", "zCDP"),
+        ("Rényi (theorem 1)", "theorem 1"),
+        ("game, as here", "game"),
+    ):
+        for choices in (1, 5, 10, 20, 50, 100, 200):
+            yield Point(arm, float(choices), epsilon_of, {"bound": bound, "choices": choices})
+
+
 FIGURES: tuple[Figure, ...] = (
     Figure(
         "dpxgb.table1",
@@ -293,6 +314,15 @@ FIGURES: tuple[Figure, ...] = (
         y="share of importance",
         log=True,
         runs=5,
+    ),
+    Figure(
+        "dpxgb.figure6",
+        "ε at δ = 1e-5 of composed choices that are 0.1-DP each",
+        tuple(_figure_6()),
+        x="choices",
+        y="ε",
+        log=True,
+        runs=1,
     ),
     Figure(
         "dpxgb.ablation",
