@@ -1,4 +1,4 @@
-"""DP-XGB (Revisiting differentially private XGBoost, 2023): greedy beside totally random trees.
+"""DP-XGB (Revisiting differentially private XGBoost): greedy beside totally random trees.
 
 AUC at ε = 1, δ = 1/n of the training rows (too weak for a real release; the paper's), random 70/30
 splits. Columns named as in the paper have its settings and Rényi accounting; trees and depth are
