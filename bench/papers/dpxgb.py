@@ -38,7 +38,7 @@ TABLE_1 = {
 
 TREES = (5, 10, 25, 50, 100, 200)
 DEPTHS = (2, 3, 4, 6)
-CLIPPED = ((25, 3), (50, 4), (100, 4))
+CLIPPED = ((25, 3), (50, 4), (100, 4), (200, 6))
 """Trees and depth of the published settings with a clip of values."""
 
 
