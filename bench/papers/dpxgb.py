@@ -189,10 +189,14 @@ def _figure_2() -> Iterator[Point]:
     for problem in (1, 2):
         made, panel = {"made": f"interactions:{problem}"}, f"problem {problem}"
         for trees in (5, 15, 35, 75, 150):
-            for column in COLUMNS:
-                for depth in (2, 4, 6):
+            for depth in (2, 4, 6):
+                for column in COLUMNS:
                     how = made | _published(column, trees, depth, rows)
                     yield Point(column, float(trees), quick_made, how, panel=panel)
+                for column in ("XGB", "XGB_ada"):
+                    how = made | _published(column, trees, depth, rows, leaf_clip=2.0)
+                    arm = f"{column}, clipped"
+                    yield Point(arm, float(trees), quick_made, how, panel=panel)
             for arm, estimator, more in (
                 ("DP-XGB, ours", "DPXGBClassifier", {}),
                 ("S-BDT, ours, uniform", "SBDTClassifier", {"features": "uniform"}),
