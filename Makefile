@@ -40,11 +40,10 @@ bench-streams: $(VENV)/.bench
 	$(BIN)/python -m bench.streams
 
 bench-dpxgb: $(VENV)/.bench
-	$(BIN)/python -m bench.dpxgb adult covtype --ablation --synthetic
-	$(BIN)/python -m bench.dpxgb diabetes130us jannis_subset pol bioresponse --runs 5 --settings 2
+	$(BIN)/python -m bench.papers dpxgb
 
 bench-sarus: $(VENV)/.bench
-	$(BIN)/python -m bench.sarus
+	$(BIN)/python -m bench.papers sarus
 
 bench-lazybb: $(VENV)/.bench
 	$(BIN)/python -m bench.papers lazybb
