@@ -80,9 +80,6 @@ def test_the_settings_of_a_point_make_an_estimator(paper: str) -> None:
         name = point.how.get("name" if point.measure is peer else "peer")
         assert name is None or name in NEEDS
         if (kind := point.how.get("estimator")) and domain is not None:
-            known = inspect.signature(getattr(privboost, kind)).parameters
-            if "public_rows" not in known and how.pop("public_rows", False):
-                how.pop("epsilon")
             assert make(kind, how, domain, 0).get_params()["domain"] is domain
 
 

@@ -113,18 +113,21 @@ def _xgboost(domain: Domain, how: dict[str, Any]) -> tuple[Any, Prepare]:
 
 
 def _with_categories(domain: Domain) -> Prepare:
-    """Numbers as they are, categories by the domain's list; others count as missing."""
+    """Numbers as they are, categories by the domain's list; others count as missing.
+
+    Columns go by their numbers: not every library takes every name.
+    """
 
     def prepare(rows: pd.DataFrame) -> pd.DataFrame:
         columns = {}
-        for feature in domain.features:
+        for number, feature in enumerate(domain.features):
             column = rows[feature.name]
             if feature.kind == "categorical":
                 kinds = pd.CategoricalDtype(list(feature.categories))
                 column = column.where(column.isin(feature.categories)).astype(kinds)
             else:
                 column = column.astype(float)
-            columns[feature.name] = column
+            columns[f"x{number}"] = column
         return pd.DataFrame(columns)
 
     return prepare
