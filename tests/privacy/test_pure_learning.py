@@ -13,6 +13,7 @@ from privboost import (
     DomainError,
     LazyBBClassifier,
     PrivacyReport,
+    PrivacyWarning,
     PrivBoostClassifier,
     SarusXGBClassifier,
     SarusXGBRegressor,
@@ -173,6 +174,34 @@ def test_bad_parts_are_refused(how, words, tmp_path):
     with pytest.raises((ValueError, TypeError), match=words):
         model.fit(frame_of(10), "label")
     assert not (tmp_path / "ledger").exists()
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_noise_beyond_the_grid_is_refused_before_anything_is_spent(delta, tmp_path):
+    ledger = tmp_path / "ledger"
+    frame = frame_of(10).assign(who=0)
+    part = PART | {"unit": {"column": "who", "max_rows": 1024}}
+    with pytest.raises(ValueError, match="would not fit the integer grid"):
+        Domain.learn(frame, "label", 1e-8, delta, given=part, ledger=ledger)
+    model = SarusXGBClassifier(
+        0.1, delta, domain_given=part, domain_share=1e-6, ledger=ledger, **FAST
+    )
+    with pytest.raises(ValueError, match="would not fit the integer grid"):
+        model.fit(frame, "label")
+    assert not ledger.exists()
+
+
+def test_an_epsilon_whose_exponential_is_no_number():
+    """Where rows are replaced: the lesson has half of it, and its delta grows with that."""
+    frame = frame_of(200)
+    with pytest.warns(PrivacyWarning, match="above 50"):
+        model = LazyBBClassifier(1e4, 0, domain_given=PART, domain_share=0.9, **FAST)
+        report = model.fit(frame, "label").privacy_
+        assert (report.guarantee, report.delta) == ("10000-differential privacy (pure)", 0)
+        domain = Domain.learn(frame, "label", 800.0, 1e-6, given=PART)
+        report = LazyBBClassifier(1.0, 1e-6, domain, **FAST).fit(frame).privacy_
+    assert report.epsilon == pytest.approx(1601, rel=1e-2)
+    assert report.delta == 1  # nothing better is known of a replaced row
 
 
 def test_a_part_that_was_learned_is_refused(tmp_path):

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from privboost.boosting.checks import check_share
+from privboost.boosting.checks import check_grid, check_share
 from privboost.boosting.plan import Budget
 from privboost.cautions import warn
 from privboost.engine.backend import OpenBackend
@@ -112,7 +112,8 @@ class Lesson:
         if relation == Relation.ADD_REMOVE:
             return epsilon, delta
         half = epsilon / 2 * (1 - 1e-12)
-        return half, delta / (1 + math.exp(half)) * (1 - 1e-12)
+        grown = 1 + math.exp(half) if half < 700 else math.inf  # beyond that it is no number
+        return half, delta / grown * (1 - 1e-12)
 
     @property
     def rest(self) -> Budget:
@@ -205,6 +206,7 @@ def learn_within(lesson: Lesson, path: Path | None, keys: KeyStream) -> Learned:
     wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
     made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
     plan, placeholder = plan.with_releases(made[:-1]), made[-1]
+    check_grid(planned.event for planned in plan.releases)
     ledger.reserve(made)
     part = Ledger(budget.epsilon, budget.delta, ledger.accountant)
     part.reserve(plan.releases)  # what the lesson alone is worth, for whoever uses it again
@@ -222,6 +224,7 @@ def learn_apart(lesson: Lesson, relation: str, path: Path | None, keys: KeyStrea
     plan = lesson.plan(delta)
     ledger = Ledger(epsilon, delta, plan.accountant, path)
     made = calibrate(plan.releases, epsilon, delta, ledger.accountant)
+    check_grid(planned.event for planned in made)
     ledger.reserve(made)
     return Learned(_learn(plan.with_releases(made), lesson, ledger, ledger, keys), lesson.rest)
 
