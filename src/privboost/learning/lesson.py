@@ -34,6 +34,7 @@ from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
 from privboost.tables.domain import Domain
+from privboost.tables.encoding import code_weights
 from privboost.tables.features import lessons_of
 from privboost.tables.sources import Table
 
@@ -138,10 +139,15 @@ class Lesson:
         weights = self.weights
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
-        if isinstance(weights, str) and weights not in self.table.columns:
-            raise SchemaError(f"the table has no column {weights!r}, which sample_weight names")
-        if weights is not None and not isinstance(weights, str):
-            put_beside(self.table, {"sample_weight": weights}, {"sample_weight": "sample_weight"})
+        if weights is None:
+            return
+        table, name = self.table, weights if isinstance(weights, str) else "sample_weight"
+        if not isinstance(weights, str):
+            table = put_beside(table, {name: weights}, {name: name})
+        elif name not in table.columns:
+            raise SchemaError(f"the table has no column {name!r}, which sample_weight names")
+        columns = [column for column in table.columns if column in (table.columns[0], name)]
+        code_weights(next(iter(table.batches(columns, 1)))[name], 1.0)
 
     def plan(self, delta: float) -> LearningPlan:
         """Return what will be learned, at a δ of thresholds."""
