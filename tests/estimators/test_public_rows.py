@@ -13,13 +13,16 @@ from privboost import (
     BoostedAdaSSPRegressor,
     BudgetError,
     Domain,
+    DomainError,
     LazyBBClassifier,
+    ModelFileError,
     PrivBoostClassifier,
     PrivBoostRegressor,
     SarusXGBClassifier,
     SBDTClassifier,
     load_model,
 )
+from privboost.estimators.streams import save_stream
 from privboost.privacy.statements import add_lesson, join_reports
 from privboost.recipes import ESTIMATORS
 from privboost.reports.report import PUBLIC, PrivacyReport
@@ -217,6 +220,23 @@ def test_no_guarantee_is_made_of_such_a_report():
             PrivacyReport.from_dict(forged)
     with pytest.raises(ValueError, match="epsilon"):
         PrivacyReport.from_dict(replace(private, epsilon=math.inf).to_dict())
+
+
+def test_such_a_report_is_no_price_and_no_batch_of_a_stream(tmp_path):
+    """Files that say so are refused when they are read, before anything is spent on them."""
+    frame = make_frame(100)
+    model = public("SBDTClassifier").fit(frame)
+    form = make_domain().to_dict() | {"privacy": model.privacy_.to_dict()}
+    with pytest.raises(DomainError, match="learned with noise"):
+        Domain.from_dict(form)
+    stream = SBDTClassifier(domain=make_domain(), **FAST).partial_fit(frame)
+    state = stream._stream
+    (cohort,) = state.cohorts
+    forged = replace(state, cohorts=(replace(cohort, report=model.privacy_),))
+    for own, told in ((forged, stream.model_), (state, model.model_)):
+        save_stream(own, told, tmp_path / "s")
+        with pytest.raises(ModelFileError, match="a stream's rows are private"):
+            SBDTClassifier(domain=make_domain()).load_stream(tmp_path / "s")
 
 
 @pytest.mark.slow

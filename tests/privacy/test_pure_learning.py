@@ -5,6 +5,7 @@ from functools import cache, partial
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import stats
 
@@ -13,10 +14,12 @@ from privboost import (
     DomainError,
     LazyBBClassifier,
     PrivacyReport,
+    PrivacyWarning,
     PrivBoostClassifier,
     SarusXGBClassifier,
     SarusXGBRegressor,
     SBDTClassifier,
+    SchemaError,
 )
 from privboost.audit import audit
 from privboost.engine.backend import open_local
@@ -173,6 +176,63 @@ def test_bad_parts_are_refused(how, words, tmp_path):
     with pytest.raises((ValueError, TypeError), match=words):
         model.fit(frame_of(10), "label")
     assert not (tmp_path / "ledger").exists()
+
+
+DATES = pd.Series(pd.date_range("2000", periods=10))
+
+
+@pytest.mark.parametrize(
+    ("given", "how", "words"),
+    [
+        ({"features": {"when": {"kind": "numeric", "bounds": [0, 1]}}}, {}, "'when' holds"),
+        ({"unit": {"column": "many", "max_rows": 2}}, {}, "'many' holds"),
+        ({"target": {"classes": ["old", "young"]}}, {"y": np.arange(10.0)}, "labels are words"),
+        ({}, {"sample_weight": "when"}, "'sample_weight' holds"),
+        ({}, {"sample_weight": DATES}, "'sample_weight' holds"),
+    ],
+)
+def test_columns_of_a_wrong_type_are_refused_before_anything_is_spent(given, how, words, tmp_path):
+    ledger = tmp_path / "ledger"
+    table = pa.Table.from_pandas(frame_of(10)[["age", "label"]])
+    kept = str(given) + str(how)
+    for name, column in {"when": pa.array(DATES), "many": pa.array([[1]] * 10)}.items():
+        table = table.append_column(name, column) if name in kept else table
+    if "y" in how:
+        table = table.drop(["label"])
+    part = {"target": PART["target"]} | given
+    model = SarusXGBClassifier(1.0, 0, domain_given=part, ledger=ledger, sample_weight_bound=1.0)
+    with pytest.raises(SchemaError, match=words):
+        model.fit(table, **({"y": "label"} | how))
+    assert not ledger.exists()
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_noise_beyond_the_grid_is_refused_before_anything_is_spent(delta, tmp_path):
+    ledger = tmp_path / "ledger"
+    frame = frame_of(10).assign(who=0)
+    part = PART | {"unit": {"column": "who", "max_rows": 1024}}
+    with pytest.raises(ValueError, match="would not fit the integer grid"):
+        Domain.learn(frame, "label", 1e-8, delta, given=part, ledger=ledger)
+    model = SarusXGBClassifier(
+        0.1, delta, domain_given=part, domain_share=1e-6, ledger=ledger, **FAST
+    )
+    with pytest.raises(ValueError, match="would not fit the integer grid"):
+        model.fit(frame, "label")
+    assert not ledger.exists()
+
+
+def test_an_epsilon_whose_exponential_is_no_number():
+    """Where rows are replaced: the lesson has half of it, and its delta grows with that."""
+    frame = frame_of(200)
+    model = LazyBBClassifier(1e4, 0, domain_given=PART, domain_share=0.9, **FAST)
+    with pytest.warns(PrivacyWarning, match="above 50"):
+        report = model.fit(frame, "label").privacy_
+    assert (report.guarantee, report.delta) == ("10000-differential privacy (pure)", 0)
+    with pytest.warns(PrivacyWarning, match="above 50"):
+        domain = Domain.learn(frame, "label", 800.0, 1e-6, given=PART)
+    report = LazyBBClassifier(1.0, 1e-6, domain, **FAST).fit(frame).privacy_
+    assert report.epsilon == pytest.approx(1601, rel=1e-2)
+    assert report.delta == 1  # nothing better is known of a replaced row
 
 
 def test_a_part_that_was_learned_is_refused(tmp_path):

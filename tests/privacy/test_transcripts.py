@@ -20,10 +20,12 @@ from privboost import (
 )
 from privboost.boosting import sarus_plan
 from privboost.engine.backend import open_local
+from privboost.learning.lesson import Lesson
 from privboost.privacy import leaf_means
 from privboost.privacy.curator import Curator
-from privboost.tables.beside import open_source
+from privboost.privacy.events.event import Relation
 from privboost.tables.loading import Load
+from privboost.tables.sources import open_table
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
 
 OTHERS = 25
@@ -33,9 +35,9 @@ OTHERS = 25
 class Neighbours:
     """Answers for one table, and remembers what its neighbour would have answered."""
 
-    def __init__(self, loads, neighbour, weights):
+    def __init__(self, loads, neighbour):
         (load,) = loads
-        source, _ = open_source(load.loader.encoder.domain, neighbour, None, weights)
+        source = open_table(neighbour, ())
         self._both = open_local(loads), open_local([Load(load.loader, source)])
 
     def sum(self, query):
@@ -127,9 +129,7 @@ def check(transcript, kind, target, rows, weighted, how, seeds=(1, 2)):
         model = kind(
             domain=domain_of(target, rows),
             random_state=seed,
-            backend=lambda loads, other=other: Neighbours(
-                loads, other, *weights.values() or [None]
-            ),
+            backend=lambda loads, other=other: Neighbours(loads, other),
             **({"sample_weight_bound": 2.0} if weighted else {}),
             **({"epsilon": 1.0, "delta": 1e-6, "n_estimators": 3} | how),
         )
@@ -177,7 +177,7 @@ def lonely(transcript):
     model = SarusXGBRegressor(
         domain=domain_of(NUMBER, 1),
         random_state=1,
-        backend=lambda loads: Neighbours(loads, frame.iloc[:0], None),
+        backend=lambda loads: Neighbours(loads, frame.iloc[:0]),
         **(MEANS | {"n_estimators": 1, "init_share": 0.0}),
     )
     model.fit(frame)
@@ -196,3 +196,60 @@ def test_the_claim_of_a_mean_is_attained_and_a_smaller_one_is_caught(transcript,
     transcript.clear()
     far, claim = lonely(transcript)
     assert far > 1.5 * claim
+
+
+LEAVES = {"max_depth": 2, "n_candidates": 5, "subsample": 1.0}
+LEARNED = [
+    (SarusXGBClassifier, CLASSES, 1, False, LEAVES),
+    (SarusXGBClassifier, THREE, 3, True, LEAVES),
+    (SarusXGBRegressor, NUMBER, 2, False, LEAVES | {"domain_share": 0.6}),
+    (LazyBBClassifier, CLASSES, 1, False, {"density": 0.3, "n_candidates": 4}),
+    (LazyBBClassifier, THREE, 1, False, {"density": 0.3, "domain_share": 0.7}),
+]
+
+
+def learned_fit(kind, target, rows, weighted, how, seed):
+    """Learn bounds of numbers under pure DP, and train; of the target only what is no number."""
+    frame, other = neighbours(target, rows, seed, kind is LazyBBClassifier)
+    far = frame.index[OTHERS:]
+    frame.loc[far, ["age", "gain", "step", "flag"]] = [1e9, -3.0, 1e-7, 77.0]  # other sizes
+    unit = {"unit": {"column": "person", "max_rows": rows}} if rows > 1 else {}
+    named = {} if "bounds" in target else {"target": target}
+    if not unit:
+        frame, other = frame.drop(columns="person"), other.drop(columns="person")
+    tables = [table.drop(columns="place") for table in (frame, other)]
+    if not weighted:
+        tables = [table.drop(columns="weight") for table in tables]
+    model = kind(
+        2.0,
+        0.0,
+        domain_given={"features": {"job": FEATURES["job"]}} | named | unit,
+        random_state=seed,
+        n_estimators=3,
+        backend=lambda loads: Neighbours(loads, tables[1]),
+        **({"sample_weight_bound": 2.0} if weighted else {}),
+        **how,
+    )
+    return model.fit(tables[0], "income", **({"sample_weight": "weight"} if weighted else {}))
+
+
+@pytest.mark.parametrize("case", LEARNED, ids=lambda case: case[0].__name__)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_lesson_and_training_move_by_no_more_than_the_report_says(transcript, case, seed):
+    """Releases on one transcript add up; a replaced row moves those of the lesson twice."""
+    report = learned_fit(*case, seed).privacy_
+    assert report.delta == 0
+    assert 1.9 < report.epsilon <= 2
+    (_, lesson, claim), *trained = transcript
+    twice = 2 if case[0] is LazyBBClassifier else 1
+    assert 0.5 * twice * claim < lesson <= twice * claim * (1 + 1e-9)
+    assert len(trained) >= 3
+    assert sum(far for _, far, _ in transcript) <= report.epsilon
+
+
+def test_a_lesson_that_forgets_who_is_replaced_is_caught(transcript, monkeypatch):
+    """The twin has its whole share of ε before rows that are replaced."""
+    honest = Lesson.own
+    monkeypatch.setattr(Lesson, "own", lambda lesson, _: honest(lesson, Relation.ADD_REMOVE))
+    assert learned_fit(*LEARNED[-1], 1).privacy_.epsilon > 3
+    assert transcript[0][1] > 0.7 * 2 * 1.5  # more than its share, on these very rows

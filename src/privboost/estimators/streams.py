@@ -338,6 +338,7 @@ def _names_form(names: list[bytes]) -> dict[str, np.ndarray]:
 def _from_form(form: dict[str, Any], model: Model) -> RowStream:
     encoder, bound = model.encoder, form["weight_bound"]
     need(model.scores.kind == TreeScores.kind, "model", "a stream's model is one of trees")
+    need(not model.privacy.public_rows, "model", "a stream's rows are private")
     if bound is not None:
         need_number(bound, "weight_bound", 0, above=True)
     clips = need_list(form["clips"], "clips", 2)
@@ -373,11 +374,13 @@ def _read_cohort(form: Any, encoder: Encoder, weighted: bool, number: int) -> Co
     budget = read_budget(form["budget"])
     blocks = read_rows(form["rows"], encoder, weighted, number)
     units = read_names(form["units"], encoder.domain.unit is not None)
+    report = read_report(form["report"], "report")
+    need(not report.public_rows, "report", "a stream's rows are private")
     return Cohort(
         Coded(blocks, units, sum(map(len, blocks))),
         budget,
         need_whole(form["used"], "used", 0, budget.releases),
-        read_report(form["report"], "report"),
+        report,
     )
 
 

@@ -31,6 +31,7 @@ from privboost.errors import DomainError, SchemaError
 from privboost.forms import MAX_INT, check_text, is_writable
 from privboost.grid import CLIP_STEPS, Contribution
 from privboost.learning.given import (
+    check_columns,
     check_header,
     is_number,
     nothing_to_learn,
@@ -211,7 +212,10 @@ def plan_learning(
     for name in (*features, target):
         check_text(name, "a column's name")
     unknown = [name for name in features if name not in known]
-    batch = next(table.batches([c for c in table.columns if c in {*unknown, target}], 1), {})
+    judged = {*features, target} | ({unit.column} if unit else set())
+    batch = next(table.batches([name for name in table.columns if name in judged], 1), {})
+    known = {name: known[name] for name in features if name in known}
+    check_columns(batch, known, known_target, unit)
     kinds = {name: column_kind(batch[name], name) for name in unknown} | said
     if table.is_text:
         kinds |= {name: "untyped" for name in unknown if name not in said}

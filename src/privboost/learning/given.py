@@ -13,11 +13,15 @@ from privboost.errors import DomainError, SchemaError
 from privboost.privacy.ledger import Ledger
 from privboost.reports.report import round_up
 from privboost.tables.domain import Domain, read_json
-from privboost.tables.features import Feature, Target
+from privboost.tables.encoding import Encoder, code_target
+from privboost.tables.features import Feature, NumberTarget, Target
+from privboost.tables.pieces import Batch
+from privboost.tables.unit_names import read_unit_names
 from privboost.unit import Unit
 
 _KEYS = ("features", "target", "unit")
 _KINDS = {"numeric": "number", "categorical": "text"}
+_ANY_TARGET = NumberTarget("(target)", (0.0, 1.0))
 
 
 def open_given(name: str, given: Any) -> Mapping[str, Any]:
@@ -63,6 +67,18 @@ def read_given(
     domain = Domain.from_dict(form)
     known = {f.name: f for f in domain.features} if features else {}
     return known, said, domain.target if given.get("target") else None, domain.unit
+
+
+def check_columns(
+    batch: Batch, known: Mapping[str, Feature], target: Target | None, unit: Unit | None
+) -> None:
+    """Refuse columns that cannot be what was given of them, by their types: before it costs."""
+    if known:
+        Encoder.of(Domain(tuple(known.values()), _ANY_TARGET)).code(batch)
+    if target is not None and target.name in batch:
+        code_target(batch[target.name], target)
+    if unit is not None:
+        read_unit_names(batch[unit.column], unit.column)
 
 
 def check_header(columns: Sequence[str], target: str) -> None:

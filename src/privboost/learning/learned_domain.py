@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from privboost.boosting.checks import check_file
+from privboost.boosting.checks import check_file, check_grid
 from privboost.boosting.plan import Budget
 from privboost.cautions import caution
 from privboost.engine.backend import open_local
@@ -63,6 +63,7 @@ def learn_domain(
         check_lesson(earlier, plan.unit)
     accountant = plan.accountant
     plan = plan.with_releases(calibrate(plan.releases, epsilon, delta, accountant))
+    check_grid(planned.event for planned in plan.releases)
     book = Ledger(epsilon, delta, accountant, ledger)
     book.reserve(plan.releases)
     domain, _ = learn(plan, table, open_local, book, stream)

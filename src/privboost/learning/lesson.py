@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from privboost.boosting.checks import check_share
+from privboost.boosting.checks import check_grid, check_share
 from privboost.boosting.plan import Budget
 from privboost.cautions import warn
 from privboost.engine.backend import OpenBackend
@@ -34,6 +34,7 @@ from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
 from privboost.tables.domain import Domain
+from privboost.tables.encoding import code_weights
 from privboost.tables.features import lessons_of
 from privboost.tables.sources import Table
 
@@ -112,7 +113,8 @@ class Lesson:
         if relation == Relation.ADD_REMOVE:
             return epsilon, delta
         half = epsilon / 2 * (1 - 1e-12)
-        return half, delta / (1 + math.exp(half)) * (1 - 1e-12)
+        grown = 1 + math.exp(half) if half < 700 else math.inf  # beyond that it is no number
+        return half, delta / grown * (1 - 1e-12)
 
     @property
     def rest(self) -> Budget:
@@ -137,10 +139,15 @@ class Lesson:
         weights = self.weights
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
-        if isinstance(weights, str) and weights not in self.table.columns:
-            raise SchemaError(f"the table has no column {weights!r}, which sample_weight names")
-        if weights is not None and not isinstance(weights, str):
-            put_beside(self.table, {"sample_weight": weights}, {"sample_weight": "sample_weight"})
+        if weights is None:
+            return
+        table, name = self.table, weights if isinstance(weights, str) else "sample_weight"
+        if not isinstance(weights, str):
+            table = put_beside(table, {name: weights}, {name: name})
+        elif name not in table.columns:
+            raise SchemaError(f"the table has no column {name!r}, which sample_weight names")
+        columns = [column for column in table.columns if column in (table.columns[0], name)]
+        code_weights(next(iter(table.batches(columns, 1)))[name], 1.0)
 
     def plan(self, delta: float) -> LearningPlan:
         """Return what will be learned, at a δ of thresholds."""
@@ -205,6 +212,7 @@ def learn_within(lesson: Lesson, path: Path | None, keys: KeyStream) -> Learned:
     wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
     made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
     plan, placeholder = plan.with_releases(made[:-1]), made[-1]
+    check_grid(planned.event for planned in plan.releases)
     ledger.reserve(made)
     part = Ledger(budget.epsilon, budget.delta, ledger.accountant)
     part.reserve(plan.releases)  # what the lesson alone is worth, for whoever uses it again
@@ -222,6 +230,7 @@ def learn_apart(lesson: Lesson, relation: str, path: Path | None, keys: KeyStrea
     plan = lesson.plan(delta)
     ledger = Ledger(epsilon, delta, plan.accountant, path)
     made = calibrate(plan.releases, epsilon, delta, ledger.accountant)
+    check_grid(planned.event for planned in made)
     ledger.reserve(made)
     return Learned(_learn(plan.with_releases(made), lesson, ledger, ledger, keys), lesson.rest)
 

@@ -320,7 +320,10 @@ def renyi_epsilon(rho: Callable[[int], float], delta: float) -> float:
 
 def replace_one(epsilon: float, delta: float) -> tuple[float, float]:
     """Convert an add/remove guarantee into one for replacing a unit: (2ε, (1 + e^ε)δ)."""
-    return 2 * epsilon, (1 + math.exp(epsilon)) * delta * _UP
+    if delta == 0:
+        return 2 * epsilon, 0.0
+    grown = 1 + math.exp(epsilon) if epsilon < 700 else math.inf  # beyond that it is no number
+    return 2 * epsilon, min(grown * delta * _UP, 1.0)
 
 
 def game_reach(epsilon: float, mu: float) -> float:

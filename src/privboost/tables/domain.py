@@ -80,6 +80,8 @@ class Domain:
             raise DomainError(f"target.name: {self.target.name!r} is a feature too")
         if self.unit is not None and self.unit.column in (*names, self.target.name):
             raise DomainError(f"unit.column: {self.unit.column!r} is a feature or the target too")
+        if self.privacy is not None and self.privacy.public_rows:
+            raise DomainError("privacy: a domain is learned with noise, at a price, or written")
 
     @property
     def lessons(self) -> frozenset[str]:
