@@ -1,26 +1,46 @@
-"""Full-batch cyclical boosting over whole-feature histograms.
+"""The flagship: ask at the resolution the noise allows, and keep every answer.
 
-Releasing a feature's whole histogram costs no more than releasing the leaves of one tree, because
-a row lies in one bin. Round by round: the next feature's histogram of gradients and Hessians is
-released, each bin takes a Newton step, and the rows follow. A feature's Hessians change little
-from one of its rounds to the next, so all that were released are averaged: that is free.
+Each round asks for the sums of one feature's gradients and Hessians in a few cells. All answers
+about a feature are pooled in the posterior of its effect, and the rows follow its mean. First every
+feature has its turns, then those come more often whose effect, or the doubt about it, is large: all
+that is read off released values, so it is free, and the noise of every answer is the same. At last
+rows are counted by score and class, and two numbers make probabilities honest.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from privboost.boosting.candidates import Cells, uniform_grid
-from privboost.boosting.newton import released_mass
+from privboost.boosting.effects import VARIANCES, Effect, shared_belief
 from privboost.boosting.privboost_plan import PrivBoostPlan
-from privboost.engine.queries import CellSums
-from privboost.engine.updates import AddCellValues, Start
+from privboost.boosting.probabilities import EDGES, fit_line
+from privboost.boosting.questions import Bins, moving_cells
+from privboost.engine.queries import GRADIENT_COUNT, CellSums, ScoreCounts, TreeSums
+from privboost.engine.updates import AddCellValues, AddTreeValues, Start
+from privboost.grid import MAX_SCORE, SCORE_STEPS
+from privboost.losses import loss_of
 from privboost.models.additive import AdditiveScores
 from privboost.privacy.curator import Curator
 from privboost.progress import Track
+from privboost.trees.tree import stump
+
+TURNS = 4
+"""How often each feature is asked about before some come more often."""
+
+FOCUS = 0.7
+"""The part of later rounds that follows the size of effects; the rest is shared evenly."""
 
 
-def boost_privboost(curator: Curator, plan: PrivBoostPlan, track: Track = iter) -> AdditiveScores:
+_LARGEST = (MAX_SCORE - 32) * SCORE_STEPS
+"""What all effects of a row may add up to, in score steps."""
+
+
+def boost_privboost(
+    curator: Curator,
+    plan: PrivBoostPlan,
+    generator: np.random.Generator,
+    track: Track = iter,
+) -> AdditiveScores:
     """Train an additive model.
 
     Parameters
@@ -29,69 +49,179 @@ def boost_privboost(curator: Curator, plan: PrivBoostPlan, track: Track = iter) 
         Who releases.
     plan : PrivBoostPlan
         What was decided; its releases are reserved.
+    generator : numpy.random.Generator
+        Public randomness: where cells begin, and which rare categories share one.
     track : callable
         Wraps the rounds, to show progress.
 
     Returns
     -------
     AdditiveScores
-        For each feature and code, the sum of its released values.
+        The start, and for each feature and code its effect.
 
     Privacy
     -------
-    Spends exactly `plan.releases`: one histogram for each round and output, whatever the data.
+    Spends exactly `plan.releases`: the start, one answer for each round and output, and the counts
+    by score, whatever the data. Which feature and which cells an answer is about follows from
+    earlier answers; a row lies in one cell of them, whichever they are.
     """
     outputs = range(plan.task.n_outputs)
-    n_features = len(plan.encoder.domain.features)
-    cells = [uniform_grid(plan.encoder, f, plan.max_bins) for f in range(n_features)]
-    turns = [len(range(f, plan.n_estimators, n_features)) for f in range(n_features)]
-    hessians = [
-        np.zeros((t, len(outputs), c.n_cells), dtype=np.int64)
-        for t, c in zip(turns, cells, strict=True)
-    ]
-    values = [np.zeros((len(outputs), len(c.cell_of)), dtype=np.int32) for c in cells]
-
-    curator.publish(
-        Start(plan.task.table(plan.step.gradient_clip, plan.step.hessian_clip), len(outputs))
-    )
-    for round_ in track(range(plan.n_estimators)):
-        feature = round_ % n_features
-        own = cells[feature]
-        event, turn = plan.release(feature), round_ // n_features
-        so_far = hessians[feature]
+    start, rows = _release_start(curator, plan)
+    clip = plan.clip_for(float(rows.max()))
+    curator.publish(Start(plan.task.table(clip, plan.settings.hessian_clip), len(outputs)))
+    known = []
+    for output in outputs:
+        curator.publish(AddTreeValues((stump(),), start[output].reshape(1, 1), output))
+        known.append(Knowledge(plan, clip, plan.weight_of(float(rows[output]), start[output])))
+    for round_ in track(range(plan.settings.n_estimators)):
         for output in outputs:
-            sums = curator.gaussian(CellSums(own.map, output), event)
-            so_far[turn, output] = sums[:, 1] + (so_far[turn - 1, output] if turn else 0)
-            mean_hessian = so_far[turn, output] / (turn + 1)
-            step = plan.step.values(sums[:, 0], mean_hessian, plan.weight_bound)
-            step *= own.learned
-            curator.publish(AddCellValues(own.map, step, output))
-            values[feature][output] += step[own.cell_of]
-    told = [_mass_and_noise(plan, f, cells[f], hessians[f]) for f in range(n_features)]
-    mass, noise = zip(*told, strict=True)
-    return AdditiveScores(tuple(values), mass, noise)
+            _ask(curator, plan, known[output], round_, output, generator)
+    for output in outputs:
+        if plan.scores is not None:
+            start[output] = _release_line(curator, plan, known[output], start[output], output)
+    return _model(plan, known, start)
 
 
-def _mass_and_noise(
-    plan: PrivBoostPlan, feature: int, cells: Cells, hessians: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each code the released mass, and what noise alone gives to its value.
-
-    Noise adds up over steps. Later steps take some of it back, as the rows follow; how much is not
-    known where gradients are clipped, and is left out.
+class Knowledge:
+    """What is known of one output: the effect of each feature, and whom to ask about next.
 
     Parameters
     ----------
-    hessians : int64 array of shape (steps, outputs, cells)
-        The sums of all Hessians released up to each step.
+    plan : PrivBoostPlan
+        What was decided.
+    clip : float
+        What gradients are clipped to.
+    weight : float
+        The sum of all Hessians, about.
     """
-    steps, outputs, n_cells = hessians.shape
-    if steps == 0:
-        nothing = np.zeros((outputs, len(cells.cell_of)))
-        return nothing, nothing
-    means = hessians / np.arange(1, steps + 1)[:, None, None]
-    sigma = float(plan.release(feature).sigmas[0])
-    own = plan.step.noise(means, sigma, plan.weight_bound) * cells.learned
-    codes = np.bincount(cells.cell_of, minlength=n_cells)
-    mass = released_mass(means[-1], plan.weight_bound) / np.maximum(codes, 1)
-    return mass[:, cells.cell_of], np.sqrt((own**2).sum(axis=0))[:, cells.cell_of]
+
+    def __init__(self, plan: PrivBoostPlan, clip: float, weight: float) -> None:
+        encoder = plan.encoder
+        self.bins = [Bins.of(encoder, f) for f in range(len(encoder.domain.features))]
+        self.effects = [
+            None if own.too_many else Effect.of(own, len(self.bins)) for own in self.bins
+        ]
+        self.told = [np.zeros(len(own.learned), dtype=np.int32) for own in self.bins]
+        self.noise, self.cells = plan.noise_with(clip), plan.cells_for(weight, clip)
+        self.units = plan.units(clip)
+        self._evidence = np.zeros((len(self.bins), len(VARIANCES)))
+        self._weights = np.full_like(self._evidence, 1 / len(VARIANCES))
+        self._sizes, self._due = np.zeros(len(self.bins)), np.zeros(len(self.bins))
+
+    def next_feature(self, round_: int) -> int:
+        """Return each feature in turn, then those of a large effect or doubt more often."""
+        count = len(self.bins)
+        if round_ < TURNS * count:
+            return round_ % count
+        total = float(self._sizes.sum())
+        focus = FOCUS if total > 0 else 0.0
+        self._due += focus * self._sizes / max(total, 1e-300) + (1 - focus) / count
+        feature = int(self._due.argmax())
+        self._due[feature] -= 1
+        return feature
+
+    def question(self, feature: int, generator: np.random.Generator) -> np.ndarray:
+        """Return the cell of each bin that the next answer about a feature is about."""
+        effect = self.effects[feature]
+        if effect is None:  # which of many categories are frequent is not known yet
+            return np.arange(len(self.bins[feature].learned))
+        return moving_cells(effect.profile, effect.ordered, self.cells, generator)
+
+    def hear(self, feature: int, cell_of: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Take in an answer; return by how much the values of the feature's bins change."""
+        gradient: np.ndarray = -sums[:, 0] * self.units[0]
+        hessian: np.ndarray = sums[:, 1] * self.units[1]
+        noise = self.noise
+        if self.effects[feature] is None:
+            shared = self._share_bins(feature, hessian)
+            noise = noise.times(np.sqrt(np.bincount(shared)))
+            gradient, hessian = np.bincount(shared, gradient), np.bincount(shared, hessian)
+            cell_of = np.arange(len(hessian))
+        effect = self.effects[feature]
+        assert effect is not None
+        effect.hear(cell_of, gradient, hessian, noise, shared_belief(self._evidence, self._weights))
+        self._evidence[feature], self._weights[feature] = effect.evidence, effect.weights
+        self._sizes[feature] = effect.size
+        told = np.rint(effect.values * SCORE_STEPS).astype(np.int32)
+        change: np.ndarray = told - self.told[feature]
+        self.told[feature] = told
+        return change
+
+    def _share_bins(self, feature: int, hessian: np.ndarray) -> np.ndarray:
+        """Let rare ones of many categories share a bin; return the bin of each."""
+        self.bins[feature], shared = self.bins[feature].shared(hessian)
+        self.told[feature] = np.zeros(len(self.bins[feature].learned), dtype=np.int32)
+        self.effects[feature] = Effect.of(self.bins[feature], len(self.bins))
+        return shared
+
+
+def _ask(
+    curator: Curator,
+    plan: PrivBoostPlan,
+    known: Knowledge,
+    round_: int,
+    output: int,
+    generator: np.random.Generator,
+) -> None:
+    """Ask about one feature, learn from the answer, and tell the rows."""
+    feature = known.next_feature(round_)
+    cell_of = known.question(feature, generator)
+    query = CellSums(known.bins[feature].joined(cell_of), output)
+    change = known.hear(feature, cell_of, curator.gaussian(query, plan.question))
+    curator.publish(AddCellValues(known.bins[feature].map, change, output))
+
+
+def _release_start(curator: Curator, plan: PrivBoostPlan) -> tuple[np.ndarray, np.ndarray]:
+    """Release the mean label and the number of rows; return where scores begin, and the number."""
+    outputs, loss = range(plan.task.n_outputs), loss_of(plan.task.target, plan.task.loss)
+    assert loss.start is not None
+    curator.publish(Start(loss.table(loss.start_clip, 1.0), len(outputs)))
+    start, rows = np.zeros(len(outputs), dtype=np.int32), np.zeros(len(outputs))
+    for output in outputs:
+        query = TreeSums((stump(),), output, GRADIENT_COUNT)
+        total, count = curator.gaussian(query, plan.init)[0, 0]
+        score = loss.start(total / max(count, plan.contribution.row_steps))
+        start[output] = int(np.rint(score * SCORE_STEPS))
+        rows[output] = max(count * plan.step, 1.0)
+    return start, rows
+
+
+def _release_line(
+    curator: Curator, plan: PrivBoostPlan, known: Knowledge, start: np.int32, output: int
+) -> np.int32:
+    """Release rows by score and class; put all values on a line that fits. Return the start."""
+    assert plan.scores is not None
+    counts = curator.gaussian(ScoreCounts(EDGES, 2, output), plan.scores)[:, :, 0] * plan.step
+    slope, shift = fit_line(counts, float(plan.scores.sigmas[0]) * plan.step)
+    slope = min(slope, _LARGEST / max(sum(int(np.abs(told).max()) for told in known.told), 1))
+    for feature, told in enumerate(known.told):
+        known.told[feature] = np.rint(slope * told).astype(np.int32)
+    return np.int32(np.rint(slope * start + shift * SCORE_STEPS))
+
+
+def _model(plan: PrivBoostPlan, known: list[Knowledge], start: np.ndarray) -> AdditiveScores:
+    """Return for each feature and code its effect, the released mass, and the doubt."""
+    values, mass, doubt = [], [], []
+    for feature in range(len(known[0].bins)):
+        own = [
+            (one.bins[feature].of_code, one.told[feature], one.effects[feature]) for one in known
+        ]
+        codes = [np.bincount(of, minlength=len(told)) for of, told, _ in own]
+        values.append(np.stack([told[of] for of, told, _ in own]))
+        mass.append(
+            np.stack(
+                [
+                    (effect.rows / np.maximum(count, 1))[of] if effect else np.zeros(len(of))
+                    for (of, _, effect), count in zip(own, codes, strict=True)
+                ]
+            )
+        )
+        doubt.append(
+            np.stack(
+                [
+                    np.sqrt(effect.variances())[of] * SCORE_STEPS if effect else np.zeros(len(of))
+                    for of, _, effect in own
+                ]
+            )
+        )
+    return AdditiveScores(start, tuple(values), tuple(mass), tuple(doubt))

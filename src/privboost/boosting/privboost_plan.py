@@ -1,78 +1,193 @@
-"""The plan of cyclical boosting over whole-feature histograms."""
+"""The flagship's plan: where to begin, many equal questions about features, calibrated scores."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, cast
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
-from privboost.boosting.checks import check_bins, check_count, check_scores
+import numpy as np
+
+from privboost.boosting.checks import (
+    LEAST_SHARE,
+    check_count,
+    check_share,
+    check_size,
+    keep_checked,
+)
 from privboost.boosting.draft import Draft
-from privboost.boosting.newton import NewtonStep
-from privboost.boosting.plan import Budget, Plan
+from privboost.boosting.effects import Noise
+from privboost.boosting.initial_score import initial_release
+from privboost.boosting.newton import grid_step
+from privboost.boosting.plan import Budget, Plan, listed
+from privboost.grid import SCORE_STEPS
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.tables.encoding import Encoder
 
+SWEEPS = 12
+"""How often a feature is asked about, on average."""
 
-@dataclass(frozen=True, eq=False)
-class PrivBoostPlan(Plan):
-    """The plan of cyclical histogram boosting; for each feature it has one release.
+FEWEST_CELLS, MOST_CELLS = 4, 32
+"""Cells of one answer."""
+
+_TYPICAL = {"classes": 0.5, "number": 0.15}
+"""The size of an effect that an answer should be able to tell, by the target."""
+
+_SPREAD = {"classes": 1.0, "number": 0.05}
+"""How much gradients vary for each unit of Hessian."""
+
+
+@dataclass(frozen=True)
+class PrivBoostSettings:
+    """What can be chosen.
 
     Attributes
     ----------
-    step : NewtonStep
-        From sums to values.
     n_estimators : int
-        Rounds for each output.
-    max_bins : int
-        Bins of a numeric feature.
+        Questions for each output.
+    gradient_clip : float or None
+        What a row's gradient is clipped to; None follows the released number of rows.
+    hessian_clip : float
+        The same for the Hessian.
+    hessian_share : float
+        The Hessian's share of a question.
+    init_share, calibration_share : float
+        What the start, and the calibration of scores, have of μ².
     """
 
-    _hashed: ClassVar[tuple[str, ...]] = (
-        "task",
-        "step",
-        "contribution",
-        "budget",
-        "n_estimators",
-        "max_bins",
-    )
-
-    step: NewtonStep
     n_estimators: int
-    max_bins: int
+    gradient_clip: float | None
+    hessian_clip: float
+    hessian_share: float
+    init_share: float
+    calibration_share: float
 
-    def release(self, feature: int) -> GaussianRelease:
-        """Return the release of a feature's histogram."""
-        return cast(GaussianRelease, self.releases[feature].event)  # or, of public rows, Exact
+    def __post_init__(self) -> None:
+        keep_checked(
+            self,
+            n_estimators=check_count,
+            gradient_clip=_check_clip,
+            hessian_clip=check_size,
+            hessian_share=check_share,
+            init_share=check_share,
+            calibration_share=partial(check_share, or_else=0),
+        )
+        if self.init_share + self.calibration_share > 1 - LEAST_SHARE:
+            raise ValueError("init_share and calibration_share leave nothing for the rounds")
+
+
+def _check_clip(name: str, value: Any) -> float | None:
+    return None if value is None else check_size(name, value)
+
+
+@dataclass(frozen=True, eq=False)
+class PrivBoostPlan(Plan):
+    """The flagship's plan.
+
+    Attributes
+    ----------
+    settings : PrivBoostSettings
+        What was chosen.
+    init : GaussianRelease
+        Where boosting begins, and the number of rows.
+    question : GaussianRelease
+        One answer about one feature.
+    scores : GaussianRelease or None
+        Rows by score and class.
+    """
+
+    _hashed: ClassVar[tuple[str, ...]] = ("task", "settings", "contribution", "budget")
+
+    settings: PrivBoostSettings
+    init: GaussianRelease
+    question: GaussianRelease
+    scores: GaussianRelease | None
+
+    @property
+    def step(self) -> float:
+        """What one step of a sum is worth, in clips of rows of the largest weight."""
+        return grid_step(None if self.weight_bound is None else 1.0)
+
+    def units(self, clip: float) -> tuple[float, float]:
+        """Return what one step of an answer's gradients and Hessians is worth."""
+        return clip * self.step, self.settings.hessian_clip * self.step
+
+    def noise_with(self, clip: float) -> Noise:
+        """Return the noise of an answer where gradients are clipped to `clip`."""
+        gradient, hessian = np.asarray(self.question.sigmas) * self.units(clip)
+        return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
+
+    def clip_for(self, rows: float) -> float:
+        """Return what gradients are clipped to, given the released number of rows.
+
+        It grows slowly with the rows that a feature has for each unit of noise.
+        """
+        if self.settings.gradient_clip is not None:
+            return self.settings.gradient_clip
+        if self.task.target == "number":
+            return 0.3
+        sigma = float(self.question.sigmas[0]) * self.step
+        if sigma == 0:
+            return 1.0
+        features = len(self.encoder.domain.features)
+        strength = rows * math.sqrt(self.settings.n_estimators) / (sigma * features)
+        return float(min(max(0.3 * (strength / 50) ** 0.2, 0.25), 1.0))
+
+    def weight_of(self, rows: float, start: int) -> float:
+        """Return the sum of all Hessians, about, where scores begin."""
+        if self.task.target == "number":
+            return rows
+        rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
+        return rows * min(rate * (1 - rate), self.settings.hessian_clip)
+
+    def cells_for(self, weight: float, clip: float) -> int:
+        """Return how many cells an answer has: so many that a typical effect stands out."""
+        noise = self.noise_with(clip).gradient
+        turns = self.settings.n_estimators / len(self.encoder.domain.features)
+        wanted = weight * _TYPICAL[self.task.target] * turns**0.25 / max(4 * float(noise), 1e-300)
+        return int(min(max(wanted, FEWEST_CELLS), MOST_CELLS))
 
     @property
     def parameters(self) -> dict[str, Any]:
         """What was chosen, for reports."""
-        chosen = {"loss": self.task.loss, "n_estimators": self.n_estimators}
-        return chosen | {"max_bins": self.max_bins, **asdict(self.step)}
+        return {"loss": self.task.loss, **listed(self.settings)}
 
 
 def plan_privboost(
     encoder: Encoder,
-    step: NewtonStep,
-    n_estimators: int,
-    max_bins: int,
+    settings: PrivBoostSettings,
     weight_bound: float | None,
     budget: Budget,
     accountant: str,
 ) -> PrivBoostPlan:
-    """Decide everything about a run of cyclical histogram boosting, and calibrate its noise."""
-    n_estimators = check_count("n_estimators", n_estimators)
-    max_bins = check_bins("max_bins", max_bins, encoder)
-    check_scores(n_estimators * step.leaf_clip * step.learning_rate)
+    """Decide everything about a run, and calibrate its noise."""
     draft = Draft(encoder, weight_bound, budget, accountant)
-    names = encoder.domain.feature_names
-    wanted = []
-    for feature, name in enumerate(names):
-        what = f"gradients and Hessians by bin of feature {name!r}"
-        event = GaussianRelease(what, 1.0, cells=1, shares=step.shares, **draft.bound)
-        turns = len(range(feature, n_estimators, len(names)))
-        if turns:
-            wanted.append((name, Planned(event, draft.task.n_outputs * turns)))
-    made = draft.scale(wanted)
-    return PrivBoostPlan(**made.fields, step=step, n_estimators=n_estimators, max_bins=max_bins)
+    outputs, last = draft.task.n_outputs, settings.calibration_share
+    if last > 0 and draft.task.target == "number":
+        raise ValueError("calibration_share must be 0 for a number: it has no probabilities")
+    shares = (1 - settings.hessian_share, settings.hessian_share)
+    init = initial_release(GaussianRelease, 1.0, draft.bound)
+    question = GaussianRelease(
+        "gradients and Hessians by cell of a feature", 1.0, cells=1, shares=shares, **draft.bound
+    )
+    scores = GaussianRelease("rows by score and class", 1.0, cells=1, shares=(1.0,), **draft.bound)
+    made = draft.share(
+        [
+            ("init", Planned(init, outputs), settings.init_share),
+            (
+                "question",
+                Planned(question, outputs * settings.n_estimators),
+                1 - settings.init_share - last,
+            ),
+            ("scores", Planned(scores, outputs), last),
+        ]
+    )
+    return PrivBoostPlan(
+        **made.fields,
+        settings=settings,
+        init=made["init"],
+        question=made["question"],
+        scores=made.get("scores"),
+    )

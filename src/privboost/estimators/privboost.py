@@ -1,14 +1,19 @@
-"""The flagship's estimators: cyclical boosting over whole-feature histograms."""
+"""The flagship's estimators: effects of features, asked at the resolution the noise allows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
 from privboost.boosting.privboost import boost_privboost
-from privboost.boosting.privboost_plan import PrivBoostPlan, plan_privboost
+from privboost.boosting.privboost_plan import (
+    SWEEPS,
+    PrivBoostPlan,
+    PrivBoostSettings,
+    plan_privboost,
+)
+from privboost.boosting.structures import public_generator
 from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
@@ -25,23 +30,21 @@ _PARAMETERS = (
     BUDGET_PARAMETERS.rstrip()
     + """
     n_estimators : int, optional
-        Rounds (for each class beyond two classes); each releases one feature's histogram.
-        Default 400 for classes, 100 for a number.
-    learning_rate : float
-        What each round's values are multiplied by.
-    max_bins : int, optional
-        Bins of a numeric feature: at most 192, or as many as given edges make. Default 32 for
-        classes, 8 for a number.
-    gradient_clip : float
-        What a row's gradient is clipped to; a smaller clip means less noise.
+        Rounds (for each class beyond two classes); each asks about one feature. Default 12 times
+        the number of features.
+    gradient_clip : float, optional
+        What a row's gradient is clipped to; a smaller clip means less noise and more bias. By
+        default it follows the released number of rows (0.25 to 1) for classes, and is 0.3 for a
+        number.
     hessian_clip : float, optional
         The same for the Hessian. Default 0.1 for classes, 1 for a number.
     hessian_share : float, optional
-        The share of the Hessian in a release. Default 0.04 for classes, 0.3 for a number.
-    reg_lambda : float, optional
-        Added to every sum of Hessians. Default 10 for classes, 100 for a number.
-    leaf_clip : float
-        A round's values are clipped to ± this before the learning rate."""
+        The share of the Hessian in an answer. Default 0.04 for classes, 0.1 for a number.
+    init_share : float
+        What the start has of the budget (of μ²): the mean label, and the number of rows.
+    calibration_share : float, optional
+        What the counts by score and class have of it, which make probabilities honest; 0 leaves
+        them out. Default 0.04 for classes; a number has none."""
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "pld", "rdp"}')
 )
 
@@ -56,13 +59,11 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         domain: Any = None,
         *,
         n_estimators: int | None = None,
-        learning_rate: float = 0.1,
-        max_bins: int | None = None,
-        gradient_clip: float = 0.3,
+        gradient_clip: float | None = None,
         hessian_clip: float | None = None,
         hessian_share: float | None = None,
-        reg_lambda: float | None = None,
-        leaf_clip: float = 2.0,
+        init_share: float = 0.02,
+        calibration_share: float | None = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
@@ -83,21 +84,21 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         weight_bound: float | None,
         budget: Budget,
     ) -> PrivBoostPlan:
-        step = NewtonStep(
+        rounds = self.n_estimators
+        settings = PrivBoostSettings(
+            n_estimators=SWEEPS * len(encoder.domain.features) if rounds is None else rounds,
             gradient_clip=self.gradient_clip,
             hessian_clip=self._or_default("hessian_clip"),
             hessian_share=self._or_default("hessian_share"),
-            reg_lambda=self._or_default("reg_lambda"),
-            leaf_clip=self.leaf_clip,
-            learning_rate=self.learning_rate,
+            init_share=self.init_share,
+            calibration_share=self._or_default("calibration_share"),
         )
-        rounds, bins = self._or_default("n_estimators"), self._or_default("max_bins")
-        return plan_privboost(encoder, step, rounds, bins, weight_bound, budget, self.accountant)
+        return plan_privboost(encoder, settings, weight_bound, budget, self.accountant)
 
     def _boost(
         self, curator: Curator, plan: PrivBoostPlan, structures: KeyStream, track: Any
     ) -> AdditiveScores:
-        return boost_privboost(curator, plan, track)  # which has no random structure
+        return boost_privboost(curator, plan, public_generator(structures), track)
 
 
 class PrivBoostClassifier(PrivBoostEstimator, LogisticClassifier):  # noqa: D101
@@ -116,11 +117,9 @@ class PrivBoostClassifier(PrivBoostEstimator, LogisticClassifier):  # noqa: D101
     '(1, 1e-06)-differential privacy'
     """
     _defaults: ClassVar[Mapping[str, Any]] = {
-        "n_estimators": 400,
-        "max_bins": 32,
         "hessian_clip": 0.1,
         "hessian_share": 0.04,
-        "reg_lambda": 10.0,
+        "calibration_share": 0.04,
     }
 
 
@@ -142,9 +141,7 @@ class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):  # noqa: D101
     True
     """
     _defaults: ClassVar[Mapping[str, Any]] = {
-        "n_estimators": 100,
-        "max_bins": 8,
         "hessian_clip": 1.0,
-        "hessian_share": 0.3,
-        "reg_lambda": 100.0,
+        "hessian_share": 0.1,
+        "calibration_share": 0.0,
     }

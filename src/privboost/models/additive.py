@@ -1,4 +1,4 @@
-"""Additive scores: for each feature and code a value; a row's score is their sum."""
+"""Additive scores: a start, and for each feature and code a value; a row's score is their sum."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class AdditiveScores:
 
     Attributes
     ----------
+    start : int32 array of shape (outputs,)
+        The score before any feature is looked at.
     values : tuple of int32 arrays
         For each feature, of shape (outputs, codes).
     mass : tuple of float64 arrays, or None
@@ -40,12 +42,13 @@ class AdditiveScores:
 
     kind = "additive"
     log_odds: ClassVar[bool] = True
+    start: np.ndarray
     values: tuple[np.ndarray, ...]
     mass: tuple[np.ndarray, ...] | None = None
     noise: tuple[np.ndarray, ...] | None = None
 
     def __post_init__(self) -> None:
-        for array in (*self.values, *(self.mass or ()), *(self.noise or ())):
+        for array in (self.start, *self.values, *(self.mass or ()), *(self.noise or ())):
             array.flags.writeable = False
 
     @property
@@ -55,7 +58,7 @@ class AdditiveScores:
 
     def scores(self, codes: Codes) -> np.ndarray:
         """Return the exact scores of rows: int32 of shape (outputs, rows)."""
-        scores = np.zeros((self.n_outputs, len(codes)), dtype=np.int32)
+        scores = np.repeat(self.start[:, None], len(codes), axis=1)
         for feature, values in enumerate(self.values):
             for output in range(self.n_outputs):
                 kernels.add_values(codes.column(feature), values[output], scores[output])
@@ -86,24 +89,26 @@ class AdditiveScores:
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
         mass, noise = (None if part is None else list(part) for part in (self.mass, self.noise))
-        return {"values": list(self.values), "mass": mass, "noise": noise}
+        return {"start": self.start, "values": list(self.values), "mass": mass, "noise": noise}
 
     @classmethod
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> AdditiveScores:
         """Read what `to_form` gave: for each feature a value for each output and code."""
         place = "scores.values"
-        form = need_keys(form, "scores", {"values", "mass", "noise"})
+        form = need_keys(form, "scores", {"start", "values", "mass", "noise"})
+        start = need_array(form["start"], "scores.start", np.int32, (n_outputs,))
         count, n_codes = len(layout.n_codes), layout.n_codes
         values = need_list(form["values"], place)
         need(len(values) == count, place, "an array for each feature is needed")
         for own, codes in zip(values, n_codes, strict=True):
             need_array(own, place, np.int32, (n_outputs, codes))
-        need_scores(np.sum([largest(own, axis=1) for own in values], axis=0), place)
+        sizes = [largest(start[:, None], axis=1), *(largest(own, axis=1) for own in values)]
+        need_scores(np.sum(sizes, axis=0), place)
         if form["mass"] is None:
-            return cls(tuple(values))
+            return cls(start, tuple(values))
         mass = need_list(form["mass"], "scores.mass", count)
         noise = need_list(form["noise"], "scores.noise", count)
         for own, doubt, codes in zip(mass, noise, n_codes, strict=True):
             need_finite(own, "scores.mass", (n_outputs, codes))
             need_finite(doubt, "scores.noise", (n_outputs, codes), least=0)
-        return cls(tuple(values), tuple(mass), tuple(noise))
+        return cls(start, tuple(values), tuple(mass), tuple(noise))

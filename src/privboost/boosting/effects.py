@@ -1,0 +1,190 @@
+"""What is known of one feature's effect: all answers pooled in a Gaussian posterior.
+
+An effect has a value for each bin. Answers are sums over cells of bins, with exactly known noise,
+so each is a linear observation; old ones fade a little, because the other effects move. How large
+effects are is learned as well: several prior variances are weighed by their evidence, and all
+features together say what is likely. Everything here follows from released values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from privboost.boosting import posterior_kernels as kernels
+from privboost.boosting.questions import Bins
+from privboost.grid import MAX_SCORE
+
+VARIANCES = 10.0 ** np.linspace(-4.5, 0.7, 11)
+"""Prior variances of an effect, of which the evidence decides."""
+
+RIDGE, ROUGH = 0.1, 5.0
+"""Neighbouring bins differ as in a random walk (`ROUGH`), and no bin is far from 0 (`RIDGE`)."""
+
+FADE = 0.95
+"""What an old answer counts for when the next one about the same effect comes."""
+
+MOST_VALUE = 3.0
+"""No effect is larger than this, in log-odds or halves of a number's bounds."""
+
+
+def largest_value(features: int) -> float:
+    """Return what effects are clipped to, so that no row's score can leave the grid."""
+    return min(MOST_VALUE, (MAX_SCORE - 32) / features)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What is known of an answer's errors.
+
+    Attributes
+    ----------
+    gradient, hessian : float, or an array by cell
+        The standard deviation of the noise in a cell's sums.
+    spread : float
+        How much gradients of rows vary for each unit of Hessian, noise aside.
+    """
+
+    gradient: float | np.ndarray
+    hessian: float | np.ndarray
+    spread: float
+
+    def times(self, factor: np.ndarray) -> Noise:
+        """Return the noise of other cells, of which these are the factors."""
+        return Noise(self.gradient * factor, self.hessian * factor, self.spread)
+
+
+@dataclass(eq=False)
+class Effect:
+    """The posterior of one feature's effect on one output.
+
+    Parameters
+    ----------
+    ordered : int
+        How many bins have neighbours: those of a number, which come first.
+    learned : bool array
+        Which bins have an effect at all.
+    most : float
+        What its values are clipped to.
+    """
+
+    ordered: int
+    learned: np.ndarray
+    most: float = MOST_VALUE
+    asked: int = field(default=0, init=False)
+    basis: np.ndarray = field(init=False)
+    info: np.ndarray = field(init=False)
+    pull: np.ndarray = field(init=False)
+    values: np.ndarray = field(init=False)
+    evidence: np.ndarray = field(init=False)
+    weights: np.ndarray = field(init=False)
+    mass: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        size = len(self.learned)
+        self.basis = np.eye(size)
+        if self.ordered:
+            self.basis[: self.ordered, : self.ordered] = kernels.walk_basis(
+                self.ordered, RIDGE, ROUGH
+            )
+        self.basis[~self.learned] = 0
+        self.info, self.pull = np.zeros((size, size)), np.zeros(size)
+        self.values, self.mass = np.zeros(size), np.zeros(size)
+        self.evidence = np.zeros(len(VARIANCES))
+        self.weights = np.full(len(VARIANCES), 1 / len(VARIANCES))
+
+    @classmethod
+    def of(cls, bins: Bins, features: int) -> Effect:
+        """Return the effect of one of so many features, of which nothing is known."""
+        return cls(bins.ordered, bins.learned, largest_value(features))
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The Hessians of each bin, on average over all answers."""
+        return self.mass / max(self.asked, 1)
+
+    @property
+    def profile(self) -> np.ndarray:
+        """Which share of the rows each bin is thought to have, from what was released."""
+        known = np.maximum(self.mass, 1e-9 * max(float(self.mass.max()), 1.0))
+        profile: np.ndarray = known / known.sum()
+        return profile
+
+    def hear(
+        self,
+        cell_of: np.ndarray,
+        gradient: np.ndarray,
+        hessian: np.ndarray,
+        noise: Noise,
+        belief: np.ndarray,
+    ) -> None:
+        """Take in the sums of −gradients and of Hessians by cell, and change the values.
+
+        Parameters
+        ----------
+        cell_of : int array
+            The cell of each bin.
+        belief : float array
+            How likely each of `VARIANCES` is thought to be before this.
+        """
+        within = self._within(cell_of, len(hessian))
+        self.asked += 1
+        bins = np.bincount(cell_of, minlength=len(hessian))
+        even = 1 / np.maximum(bins, 1)[cell_of]
+        self.mass += (0.5 * within + 0.5 * even) * np.maximum(hessian, 0)[cell_of]
+        within = self._within(cell_of, len(hessian))
+        weight = np.maximum(hessian, 0.5 * noise.hessian + 1.0)
+        precision = 1 / (noise.gradient**2 + noise.spread * weight)
+        today = weight * np.bincount(cell_of, within * self.values, minlength=len(hessian))
+        kernels.add_answer(
+            self.basis,
+            cell_of,
+            within,
+            gradient + today,
+            weight,
+            precision,
+            FADE,
+            self.info,
+            self.pull,
+        )
+        white = kernels.weigh_variances(
+            self.info, self.pull, VARIANCES, belief, self.evidence, self.weights
+        )
+        self.values = np.clip(kernels.to_bins(self.basis, white), -self.most, self.most)
+
+    def _within(self, cell_of: np.ndarray, n_cells: int) -> np.ndarray:
+        """Return which part of its cell's rows each bin is thought to have."""
+        profile = self.profile
+        within: np.ndarray = profile / np.bincount(cell_of, profile, minlength=n_cells)[cell_of]
+        return within
+
+    @property
+    def size(self) -> float:
+        """How large the effect and its doubt are: the root of their mean square over rows."""
+        profile = self.profile
+        values = self.values - (profile * self.values).sum()
+        return float(np.sqrt((profile * (values**2 + self.variances())).sum()))
+
+    def variances(self) -> np.ndarray:
+        """Return the posterior variance of each bin."""
+        variance = float((self.weights * VARIANCES).sum())
+        found: np.ndarray = kernels.variances_of_bins(self.basis, self.info, variance)
+        return found
+
+
+def shared_belief(evidence: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return how likely each variance is, as all features together say.
+
+    One feature departs from it on strong evidence of its own.
+
+    Parameters
+    ----------
+    evidence, weights : float arrays of shape (features, variances)
+        Of each feature.
+    """
+    together = np.empty(evidence.shape[1])
+    kernels.soften(evidence.sum(axis=0), np.ones(evidence.shape[1]), together)
+    even = 0.05 / evidence.shape[1]
+    belief: np.ndarray = 0.85 * together + 0.1 * weights.mean(axis=0) + even
+    return belief

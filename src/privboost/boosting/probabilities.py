@@ -1,0 +1,60 @@
+"""Honest probabilities: a slope and a shift of scores, fitted to released counts by score.
+
+A clip of gradients biases probabilities at every ε. Counts of rows by score and class tell by how
+much; a line through the log-odds mends it, and cannot change the order of two scores.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from privboost.compiling import compiled
+from privboost.grid import SCORE_STEPS
+
+_SCORES = np.linspace(-6.0, 6.0, 23)
+"""Where cells of scores begin, in log-odds."""
+
+EDGES = np.rint(_SCORES * SCORE_STEPS).astype(np.int32)
+"""The same on the grid."""
+
+_MIDDLES = np.concatenate([[-6.3], (_SCORES[1:] + _SCORES[:-1]) / 2, [6.3]])
+_WIDEST = 2.0
+"""The largest logarithm of the slope, and the largest shift, either way."""
+
+
+def fit_line(counts: np.ndarray, sigma: float) -> tuple[float, float]:
+    """Return the slope and shift with which scores fit noisy counts.
+
+    Parameters
+    ----------
+    counts : float array of shape (cells, 2)
+        Rows by score and class, in rows; noise may leave less than 0.
+    sigma : float
+        The standard deviation of the noise in a count.
+    """
+    log_slope, shift = _search(_MIDDLES, counts[:, 1], counts.sum(axis=1), sigma, _WIDEST)
+    return math.exp(log_slope), shift
+
+
+@compiled
+def _search(middles, own, rows, sigma, widest):  # type: ignore[no-untyped-def]
+    """Look on finer and finer grids: few evaluations, and the same on every machine."""
+    best_slope, best_shift, reach = 0.0, 0.0, widest
+    for _ in range(12):
+        slope, shift, least = best_slope, best_shift, math.inf
+        for i in range(-4, 5):
+            for j in range(-4, 5):
+                a = min(max(slope + i * reach / 4, -widest), widest)
+                b = min(max(shift + j * reach / 4, -widest), widest)
+                loss = 2 * a * a + 0.5 * b * b
+                for k in range(middles.size):
+                    chance = 1 / (1 + math.exp(-(math.exp(a) * middles[k] + b)))
+                    count = max(rows[k], 1.0)
+                    spread = count * chance * (1 - chance) + 2 * sigma * sigma
+                    loss += 0.5 * (own[k] - count * chance) ** 2 / spread
+                if loss < least:
+                    least, best_slope, best_shift = loss, a, b
+        reach /= 2
+    return best_slope, best_shift

@@ -1,0 +1,123 @@
+"""What is asked about a feature: a few cells, coarse where noise is loud, cut anew each time.
+
+Noise is per cell, so a coarse question is a precise one. Cells have about equal measure, mostly of
+released mass and a little of width (a thin tail may tell much), and begin at a random place, so
+that later questions cut elsewhere and fine detail comes back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privboost.boosting.candidates import uniform_grid
+from privboost.tables.encoding import Encoder
+from privboost.tables.features import CategoricalFeature
+from privboost.trees.cell_map import CellMap
+
+MOST_BINS = 64
+"""Bins of a feature; a feature of more categories is asked once about each, then they share."""
+
+WIDTH = 0.3
+"""The part of a cell's measure that is width; the rest is released mass."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """The finest that is told of a feature's effect.
+
+    Attributes
+    ----------
+    map : CellMap
+        The bin of each code.
+    ordered : int
+        How many bins have neighbours: those of a number, which come first.
+    learned : bool array
+        Which bins have an effect: missing values do if they are declared.
+    """
+
+    map: CellMap
+    ordered: int
+    learned: np.ndarray
+
+    @classmethod
+    def of(cls, encoder: Encoder, feature: int) -> Bins:
+        """Return the bins of a number, evenly; categories have one each."""
+        grid = uniform_grid(encoder, feature, MOST_BINS)
+        category = isinstance(encoder.domain.features[feature], CategoricalFeature)
+        return cls(grid.map, 0 if category else grid.n_cells - 1, grid.learned)
+
+    @property
+    def of_code(self) -> np.ndarray:
+        """The bin of each code."""
+        return self.map.parts[0].cell_of[0]
+
+    @property
+    def too_many(self) -> bool:
+        """Whether categories must share bins before their effects can be told."""
+        return len(self.learned) > MOST_BINS + 2
+
+    def joined(self, cell_of: np.ndarray) -> CellMap:
+        """Return the cells of a question, given that of each bin."""
+        return CellMap.of_feature(self.map.features[0], cell_of[self.of_code])
+
+    def shared(self, mass: np.ndarray) -> tuple[Bins, np.ndarray]:
+        """Return bins of their own for the most frequent categories, and one for all others.
+
+        Parameters
+        ----------
+        mass : float array
+            What was released of how frequent each is.
+
+        Returns
+        -------
+        Bins
+            The new bins.
+        int array
+            The new bin of each old one.
+        """
+        last = len(mass) - 1  # missing values, which keep a bin of their own
+        order = np.argsort(-mass[:last], kind="stable")[: MOST_BINS - 1]
+        bin_of = np.full(last + 1, MOST_BINS - 1)
+        bin_of[np.sort(order)] = np.arange(len(order))
+        bin_of[last] = MOST_BINS
+        learned = np.ones(MOST_BINS + 1, dtype=np.bool_)
+        learned[-1] = self.learned[-1]
+        return Bins(self.joined(bin_of), 0, learned), bin_of
+
+
+def moving_cells(
+    profile: np.ndarray, ordered: int, cells: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Return the cell of each bin, numbered from 0.
+
+    Parameters
+    ----------
+    profile : float array
+        Which share of the rows each bin is thought to have.
+    ordered : int
+        See `Bins`; the other bins of a number have cells of their own.
+    cells : int
+        How many cells there should be, about.
+    """
+    if not ordered:
+        return _sharing_cells(profile, cells, generator)
+    own = profile[:ordered] / profile[:ordered].sum()
+    measure = (1 - WIDTH) * own + WIDTH / ordered
+    middle = np.cumsum(measure) - measure / 2
+    cut = np.floor(middle * cells + generator.random()).astype(np.int64)
+    cut = np.unique(cut, return_inverse=True)[1]
+    return np.append(cut, cut[-1] + 1 + np.arange(len(profile) - ordered))
+
+
+def _sharing_cells(profile: np.ndarray, cells: int, generator: np.random.Generator) -> np.ndarray:
+    """Give frequent categories a cell each; rare ones share cells at random."""
+    frequent = profile >= 0.7 / cells
+    cell_of = np.empty(len(profile), dtype=np.int64)
+    cell_of[frequent] = np.arange(int(frequent.sum()))
+    rare = generator.permutation(np.flatnonzero(~frequent))
+    before = np.cumsum(profile[rare]) - profile[rare]
+    shared = np.unique(np.floor(before * cells).astype(np.int64), return_inverse=True)[1]
+    cell_of[rare] = int(frequent.sum()) + shared
+    return cell_of
