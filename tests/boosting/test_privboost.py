@@ -2,18 +2,18 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from privboost import PrivBoostClassifier
 from privboost.boosting.candidates import uniform_grid
-from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
 from privboost.boosting.privboost import boost_privboost
-from privboost.boosting.privboost_plan import plan_privboost
+from privboost.boosting.privboost_plan import PrivBoostSettings, plan_privboost
+from privboost.boosting.structures import public_generator
 from privboost.engine.backend import LocalBackend
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
+from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
-
-STEP = NewtonStep(0.8, 0.25, 0.1, 1.0, 2.0, 0.3)
 
 
 class Tell:
@@ -30,81 +30,90 @@ class Tell:
         self.backend.apply(update)
 
 
-def plan_for(domain, weight_bound=None, rounds=18, step=STEP):
-    return plan_privboost(
-        Encoder.of(domain), step, rounds, 16, weight_bound, Budget(1.0, 1e-6), "auto"
-    )
+def plan_for(domain, weight_bound=None, rounds=18, epsilon=1.0, **how):
+    classes = hasattr(domain.target, "classes")
+    how = {
+        "n_estimators": rounds,
+        "gradient_clip": 0.8,
+        "hessian_clip": 0.25 if classes else 1.0,
+        "hessian_share": 0.1,
+        "init_share": 0.02,
+        "calibration_share": 0.04 if classes else 0.0,
+    } | how
+    settings = PrivBoostSettings(**how)
+    budget = Budget(epsilon, 1e-6)
+    return plan_privboost(Encoder.of(domain), settings, weight_bound, budget, "auto")
 
 
-def reference(encoder, block, weight, outputs, rounds):
-    """The same algorithm on floating-point numbers, without tables and without noise."""
-    cells = [uniform_grid(encoder, f, 16) for f in range(6)]
-    columns = [cells[f].cell_of[block.column(f)] for f in range(6)]
+def boost(rows, plan, seed=0):
+    tell = Tell(rows.blocks)
+    generator = public_generator(KeyStream.seeded(seed))
+    return boost_privboost(tell, plan, generator), tell
+
+
+@pytest.mark.parametrize(("target", "outputs"), [(CLASSES, 1), (THREE, 3), (NUMBER, 1)])
+@pytest.mark.parametrize("rounds", [2, 20])
+def test_it_releases_exactly_its_plan(target, outputs, rounds):
+    domain = make_domain(target)
+    plan = plan_for(domain, rounds=rounds)
+    _, tell = boost(encode_training(plan.encoder, make_frame(50, target=target)), plan)
+    assert len(tell.asked) == sum(planned.count for planned in plan.releases)
+    for planned in plan.releases:
+        assert tell.asked.count(planned.event) == planned.count
+    assert plan.question in [planned.event for planned in plan.releases]
+    assert tell.asked.count(plan.question) == rounds * outputs
+
+
+def loss_of(target, block, scores):
+    """Mean loss of scores, outputs summed."""
     known = block.label != 255
-    scores = np.zeros((outputs, len(block)))
-    pooled = {}
-    for t in range(rounds):
-        f, n = t % 6, t // 6 + 1
-        for k in range(outputs):
-            if block.start is None:
-                p = expit(scores[k])
-                g = p - (block.label == (1 if outputs == 1 else k))
-                h = p * (1 - p)
-            else:
-                g = scores[k] + block.start / SCORE_STEPS
-                h = np.ones(len(block))
-            g = np.clip(g, -STEP.gradient_clip, STEP.gradient_clip) * weight * known
-            h = np.clip(h, 0, STEP.hessian_clip) * weight * known
-            total_g = np.bincount(columns[f], g, cells[f].n_cells)
-            total_h = np.bincount(columns[f], h, cells[f].n_cells)
-            pooled[f, k] = pooled.get((f, k), 0) + total_h
-            v = np.clip(-total_g / (pooled[f, k] / n + STEP.reg_lambda), -2, 2)
-            scores[k] += (v * STEP.learning_rate * cells[f].learned)[columns[f]]
-    return scores
+    if block.start is not None:
+        return float(((scores[0] + block.start / SCORE_STEPS) ** 2)[known].mean())
+    outputs = len(scores)
+    own = np.stack([block.label == (1 if outputs == 1 else k) for k in range(outputs)])
+    chance = np.clip(expit(scores), 1e-6, 1 - 1e-6)
+    return float(-np.where(own, np.log(chance), np.log(1 - chance))[:, known].sum(axis=0).mean())
 
 
 @pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_without_noise_it_is_plain_boosting(target, weighted):
+def test_without_noise_it_learns(target, weighted):
+    """At a budget whose noise is small, exact sums must leave less loss than the start alone."""
     domain = make_domain(target)
-    encoder = Encoder.of(domain)
     bound = 2.0 if weighted else None
-    rows = encode_training(
-        encoder, make_frame(600, target=target), None, "weight" if weighted else None, bound
-    )
+    plan = plan_for(domain, bound, rounds=60, epsilon=30.0)
+    frame = make_frame(3000, target=target)
+    rows = encode_training(plan.encoder, frame, None, "weight" if weighted else None, bound)
     block = join(rows.blocks)
-    weight = block.weight * bound / WEIGHT_STEPS if weighted else np.ones(len(block))
-    plan = plan_for(domain, bound)
-    model = boost_privboost(Tell(rows.blocks), plan)
-    expected = reference(encoder, block, weight, plan.task.n_outputs, plan.n_estimators)
-    np.testing.assert_allclose(model.scores(block.codes) / SCORE_STEPS, expected, atol=0.02)
+    model, _ = boost(rows, plan)
+    start = np.repeat(model.start[:, None] / SCORE_STEPS, len(block), axis=1)
+    learned = model.scores(block.codes) / SCORE_STEPS
+    assert loss_of(target, block, learned) < 0.97 * loss_of(target, block, start)
 
 
-@pytest.mark.parametrize(("target", "outputs"), [(CLASSES, 1), (THREE, 3), (NUMBER, 1)])
-def test_it_releases_exactly_its_plan(target, outputs):
-    domain = make_domain(target)
-    rows = encode_training(Encoder.of(domain), make_frame(50, target=target))
-    plan = plan_for(domain, rounds=20)
-    tell = Tell(rows.blocks)
-    boost_privboost(tell, plan)
-    assert len(tell.asked) == 20 * outputs
-    for planned in plan.releases:
-        assert tell.asked.count(planned.event) == planned.count
-
-
-def test_fewer_rounds_than_features():
-    plan = plan_for(make_domain(), rounds=2)
-    assert [planned.count for planned in plan.releases] == [1, 1]
-    rows = encode_training(plan.encoder, make_frame(50))
-    boost_privboost(Tell(rows.blocks), plan)
+def test_weights_that_are_all_at_their_bound_change_nothing_but_the_grid():
+    domain, frame = make_domain(), make_frame(2000).assign(weight=3.0)
+    plain = encode_training(Encoder.of(domain), frame)
+    heavy = encode_training(Encoder.of(domain), frame, None, "weight", 3.0)
+    one, _ = boost(plain, plan_for(domain, rounds=24))
+    other, _ = boost(heavy, plan_for(domain, 3.0, rounds=24))
+    for left, right in zip(one.values, other.values, strict=True):
+        np.testing.assert_allclose(left, right, atol=0.02 * SCORE_STEPS)
 
 
 def test_missing_values_have_an_effect_only_where_they_are_declared():
     plan = plan_for(make_domain())
-    rows = encode_training(plan.encoder, make_frame(800))
-    values = boost_privboost(Tell(rows.blocks), plan).values
-    assert values[0][0, -1] != 0
-    assert values[1][0, -1] == 0
+    model, _ = boost(encode_training(plan.encoder, make_frame(800)), plan)
+    assert model.values[0][0, -1] != 0
+    assert model.values[1][0, -1] == 0
+
+
+def test_rare_ones_of_many_categories_share_an_effect():
+    plan = plan_for(make_domain(), rounds=30)
+    model, _ = boost(encode_training(plan.encoder, make_frame(4000)), plan)
+    wide = model.values[5][0]
+    assert len(wide) == 302
+    assert 2 < len(np.unique(wide)) <= 65
 
 
 def test_grids_are_even_parts_of_the_fine_bins():
@@ -115,13 +124,32 @@ def test_grids_are_even_parts_of_the_fine_bins():
     assert uniform_grid(encoder, 5, 32).n_cells == 302
 
 
-def test_the_noise_of_a_plan_is_leaf_balanced():
+def test_the_noise_of_an_answer_is_shared_between_its_sums():
     """σ_g = g-clip · z/√(1−r₁) and σ_h = h-clip · z/√r₁, on the grid and per unit of weight."""
-    plain = plan_for(make_domain()).releases[0].event
-    z = plain.noise
-    np.testing.assert_allclose(plain.sigmas, CLIP_STEPS * z / np.sqrt([0.9, 0.1]))
-    heavy = plan_for(make_domain(unit={"column": "person", "max_rows": 3}), 2.0).releases[0].event
+    plain = plan_for(make_domain()).question
+    np.testing.assert_allclose(plain.sigmas, CLIP_STEPS * plain.noise / np.sqrt([0.9, 0.1]))
+    heavy = plan_for(make_domain(unit={"column": "person", "max_rows": 3}), 2.0).question
     np.testing.assert_allclose(heavy.sigmas / plain.sigmas, 3 * WEIGHT_STEPS, rtol=1e-5)
+
+
+def test_shares_are_of_squared_mu():
+    plan = plan_for(make_domain(), init_share=0.1, calibration_share=0.2, rounds=7)
+    spent = {
+        planned.event.what: planned.count / planned.event.noise**2 for planned in plan.releases
+    }
+    total = sum(spent.values())
+    shares = [spent[e.what] / total for e in (plan.init, plan.question, plan.scores)]
+    np.testing.assert_allclose(shares, [0.1, 0.7, 0.2], rtol=1e-9)
+
+
+def test_clip_and_cells_follow_the_rows_that_were_released():
+    plan = plan_for(make_domain(), gradient_clip=None, rounds=72)
+    clips = [plan.clip_for(rows) for rows in (10, 1e4, 1e6, 1e9)]
+    assert clips == sorted(clips)
+    assert (clips[0], clips[-1]) == (0.25, 1.0)
+    cells = [plan.cells_for(weight, 0.3) for weight in (1, 1e2, 1e4, 1e9)]
+    assert cells == sorted(cells)
+    assert (cells[0], cells[-1]) == (4, 32)
 
 
 def test_the_digest_follows_everything_in_the_plan():
@@ -132,6 +160,30 @@ def test_the_digest_follows_everything_in_the_plan():
         plan_for(domain, rounds=19),
         plan_for(domain, weight_bound=1.0),
         plan_for(make_domain(THREE)),
-        plan_for(domain, step=NewtonStep(0.8, 0.25, 0.1, 1.0, 2.0, 0.31)),
+        plan_for(domain, gradient_clip=0.81),
+        plan_for(domain, init_share=0.03),
     ]
-    assert len({base, *(plan.digest for plan in others)}) == 5
+    assert len({base, *(plan.digest for plan in others)}) == 6
+
+
+def test_a_number_has_no_probabilities_to_calibrate():
+    with pytest.raises(ValueError, match="calibration_share must be 0 for a number"):
+        plan_for(make_domain(NUMBER), calibration_share=0.1)
+
+
+def test_calibration_mends_what_a_narrow_clip_does_to_probabilities():
+    """A clip far below the gradients makes scores too small; counts by score tell."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=20_000)
+    y = (rng.random(20_000) < expit(3 * x)).astype(int)
+    feature = {"x": {"kind": "numeric", "bounds": [-4, 4]}}
+    domain = {"version": 1, "features": feature, "target": {"name": "y", "classes": [0, 1]}}
+
+    def loss(share):
+        model = PrivBoostClassifier(
+            3.0, 1e-6, domain, gradient_clip=0.05, calibration_share=share, random_state=1
+        )
+        chance = model.fit(x[:, None], y).predict_proba(x[:, None])[:, 1]
+        return float(-np.log(np.where(y == 1, chance, 1 - chance)).mean())
+
+    assert loss(0.04) < loss(0.0) - 0.01

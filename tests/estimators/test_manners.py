@@ -233,7 +233,7 @@ def test_a_subclass_has_its_own_parameters():
 def test_what_is_shown_of_an_estimator_is_short():
     features = {f"feature {k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(100)}
     domain = Domain.from_dict({"version": 1, "features": features, "target": CLASSES})
-    model = PrivBoostClassifier(0.5, 1e-7, domain, n_estimators=10, learning_rate=0.3)
+    model = PrivBoostClassifier(0.5, 1e-7, domain, n_estimators=10, gradient_clip=0.3)
     assert len(repr(model)) < 200
     assert "100 features" in repr(model)
     assert "feature 99" not in repr(make_pipeline(FunctionTransformer(), model))

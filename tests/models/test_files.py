@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from privboost import ModelFileError, PrivBoostClassifier, PrivBoostRegressor, load_model
+from privboost.grid import SCORE_STEPS
 from privboost.models.files import model_bytes, save_model
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
@@ -94,10 +95,12 @@ def test_effects_add_up_to_the_score(fitted):
     scores = fitted.model_.decision_function(frame)[0]
     if "class" in effects:
         total = own.groupby("class")["effect"].sum()
-        np.testing.assert_allclose([total[name] for name in fitted.classes_], scores)
+        start = fitted.model_.scores.start / SCORE_STEPS
+        np.testing.assert_allclose([total[name] for name in fitted.classes_] + start, scores)
     else:
         unit = 5 if fitted.domain.target.name and hasattr(fitted.domain.target, "bounds") else 1
-        np.testing.assert_allclose(own["effect"].sum(), scores * unit)
+        start = fitted.model_.scores.start[0] / SCORE_STEPS * unit
+        np.testing.assert_allclose(own["effect"].sum() + start, scores * unit)
 
 
 def test_values_cannot_be_changed(fitted):

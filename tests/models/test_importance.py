@@ -240,7 +240,7 @@ FEW_CODES, MANY_OUTPUTS = 3, 100
 def small_additive(features):
     values = (np.zeros((MANY_OUTPUTS, FEW_CODES), dtype=np.int32),) * features
     mass = (np.ones((MANY_OUTPUTS, FEW_CODES)),) * features
-    return AdditiveScores(values, mass, mass)
+    return AdditiveScores(np.zeros(MANY_OUTPUTS, dtype=np.int32), values, mass, mass)
 
 
 def small_trees(features):

@@ -22,6 +22,8 @@ EDGES = np.rint(_SCORES * SCORE_STEPS).astype(np.int32)
 _MIDDLES = np.concatenate([[-6.3], (_SCORES[1:] + _SCORES[:-1]) / 2, [6.3]])
 _WIDEST = 2.0
 """The largest logarithm of the slope, and the largest shift, either way."""
+_LEAST_SPREAD = 0.1
+"""No count is surer than this, in squared rows: a cell without noise may be without rows, too."""
 
 
 def fit_line(counts: np.ndarray, sigma: float) -> tuple[float, float]:
@@ -52,7 +54,7 @@ def _search(middles, own, rows, sigma, widest):  # type: ignore[no-untyped-def]
                 for k in range(middles.size):
                     chance = 1 / (1 + math.exp(-(math.exp(a) * middles[k] + b)))
                     count = max(rows[k], 1.0)
-                    spread = count * chance * (1 - chance) + 2 * sigma * sigma
+                    spread = count * chance * (1 - chance) + 2 * sigma * sigma + _LEAST_SPREAD
                     loss += 0.5 * (own[k] - count * chance) ** 2 / spread
                 if loss < least:
                     least, best_slope, best_shift = loss, a, b
