@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import bench
-import privboost
 from bench.papers.__main__ import PAPERS
 from bench.papers.figure import Figure, Point
 from bench.papers.measuring import measure
