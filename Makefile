@@ -37,7 +37,7 @@ bench-sbdt: $(VENV)/.bench
 	$(BIN)/python -m bench.papers sbdt
 
 bench-streams: $(VENV)/.bench
-	$(BIN)/python -m bench.streams
+	$(BIN)/python -m bench.papers sbdt.figure5
 
 bench-dpxgb: $(VENV)/.bench
 	$(BIN)/python -m bench.papers dpxgb

@@ -262,7 +262,7 @@ FIGURES = (
         runs=40,
     ),
     Figure("sbdt.figure5a", "Abalone, a stream, by ε", figure5("abalone"), y="RMSE", runs=60),
-    Figure("sbdt.figure5b", "Adult, a stream, by ε", figure5("adult"), log=True, runs=20),
+    Figure("sbdt.figure5b", "Adult, a stream, by ε", figure5("adult"), log=True, runs=40),
     Figure(
         "sbdt.figure6a",
         "Abalone by extra trees that the filter allows",
