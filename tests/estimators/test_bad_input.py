@@ -141,7 +141,7 @@ def test_the_error_without_a_domain_shows_how_to_write_one():
     assert Domain.from_dict(eval(example, {"True": True})).feature_names == ("age", "job")
 
 
-@pytest.mark.parametrize("bad", [{"n_estimators": 0}, {"accountant": "magic"}, {"leaf_clip": 0}])
+@pytest.mark.parametrize("bad", [{"n_estimators": 0}, {"accountant": "magic"}, {"init_share": 0}])
 def test_nothing_is_spent_on_a_domain_before_parameters_are_checked(bad, tmp_path):
     model = PrivBoostClassifier(1.0, 1e-6, ledger=tmp_path / "ledger", **bad)
     with pytest.raises(ValueError, match=next(iter(bad))):

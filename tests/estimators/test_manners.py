@@ -126,7 +126,7 @@ def test_the_report_says_what_there_is_to_say():
         "add or remove one protected unit",
         "all rows of one person (at most 4 are used)",
         "gdp",
-        "2 × gradients and Hessians by bin of feature 'age'",
+        "9 × gradients and Hessians by cell of a feature",
         "discrete Gaussian noise",
         "n_estimators=9",
         "privboost 0.",
