@@ -3,6 +3,8 @@
 A fit runs on one table, and all that it tells and asks is told to and asked of its neighbour too.
 """
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,13 +15,18 @@ from privboost import (
     Domain,
     DPXGBClassifier,
     LazyBBClassifier,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
     SarusXGBClassifier,
     SarusXGBRegressor,
     SBDTClassifier,
     SBDTRegressor,
 )
-from privboost.boosting import sarus_plan
+from privboost.boosting import draft, sarus_plan
+from privboost.boosting.privboost import boost_privboost
 from privboost.engine.backend import open_local
+from privboost.estimators import privboost
+from privboost.grid import Contribution
 from privboost.learning.lesson import Lesson
 from privboost.privacy import leaf_means
 from privboost.privacy.curator import Curator
@@ -107,8 +114,8 @@ def transcript(monkeypatch):
     return made
 
 
-def domain_of(target, rows):
-    features = {name: form for name, form in FEATURES.items() if name != "place"}
+def domain_of(target, rows, without=("place",)):
+    features = {name: form for name, form in FEATURES.items() if name not in without}
     form = {"version": 1, "features": features, "target": target}
     unit = {"unit": {"column": "person", "max_rows": rows}} if rows > 1 else {}
     return Domain.from_dict(form | unit)
@@ -253,3 +260,87 @@ def test_a_lesson_that_forgets_who_is_replaced_is_caught(transcript, monkeypatch
     monkeypatch.setattr(Lesson, "own", lambda lesson, _: honest(lesson, Relation.ADD_REMOVE))
     assert learned_fit(*LEARNED[-1], 1).privacy_.epsilon > 3
     assert transcript[0][1] > 0.7 * 2 * 1.5  # more than its share, on these very rows
+
+
+ASKED = {"n_estimators": 40}
+QUESTIONS = [
+    (PrivBoostClassifier, CLASSES, 1, False, ASKED),
+    (PrivBoostClassifier, CLASSES, 3, True, ASKED | {"epsilon": 30.0}),
+    (PrivBoostClassifier, THREE, 2, True, ASKED | {"gradient_clip": 0.1, "hessian_clip": 0.01}),
+    (PrivBoostClassifier, THREE, 1, False, ASKED | {"calibration_share": 0.0, "epsilon": 1e4}),
+    (PrivBoostRegressor, NUMBER, 1, False, ASKED | {"epsilon": 1e-2}),
+    (PrivBoostRegressor, NUMBER, 3, True, ASKED | {"hessian_clip": 7.0}),
+]
+
+
+def ask(kind, target, rows, weighted, how, seed=1):
+    """Fit the flagship, to all features: one has more categories than bins."""
+    frame, other = neighbours(target, rows, seed, replaced=False)
+    frame.loc[frame.index[OTHERS:], "weight"] = 9.0  # clipped to the bound: the most a row is
+    model = kind(
+        domain=domain_of(target, rows, without=()),
+        random_state=seed,
+        backend=lambda loads: Neighbours(loads, other),
+        **({"sample_weight_bound": 2.0} if weighted else {}),
+        **how,
+    )
+    return model.fit(frame, **({"sample_weight": "weight"} if weighted else {}))
+
+
+@pytest.mark.parametrize("case", QUESTIONS, ids=lambda case: case[0].__name__)
+def test_questions_that_follow_answers_move_by_no_more_than_planned(transcript, case):
+    for seed in (1, 2):
+        transcript.clear()
+        ask(*case, seed)
+        outputs = 3 if case[1] is THREE else 1
+        last = case[1] is not NUMBER and case[-1].get("calibration_share") != 0
+        assert len(transcript) == outputs * (1 + 40 + last)
+        assert {name for name, _, _ in transcript} == {"gaussian"}
+        assert all(far <= claim * (1 + 1e-9) for _, far, claim in transcript)
+        assert len({claim for _, _, claim in transcript}) == 2 + last  # the noise never changes
+        assert max(far / claim for _, far, claim in transcript) > 0.3
+
+
+def test_a_flagship_that_forgets_how_many_rows_a_unit_has_is_caught(transcript, monkeypatch):
+    """The twin believes that a person has one row; plan and curator agree."""
+    forgets = lambda domain, bound: Contribution(bound is not None)  # noqa: E731
+    monkeypatch.setattr(draft, "contribution_of", forgets)
+    ask(*QUESTIONS[1])
+    assert any(far > 1.5 * claim for _, far, claim in transcript)
+
+
+class Replay:
+    """A curator without rows: it says again what was released."""
+
+    def __init__(self, released):
+        self._released = iter(released)
+
+    def gaussian(self, query, event):
+        answer = next(self._released)
+        assert answer.shape == query.shape
+        return answer
+
+    def publish(self, update):
+        pass
+
+
+@pytest.mark.parametrize("case", QUESTIONS, ids=lambda case: case[0].__name__)
+def test_the_flagship_is_made_of_released_values_alone(monkeypatch, case):
+    """Who has the releases, the plan and public randomness, but no row, makes the same model."""
+    released, runs = [], []
+    release = Curator.gaussian
+
+    def kept(curator, query, event):
+        released.append(release(curator, query, event))
+        return released[-1].copy()
+
+    def boost(curator, plan, generator, track):
+        runs.append((plan, copy.deepcopy(generator)))
+        return boost_privboost(curator, plan, generator, track)
+
+    monkeypatch.setattr(Curator, "gaussian", kept)
+    monkeypatch.setattr(privboost, "boost_privboost", boost)
+    made = ask(*case).model_.scores
+    again = boost_privboost(Replay(released), *runs[0])
+    for own, other in zip(made.to_form().values(), again.to_form().values(), strict=True):
+        assert all(map(np.array_equal, own, other))

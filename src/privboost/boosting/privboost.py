@@ -104,6 +104,7 @@ class Knowledge:
         self.told = [np.zeros(len(own.learned), dtype=np.int32) for own in self.bins]
         self.noise, self.cells = plan.noise_with(clip), plan.cells_for(weight, clip)
         self.units = plan.units(clip)
+        self.slope = 1.0  # what calibration multiplies values by, and their doubt
         self._evidence = np.zeros((len(self.bins), len(VARIANCES)))
         self._weights = np.full_like(self._evidence, 1 / len(VARIANCES))
         self._sizes, self._due = np.zeros(len(self.bins)), np.zeros(len(self.bins))
@@ -194,6 +195,7 @@ def _release_line(
     counts = curator.gaussian(ScoreCounts(EDGES, 2, output), plan.scores)[:, :, 0] * plan.step
     slope, shift = fit_line(counts, float(plan.scores.sigmas[0]) * plan.step)
     slope = min(slope, _LARGEST / max(sum(int(np.abs(told).max()) for told in known.told), 1))
+    known.slope = slope
     for feature, told in enumerate(known.told):
         known.told[feature] = np.rint(slope * told).astype(np.int32)
     return np.int32(np.rint(slope * start + shift * SCORE_STEPS))
@@ -206,6 +208,7 @@ def _model(plan: PrivBoostPlan, known: list[Knowledge], start: np.ndarray) -> Ad
         own = [
             (one.bins[feature].of_code, one.told[feature], one.effects[feature]) for one in known
         ]
+        steps = [one.slope * SCORE_STEPS for one in known]
         codes = [np.bincount(of, minlength=len(told)) for of, told, _ in own]
         values.append(np.stack([told[of] for of, told, _ in own]))
         mass.append(
@@ -219,8 +222,8 @@ def _model(plan: PrivBoostPlan, known: list[Knowledge], start: np.ndarray) -> Ad
         doubt.append(
             np.stack(
                 [
-                    np.sqrt(effect.variances())[of] * SCORE_STEPS if effect else np.zeros(len(of))
-                    for of, _, effect in own
+                    np.sqrt(effect.variances())[of] * step if effect else np.zeros(len(of))
+                    for (of, _, effect), step in zip(own, steps, strict=True)
                 ]
             )
         )

@@ -38,6 +38,9 @@ _TYPICAL = {"classes": 0.5, "number": 0.15}
 _SPREAD = {"classes": 1.0, "number": 0.05}
 """How much gradients vary for each unit of Hessian."""
 
+_MOST_HESSIAN = 1e3
+"""Of its clip: no Hessian is above 1, and noise that is far larger drowns what is known in it."""
+
 
 @dataclass(frozen=True)
 class PrivBoostSettings:
@@ -69,7 +72,7 @@ class PrivBoostSettings:
             self,
             n_estimators=check_count,
             gradient_clip=_check_clip,
-            hessian_clip=check_size,
+            hessian_clip=partial(check_size, below=_MOST_HESSIAN),
             hessian_share=check_share,
             init_share=check_share,
             calibration_share=partial(check_share, or_else=0),

@@ -53,7 +53,7 @@ def _search(middles, own, rows, sigma, widest):  # type: ignore[no-untyped-def]
                 loss = 2 * a * a + 0.5 * b * b
                 for k in range(middles.size):
                     chance = 1 / (1 + math.exp(-(math.exp(a) * middles[k] + b)))
-                    count = max(rows[k], 1.0)
+                    count = max(rows[k], min(sigma, 1.0))  # no row where none is, without noise
                     spread = count * chance * (1 - chance) + 2 * sigma * sigma + _LEAST_SPREAD
                     loss += 0.5 * (own[k] - count * chance) ** 2 / spread
                 if loss < least:

@@ -1,0 +1,94 @@
+"""The line of scores against scipy, and against the truth it should find."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from privboost import PrivBoostClassifier
+from privboost.boosting import privboost
+from privboost.boosting.probabilities import EDGES, fit_line
+from privboost.grid import SCORE_STEPS
+from tests.tables import CLASSES, THREE, make_domain, make_frame
+
+SCORES = EDGES / SCORE_STEPS
+MIDDLES = np.r_[-6.3, (SCORES[1:] + SCORES[:-1]) / 2, 6.3]
+
+
+def counts_of(slope, shift, rows, sigma, rng, where=(-9, 9)):
+    """Rows by cell and class, with noise."""
+    number = np.where((where[0] < MIDDLES) & (where[1] > MIDDLES), rows, 0)
+    own = rng.binomial(number, expit(slope * MIDDLES + shift))
+    return np.stack([number - own, own], axis=1) + rng.normal(0, sigma, (len(MIDDLES), 2))
+
+
+def by_scipy(counts, sigma):
+    own, rows = counts[:, 1], np.maximum(counts.sum(axis=1), min(sigma, 1))
+
+    def loss(line):
+        chance = expit(math.exp(line[0]) * MIDDLES + line[1])
+        spread = rows * chance * (1 - chance) + 2 * sigma**2
+        misfit = (own - rows * chance) ** 2 / np.maximum(spread, 1e-9)
+        return 2 * line[0] ** 2 + 0.5 * line[1] ** 2 + 0.5 * misfit.sum()
+
+    starts = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1)]
+    found = [minimize(loss, start, bounds=[(-2, 2)] * 2) for start in starts]
+    best = min(found, key=lambda each: each.fun).x
+    return math.exp(best[0]), best[1]
+
+
+@pytest.mark.parametrize("sigma", [0.01, 1.0, 20.0, 300.0])
+def test_the_search_finds_what_scipy_finds(sigma):
+    rng = np.random.default_rng(1)
+    for slope, shift in [(1.0, 0.0), (0.6, -0.5), (2.0, 1.0)]:
+        counts = counts_of(slope, shift, 500, sigma, rng)
+        np.testing.assert_allclose(fit_line(counts, sigma), by_scipy(counts, sigma), atol=0.01)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.01, 1.0])
+@pytest.mark.parametrize("where", [(-9, 0), (0, 9), (-9, 9)])
+def test_scores_that_no_row_has_say_nothing(sigma, where):
+    """Of nearly exact counts the line is the true one, on whichever side scores lie."""
+    counts = counts_of(1.3, 0.3, 4000, sigma, np.random.default_rng(2), where)
+    assert fit_line(counts, sigma) == pytest.approx((1.3, 0.3), abs=0.15)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 1e-8, 1.0, 1e9])
+def test_no_rows_and_any_noise_keep_the_line_within_its_bounds(sigma):
+    rng = np.random.default_rng(3)
+    for counts in (np.zeros((24, 2)), rng.normal(0, sigma, (24, 2)), np.full((24, 2), -1e12)):
+        slope, shift = fit_line(counts, sigma)
+        assert math.exp(-2) <= slope <= math.exp(2)
+        assert abs(shift) <= 2
+    assert fit_line(np.zeros((24, 2)), 0.0) == (1.0, 0.0)
+
+
+def test_loud_noise_leaves_scores_nearly_as_they_are():
+    counts = counts_of(1.0, 0.0, 10, 1e4, np.random.default_rng(4))
+    assert fit_line(counts, 1e4) == pytest.approx((1.0, 0.0), abs=0.9)
+
+
+def test_a_line_stretches_values_and_their_doubt_alike(monkeypatch):
+    def fitted(slope):
+        monkeypatch.setattr(privboost, "fit_line", lambda *_: (slope, 0.0))
+        model = PrivBoostClassifier(domain=make_domain(), n_estimators=7, random_state=1)
+        return model.fit(make_frame(100)).model_.scores
+
+    plain, steep = fitted(1.0), fitted(3.0)
+    assert any(values.any() for values in plain.values)
+    for own, stretched in zip(plain.values, steep.values, strict=True):
+        np.testing.assert_array_equal(stretched, 3 * own)
+    for own, stretched in zip(plain.noise, steep.noise, strict=True):
+        np.testing.assert_allclose(stretched, 3 * own)
+
+
+@pytest.mark.parametrize("target", [CLASSES, THREE])
+@pytest.mark.parametrize("rows", [0, 1, 300])
+def test_public_rows_have_exact_counts_and_a_line(target, rows):
+    model = PrivBoostClassifier(
+        math.inf, domain=make_domain(target), n_estimators=30, public_rows=True, random_state=1
+    )
+    model.fit(make_frame(rows, target=target))
+    assert np.isfinite(model.predict_proba(make_frame(5, target=target))).all()
