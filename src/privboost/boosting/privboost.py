@@ -68,11 +68,13 @@ def boost_privboost(
     outputs = range(plan.task.n_outputs)
     start, rows = _release_start(curator, plan)
     clip = plan.clip_for(float(rows.max()))
-    curator.publish(Start(plan.task.table(clip, plan.settings.hessian_clip), len(outputs)))
+    curator.publish(Start(plan.task.table(clip, plan.hessian_clip_for(clip)), len(outputs)))
     known = []
     for output in outputs:
         curator.publish(AddTreeValues((stump(),), start[output].reshape(1, 1), output))
-        known.append(Knowledge(plan, clip, plan.weight_of(float(rows[output]), start[output])))
+        known.append(
+            Knowledge(plan, clip, plan.weight_of(float(rows[output]), start[output], clip))
+        )
     for round_ in track(range(plan.settings.n_estimators)):
         for output in outputs:
             _ask(curator, plan, known[output], round_, output, generator)

@@ -52,8 +52,8 @@ class PrivBoostSettings:
         Questions for each output.
     gradient_clip : float or None
         What a row's gradient is clipped to; None follows the released number of rows.
-    hessian_clip : float
-        The same for the Hessian.
+    hessian_clip : float or None
+        The same for the Hessian; None follows the gradient's.
     hessian_share : float
         The Hessian's share of a question.
     init_share, calibration_share : float
@@ -62,7 +62,7 @@ class PrivBoostSettings:
 
     n_estimators: int
     gradient_clip: float | None
-    hessian_clip: float
+    hessian_clip: float | None
     hessian_share: float
     init_share: float
     calibration_share: float
@@ -72,7 +72,7 @@ class PrivBoostSettings:
             self,
             n_estimators=check_count,
             gradient_clip=_check_clip,
-            hessian_clip=partial(check_size, below=_MOST_HESSIAN),
+            hessian_clip=partial(_check_clip, below=_MOST_HESSIAN),
             hessian_share=check_share,
             init_share=check_share,
             calibration_share=partial(check_share, or_else=0),
@@ -81,8 +81,8 @@ class PrivBoostSettings:
             raise ValueError("init_share and calibration_share leave nothing for the rounds")
 
 
-def _check_clip(name: str, value: Any) -> float | None:
-    return None if value is None else check_size(name, value)
+def _check_clip(name: str, value: Any, **bounds: float) -> float | None:
+    return None if value is None else check_size(name, value, **bounds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class PrivBoostPlan(Plan):
 
     def units(self, clip: float) -> tuple[float, float]:
         """Return what one step of an answer's gradients and Hessians is worth."""
-        return clip * self.step, self.settings.hessian_clip * self.step
+        return clip * self.step, self.hessian_clip_for(clip) * self.step
 
     def noise_with(self, clip: float) -> Noise:
         """Return the noise of an answer where gradients are clipped to `clip`."""
@@ -138,12 +138,22 @@ class PrivBoostPlan(Plan):
         strength = rows * math.sqrt(self.settings.n_estimators) / (sigma * features)
         return float(min(max(0.3 * (strength / 50) ** 0.2, 0.25), 1.0))
 
-    def weight_of(self, rows: float, start: int) -> float:
+    def hessian_clip_for(self, clip: float) -> float:
+        """Return what Hessians are clipped to: a third of the gradients' clip, for classes.
+
+        Both sums then fall short alike. Gradients without and Hessians with a clip would make
+        steps too long, and features that say the same would overshoot in turn.
+        """
+        if self.settings.hessian_clip is not None:
+            return self.settings.hessian_clip
+        return min(clip / 3, 0.25) if self.task.target == "classes" else 1.0
+
+    def weight_of(self, rows: float, start: int, clip: float) -> float:
         """Return the sum of all Hessians, about, where scores begin."""
         if self.task.target == "number":
             return rows
         rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
-        return rows * min(rate * (1 - rate), self.settings.hessian_clip)
+        return rows * min(rate * (1 - rate), self.hessian_clip_for(clip))
 
     def cells_for(self, weight: float, clip: float) -> int:
         """Return how many cells an answer has: so many that a typical effect stands out."""

@@ -37,7 +37,8 @@ _PARAMETERS = (
         default it follows the released number of rows (0.25 to 1) for classes, and is 0.3 for a
         number.
     hessian_clip : float, optional
-        The same for the Hessian. Default 0.1 for classes, 1 for a number.
+        The same for the Hessian. By default a third of the gradient's, at most 0.25, for classes,
+        and 1 for a number.
     hessian_share : float, optional
         The share of the Hessian in an answer. Default 0.04 for classes, 0.1 for a number.
     init_share : float
@@ -88,7 +89,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         settings = PrivBoostSettings(
             n_estimators=SWEEPS * len(encoder.domain.features) if rounds is None else rounds,
             gradient_clip=self.gradient_clip,
-            hessian_clip=self._or_default("hessian_clip"),
+            hessian_clip=self.hessian_clip,
             hessian_share=self._or_default("hessian_share"),
             init_share=self.init_share,
             calibration_share=self._or_default("calibration_share"),
@@ -117,7 +118,6 @@ class PrivBoostClassifier(PrivBoostEstimator, LogisticClassifier):  # noqa: D101
     '(1, 1e-06)-differential privacy'
     """
     _defaults: ClassVar[Mapping[str, Any]] = {
-        "hessian_clip": 0.1,
         "hessian_share": 0.04,
         "calibration_share": 0.04,
     }
@@ -141,7 +141,6 @@ class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):  # noqa: D101
     True
     """
     _defaults: ClassVar[Mapping[str, Any]] = {
-        "hessian_clip": 1.0,
         "hessian_share": 0.1,
         "calibration_share": 0.0,
     }
