@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from privboost import PrivBoostClassifier
 from privboost.boosting import privboost
-from privboost.boosting.probabilities import EDGES, fit_line
+from privboost.boosting.probabilities import EDGES, centres, fit_line
 from privboost.grid import SCORE_STEPS
 from tests.tables import CLASSES, THREE, make_domain, make_frame
 
@@ -92,3 +92,30 @@ def test_public_rows_have_exact_counts_and_a_line(target, rows):
     )
     model.fit(make_frame(rows, target=target))
     assert np.isfinite(model.predict_proba(make_frame(5, target=target))).all()
+
+
+def test_cells_lie_where_their_scores_do():
+    scores = np.array([-400_000_000, EDGES[0], 1000, 2000, EDGES[-1], 10**8])
+    found = centres(scores)
+    assert found[0] == -8
+    assert found[-1] == 8
+    assert found[1] == pytest.approx(-6)  # an edge begins its cell
+    assert found[12] == pytest.approx(1500 / SCORE_STEPS)
+    np.testing.assert_allclose(found[2:12], MIDDLES[2:12], atol=1e-4)
+    np.testing.assert_allclose(centres(scores[:0]), MIDDLES, atol=1e-4)
+
+
+@pytest.mark.parametrize("truth", [0.8, 2.0, 4.0])
+def test_a_line_leaves_good_scores_alone_where_they_are_few(truth):
+    """Two scores in the midst of nowhere: the middles of their cells would mislead."""
+    domain = {
+        "version": 1,
+        "features": {"x": {"kind": "categorical", "categories": [0, 1]}},
+        "target": {"name": "y", "classes": [0, 1]},
+    }
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 2, 20_000)
+    y = (rng.random(len(x)) < expit(truth * (x - 0.5))).astype(int)
+    model = PrivBoostClassifier(8.0, domain=domain, random_state=1).fit(x[:, None], y)
+    low, high = model.decision_function(np.array([[0], [1]]))
+    assert high - low == pytest.approx(truth, abs=0.2)

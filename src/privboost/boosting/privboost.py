@@ -13,7 +13,7 @@ import numpy as np
 
 from privboost.boosting.effects import VARIANCES, Effect, shared_belief
 from privboost.boosting.privboost_plan import PrivBoostPlan
-from privboost.boosting.probabilities import EDGES, fit_line
+from privboost.boosting.probabilities import EDGES, centres, fit_line
 from privboost.boosting.questions import Bins, moving_cells
 from privboost.engine.queries import GRADIENT_COUNT, CellSums, ScoreCounts, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start
@@ -30,6 +30,9 @@ TURNS = 4
 FOCUS = 0.7
 """The part of later rounds that follows the size of effects; the rest is shared evenly."""
 
+
+_DRAWN = 4096
+"""Rows that are drawn from what was released, to see where scores lie."""
 
 _LARGEST = (MAX_SCORE - 32) * SCORE_STEPS
 """What all effects of a row may add up to, in score steps."""
@@ -80,7 +83,9 @@ def boost_privboost(
             _ask(curator, plan, known[output], round_, output, generator)
     for output in outputs:
         if plan.scores is not None:
-            start[output] = _release_line(curator, plan, known[output], start[output], output)
+            start[output] = _release_line(
+                curator, plan, known[output], start[output], output, generator
+            )
     return _model(plan, known, start)
 
 
@@ -150,6 +155,16 @@ class Knowledge:
         self.told[feature] = told
         return change
 
+    def typical(self, generator: np.random.Generator) -> np.ndarray:
+        """Return what effects add to the scores of rows drawn from released profiles."""
+        scores = np.zeros(_DRAWN, dtype=np.int64)
+        for effect, told in zip(self.effects, self.told, strict=True):
+            if effect is not None and told.any():
+                ends = np.cumsum(effect.profile)
+                bins = np.searchsorted(ends, generator.random(_DRAWN) * ends[-1], side="right")
+                scores += told[np.minimum(bins, len(told) - 1)]
+        return scores
+
     def _share_bins(self, feature: int, hessian: np.ndarray) -> np.ndarray:
         """Let rare ones of many categories share a bin; return the bin of each."""
         self.bins[feature], shared = self.bins[feature].shared(hessian)
@@ -190,12 +205,18 @@ def _release_start(curator: Curator, plan: PrivBoostPlan) -> tuple[np.ndarray, n
 
 
 def _release_line(
-    curator: Curator, plan: PrivBoostPlan, known: Knowledge, start: np.int32, output: int
+    curator: Curator,
+    plan: PrivBoostPlan,
+    known: Knowledge,
+    start: np.int32,
+    output: int,
+    generator: np.random.Generator,
 ) -> np.int32:
     """Release rows by score and class; put all values on a line that fits. Return the start."""
     assert plan.scores is not None
     counts = curator.gaussian(ScoreCounts(EDGES, 2, output), plan.scores)[:, :, 0] * plan.step
-    slope, shift = fit_line(counts, float(plan.scores.sigmas[0]) * plan.step)
+    at = centres(start + known.typical(generator))
+    slope, shift = fit_line(counts, float(plan.scores.sigmas[0]) * plan.step, at)
     slope = min(slope, _LARGEST / max(sum(int(np.abs(told).max()) for told in known.told), 1))
     known.slope = slope
     for feature, told in enumerate(known.told):

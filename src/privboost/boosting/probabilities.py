@@ -26,7 +26,23 @@ _LEAST_SPREAD = 0.1
 """No count is surer than this, in squared rows: a cell without noise may be without rows, too."""
 
 
-def fit_line(counts: np.ndarray, sigma: float) -> tuple[float, float]:
+def centres(scores: np.ndarray) -> np.ndarray:
+    """Return the mean score of each cell, its middle where no score lies.
+
+    Scores may be few, or lie close together: then the middle of a cell is not where its rows are.
+
+    Parameters
+    ----------
+    scores : int array
+        What scores are thought to be, in score steps.
+    """
+    cells = np.searchsorted(EDGES, scores, side="right")
+    number = np.bincount(cells, minlength=len(_MIDDLES))
+    total = np.bincount(cells, scores / SCORE_STEPS, minlength=len(_MIDDLES))
+    return np.clip(np.where(number > 0, total / np.maximum(number, 1), _MIDDLES), -8.0, 8.0)
+
+
+def fit_line(counts: np.ndarray, sigma: float, at: np.ndarray = _MIDDLES) -> tuple[float, float]:
     """Return the slope and shift with which scores fit noisy counts.
 
     Parameters
@@ -35,8 +51,10 @@ def fit_line(counts: np.ndarray, sigma: float) -> tuple[float, float]:
         Rows by score and class, in rows; noise may leave less than 0.
     sigma : float
         The standard deviation of the noise in a count.
+    at : float array
+        The score of each cell's rows, about: see `centres`.
     """
-    log_slope, shift = _search(_MIDDLES, counts[:, 1], counts.sum(axis=1), sigma, _WIDEST)
+    log_slope, shift = _search(at, counts[:, 1], counts.sum(axis=1), sigma, _WIDEST)
     return math.exp(log_slope), shift
 
 
