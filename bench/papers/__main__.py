@@ -46,6 +46,8 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := [n for n in options.names if n.partition(".")[0] not in PAPERS]:
         parser.error(f"no paper is named {unknown[0]!r}; there are {', '.join(PAPERS)}")
+    if options.runs is not None and options.runs < 1:
+        parser.error("--runs must be at least 1")
     chosen = figures(options.names)
     if not chosen:
         parser.error("no figure has that name; --list prints them")

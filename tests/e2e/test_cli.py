@@ -62,12 +62,13 @@ def test_train_predict_report(tmp_path, target, run):
     frame.to_csv(data, index=False, na_rep="?")
     done = run(
         *("train", data, "--domain", domain, "--model", model, "--epsilon", 1, "--delta", 1e-6),
-        *("--missing", "?", "--set", "n_estimators=12", "--set", "learning_rate=0.3"),
+        *("--missing", "?", "--set", "n_estimators=12", "--set", "gradient_clip=0.3"),
         *("--ledger", tmp_path / "ledger.jsonl", "--jobs", 2),
     )
     assert "(1, 1e-06)-differential privacy" in done.stdout
     assert "12/12" in done.stderr
-    assert (tmp_path / "ledger.jsonl").read_text().count('"charge"') == 12
+    charges = 1 + 12 + (target is CLASSES)  # a start, the rounds, counts by score
+    assert (tmp_path / "ledger.jsonl").read_text().count('"charge"') == charges
 
     run("predict", model, data, "--missing", "?", "--out", tmp_path / "p.csv")
     with (tmp_path / "p.csv").open() as file:
@@ -361,7 +362,7 @@ def test_errors_of_files_and_columns_are_one_line(trained, command):
         ((*base, folder / "n", "--separator", "::"), "--separator must be one character"),
         ((*base, folder / "n", "--weights", "weight"), "--weight-bound"),
         ((*base, folder / "n", "--epsilon", "nan"), "epsilon must be"),
-        ((*base, folder / "n", "--set", "max_bins=193"), "max_bins must be at most 192"),
+        ((*base, folder / "n", "--set", "init_share=2"), "init_share must lie strictly"),
         (("predict", folder / "t.csv", folder / "t.csv"), "is not a privboost model"),
         (("report", folder), "Is a directory"),
     ]
@@ -418,7 +419,7 @@ def test_who_reads_may_stop(trained, what, rows):
 def test_an_interruption_says_what_it_cost(trained):
     folder, base = trained
     ledger = folder / "ledger"
-    how = ("--set", "n_estimators=200000", "--set", "learning_rate=0.00001", "--ledger", ledger)
+    how = ("--set", "n_estimators=200000", "--ledger", ledger)
     process = subprocess.Popen(
         [sys.executable, "-m", "privboost", *map(str, (*base, folder / "n", *how))],
         stderr=subprocess.PIPE,

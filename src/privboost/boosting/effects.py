@@ -9,6 +9,7 @@ features together say what is likely. Everything here follows from released valu
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -83,12 +84,7 @@ class Effect:
 
     def __post_init__(self) -> None:
         size = len(self.learned)
-        self.basis = np.eye(size)
-        if self.ordered:
-            self.basis[: self.ordered, : self.ordered] = kernels.walk_basis(
-                self.ordered, RIDGE, ROUGH
-            )
-        self.basis[~self.learned] = 0
+        self.basis = _basis(self.ordered, self.learned.tobytes())
         self.info, self.pull = np.zeros((size, size)), np.zeros(size)
         self.values, self.mass = np.zeros(size), np.zeros(size)
         self.evidence = np.zeros(len(VARIANCES))
@@ -171,6 +167,18 @@ class Effect:
         variance = float((self.weights * VARIANCES).sum())
         found: np.ndarray = kernels.variances_of_bins(self.basis, self.info, variance)
         return found
+
+
+@lru_cache(maxsize=256)
+def _basis(ordered: int, learned: bytes) -> np.ndarray:
+    """Return the prior's basis, which features of one shape share."""
+    known = np.frombuffer(learned, dtype=np.bool_)
+    basis = np.eye(len(known))
+    if ordered:
+        basis[:ordered, :ordered] = kernels.walk_basis(ordered, RIDGE, ROUGH)
+    basis[~known] = 0
+    basis.flags.writeable = False
+    return basis
 
 
 def shared_belief(evidence: np.ndarray, weights: np.ndarray) -> np.ndarray:

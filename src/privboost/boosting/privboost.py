@@ -34,7 +34,7 @@ FOCUS = 0.7
 _DRAWN = 4096
 """Rows that are drawn from what was released, to see where scores lie."""
 
-_LARGEST = (MAX_SCORE - 32) * SCORE_STEPS
+_LARGEST = (MAX_SCORE - 64) * SCORE_STEPS
 """What all effects of a row may add up to, in score steps."""
 
 

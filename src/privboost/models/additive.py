@@ -37,7 +37,8 @@ class AdditiveScores:
         What was released about how many rows have each code, of the same shapes; noise may leave
         less than 0.
     noise : tuple of float64 arrays, or None
-        The standard deviation that noise alone gives to each value, in score steps.
+        The standard deviation of each value, in score steps: how far noise may have moved it, as
+        far as the answers about its own feature tell.
     """
 
     kind = "additive"

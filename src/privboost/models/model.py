@@ -121,6 +121,7 @@ class Model:
     def effects(self) -> pa.Table:
         """Return what was learned: for each feature and span of values, its effect on the score.
 
+        A row's score is the sum of its effects and a start that all rows have (`scores.start`).
         Neighbouring codes with the same effect are joined. What hardly a row has (values between
         whole numbers, missing ones where there are none) has an effect of noise alone. For classes
         the score is the log-odds (of the second class, or of each class beyond two); for a number,

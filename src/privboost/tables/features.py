@@ -171,7 +171,8 @@ def read_feature(name: Any, form: Any) -> Feature:
     elif kind == "categorical":
         form = check_mapping(form, place, {"kind", "categories"}, common)
     else:
-        raise DomainError(f'{place}.kind: {kind!r} is not "numeric" or "categorical"')
+        said = "is missing; it is" if kind is None else f"{kind!r} is not"
+        raise DomainError(f'{place}.kind: {said} "numeric" or "categorical"')
     missing = form.get("missing", False)
     if not isinstance(missing, bool):
         raise DomainError(f"{place}.missing: true or false is needed")
