@@ -425,7 +425,8 @@ def test_an_interruption_says_what_it_cost(trained):
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not (ledger.exists() and b'"charge"' in ledger.read_bytes()[:10_000]):
+    # Not before its kernels are loaded: what numba says of an interruption is its own.
+    while not (ledger.exists() and ledger.read_bytes()[:100_000].count(b'"charge"') > 50):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
