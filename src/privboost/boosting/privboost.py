@@ -86,7 +86,7 @@ def boost_privboost(
             start[output] = _release_line(
                 curator, plan, known[output], start[output], output, generator
             )
-    return _model(plan, known, start)
+    return _model(known, start)
 
 
 class Knowledge:
@@ -165,6 +165,15 @@ class Knowledge:
                 scores += told[np.minimum(bins, len(told) - 1)]
         return scores
 
+    def by_code(self, feature: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return for each code of a feature its value, its released mass, and its deviation."""
+        of, told, effect = self.bins[feature].of_code, self.told[feature], self.effects[feature]
+        if effect is None:
+            return told[of], np.zeros(len(of)), np.zeros(len(of))
+        mass = effect.rows / np.maximum(np.bincount(of, minlength=len(told)), 1)
+        doubt = np.sqrt(effect.variances()) * self.slope * SCORE_STEPS
+        return told[of], mass[of], doubt[of]
+
     def _share_bins(self, feature: int, hessian: np.ndarray) -> np.ndarray:
         """Let rare ones of many categories share a bin; return the bin of each."""
         self.bins[feature], shared = self.bins[feature].shared(hessian)
@@ -224,30 +233,9 @@ def _release_line(
     return np.int32(np.rint(slope * start + shift * SCORE_STEPS))
 
 
-def _model(plan: PrivBoostPlan, known: list[Knowledge], start: np.ndarray) -> AdditiveScores:
+def _model(known: list[Knowledge], start: np.ndarray) -> AdditiveScores:
     """Return for each feature and code its effect, the released mass, and the doubt."""
-    values, mass, doubt = [], [], []
-    for feature in range(len(known[0].bins)):
-        own = [
-            (one.bins[feature].of_code, one.told[feature], one.effects[feature]) for one in known
-        ]
-        steps = [one.slope * SCORE_STEPS for one in known]
-        codes = [np.bincount(of, minlength=len(told)) for of, told, _ in own]
-        values.append(np.stack([told[of] for of, told, _ in own]))
-        mass.append(
-            np.stack(
-                [
-                    (effect.rows / np.maximum(count, 1))[of] if effect else np.zeros(len(of))
-                    for (of, _, effect), count in zip(own, codes, strict=True)
-                ]
-            )
-        )
-        doubt.append(
-            np.stack(
-                [
-                    np.sqrt(effect.variances())[of] * step if effect else np.zeros(len(of))
-                    for (of, _, effect), step in zip(own, steps, strict=True)
-                ]
-            )
-        )
-    return AdditiveScores(start, tuple(values), tuple(mass), tuple(doubt))
+    told = [[one.by_code(feature) for one in known] for feature in range(len(known[0].bins))]
+    parts = [[np.stack(part) for part in zip(*outputs, strict=True)] for outputs in told]
+    values, mass, doubt = zip(*parts, strict=True)
+    return AdditiveScores(start, values, mass, doubt)
