@@ -117,7 +117,9 @@ def test_numeric_classes_come_back_as_numbers():
 
 
 def test_the_report_says_what_there_is_to_say():
-    domain = make_domain(unit={"column": "person", "max_rows": 4, "reason": "one id a patient & stay"})
+    domain = make_domain(
+        unit={"column": "person", "max_rows": 4, "reason": "one id a patient & stay"}
+    )
     model = PrivBoostClassifier(1.0, 1e-6, domain, n_estimators=9, sample_weight_bound=2.0)
     report = model.fit(make_frame(100), sample_weight="weight").privacy_
     text = str(report)
