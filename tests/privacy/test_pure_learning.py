@@ -261,6 +261,14 @@ def test_units_of_several_rows(tmp_path):
     assert not (tmp_path / "l").exists()
 
 
+def test_a_part_may_name_the_target():
+    target = PART["target"] | {"name": "label"}
+    model = SarusXGBClassifier(4.0, 0, domain_given=PART | {"target": target}, n_estimators=2)
+    assert model.fit(frame_of(3000)).domain_.target.name == "label"
+    with pytest.raises(DomainError, match="the target is 'label', not 'job'"):
+        model.fit(frame_of(3000), "job")
+
+
 def test_a_part_may_be_given_under_any_delta():
     model = PrivBoostClassifier(4.0, 1e-6, domain_given={"target": PART["target"]}, n_estimators=6)
     report = model.fit(frame_of(), "label").privacy_

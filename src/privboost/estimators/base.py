@@ -20,7 +20,7 @@ from privboost.errors import DomainError
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import Given, MakePlan, Preparation, Setting
 from privboost.estimators.public_rows import PublicPreparation, budget_of
-from privboost.learning.given import open_given
+from privboost.learning.given import named_target, open_given
 from privboost.learning.lesson import Lesson
 from privboost.models.files import save_model
 from privboost.models.model import Model
@@ -134,8 +134,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         """
         seeded, threads = self.random_state is not None, self._threads()
         backend = self._open_backend(threads)
-        own = (given.X, given.y, self._task, self.domain_share, budget, given.sample_weight)
         part = open_given("domain_given", self.domain_given)
+        y = named_target(part) if given.y is None else given.y
+        own = (given.X, y, self._task, self.domain_share, budget, given.sample_weight)
         lesson = Lesson(*own, seeded, backend, part)
         spare = lesson.stand_in(self._stand_in())
         self._check_target(spare)

@@ -34,7 +34,7 @@ def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:
     if infinite and not declared:
         raise BudgetError(
             "epsilon is infinite: nothing would be protected. If every row is public, say so with "
-            "public_rows=True; for private rows epsilon must be finite"
+            "public_rows=True (--public-rows); for private rows epsilon must be finite"
         )
     if declared and not infinite:
         raise BudgetError(

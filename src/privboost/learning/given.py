@@ -41,6 +41,13 @@ def open_given(name: str, given: Any) -> Mapping[str, Any]:
     return given
 
 
+def named_target(given: Mapping[str, Any]) -> str | None:
+    """Return the name of the target that a part of a domain's form gives, if it does."""
+    target = given.get("target")
+    name = target.get("name") if isinstance(target, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
 def read_given(
     given: Mapping[str, Any], target: str
 ) -> tuple[dict[str, Feature], dict[str, str], Target | None, Unit | None]:
@@ -106,8 +113,9 @@ def words_without_delta(words: Sequence[str], kinds: Mapping[str, str], target: 
     return (
         "delta = 0: which words occur in a table can be told only with a delta above 0. Under "
         f"pure DP bounds of numbers are learned, and {' and '.join(needed)} must be given "
-        "(domain_given of an estimator, `given` in Domain.learn); or choose a delta above 0, or "
-        'write a domain. A column of numbers without a type is said to be {"kind": "numeric"}'
+        "(domain_given of an estimator, --domain-given, `given` in Domain.learn); or choose a "
+        "delta above 0, or write a domain. A column of numbers without a type is said to be "
+        '{"kind": "numeric"}'
     )
 
 
