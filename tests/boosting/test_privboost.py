@@ -7,10 +7,10 @@ from privboost.boosting.candidates import uniform_grid
 from privboost.boosting.plan import Budget
 from privboost.boosting.privboost import boost_privboost
 from privboost.boosting.privboost_plan import PrivBoostSettings, plan_privboost
-from privboost.boosting.structures import public_generator
 from privboost.engine.backend import LocalBackend
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.randomness.keystream import KeyStream
+from privboost.randomness.public_choices import public_generator
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame

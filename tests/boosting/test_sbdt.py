@@ -7,11 +7,11 @@ from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
 from privboost.boosting.sbdt import boost_sbdt
 from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
-from privboost.boosting.structures import public_generator
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.losses import within_steps
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.randomness.keystream import KeyStream
+from privboost.randomness.public_choices import public_generator
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join
 from tests.boosting.test_privboost import Tell as TellGaussian

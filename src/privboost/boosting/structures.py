@@ -14,18 +14,12 @@ import numpy as np
 
 from privboost.boosting.candidates import Thresholds
 from privboost.compiling import compiled
-from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
 from privboost.trees.tree import Tree
 
 CATEGORY_SPLITS = ("subset", "one")
 
 _TREES_AT_ONCE = 32
-
-
-def public_generator(stream: KeyStream) -> np.random.Generator:
-    """Return a generator for public choices, keyed by a stream that is used for nothing else."""
-    return np.random.Generator(np.random.Philox(key=stream.words(2)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from privboost.boosting.dpxgb_plan import DPXGBPlan, DPXGBSettings, plan_dpxgb
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
-from privboost.boosting.structures import RandomTrees, public_generator
+from privboost.boosting.structures import RandomTrees
 from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
@@ -23,6 +23,7 @@ from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
+from privboost.randomness.public_choices import public_generator
 from privboost.tables.encoding import Encoder
 
 _PARAMETERS = (

@@ -13,7 +13,6 @@ from privboost.boosting.privboost_plan import (
     PrivBoostSettings,
     plan_privboost,
 )
-from privboost.boosting.structures import public_generator
 from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
@@ -24,6 +23,7 @@ from privboost.estimators.parameters import (
 from privboost.models.additive import AdditiveScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
+from privboost.randomness.public_choices import public_generator
 from privboost.tables.encoding import Encoder
 
 _PARAMETERS = (

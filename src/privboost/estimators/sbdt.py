@@ -12,7 +12,7 @@ from privboost.boosting.plan import Budget
 from privboost.boosting.sbdt import boost_sbdt
 from privboost.boosting.sbdt_plan import SBDTPlan, SBDTSettings, plan_sbdt
 from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
-from privboost.boosting.structures import RandomTrees, public_generator
+from privboost.boosting.structures import RandomTrees
 from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
@@ -27,6 +27,7 @@ from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
 from privboost.progress import rounds_bar
 from privboost.randomness.keystream import KeyStream
+from privboost.randomness.public_choices import public_generator
 from privboost.tables.encoding import Encoder
 
 _PARAMETERS = (
