@@ -44,7 +44,7 @@ class Noise:
     gradient, hessian : float, or an array by cell
         The standard deviation of the noise in a cell's sums.
     spread : float
-        How much gradients of rows vary for each unit of Hessian, noise aside.
+        The variance of gradients for a sum of Hessians of 1, noise aside.
     """
 
     gradient: float | np.ndarray

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from privboost.boosting.newton import NewtonPlan
+from privboost.boosting.plan import Plan
 from privboost.engine.queries import GRADIENT_COUNT, TreeSums
 from privboost.engine.updates import AddTreeValues, Start
 from privboost.grid import SCORE_STEPS
-from privboost.losses import loss_of
+from privboost.losses import LossTable, loss_of
 from privboost.models.trees import MarginScores, TreeScores
 from privboost.privacy.curator import Curator
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
@@ -36,31 +37,64 @@ def initial_release(
 def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None) -> TreeScores:
     """Release the initial score of each output and tell the rows; return a model of it alone.
 
+    Privacy
+    -------
+    Spends `plan.init` once for each output; see `release_start` for the clip.
+    """
+    loss = loss_of(plan.task.target, plan.task.loss)
+    start = np.zeros(plan.task.n_outputs, dtype=np.int32)
+    if plan.init is not None:
+        start, _ = release_start(curator, plan, plan.init, clip)
+    tell_start(curator, plan.loss, start)
+    kind = MarginScores if loss.target == "classes" and not loss.log_odds else TreeScores
+    return kind.of(start, plan.encoder.layout.n_codes)
+
+
+def release_start(
+    curator: Curator,
+    plan: Plan,
+    init: GaussianRelease | LaplaceRelease,
+    clip: float | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Release the mean label and the number of rows of each output.
+
     Parameters
     ----------
+    init : GaussianRelease or LaplaceRelease
+        The noise, as it was reserved.
     clip : float, optional
         What labels are clipped to; by default to what they can be at most. The sum is told in
         parts of it, so that one row's label is at most one clip whatever it is.
 
+    Returns
+    -------
+    int32 array
+        Where scores begin, on the score grid.
+    int64 array
+        The noisy counts, in grid steps.
+
     Privacy
     -------
-    Spends `plan.init` once for each output.
+    Spends `init` once for each output.
     """
     outputs, loss = range(plan.task.n_outputs), loss_of(plan.task.target, plan.task.loss)
+    assert loss.start is not None
+    clip = loss.start_clip if clip is None else clip
+    curator.publish(Start(loss.table(clip, 1.0), len(outputs)))
+    release = curator.gaussian if isinstance(init, GaussianRelease) else curator.laplace
     start = np.zeros(len(outputs), dtype=np.int32)
-    if plan.init is not None:
-        assert loss.start is not None
-        clip = loss.start_clip if clip is None else clip
-        curator.publish(Start(loss.table(clip, 1.0), len(outputs)))
-        release = curator.gaussian if isinstance(plan.init, GaussianRelease) else curator.laplace
-        for output in outputs:
-            query = TreeSums((stump(),), output, GRADIENT_COUNT)
-            total, count = release(query, plan.init)[0, 0]  # type: ignore[arg-type]
-            mean = total / max(count, plan.contribution.row_steps)
-            score = loss.start(mean * (clip / loss.start_clip))
-            start[output] = int(np.rint(score * SCORE_STEPS))
-    curator.publish(Start(plan.loss, len(outputs)))
+    counts = np.zeros(len(outputs), dtype=np.int64)
     for output in outputs:
-        curator.publish(AddTreeValues((stump(),), start[output].reshape(1, 1), output))
-    kind = MarginScores if loss.target == "classes" and not loss.log_odds else TreeScores
-    return kind.of(start, plan.encoder.layout.n_codes)
+        query = TreeSums((stump(),), output, GRADIENT_COUNT)
+        total, counts[output] = release(query, init)[0, 0]  # type: ignore[arg-type]
+        mean = total / max(counts[output], plan.contribution.row_steps)
+        score = loss.start(mean * (clip / loss.start_clip))
+        start[output] = int(np.rint(score * SCORE_STEPS))
+    return start, counts
+
+
+def tell_start(curator: Curator, loss: LossTable, start: np.ndarray) -> None:
+    """Tell the rows the loss of training, and where their scores begin."""
+    curator.publish(Start(loss, len(start)))
+    for output, score in enumerate(start):
+        curator.publish(AddTreeValues((stump(),), score.reshape(1, 1), output))

@@ -36,7 +36,19 @@ _TYPICAL = {"classes": 0.5, "number": 0.15}
 """The size of an effect that an answer should be able to tell, by the target."""
 
 _SPREAD = {"classes": 1.0, "number": 0.05}
-"""How much gradients vary for each unit of Hessian."""
+"""The variance of gradients, for a sum of Hessians of 1."""
+
+_CLEAR = 4.0
+"""In how many deviations of the noise a cell should show a typical effect."""
+
+_CLIP, _STRENGTH, _GROWTH = 0.3, 50.0, 0.2
+"""The clip of gradients, at which strength of a feature it is that, and how it grows with it."""
+
+_NARROWEST, _WIDEST = 0.25, 1.0
+"""Between these it stays."""
+
+_MOST_BEND = 0.25
+"""The largest Hessian of a class."""
 
 _MOST_HESSIAN = 1e3
 """Of its clip: no Hessian is above 1, and noise that is far larger drowns what is known in it."""
@@ -113,30 +125,29 @@ class PrivBoostPlan(Plan):
         """What one step of a sum is worth, in clips of rows of the largest weight."""
         return grid_step(None if self.weight_bound is None else 1.0)
 
-    def units(self, clip: float) -> tuple[float, float]:
+    def worth_of_steps(self, clip: float) -> tuple[float, float]:
         """Return what one step of an answer's gradients and Hessians is worth."""
         return clip * self.step, self.hessian_clip_for(clip) * self.step
 
     def noise_with(self, clip: float) -> Noise:
         """Return the noise of an answer where gradients are clipped to `clip`."""
-        gradient, hessian = np.asarray(self.question.sigmas) * self.units(clip)
+        gradient, hessian = np.asarray(self.question.sigmas) * self.worth_of_steps(clip)
         return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
 
     def clip_for(self, rows: float) -> float:
         """Return what gradients are clipped to, given the released number of rows.
 
-        It grows slowly with the rows that a feature has for each unit of noise.
+        For classes it grows slowly with the rows that a feature has, in deviations of the noise
+        that all rounds together leave.
         """
         if self.settings.gradient_clip is not None:
             return self.settings.gradient_clip
         if self.task.target == "number":
-            return 0.3
-        sigma = float(self.question.sigmas[0]) * self.step
-        if sigma == 0:
-            return 1.0
-        features = len(self.encoder.domain.features)
-        strength = rows * math.sqrt(self.settings.n_estimators) / (sigma * features)
-        return float(min(max(0.3 * (strength / 50) ** 0.2, 0.25), 1.0))
+            return _CLIP
+        sigma = float(self.question.sigmas[0]) * self.step * len(self.encoder.domain.features)
+        strength = rows * math.sqrt(self.settings.n_estimators) / max(sigma, 1e-300)
+        grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
+        return float(min(max(grown, _NARROWEST), _WIDEST))
 
     def hessian_clip_for(self, clip: float) -> float:
         """Return what Hessians are clipped to: a third of the gradients' clip, for classes.
@@ -146,7 +157,7 @@ class PrivBoostPlan(Plan):
         """
         if self.settings.hessian_clip is not None:
             return self.settings.hessian_clip
-        return min(clip / 3, 0.25) if self.task.target == "classes" else 1.0
+        return min(clip / 3, _MOST_BEND) if self.task.target == "classes" else 1.0
 
     def weight_of(self, rows: float, start: int, clip: float) -> float:
         """Return the sum of all Hessians, about, where scores begin."""
@@ -159,7 +170,8 @@ class PrivBoostPlan(Plan):
         """Return how many cells an answer has: so many that a typical effect stands out."""
         noise = self.noise_with(clip).gradient
         turns = self.settings.n_estimators / len(self.encoder.domain.features)
-        wanted = weight * _TYPICAL[self.task.target] * turns**0.25 / max(4 * float(noise), 1e-300)
+        typical = weight * _TYPICAL[self.task.target] * turns**0.25
+        wanted = typical / max(_CLEAR * float(noise), 1e-300)
         return int(min(max(wanted, FEWEST_CELLS), MOST_CELLS))
 
     @property

@@ -1,0 +1,125 @@
+"""What is known of one output: all effects, whom to ask about next, and what rows were told.
+
+Everything here follows from released values and public randomness.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privboost.boosting.effects import VARIANCES, Effect, shared_belief
+from privboost.boosting.privboost_plan import PrivBoostPlan
+from privboost.boosting.questions import Bins, moving_cells
+from privboost.grid import MAX_SCORE, SCORE_STEPS
+
+TURNS = 4
+"""How often each feature is asked about before some come more often."""
+
+FOCUS = 0.7
+"""The part of later rounds that follows the size of effects; the rest is shared evenly."""
+
+_DRAWN = 4096
+"""Rows that are drawn from what was released, to see where scores lie."""
+
+_LARGEST = (MAX_SCORE - 64) * SCORE_STEPS
+"""What all effects of a row may add up to, in score steps."""
+
+
+class Knowledge:
+    """What is known of one output: the effect of each feature, and whom to ask about next.
+
+    Parameters
+    ----------
+    plan : PrivBoostPlan
+        What was decided.
+    clip : float
+        What gradients are clipped to.
+    weight : float
+        The sum of all Hessians, about.
+    """
+
+    def __init__(self, plan: PrivBoostPlan, clip: float, weight: float) -> None:
+        encoder = plan.encoder
+        self.bins = [Bins.of(encoder, f) for f in range(len(encoder.domain.features))]
+        self._effects = [
+            None if own.too_many else Effect.of(own, len(self.bins)) for own in self.bins
+        ]
+        self._told = [np.zeros(len(own.learned), dtype=np.int32) for own in self.bins]
+        self._noise, self._cells = plan.noise_with(clip), plan.cells_for(weight, clip)
+        self._worth = plan.worth_of_steps(clip)
+        self._slope = 1.0
+        self._evidence = np.zeros((len(self.bins), len(VARIANCES)))
+        self._weights = np.full_like(self._evidence, 1 / len(VARIANCES))
+        self._sizes, self._due = np.zeros(len(self.bins)), np.zeros(len(self.bins))
+
+    def next_feature(self, round_: int) -> int:
+        """Return each feature in turn, then those of a large effect or doubt more often."""
+        count = len(self.bins)
+        if round_ < TURNS * count:
+            return round_ % count
+        total = float(self._sizes.sum())
+        focus = FOCUS if total > 0 else 0.0
+        self._due += focus * self._sizes / max(total, 1e-300) + (1 - focus) / count
+        feature = int(self._due.argmax())
+        self._due[feature] -= 1
+        return feature
+
+    def question(self, feature: int, generator: np.random.Generator) -> np.ndarray:
+        """Return the cell of each bin that the next answer about a feature is about."""
+        effect = self._effects[feature]
+        if effect is None:  # which of many categories are frequent is not known yet
+            return np.arange(len(self.bins[feature].learned))
+        return moving_cells(effect.profile, effect.ordered, self._cells, generator)
+
+    def hear(self, feature: int, cell_of: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Take in an answer; return by how much the values of the feature's bins change."""
+        gradient: np.ndarray = -sums[:, 0] * self._worth[0]
+        hessian: np.ndarray = sums[:, 1] * self._worth[1]
+        noise = self._noise
+        if self._effects[feature] is None:
+            shared = self._share_bins(feature, hessian)
+            noise = noise.times(np.sqrt(np.bincount(shared)))
+            gradient, hessian = np.bincount(shared, gradient), np.bincount(shared, hessian)
+            cell_of = np.arange(len(hessian))
+        effect = self._effects[feature]
+        assert effect is not None
+        effect.hear(cell_of, gradient, hessian, noise, shared_belief(self._evidence, self._weights))
+        self._evidence[feature], self._weights[feature] = effect.evidence, effect.weights
+        self._sizes[feature] = effect.size
+        told = np.rint(effect.values * SCORE_STEPS).astype(np.int32)
+        change: np.ndarray = told - self._told[feature]
+        self._told[feature] = told
+        return change
+
+    def typical(self, generator: np.random.Generator) -> np.ndarray:
+        """Return what effects add to the scores of rows drawn from released profiles."""
+        scores = np.zeros(_DRAWN, dtype=np.int64)
+        for effect, told in zip(self._effects, self._told, strict=True):
+            if effect is not None and told.any():
+                ends = np.cumsum(effect.profile)
+                bins = np.searchsorted(ends, generator.random(_DRAWN) * ends[-1], side="right")
+                scores += told[np.minimum(bins, len(told) - 1)]
+        return scores
+
+    def by_code(self, feature: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return for each code of a feature its value, its released mass, and its deviation."""
+        of, told, effect = self.bins[feature].of_code, self._told[feature], self._effects[feature]
+        if effect is None:
+            return told[of], np.zeros(len(of)), np.zeros(len(of))
+        mass = effect.rows / np.maximum(np.bincount(of, minlength=len(told)), 1)
+        doubt = np.sqrt(effect.variances()) * self._slope * SCORE_STEPS
+        return told[of], mass[of], doubt[of]
+
+    def stretch(self, slope: float) -> float:
+        """Multiply all values by a slope, as far as the grid of scores allows; return it."""
+        most = sum(int(np.abs(told).max()) for told in self._told)
+        self._slope = min(slope, _LARGEST / max(most, 1))
+        self._told = [np.rint(self._slope * told).astype(np.int32) for told in self._told]
+        return self._slope
+
+    def _share_bins(self, feature: int, hessian: np.ndarray) -> np.ndarray:
+        """Let rare ones of many categories share a bin; return the bin of each."""
+        self.bins[feature], shared = self.bins[feature].shared(hessian)
+        self._told[feature] = np.zeros(len(self.bins[feature].learned), dtype=np.int32)
+        self._effects[feature] = Effect.of(self.bins[feature], len(self.bins))
+        return shared
