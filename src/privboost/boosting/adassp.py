@@ -24,13 +24,18 @@ from privboost.privacy.curator import Curator
 from privboost.progress import Track
 from privboost.trees.tree import stump
 
-PRESETS: dict[str, dict[str, Any]] = {"Algorithm2": {}, "AdaSSP": {"n_estimators": 1}}
+_PUBLISHED: dict[str, Any] = {
+    "learning_rate": 1.0,
+    "ratio": (1.0, 1.0, 1.0),  # of which the paper has no numbers; AdaSSP divides evenly
+    "ridge": "adassp",
+    "gradient_clip": 1.0,
+    "clip_decay": 1.0,
+    "tail": 0.0,
+    "intercept": False,  # X has no constant column
+    "norm_bound": "longest",
+}
+PRESETS = {"Algorithm2": _PUBLISHED, "AdaSSP": {"n_estimators": 1} | _PUBLISHED}
 """The published algorithm, its rounds left open, and the one that it boosts."""
-for _preset in PRESETS.values():
-    # The paper has no numbers for a : b : c; AdaSSP divides evenly. X has no constant column.
-    _preset |= {"learning_rate": 1.0, "ratio": (1.0, 1.0, 1.0), "ridge": "adassp"}
-    _preset |= {"gradient_clip": 1.0, "clip_decay": 1.0, "tail": 0.0}
-    _preset |= {"intercept": False, "norm_bound": "longest"}
 
 _FAILURE = 0.05
 """The chance that AdaSSP's rule leaves open, of a ridge that is too small."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from privboost.boosting.effects import VARIANCES, Effect, shared_belief
-from privboost.boosting.privboost_plan import PrivBoostPlan
+from privboost.boosting.effects import VARIANCES, Effect, Noise, shared_belief
 from privboost.boosting.questions import Bins, moving_cells
 from privboost.grid import MAX_SCORE, SCORE_STEPS
+from privboost.tables.encoding import Encoder
 
 TURNS = 4
 """How often each feature is asked about before some come more often."""
@@ -30,23 +30,25 @@ class Knowledge:
 
     Parameters
     ----------
-    plan : PrivBoostPlan
-        What was decided.
-    clip : float
-        What gradients are clipped to.
-    weight : float
-        The sum of all Hessians, about.
+    encoder : Encoder
+        The features.
+    noise : Noise
+        The noise of an answer.
+    cells : int
+        How many cells an answer has.
+    worth : tuple of float
+        What one step of an answer's gradients and Hessians is worth.
     """
 
-    def __init__(self, plan: PrivBoostPlan, clip: float, weight: float) -> None:
-        encoder = plan.encoder
+    def __init__(
+        self, encoder: Encoder, noise: Noise, cells: int, worth: tuple[float, float]
+    ) -> None:
         self.bins = [Bins.of(encoder, f) for f in range(len(encoder.domain.features))]
         self._effects = [
             None if own.too_many else Effect.of(own, len(self.bins)) for own in self.bins
         ]
         self._told = [np.zeros(len(own.learned), dtype=np.int32) for own in self.bins]
-        self._noise, self._cells = plan.noise_with(clip), plan.cells_for(weight, clip)
-        self._worth = plan.worth_of_steps(clip)
+        self._noise, self._cells, self._worth = noise, cells, worth
         self._slope = 1.0
         self._evidence = np.zeros((len(self.bins), len(VARIANCES)))
         self._weights = np.full_like(self._evidence, 1 / len(VARIANCES))

@@ -59,7 +59,10 @@ def boost_privboost(
     clip = plan.clip_for(float(rows.max()))
     tell_start(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
     weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
-    known = [Knowledge(plan, clip, weight) for weight in weights]
+    noise, worth = plan.noise_with(clip), plan.worth_of_steps(clip)
+    known = [
+        Knowledge(plan.encoder, noise, plan.cells_for(weight, clip), worth) for weight in weights
+    ]
     for round_ in track(range(plan.settings.n_estimators)):
         for output in outputs:
             _ask(curator, plan, known[output], round_, output, generator)

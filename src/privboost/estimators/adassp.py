@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,17 +19,17 @@ from privboost.boosting.adassp_plan import (
 from privboost.boosting.adassp_terms import design, named_features
 from privboost.boosting.checks import check_bins, check_choice, check_flag, check_size
 from privboost.boosting.plan import Budget
-from privboost.estimators.base import PrivateClassifier, PrivateRegressor
+from privboost.estimators.any_loss import AnyLossClassifier, has_log_odds
+from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
-from privboost.estimators.trees import PresetEstimator
-from privboost.grid import BLOCK_ROWS, SCORE_STEPS
-from privboost.losses import UNKNOWN_LABEL, Loss, loss_of, losses_of
+from privboost.estimators.presets import PresetEstimator
+from privboost.losses import losses_of
 from privboost.models.linear import LinearScores
+from privboost.models.loss_curve import loss_curve
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.beside import open_source
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder, code_target
+from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget, NumericFeature
 
 _ROUNDS = """
@@ -83,7 +82,7 @@ class AdaSSPEstimator(PresetEstimator):
     _presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
 
     def coefficients(self) -> pa.Table:
-        """Return the coefficients in original units: see `Model.coefficients`."""
+        """Return the coefficients on the features' own scales: see `Model.coefficients`."""
         return self._fitted().coefficients()
 
     @available_if(_has_stages)
@@ -115,20 +114,7 @@ class AdaSSPEstimator(PresetEstimator):
         None: an exact loss tells about every row in it, at any ε, and so does a number of rounds
         that is chosen by it. It is for public or synthetic rows, never for those of `fit`.
         """
-        model = self._fitted()
-        loss = loss_of(self._task, model.privacy.parameters["loss"])
-        table, roles = open_source(replace(model.domain, unit=None), X, y, None)
-        names = [*model.domain.feature_names, roles.target]
-        total, rows = np.zeros(model.scores.n_stages), 0  # type: ignore[union-attr]
-        for batch in table.batches(names, BLOCK_ROWS):
-            label, start = code_target(batch[roles.target], model.domain.target)
-            known = label != UNKNOWN_LABEL
-            state = 0 if start is None else start[known]
-            stages = model.scores.staged_scores(model.encoder.code(batch))  # type: ignore[union-attr]
-            scores = np.stack([stage[:, known] + state for stage in stages]) / SCORE_STEPS
-            total += _losses(loss, label[known], scores)
-            rows += int(known.sum())
-        return total / rows if rows else np.full_like(total, np.nan)
+        return loss_curve(self._fitted(), X, y)
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> AdaSSPPlan:
         loss = check_choice("loss", getattr(self, "loss", "squared"), losses_of("classes"))
@@ -195,29 +181,11 @@ def _check_norm_bound(bound: Any) -> float | str | None:
     return bound if bound is None else check_size("norm_bound", bound)
 
 
-def _losses(loss: Loss, label: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Add up the losses of rows, given their scores by stage, output and row."""
-    other, own = loss.sizes
-    outputs = scores.shape[1]
-    number = np.arange(outputs) if outputs > 1 else np.ones(1)
-    each = np.where(number[:, None] == label, own(scores), other(scores))
-    total: np.ndarray = each.sum(axis=(1, 2))
-    return total
-
-
-def _has_log_odds(estimator: Any) -> bool:
-    sure = [name for name in losses_of("classes") if loss_of("classes", name).log_odds]
-    if estimator.loss not in sure:
-        named = " or ".join(f'loss="{name}"' for name in sure)
-        raise AttributeError(f"probabilities need {named}; see decision_function")
-    return True
-
-
 def _has_staged_chances(estimator: Any) -> bool:
-    return _has_stages(estimator) and _has_log_odds(estimator)
+    return _has_stages(estimator) and has_log_odds(estimator)
 
 
-class BoostedAdaSSPClassifier(AdaSSPEstimator, PrivateClassifier):  # noqa: D101
+class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
     __doc__ = f"""A private linear classifier, boosted from noisy sufficient statistics.
 {BUDGET_PARAMETERS.rstrip()}
     loss : {{{", ".join(f'"{name}"' for name in losses_of("classes"))}}}
@@ -275,11 +243,6 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, PrivateClassifier):  # noqa: D101
         verbose: bool = False,
     ) -> None:
         keep_parameters(self, locals())
-
-    @available_if(_has_log_odds)
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
-        return self._fitted().predict_proba(X)
 
     @available_if(_has_stages)
     def staged_decision_function(self, X: Any) -> Iterator[np.ndarray]:

@@ -13,7 +13,8 @@ from privboost.boosting.sarus import PRESETS, boost_sarus
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
 from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.parameters import RUN_PARAMETERS, TaskDefaults, keep_parameters
-from privboost.estimators.trees import AnyLossClassifier, TreeEstimator, newton_losses
+from privboost.estimators.trees import AnyLossTreeClassifier, TreeEstimator
+from privboost.losses import newton_losses
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
@@ -175,7 +176,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         return boost_sarus(curator, plan, start_boosting(curator, plan), track)
 
 
-class SarusXGBClassifier(SarusEstimator, AnyLossClassifier):  # noqa: D101
+class SarusXGBClassifier(SarusEstimator, AnyLossTreeClassifier):  # noqa: D101
     __doc__ = f"""A classifier of boosted greedy trees under pure ε-DP.
 
     Leaves move scores by mean gradients, which are at most a half of what Newton steps would be;

@@ -22,7 +22,8 @@ from privboost.estimators.parameters import (
 )
 from privboost.estimators.preparation import Run
 from privboost.estimators.streaming import StreamEstimator
-from privboost.estimators.trees import AnyLossClassifier, newton_losses
+from privboost.estimators.trees import AnyLossTreeClassifier
+from privboost.losses import newton_losses
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
 from privboost.progress import rounds_bar
@@ -249,7 +250,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         )
 
 
-class SBDTClassifier(SBDTEstimator, AnyLossClassifier):  # noqa: D101
+class SBDTClassifier(SBDTEstimator, AnyLossTreeClassifier):  # noqa: D101
     __doc__ = f"""A private classifier of boosted random trees (S-BDT).
 {_PARAMETERS}
     Examples

@@ -11,6 +11,7 @@ from privboost.losses.base import (
     filtered,
     loss_of,
     losses_of,
+    newton_losses,
     within_steps,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "filtered",
     "loss_of",
     "losses_of",
+    "newton_losses",
     "within_steps",
 ]

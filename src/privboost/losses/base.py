@@ -143,6 +143,11 @@ def loss_of(target: str, name: str) -> Loss:
     return _all_losses()[target, name]
 
 
+def newton_losses(target: str) -> tuple[str, ...]:
+    """Return the names of the losses of a target that have a Hessian."""
+    return tuple(name for name in losses_of(target) if loss_of(target, name).hessian is not None)
+
+
 def losses_of(target: str) -> tuple[str, ...]:
     """Return the names of all losses of a target."""
     return tuple(sorted(name for kind, name in _all_losses() if kind == target))

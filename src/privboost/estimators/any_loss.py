@@ -1,0 +1,29 @@
+"""Classifiers whose loss is a parameter: some losses give no log-odds, so no probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+
+from privboost.estimators.base import PrivateClassifier
+from privboost.losses import loss_of, losses_of
+
+
+def has_log_odds(estimator: Any) -> bool:
+    """Whether a classifier's loss gives log-odds; raise an AttributeError that says which do."""
+    sure = [name for name in losses_of("classes") if loss_of("classes", name).log_odds]
+    if estimator.loss not in (None, *sure):  # None is the default, which does
+        named = " or ".join(f'loss="{name}"' for name in sure)
+        raise AttributeError(f"probabilities need {named}; see decision_function")
+    return True
+
+
+class AnyLossClassifier(PrivateClassifier):
+    """Adds probabilities where the loss gives log-odds."""
+
+    @available_if(has_log_odds)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
+        return self._fitted().predict_proba(X)
