@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from privboost.boosting.calibrated import check_calibration, check_shares_left, counts_release
 from privboost.boosting.checks import (
     check_candidates,
     check_choice,
@@ -43,6 +44,7 @@ class DPXGBSettings:
     candidate_rounds: str | int
     sketch_bins: int | None
     init_share: float
+    calibration_share: float
     shares: tuple[float, float, float]
     split_lambda: float
 
@@ -58,9 +60,11 @@ class DPXGBSettings:
             candidate_rounds=partial(check_choice_or_count, choices=("all",)),
             sketch_bins=check_sketch_bins,
             init_share=partial(check_share, or_else=0),
+            calibration_share=partial(check_share, or_else=0),
             shares=partial(check_shares, count=3),
             split_lambda=check_split_lambda,
         )
+        check_shares_left(self.init_share, self.calibration_share)
         if self.candidates == "hessian" and self.shares[0] == 0:
             raise ValueError('candidates="hessian" needs a sketch: the first of shares is 0')
 
@@ -123,6 +127,7 @@ def plan_dpxgb(
     check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     check_histograms(encoder, settings.n_candidates, settings.greedy_depth or 0)
     draft = Draft(encoder, weight_bound, budget, accountant)
+    check_calibration(settings.calibration_share, draft.task)
     made = draft.share(_wanted(draft, step, settings))
     leaf = made["leaf"]
     return DPXGBPlan(
@@ -133,6 +138,7 @@ def plan_dpxgb(
         selection=made["selection"],
         leaf=leaf,
         sketch=made.get("sketch"),
+        scores=made.get("scores"),
     )
 
 
@@ -151,9 +157,12 @@ def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBSettings) -> list[Sha
     if settings.refinements and draft.n_numbers:
         sketch = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
         parts.insert(0, ("sketch", Planned(sketch, settings.refinements), settings.shares[0]))
-    total, rest = sum(share for _, _, share in parts), 1 - settings.init_share
+    total = sum(share for _, _, share in parts)
+    rest = 1 - settings.init_share - settings.calibration_share
     init = Planned(initial_release(GaussianRelease, 1.0, bound), outputs)
+    scores = Planned(counts_release(GaussianRelease, bound), outputs)
     return [
         ("init", init, settings.init_share),
         *((name, planned, rest * share / total) for name, planned, share in parts),
+        ("scores", scores, settings.calibration_share),
     ]

@@ -184,6 +184,8 @@ class NewtonPlan(Plan):
         The trees.
     init : GaussianRelease, LaplaceRelease or None
         The release of the initial score.
+    scores : GaussianRelease, LaplaceRelease or None
+        The release of rows by score and class, at the end.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = ("task", "step", "settings", "contribution", "budget")
@@ -191,6 +193,7 @@ class NewtonPlan(Plan):
     step: NewtonStep
     settings: Any
     init: GaussianRelease | LaplaceRelease | None
+    scores: GaussianRelease | LaplaceRelease | None
 
     @property
     def loss(self) -> LossTable:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from privboost.boosting.calibrated import release_line
 from privboost.boosting.initial_score import release_start, tell_start
 from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.privboost_plan import PrivBoostPlan
-from privboost.boosting.probabilities import EDGES, centres, fit_line
-from privboost.engine.queries import CellSums, ScoreCounts
+from privboost.engine.queries import CellSums
 from privboost.engine.updates import AddCellValues
 from privboost.grid import SCORE_STEPS
 from privboost.models.additive import AdditiveScores
@@ -100,9 +100,8 @@ def _release_line(
 ) -> np.int32:
     """Release rows by score and class; put all values on a line that fits. Return the start."""
     assert plan.scores is not None
-    counts = curator.gaussian(ScoreCounts(EDGES, 2, output), plan.scores)[:, :, 0] * plan.step
-    at = centres(start + known.typical(generator))
-    slope, shift = fit_line(counts, float(plan.scores.sigmas[0]) * plan.step, at)
+    typical = start + known.typical(generator)
+    slope, shift = release_line(curator, plan, plan.scores, output, typical)
     slope = known.stretch(slope)
     return np.int32(np.rint(slope * start + shift * SCORE_STEPS))
 

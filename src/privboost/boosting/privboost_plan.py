@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from privboost.boosting.calibrated import check_calibration, check_shares_left, counts_release
 from privboost.boosting.checks import (
-    LEAST_SHARE,
     check_count,
     check_share,
     check_size,
@@ -89,8 +89,7 @@ class PrivBoostSettings:
             init_share=check_share,
             calibration_share=partial(check_share, or_else=0),
         )
-        if self.init_share + self.calibration_share > 1 - LEAST_SHARE:
-            raise ValueError("init_share and calibration_share leave nothing for the rounds")
+        check_shares_left(self.init_share, self.calibration_share)
 
 
 def _check_clip(name: str, value: Any, **bounds: float) -> float | None:
@@ -190,14 +189,13 @@ def plan_privboost(
     """Decide everything about a run, and calibrate its noise."""
     draft = Draft(encoder, weight_bound, budget, accountant)
     outputs, last = draft.task.n_outputs, settings.calibration_share
-    if last > 0 and draft.task.target == "number":
-        raise ValueError("calibration_share must be 0 for a number: it has no probabilities")
+    check_calibration(last, draft.task)
     shares = (1 - settings.hessian_share, settings.hessian_share)
     init = initial_release(GaussianRelease, 1.0, draft.bound)
     question = GaussianRelease(
         "gradients and Hessians by cell of a feature", 1.0, cells=1, shares=shares, **draft.bound
     )
-    scores = GaussianRelease("rows by score and class", 1.0, cells=1, shares=(1.0,), **draft.bound)
+    scores = counts_release(GaussianRelease, draft.bound)
     made = draft.share(
         [
             ("init", Planned(init, outputs), settings.init_share),

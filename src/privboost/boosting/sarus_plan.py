@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from privboost.boosting.calibrated import check_calibration, check_shares_left, counts_release
 from privboost.boosting.checks import (
     check_candidates,
     check_choice,
@@ -52,6 +53,7 @@ class SarusSettings:
     subsample: float
     n_candidates: int
     init_share: float
+    calibration_share: float
     shares: tuple[float, float, float]
     split_lambda: float
     gradient_filter: float | None
@@ -70,6 +72,7 @@ class SarusSettings:
             subsample=check_rate,
             n_candidates=check_count,
             init_share=partial(check_share, or_else=0),
+            calibration_share=partial(check_share, or_else=0),
             shares=partial(check_shares, count=3),
             split_lambda=check_split_lambda,
             gradient_filter=_check_filter,
@@ -80,6 +83,7 @@ class SarusSettings:
             sketch_weights=partial(check_choice, choices=("count", "hessian")),
             sketch_each_tree=check_flag,
         )
+        check_shares_left(self.init_share, self.calibration_share)
         if self.leaves == "means" and self.min_child_weight > 0:
             raise ValueError(
                 'min_child_weight looks at released counts, and leaves="means" releases none'
@@ -152,6 +156,7 @@ def plan_sarus(
     """
     _check(encoder, step, settings, weight_bound)
     draft = Draft(encoder, weight_bound, budget, accountant, loss)
+    check_calibration(settings.calibration_share, draft.task)
     check_sampled_units(settings.subsample, draft.contribution)
     made = draft.scale(_wanted(draft, step, settings))
     group = made.get("group")
@@ -165,6 +170,7 @@ def plan_sarus(
         step=step.with_noise_lambda(noise_lambda, sigma, weight_bound),
         settings=settings,
         init=made.get("init"),
+        scores=made.get("scores"),
         group=group,
         **parts,
     )
@@ -200,11 +206,9 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SarusSettings) -> list[tup
     sketch_share, split_share, leaf_share = settings.shares
     if draft.n_numbers == 0:
         sketch_share = 0.0
-    rest = (1 - settings.init_share) / (sketch_share + split_share + leaf_share)
-    wanted = []
-    if settings.init_share > 0:
-        init = initial_release(LaplaceRelease, outputs / settings.init_share, bound)
-        wanted.append(("init", Planned(init, outputs)))
+    rest = 1 - settings.init_share - settings.calibration_share
+    rest /= sketch_share + split_share + leaf_share
+    wanted = _once(draft, settings)
     trees, depth = settings.n_estimators * outputs, settings.max_depth
     # On a sample of rate γ a release costs about γ of its ε.
     per_tree = settings.subsample * trees / rest
@@ -223,6 +227,19 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SarusSettings) -> list[tup
         group = SampledGroup.of("a tree, on a sample", inner, settings.subsample)
         return [*wanted, ("group", Planned(group, trees))]
     return wanted + [(name, Planned(p.event, p.count * trees)) for name, p in own]
+
+
+def _once(draft: Draft, settings: SarusSettings) -> list[tuple[str, Planned]]:
+    """List what is released of all rows before the trees, and after them, with its noise."""
+    outputs, bound = draft.task.n_outputs, draft.bound
+    wanted = []
+    if settings.init_share > 0:
+        init = initial_release(LaplaceRelease, outputs / settings.init_share, bound)
+        wanted.append(("init", Planned(init, outputs)))
+    if settings.calibration_share > 0:
+        scores = counts_release(LaplaceRelease, bound, outputs / settings.calibration_share)
+        wanted.append(("scores", Planned(scores, outputs)))
+    return wanted
 
 
 def _leaf_release(

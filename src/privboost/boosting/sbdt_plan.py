@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from privboost.boosting.calibrated import check_calibration, check_shares_left, counts_release
 from privboost.boosting.candidates import RULES
 from privboost.boosting.checks import (
     check_candidates,
@@ -59,6 +60,7 @@ class SBDTSettings:
     init_clip: float | None
     init_epsilon: float | None
     init_count_epsilon: float | None
+    calibration_share: float
     features: str | int
     candidates: str
     n_candidates: int
@@ -79,6 +81,7 @@ class SBDTSettings:
             boosting=partial(check_choice, choices=("newton", "gradient")),
             init_share=partial(check_share, or_else=0),
             init_noise=partial(check_choice, choices=("gaussian", "laplace")),
+            calibration_share=partial(check_share, or_else=0),
             features=partial(check_choice_or_count, choices=("cyclical", "uniform")),
             candidates=partial(check_choice, choices=("grid", "all", "hessian")),
             n_candidates=check_count,
@@ -98,6 +101,7 @@ class SBDTSettings:
         keep_checked(
             self, **{name: c for name, c in given.items() if getattr(self, name) is not None}
         )
+        check_shares_left(self.init_share, self.calibration_share)
         self._check_initial_score()
 
     def _check_initial_score(self) -> None:
@@ -196,6 +200,12 @@ def plan_sbdt(
     draft = Draft(encoder, weight_bound, budget, accountant, loss)
     if batch is not None and draft.task.target == "classes" and draft.task.loss != "logistic":
         raise ValueError('a stream of classes needs loss="logistic": its states are log-odds')
+    check_calibration(settings.calibration_share, draft.task)
+    if batch is not None and settings.calibration_share > 0:
+        raise ValueError(
+            "calibration_share must be 0 in a stream: rows would pay for the counts of every "
+            "batch to come, beside their budgets for life"
+        )
     check_sampled_units(settings.subsample, draft.contribution)
     made = _calibrate(draft, step, settings, batch)
     planned = _n_releases(settings, draft.task)
@@ -220,11 +230,16 @@ class _Made:
     leaf: GaussianRelease
     init: GaussianRelease | LaplaceRelease | None
     hessian: GaussianRelease | None
+    scores: GaussianRelease | None
     life: LifeBudget | None
 
 
+_BESIDE = ("init", "scores")
+"""Releases that are no part of the budgets of rows: before them, and after."""
+
+
 def _wanted(draft: Draft, step: NewtonStep, settings: SBDTSettings, first: bool) -> list[Shared]:
-    """List the regular releases in the order in which they are first made, with their shares.
+    """List the regular releases with their shares; leaves, of which there may be more, last.
 
     Extra rounds are no part of what is paid for.
     """
@@ -238,6 +253,10 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SBDTSettings, first: bool)
         init = initial_release(kind, 1.0, bound)
         wanted.append(("init", Planned(init, outputs), settings.init_share))
         left -= settings.init_share
+    if settings.calibration_share > 0:
+        scores = counts_release(GaussianRelease, bound)
+        wanted.append(("scores", Planned(scores, outputs), settings.calibration_share))
+        left -= settings.calibration_share
     if settings.candidates == "hessian" and draft.n_numbers:
         spans = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
         share = _candidate_share(settings, draft) * left
@@ -310,7 +329,7 @@ def _fixed_initial_score(draft: Draft, settings: SBDTSettings) -> Planned | None
 def _calibrate_plain(draft: Draft, wanted: list[Shared]) -> _Made:
     """Multiply the noise of all releases by one factor."""
     made = draft.share(wanted)
-    events = made["leaf"], made.get("init"), made.get("hessian")
+    events = made["leaf"], made.get("init"), made.get("hessian"), made.get("scores")
     return _Made(made.accountant, made.releases, *events, life=None)
 
 
@@ -328,8 +347,8 @@ def _calibrate_gaussian_budget(
     draft: Draft, wanted: list[Shared], settings: SBDTSettings, batch: int | None
 ) -> _Made:
     """Calibrate a budget of μ² for each row, which the regular releases fill."""
-    init = [part for part in wanted if part[0] == "init"]
-    paid = [part for part in wanted if part[0] != "init"]
+    beside = [part for part in wanted if part[0] in _BESIDE]
+    paid = [part for part in wanted if part[0] not in _BESIDE]
     shared = by_shares([(planned, share) for _, planned, share in paid])
     whole: dict[str, Any] = {  # releases that fill a budget of μ = 1
         name: planned.event.scaled(1 + _rounding(paid))
@@ -344,12 +363,13 @@ def _calibrate_gaussian_budget(
         least_sigma=smallest * (1 - 1e-9) / (1 if batch is None else _STREAM_ROOM),
     )
     share = sum(share for _, _, share in paid)
-    made = draft.share([*init, ("life", Planned(life, 1), share)])
+    made = draft.share([*beside, ("life", Planned(life, 1), share)])
     life = made["life"]
     events = {name: event.scaled(life.noise) for name, event in whole.items()}
     check_grid(events.values())
     leaf, hessian = events["leaf"], events.get("hessian")
-    return _Made(made.accountant, made.releases, leaf, made.get("init"), hessian, life)
+    init, scores = (made.get(name) for name in _BESIDE)
+    return _Made(made.accountant, made.releases, leaf, init, hessian, scores, life)
 
 
 def _calibrate_renyi_budget(
@@ -365,13 +385,14 @@ def _calibrate_renyi_budget(
     less = replace(budget, epsilon=budget.epsilon * (1 - 2 * rounding))
     made = _calibrate_plain(replace(draft, budget=less, accountant="rdp"), wanted)
     alpha = best_order(RdpProfile((*budget.before, *made.releases)).rho, budget.delta)
-    paid = tuple(p for p in made.releases if p.event is not made.init)
+    own = (made.init, made.scores)
+    beside = tuple(p for p in made.releases if any(p.event is each for each in own))
+    paid = tuple(p for p in made.releases if p not in beside)
     rho = RdpProfile(paid).rho(alpha) * (1 + rounding)
     if not rho > 0:
         raise ValueError("epsilon is too small for a budget of Rényi divergence")
     releases = _most_releases(settings, draft.task, batch)
     life = RenyiBudget(_life_of(batch), 1 / rho, releases=releases, alpha=alpha)
-    beside = tuple(p for p in made.releases if p.event is made.init)
     return replace(made, life=life, releases=(*beside, Planned(life, 1)))
 
 

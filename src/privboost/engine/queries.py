@@ -7,7 +7,7 @@ unit can change its answer, whatever the rows.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -54,6 +54,14 @@ class Bound:
     rows: int
     statistics: int
     coordinates: int
+
+    @property
+    def of_two(self) -> Bound:
+        """What two units change at most, one that goes and one that comes in its place.
+
+        For statistics that are never negative: where both lie in one cell they cancel.
+        """
+        return replace(self, cells=2 * self.cells, coordinates=2 * self.coordinates)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from privboost.engine.updates import (
     AddCellValues,
     AddTreeValues,
     Charge,
+    CloseBudgets,
     OpenBudgets,
     Price,
     SetLinearScores,
@@ -85,6 +86,8 @@ class Shard:
                 raise RuntimeError("budgets are for life: they are opened once")
             self._left = [np.full(len(b), BUDGET_STEPS, dtype=np.int32) for b in self._blocks]
             self._active = [np.zeros(len(block), dtype=np.uint8) for block in self._blocks]
+        elif isinstance(update, CloseBudgets):
+            self._active = None
         elif isinstance(update, Price):
             self._prices[update.number] = update
         elif isinstance(update, Charge):

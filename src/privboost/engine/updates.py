@@ -103,6 +103,11 @@ class OpenBudgets:
 
 
 @dataclass(frozen=True, eq=False)
+class CloseBudgets:
+    """Let every row count again, whether or not it has spent its budget; none is charged more."""
+
+
+@dataclass(frozen=True, eq=False)
 class Price:
     """What a kind of release costs a row, under a number by which charges refer to it.
 
@@ -143,6 +148,7 @@ Update = (
     | SetTerms
     | SetLinearScores
     | OpenBudgets
+    | CloseBudgets
     | Price
     | Charge
 )

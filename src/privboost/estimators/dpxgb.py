@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from privboost.boosting.calibrated import calibrate_trees
 from privboost.boosting.checks import check_size, widest_clip
 from privboost.boosting.dpxgb import PRESETS, boost_dpxgb
 from privboost.boosting.dpxgb_plan import DPXGBPlan, DPXGBSettings, plan_dpxgb
@@ -55,6 +56,9 @@ _PARAMETERS = (
         are, up to what the grid of scores holds.
     init_share : float
         The share of the budget (on μ²) that the initial score takes; 0 for none.
+    calibration_share : float, optional
+        The same of the counts of rows by score and class, which make probabilities honest; 0
+        leaves them out. Default 0.04 for classes; a number has none.
     shares : three floats that add up to 1
         How the rest of the budget (on μ²) is divided between the sketch of split candidates, the
         choice of splits, and leaves. Where there is no sketch, the others have its share.
@@ -98,6 +102,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         split_lambda: float = 1.0,
         leaf_clip: float | None = 2.0,
         init_share: float = 0.05,
+        calibration_share: float | None = None,
         shares: tuple[float, float, float] = (0.1, 0.6, 0.3),
         features: str | int = "all",
         candidates: str = "grid",
@@ -129,6 +134,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
             candidate_rounds=self.candidate_rounds,
             sketch_bins=self.sketch_bins,
             init_share=self.init_share,
+            calibration_share=self._or_default("calibration_share"),
             shares=self.shares,
             split_lambda=self.split_lambda,
         )
@@ -163,7 +169,8 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
             "one",
             public_generator(structures),
         )
-        return boost_dpxgb(curator, plan, draws, start_boosting(curator, plan), track)
+        model = boost_dpxgb(curator, plan, draws, start_boosting(curator, plan), track)
+        return calibrate_trees(curator, plan, model)
 
 
 class DPXGBClassifier(DPXGBEstimator, TreeClassifier):  # noqa: D101
@@ -181,7 +188,11 @@ class DPXGBClassifier(DPXGBEstimator, TreeClassifier):  # noqa: D101
     >>> clf.model_.to_text(most_trees=1).startswith("score at the start")
     True
     """
-    _defaults: ClassVar[Mapping[str, Any]] = {"hessian_clip": 0.25, "noise_lambda": 0.5}
+    _defaults: ClassVar[Mapping[str, Any]] = {
+        "hessian_clip": 0.25,
+        "noise_lambda": 0.5,
+        "calibration_share": 0.04,
+    }
 
 
 class DPXGBRegressor(DPXGBEstimator, PrivateRegressor):  # noqa: D101
@@ -202,4 +213,8 @@ class DPXGBRegressor(DPXGBEstimator, PrivateRegressor):  # noqa: D101
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """
-    _defaults: ClassVar[Mapping[str, Any]] = {"hessian_clip": 1.0, "noise_lambda": 1.0}
+    _defaults: ClassVar[Mapping[str, Any]] = {
+        "hessian_clip": 1.0,
+        "noise_lambda": 1.0,
+        "calibration_share": 0.0,
+    }

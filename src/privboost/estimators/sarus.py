@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from privboost.boosting.calibrated import calibrate_trees
 from privboost.boosting.checks import check_choice, check_share
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
@@ -69,6 +70,10 @@ _PARAMETERS = """
         Leaves whose released count is below this have the value 0. For sums.
     init_share : float
         The share of ε that the initial score takes; 0 for none.
+    calibration_share : float, optional
+        The share of ε of the counts of rows by score and class, which make probabilities honest;
+        0 leaves them out. Default 0.04 for classes with the logistic loss; a number and the
+        squared loss have none.
     shares : three floats that add up to 1
         How the rest of ε is divided between the sketch of split candidates, the choice of splits,
         and leaves. A sketch of share 0 leaves candidates evenly spread.
@@ -113,6 +118,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         geometric_clip: bool = False,
         min_child_weight: float = 0.0,
         init_share: float = 0.05,
+        calibration_share: float | None = None,
         shares: tuple[float, float, float] = (0.1, 0.45, 0.45),
         n_candidates: int = 32,
         sketch_bins: int | None = None,
@@ -140,6 +146,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
             subsample=self.subsample,
             n_candidates=self.n_candidates,
             init_share=self.init_share,
+            calibration_share=self._calibration_share(loss),
             shares=self.shares,
             split_lambda=self.split_lambda,
             gradient_filter=self.gradient_filter,
@@ -164,6 +171,12 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
             encoder, step, settings, weight_bound, budget, self.accountant, noise_lambda, loss
         )
 
+    def _calibration_share(self, loss: str) -> Any:
+        """Return the share of the counts by score; by default none where there can be none."""
+        if self.calibration_share is None and loss != "logistic":
+            return 0
+        return self._or_default("calibration_share")
+
     def _rate(self, geometric_clip: bool) -> Any:
         """Return the learning rate: with a geometric clip the published one, unless given."""
         if self.learning_rate is None and geometric_clip:
@@ -173,7 +186,8 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
     def _boost(
         self, curator: Curator, plan: SarusPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
-        return boost_sarus(curator, plan, start_boosting(curator, plan), track)
+        model = boost_sarus(curator, plan, start_boosting(curator, plan), track)
+        return calibrate_trees(curator, plan, model)
 
 
 class SarusXGBClassifier(SarusEstimator, AnyLossTreeClassifier):  # noqa: D101
@@ -195,6 +209,7 @@ class SarusXGBClassifier(SarusEstimator, AnyLossTreeClassifier):  # noqa: D101
     """
     _defaults: ClassVar[Mapping[str, Any]] = {
         "loss": "logistic",
+        "calibration_share": 0.04,
         "learning_rate": 1.0,
         "noise_lambda": 0.5,
     }
@@ -219,6 +234,7 @@ class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101
     """
     _defaults: ClassVar[Mapping[str, Any]] = {
         "loss": "squared",
+        "calibration_share": 0.0,
         "learning_rate": 0.3,
         "noise_lambda": 1.0,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from privboost.boosting.calibrated import calibrate_trees
 from privboost.boosting.checks import check_choice, check_size
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
@@ -67,6 +68,10 @@ _PARAMETERS = (
     init_epsilon, init_count_epsilon : float, optional
         ε_init and ε_ds: an ε of their own for the initial score's sum of labels and for its count
         of rows, instead of `init_share`. They are part of `epsilon`, and of Laplace noise.
+    calibration_share : float, optional
+        The share of the budget (on μ²) of the counts of rows by score and class, which make
+        probabilities honest; 0 leaves them out. Default 0.04 for classes with the logistic loss;
+        a number, the squared loss and streams have none.
     boosting : {"newton", "gradient"}
         Whether leaves divide by sums of Hessians, or count rows. For a number, whose loss is
         squared, both are the same; for classes "gradient" keeps the gradients of the loss.
@@ -129,6 +134,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         init_clip: float | None = None,
         init_epsilon: float | None = None,
         init_count_epsilon: float | None = None,
+        calibration_share: float | None = None,
         boosting: str = "newton",
         loss: str | None = None,
         features: str | int = "cyclical",
@@ -162,6 +168,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         budget: Budget,
         batch: int | None = None,
     ) -> SBDTPlan:
+        loss = check_choice("loss", self._or_default("loss"), newton_losses(self._task))
         settings = SBDTSettings(
             n_estimators=self._or_default("n_estimators"),
             max_depth=self._or_default("max_depth"),
@@ -172,6 +179,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
             init_clip=self.init_clip,
             init_epsilon=self.init_epsilon,
             init_count_epsilon=self.init_count_epsilon,
+            calibration_share=self._calibration_share(loss, batch),
             features=self.features,
             candidates=self.candidates,
             n_candidates=self.n_candidates,
@@ -185,7 +193,6 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         )
         gradient_clip = check_size("gradient_clip", self.gradient_clip)
         hessian_clip = check_size("hessian_clip", self._or_default("hessian_clip"))
-        loss = check_choice("loss", self._or_default("loss"), newton_losses(self._task))
         squared = self._task == "classes" and loss == "squared"
         if squared or self.boosting == "gradient":
             hessian_clip = 1.0  # the leaves count rows
@@ -214,6 +221,13 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
             loss,
         )
 
+    def _calibration_share(self, loss: str, batch: int | None) -> Any:
+        """Return the share of the counts by score; by default none where there can be none."""
+        none = loss != "logistic" or batch is not None
+        return (
+            0 if none and self.calibration_share is None else self._or_default("calibration_share")
+        )
+
     def _init_share(self) -> Any:
         """Return the initial score's share; by default none where it has an ε of its own."""
         own = self.init_epsilon is not None or self.init_count_epsilon is not None
@@ -223,7 +237,8 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         self, curator: Curator, plan: SBDTPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
         before = start_boosting(curator, plan, plan.settings.init_clip)
-        return boost_sbdt(curator, plan, self._structures(plan, structures), before, track)
+        model = boost_sbdt(curator, plan, self._structures(plan, structures), before, track)
+        return calibrate_trees(curator, plan, model)
 
     def _plan_batch(
         self, batch: int, encoder: Encoder, weight_bound: float | None, budget: Budget
@@ -279,6 +294,7 @@ class SBDTClassifier(SBDTEstimator, AnyLossTreeClassifier):  # noqa: D101
         "hessian_clip": 0.1,
         "noise_lambda": 0.5,
         "init_share": 0.02,
+        "calibration_share": 0.04,
         "loss": "logistic",
         "typical_value": {"newton": 1 / 8, "gradient": 1 / 50, "squared": 1 / 8},
     }
@@ -308,6 +324,7 @@ class SBDTRegressor(SBDTEstimator, PrivateRegressor):  # noqa: D101
         "hessian_clip": 1.0,
         "noise_lambda": 1.0,
         "init_share": 0.1,
+        "calibration_share": 0.0,
         "loss": "squared",
         "typical_value": {"newton": 1 / 8, "gradient": 1 / 8},
     }

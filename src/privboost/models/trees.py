@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from privboost.engine import kernels
+from privboost.grid import MAX_SCORE, SCORE_STEPS
 from privboost.models import tree_kernels
 from privboost.models.checks import largest, need, need_array, need_keys, need_list, need_scores
-from privboost.models.importance import NO_MASS, even
+from privboost.models.importance import NO_MASS, draw_rows, even
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.routing import route
@@ -20,6 +21,9 @@ from privboost.trees.tree import MAX_DEPTH, Tree
 
 _MOST_FEATURES = 2**16
 """Features that a node of a tree can tell apart."""
+
+_LARGEST = (MAX_SCORE - 64) * SCORE_STEPS
+"""What the values of a row may add up to, in score steps."""
 
 _SHARINGS = 10
 """How often mass is divided among codes anew: more changes nothing that can be seen."""
@@ -98,6 +102,12 @@ class Forest:
             raise AttributeError(NO_MASS)
         noise: np.ndarray = self.noise[number].astype(np.float64)
         return noise
+
+    def stretched(self, slope: np.ndarray) -> Forest:
+        """Return the same trees with values, and their noise, times each output's slope."""
+        by_leaf = slope[:, None]
+        noise = None if self.noise is None else np.rint(self.noise * by_leaf).astype(np.int32)
+        return replace(self, values=np.rint(self.values * by_leaf).astype(np.int32), noise=noise)
 
     def to_form(self) -> dict[str, np.ndarray]:
         """Return what a model file keeps."""
@@ -216,6 +226,36 @@ class TreeScores:
         numbered = ((forest, k) for forest in self.forests for k in range(len(forest)))
         return [(forest, k) for forest, k in numbered if forest.tree(k).only_feature is None]
 
+    def typical(self) -> np.ndarray:
+        """Return the scores of rows drawn from released mass: int32 of shape (outputs, rows).
+
+        Nothing is drawn, so that there are no rows, where no mass was released.
+        """
+        layout = Layout(tuple(self.n_codes.tolist()))
+        if any(forest.mass is None for forest in self.forests):
+            return self.scores(Codes.empty(layout, 0))
+        return self.scores(Codes.of(layout, draw_rows(self.chances())[0]))
+
+    @property
+    def largest(self) -> np.ndarray:
+        """A size that no row's score exceeds, of each output, in score steps."""
+        own = (largest(forest.values, axis=2).sum(axis=0) for forest in self.forests)
+        most: np.ndarray = sum(own, largest(self.start[None], 0))
+        return most
+
+    def on_lines(self, lines: np.ndarray) -> Self:
+        """Return the model with each output's scores on a line, values rounded to the grid.
+
+        Parameters
+        ----------
+        lines : float array of shape (outputs, 2)
+            Slopes, above 0, and shifts. A slope goes as far as the grid of scores allows.
+        """
+        slope = np.minimum(lines[:, 0], _LARGEST / np.maximum(self.largest, 1))
+        start = np.rint(slope * self.start + lines[:, 1] * SCORE_STEPS).astype(np.int32)
+        forests = tuple(forest.stretched(slope) for forest in self.forests)
+        return replace(self, start=start, forests=forests)
+
     def chances(self) -> tuple[np.ndarray, ...]:
         """Return for each feature how likely its codes are, as the mass of the leaves tells.
 
@@ -293,11 +333,9 @@ class TreeScores:
         updates = need_array(form["updates"], "scores.updates", np.int32, (None,), 1, count)
         total = int(updates.sum(dtype=np.int64))
         need(total == count, "scores.updates", "they must add up to the trees")
-        most = sum(
-            (largest(g.values, axis=2).sum(axis=0) for g in forests), largest(start[None], 0)
-        )
-        need_scores(most, "scores.forests.values")
-        return cls(start, forests, updates, n_codes)
+        scores = cls(start, forests, updates, n_codes)
+        need_scores(scores.largest, "scores.forests.values")
+        return scores
 
 
 @dataclass(frozen=True, eq=False)

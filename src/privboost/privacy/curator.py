@@ -13,6 +13,7 @@ from scipy.special import ndtri
 
 from privboost.engine.backend import Backend
 from privboost.engine.queries import (
+    COUNT,
     STATISTICS,
     Bound,
     GramSums,
@@ -21,7 +22,16 @@ from privboost.engine.queries import (
     SumQuery,
     TreeSums,
 )
-from privboost.engine.updates import Charge, OpenBudgets, Price, SetTerms, Start, Update, UseLoss
+from privboost.engine.updates import (
+    Charge,
+    CloseBudgets,
+    OpenBudgets,
+    Price,
+    SetTerms,
+    Start,
+    Update,
+    UseLoss,
+)
 from privboost.errors import BudgetError
 from privboost.grid import CLIP_STEPS, Contribution
 from privboost.losses import LossTable, within_steps
@@ -72,6 +82,7 @@ class Curator:
         self._releases = 0
         self._loss: LossTable | None = None
         self._budgets: list[LifeBudget] = []
+        self._closed = False
         self._prices: dict[tuple[GaussianRelease, tuple[str, ...]], int] = {}
         self._next_price = 0
         self._group: Group | None = None
@@ -283,8 +294,11 @@ class Curator:
             update = SetTerms(update.terms.frozen())
             update.terms.check()
             self._linear = update.terms
-        if isinstance(update, OpenBudgets | Price | Charge):
-            raise ValueError("budgets are opened by open_budget, and charged with a release only")
+        if isinstance(update, OpenBudgets | CloseBudgets | Price | Charge):
+            raise ValueError(
+                "budgets are opened by open_budget, closed by close_budgets, and charged with a "
+                "release only"
+            )
         self._backend.apply(update)
 
     def open_budget(self, budget: LifeBudget) -> None:
@@ -294,11 +308,26 @@ class Curator:
         -------
         Spends `budget`, which is recorded first, and covers all Gaussian releases that follow.
         """
+        if self._closed:
+            raise ValueError("budgets are for life: once closed, none is opened")
         self._ledger.charge(budget)
         if not self._budgets:
             self._backend.apply(OpenBudgets())
         self._budgets.append(budget)
         self._prices.clear()  # they lack the new cohort
+
+    def close_budgets(self) -> None:
+        """Let all rows count again, if they had budgets; from now on none is charged to them.
+
+        Privacy
+        -------
+        Spends nothing. What follows was reserved beside the budgets, and is charged like any
+        release; no budget can be opened again.
+        """
+        if self._budgets:
+            self._backend.apply(CloseBudgets())
+            self._budgets.clear()
+            self._closed = True
 
     def resume(self, updates: Iterable[Update], budgets: Sequence[tuple[LifeBudget, int]]) -> None:
         """Replay what earlier batches of a stream were told, and go on with their budgets.
@@ -386,9 +415,16 @@ class Curator:
         """Refuse an event that promises less than what sums by cell can reveal of a unit."""
         if query.statistics not in STATISTICS:
             raise ValueError("these counts are for choices: no noise is proved for them")
-        self._check(query.bound(self._contribution), event)
+        bound = query.bound(self._contribution)
+        if event.relation == Relation.REPLACE_ONE:
+            if query.statistics != COUNT:
+                raise ValueError("of units that are replaced, only counts are proved")
+            bound = bound.of_two
+        self._check(bound, event, event.relation)
 
-    def _check(self, bound: Bound, event: NoisySums) -> None:
+    def _check(
+        self, bound: Bound, event: NoisySums, relation: Relation = Relation.ADD_REMOVE
+    ) -> None:
         """Refuse an event that promises less than what one protected unit can change."""
         _check_noise(event)
         honest = (
@@ -397,7 +433,7 @@ class Curator:
             and event.cells >= bound.cells
             and len(event.shares) == bound.statistics
             and event.touched >= bound.rows * bound.coordinates
-            and event.relation == Relation.ADD_REMOVE
+            and event.relation == relation
         )
         if not honest:
             raise ValueError(f"the event understates what the query reveals: {event.what}")

@@ -35,6 +35,14 @@ class Codes:
             np.empty((n_wide, rows), dtype=np.uint16),
         )
 
+    @classmethod
+    def of(cls, layout: Layout, columns: np.ndarray) -> Codes:
+        """Return the codes of rows, given feature by feature."""
+        codes = cls.empty(layout, columns.shape[1])
+        for feature, column in enumerate(columns):
+            codes.column(feature)[:] = column
+        return codes
+
     def __len__(self) -> int:
         return int(self.narrow.shape[1])
 

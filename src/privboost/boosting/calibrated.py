@@ -1,0 +1,110 @@
+"""Honest probabilities, the last step of recipes whose scores are log-odds.
+
+Rows are counted by score and class, and scores are put on the line that fits the counts best: one
+small release, and what follows from it is free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from privboost.boosting.checks import LEAST_SHARE
+from privboost.boosting.newton import NewtonPlan, grid_step
+from privboost.boosting.plan import Plan, Task
+from privboost.boosting.probabilities import EDGES, centres, fit_line
+from privboost.engine.queries import ScoreCounts
+from privboost.engine.updates import UseLoss
+from privboost.losses import loss_of
+from privboost.models.trees import TreeScores
+from privboost.privacy.curator import Curator
+from privboost.privacy.events.event import Event, Relation
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+
+_WHAT = "rows by score and class"
+
+
+def counts_release(
+    kind: type[GaussianRelease] | type[LaplaceRelease],
+    bound: Mapping[str, Any],
+    noise: float = 1.0,
+    relation: Relation = Relation.ADD_REMOVE,
+) -> GaussianRelease | LaplaceRelease:
+    """Return the release of one output's counts; `bound` is that of a `Draft`.
+
+    A unit that is replaced changes two cells: the one it leaves, and the one the other comes to.
+    """
+    cells = 2 if relation == Relation.REPLACE_ONE else 1
+    return kind(_WHAT, noise, cells=cells, shares=(1.0,), relation=relation, **bound)
+
+
+def check_calibration(share: float, task: Task) -> None:
+    """Refuse to count rows by scores that are no log-odds."""
+    if share == 0:
+        return
+    if task.target == "number":
+        raise ValueError("calibration_share must be 0 for a number: it has no probabilities")
+    if not loss_of(task.target, task.loss).log_odds:
+        raise ValueError(
+            f'calibration_share must be 0 with loss="{task.loss}": its scores are no log-odds'
+        )
+
+
+def check_shares_left(init_share: float, calibration_share: float) -> None:
+    """Refuse a start and counts that leave nothing for what lies between them."""
+    if init_share + calibration_share > 1 - LEAST_SHARE:
+        raise ValueError("init_share and calibration_share leave nothing for the rounds")
+
+
+def release_line(
+    curator: Curator, plan: Plan, scores: Event, output: int, typical: np.ndarray
+) -> tuple[float, float]:
+    """Release the rows by score and class; return the slope and shift that fit.
+
+    Parameters
+    ----------
+    curator : Curator
+        Who releases.
+    plan : Plan
+        The plan, for how rows are weighted.
+    scores : GaussianRelease or LaplaceRelease
+        The noise, as it was reserved.
+    output : int
+        Which score of a row is meant.
+    typical : int array
+        What scores are thought to be, in score steps: see `centres`.
+
+    Privacy
+    -------
+    Spends `scores` once. Edges are fixed, and the line is computed from released values.
+    """
+    pure = isinstance(scores, LaplaceRelease)
+    release: Any = curator.laplace if pure else curator.gaussian
+    step = grid_step(None if plan.weight_bound is None else 1.0)  # rows of the largest weight
+    counts = release(ScoreCounts(EDGES, 2, output), scores)[:, :, 0] * step
+    sigma = float(scores.scales[0]) * (math.sqrt(2) if pure else 1.0) * step
+    return fit_line(counts, sigma, centres(typical))
+
+
+def calibrate_trees(curator: Curator, plan: NewtonPlan, model: TreeScores) -> TreeScores:
+    """Put the scores of trees on a line that fits the rows, where the plan has counts for it.
+
+    All rows count, also those that training left out: rows whose gradient was filtered, or that
+    have spent their budgets, are the ones that fit the model worst.
+
+    Privacy
+    -------
+    Spends `plan.scores` once for each output, beside the rows' budgets where they have some.
+    """
+    if plan.scores is None:
+        return model
+    curator.close_budgets()
+    curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
+    typical = model.typical()
+    lines = [
+        release_line(curator, plan, plan.scores, output, own) for output, own in enumerate(typical)
+    ]
+    return model.on_lines(np.array(lines))
