@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from privboost.boosting.adassp_plan import AdaSSPPlan
+from privboost.boosting.calibrated import release_line
+from privboost.boosting.probabilities import ScoreCells
 from privboost.engine.queries import GRADIENT_COUNT, GramSums, LinearSums, TreeSums
 from privboost.engine.updates import SetLinearScores, SetTerms, Start, UseLoss
 from privboost.grid import FACTOR_STEPS, MAX_SCORE, SCORE_STEPS, VECTOR_STEPS
 from privboost.losses import LossTable, class_indicator
-from privboost.models.linear import INTERCEPT, LinearScores
+from privboost.models.linear import LinearScores
 from privboost.privacy.curator import Curator
 from privboost.progress import Track
 from privboost.trees.tree import stump
@@ -56,7 +58,8 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
     Privacy
     -------
     Spends exactly `plan.releases`, whatever the rows: the matrix once, the smallest eigenvalue and
-    class counts if they are asked for, and for each round and output one vector.
+    class counts if they are asked for, for each round and output one vector, and at last the counts
+    by score of each output.
     """
     settings, terms = plan.settings, plan.design.terms
     outputs, coordinates = plan.task.n_outputs, terms.n_coordinates
@@ -82,16 +85,43 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
         if settings.keep_stages:
             history.append(theta.copy())
     tail = _centred(tail / (settings.n_estimators - first_of_tail), plan)
-    final, stages = _on_the_grid(tail), None
+    lines = _released_lines(curator, plan, tail)
+    final, stages = _on_lines(tail, lines, plan), None
     if settings.keep_stages:
-        stages = np.concatenate([_stages(np.array(history[:-1]), plan), final[None]])
+        stages = np.concatenate([_stages(np.array(history[:-1]), lines, plan), final[None]])
     scale = 1 / plan.design.norm_bound
-    told = _moments(plan, shape.gram), _coefficient_noise(plan, shape)
+    noise = _coefficient_noise(plan, shape) * math.sqrt((lines[:, 0] ** 2).mean())
+    told = _moments(plan, shape.gram), noise
     meaning = plan.design.coordinates
     return LinearScores(terms, meaning, final, plan.loss.log_odds, scale, *told, stages)
 
 
-def _stages(history: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
+def _released_lines(curator: Curator, plan: AdaSSPPlan, theta: np.ndarray) -> np.ndarray:
+    """Return the slope and shift of each output's scores; 1 and 0 where nothing is counted.
+
+    Rows' scores are put to those of the model first, which is a mean over rounds.
+    """
+    lines = np.tile([1.0, 0.0], (plan.task.n_outputs, 1))
+    if plan.scores is None:
+        return lines
+    curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
+    cells = ScoreCells.around(np.zeros(0))
+    for output, own in enumerate(theta):
+        curator.publish(SetLinearScores(_on_the_grid(own), output))
+        lines[output] = release_line(curator, plan, plan.scores, output, cells)
+    return lines
+
+
+def _on_lines(theta: np.ndarray, lines: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
+    """Put each output's scores on its line; return coefficients on the grid."""
+    if plan.scores is None:
+        return _on_the_grid(theta)
+    moved = theta * lines[:, :1]
+    moved[:, 0] += lines[:, 1] / (plan.design.terms.value[0][0] / VECTOR_STEPS)
+    return np.stack([_on_the_grid(_within_scores(own, plan)) for own in moved])
+
+
+def _stages(history: np.ndarray, lines: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     """Return what the model would be had it ended after each of these rounds, on the grid."""
     shape = plan.task.n_outputs, plan.design.terms.n_coordinates
     so_far = np.cumsum([np.zeros(shape), *history], axis=0)
@@ -99,7 +129,7 @@ def _stages(history: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     for rounds in range(1, len(history) + 1):
         first = _first_of_tail(plan, rounds)
         mean = (so_far[rounds] - so_far[first]) / (rounds - first)
-        stages[rounds - 1] = _on_the_grid(_centred(mean, plan))
+        stages[rounds - 1] = _on_lines(_centred(mean, plan), lines, plan)
     return stages
 
 
@@ -190,7 +220,7 @@ def _moments(plan: AdaSSPPlan, gram: np.ndarray) -> np.ndarray | None:
 
     Without a constant coordinate nothing tells how many rows there are, and there are none.
     """
-    if plan.design.coordinates[0].feature != INTERCEPT:
+    if not plan.design.has_intercept:
         return None
     one = plan.design.terms.value[0][0] / VECTOR_STEPS
     rows = max(gram[0, 0] / one**2, 1.0)
@@ -250,15 +280,15 @@ def _centred(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     Only their differences are learned, as every row has one of them: the common level is noise. A
     value without an indicator then has the mean of those that have one.
     """
-    if plan.design.coordinates[0].feature != INTERCEPT:
+    if not plan.design.has_intercept:
         return theta
     return np.stack([_within_scores(own, plan) for own in _without_levels(theta, plan)])
 
 
 def _without_levels(theta: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:
     """Give the mean of each feature's indicators to the intercept, if there is one."""
-    coordinates, terms = plan.design.coordinates, plan.design.terms
-    if coordinates[0].feature != INTERCEPT:
+    terms = plan.design.terms
+    if not plan.design.has_intercept:
         return theta
     centred = theta.copy()
     for (_, second), coordinate, value in zip(

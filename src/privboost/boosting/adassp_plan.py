@@ -10,12 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privboost.boosting.adassp_terms import Design
+from privboost.boosting.calibrated import check_calibration, counts_release
 from privboost.boosting.checks import (
     LEAST_SHARE,
     check_choice,
     check_count,
     check_flag,
     check_part,
+    check_share,
     check_size,
     is_number,
     keep_checked,
@@ -70,6 +72,8 @@ class AdaSSPSettings:
         λ: by AdaSSP's own rule, set by hand (in rows), or as the noise wants it.
     keep_stages : bool
         Whether the model keeps its coefficients after each round.
+    calibration_share : float
+        What the counts of rows by score and class have of μ².
     """
 
     loss: str
@@ -82,6 +86,7 @@ class AdaSSPSettings:
     class_weight: str | tuple[float, float] | None
     ridge: str | float | None = None
     keep_stages: bool = False
+    calibration_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -96,6 +101,7 @@ class AdaSSPSettings:
             class_weight=_check_class_weight,
             ridge=_check_ridge,
             keep_stages=check_flag,
+            calibration_share=partial(check_share, or_else=0),
         )
         _check_eigenvalue(self.ridge, self.ratio[2])
         if self.clip_decay ** (self.n_estimators - 1) < 2.0**-10:
@@ -172,9 +178,9 @@ class AdaSSPPlan(Plan):
         The rounds.
     design : Design
         From codes to coordinates.
-    gram, gradients, least, counts : events
-        The releases of the matrix, of a round, of the smallest eigenvalue and of class counts; the
-        last two may be None.
+    gram, gradients, least, counts, scores : events
+        The releases of the matrix, of a round, of the smallest eigenvalue, of class counts and of
+        rows by score and class; the last three may be None.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = (
@@ -191,6 +197,7 @@ class AdaSSPPlan(Plan):
     gradients: VectorRelease
     least: VectorRelease | None
     counts: GaussianRelease | None
+    scores: GaussianRelease | None
 
     @property
     def loss(self) -> Loss:
@@ -223,6 +230,7 @@ def plan_adassp(
     draft = Draft(encoder, weight_bound, budget, accountant)
     if settings.class_weight is not None and draft.task.n_outputs > 1:
         raise ValueError(TWO_CLASSES)
+    _check_calibration(settings, draft, coordinates)
     stages = settings.n_estimators * draft.task.n_outputs * coordinates.terms.n_coordinates
     if settings.keep_stages and stages > _MOST_STAGES:
         raise ValueError("keep_stages: the stages would be too large; lower n_estimators")
@@ -235,7 +243,21 @@ def plan_adassp(
         gradients=made["gradients"],
         least=made.get("least"),
         counts=made.get("counts"),
+        scores=made.get("scores"),
     )
+
+
+def _check_calibration(settings: AdaSSPSettings, draft: Draft, coordinates: Design) -> None:
+    """Refuse counts by score where no line could follow from them."""
+    check_calibration(settings.calibration_share, draft.task.target, settings.loss)
+    if settings.calibration_share == 0:
+        return
+    if settings.class_weight is not None:
+        raise ValueError(
+            "calibration_share must be 0 with class_weight, which moves scores on purpose"
+        )
+    if not coordinates.has_intercept:
+        raise ValueError("calibration_share needs an intercept: a shift has no other place")
 
 
 def _wanted(draft: Draft, settings: AdaSSPSettings, coordinates: Design) -> list[Shared]:
@@ -252,11 +274,14 @@ def _wanted(draft: Draft, settings: AdaSSPSettings, coordinates: Design) -> list
     rounds = settings.n_estimators * draft.task.n_outputs
     total = matrix_share + rounds_share + least_share
     count_share = total * COUNT_SHARE / (1 - COUNT_SHARE) if settings.balanced else 0.0
+    last = settings.calibration_share
+    scores = Planned(counts_release(GaussianRelease, draft.bound), draft.task.n_outputs)
     return [
         ("gram", Planned(gram, 1), matrix_share),
         ("gradients", Planned(gradients, rounds), rounds_share),
         ("least", Planned(least, 1), least_share),
         ("counts", Planned(counts, 1), count_share),
+        ("scores", scores, (total + count_share) * last / (1 - last)),
     ]
 
 

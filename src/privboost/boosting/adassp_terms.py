@@ -50,6 +50,11 @@ class Design:
     norm_bound: float
     choices: dict[str, Any]
 
+    @property
+    def has_intercept(self) -> bool:
+        """Whether the first coordinate is a constant."""
+        return self.coordinates[0].feature == INTERCEPT
+
 
 @dataclass(frozen=True, eq=False)
 class _Part:

@@ -14,12 +14,13 @@ import numpy as np
 
 from privboost.boosting.checks import LEAST_SHARE
 from privboost.boosting.newton import NewtonPlan, grid_step
-from privboost.boosting.plan import Plan, Task
-from privboost.boosting.probabilities import EDGES, centres, fit_line
+from privboost.boosting.plan import Plan
+from privboost.boosting.probabilities import ScoreCells, fit_line, worth_of_vote
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import UseLoss
 from privboost.losses import loss_of
 from privboost.models.trees import TreeScores
+from privboost.models.votes import OddsVotes, VoteScores
 from privboost.privacy.curator import Curator
 from privboost.privacy.events.event import Event, Relation
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
@@ -41,15 +42,15 @@ def counts_release(
     return kind(_WHAT, noise, cells=cells, shares=(1.0,), relation=relation, **bound)
 
 
-def check_calibration(share: float, task: Task) -> None:
+def check_calibration(share: float, target: str, loss: str) -> None:
     """Refuse to count rows by scores that are no log-odds."""
     if share == 0:
         return
-    if task.target == "number":
+    if target == "number":
         raise ValueError("calibration_share must be 0 for a number: it has no probabilities")
-    if not loss_of(task.target, task.loss).log_odds:
+    if not loss_of(target, loss).log_odds:
         raise ValueError(
-            f'calibration_share must be 0 with loss="{task.loss}": its scores are no log-odds'
+            f'calibration_share must be 0 with loss="{loss}": its scores are no log-odds'
         )
 
 
@@ -60,7 +61,7 @@ def check_shares_left(init_share: float, calibration_share: float) -> None:
 
 
 def release_line(
-    curator: Curator, plan: Plan, scores: Event, output: int, typical: np.ndarray
+    curator: Curator, plan: Plan, scores: Event, output: int, cells: ScoreCells
 ) -> tuple[float, float]:
     """Release the rows by score and class; return the slope and shift that fit.
 
@@ -74,19 +75,35 @@ def release_line(
         The noise, as it was reserved.
     output : int
         Which score of a row is meant.
-    typical : int array
-        What scores are thought to be, in score steps: see `centres`.
+    cells : ScoreCells
+        The cells of scores; whatever they are, a row lies in one.
 
     Privacy
     -------
-    Spends `scores` once. Edges are fixed, and the line is computed from released values.
+    Spends `scores` once. Cells follow from released values and public ones, and so does the line.
     """
     pure = isinstance(scores, LaplaceRelease)
     release: Any = curator.laplace if pure else curator.gaussian
     step = grid_step(None if plan.weight_bound is None else 1.0)  # rows of the largest weight
-    counts = release(ScoreCounts(EDGES, 2, output), scores)[:, :, 0] * step
+    counts = release(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * step
     sigma = float(scores.scales[0]) * (math.sqrt(2) if pure else 1.0) * step
-    return fit_line(counts, sigma, centres(typical))
+    return fit_line(counts, sigma, cells.at)
+
+
+def calibrate_votes(curator: Curator, plan: Plan, scores: Event, votes: VoteScores) -> OddsVotes:
+    """Find what votes are worth: the line from their sum to log-odds that fits the rows.
+
+    Privacy
+    -------
+    Spends `scores` once for each output.
+    """
+    curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
+    count = votes.n_trees // votes.n_outputs
+    cells, worth = ScoreCells.of_votes(count), worth_of_vote(count)
+    lines = [
+        release_line(curator, plan, scores, output, cells) for output in range(votes.n_outputs)
+    ]
+    return OddsVotes.worth_of(votes, np.array(lines) * [worth, 1.0])
 
 
 def calibrate_trees(curator: Curator, plan: NewtonPlan, model: TreeScores) -> TreeScores:
@@ -103,8 +120,8 @@ def calibrate_trees(curator: Curator, plan: NewtonPlan, model: TreeScores) -> Tr
         return model
     curator.close_budgets()
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
-    typical = model.typical()
+    cells = [ScoreCells.around(own) for own in model.typical()]
     lines = [
-        release_line(curator, plan, plan.scores, output, own) for output, own in enumerate(typical)
+        release_line(curator, plan, plan.scores, output, own) for output, own in enumerate(cells)
     ]
     return model.on_lines(np.array(lines))

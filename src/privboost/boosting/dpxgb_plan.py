@@ -127,7 +127,7 @@ def plan_dpxgb(
     check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     check_histograms(encoder, settings.n_candidates, settings.greedy_depth or 0)
     draft = Draft(encoder, weight_bound, budget, accountant)
-    check_calibration(settings.calibration_share, draft.task)
+    check_calibration(settings.calibration_share, draft.task.target, draft.task.loss)
     made = draft.share(_wanted(draft, step, settings))
     leaf = made["leaf"]
     return DPXGBPlan(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from privboost.boosting.calibrated import calibrate_votes
 from privboost.boosting.candidates import even_thresholds, splits_of
 from privboost.boosting.lazybb_plan import LazyBBPlan
 from privboost.engine.queries import VoteCounts
@@ -44,7 +45,8 @@ def boost_lazybb(curator: Curator, plan: LazyBBPlan, track: Track = iter) -> Vot
     Privacy
     -------
     Spends exactly `plan.releases`, whatever the rows: for each round and output one choice of a
-    rule, or `n_splits` choices of splits and one of the leaves' classes.
+    rule, or `n_splits` choices of splits and one of the leaves' classes; and at last the counts by
+    votes and class of each output.
     """
     settings, outputs = plan.settings, plan.task.n_outputs
     splits = literals_of(plan.encoder, settings.n_candidates, settings.literals)
@@ -57,7 +59,7 @@ def boost_lazybb(curator: Curator, plan: LazyBBPlan, track: Track = iter) -> Vot
             tree, votes = vote(curator, plan, splits, round_, output)
             curator.publish(AddTreeValues((tree,), votes[None], output))
             model = model.with_voter(tree, votes, output)
-    return model
+    return model if plan.scores is None else calibrate_votes(curator, plan, plan.scores, model)
 
 
 def literals_of(encoder: Encoder, n_candidates: int, kind: str) -> Splits:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar, cast
 
+from privboost.boosting.calibrated import counts_release
 from privboost.boosting.checks import (
     check_candidates,
     check_choice,
@@ -19,7 +20,9 @@ from privboost.boosting.checks import (
 )
 from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.plan import Budget, Plan, PublicRows, contribution_of
+from privboost.privacy.calibration import by_shares
 from privboost.privacy.events.event import Planned, Relation, Selection
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.privacy.formulas import gdp_mu
 from privboost.privacy.utilities.smooth import (
     MOST_DECAY,
@@ -31,6 +34,9 @@ from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
 
 MOST_SPLITS = MOST_NODES - 1
+_REPLACED = Relation.REPLACE_ONE
+_OF_PURE = ("pure", "advanced")
+"""Accountants that know pure releases only."""
 _MOST_COUNTS = 2**28
 """Counts of one query, of 8 bytes each."""
 
@@ -60,6 +66,8 @@ class LazyBBSettings:
         other.
     criterion : {"gini"}
         What splits of a tree lower.
+    calibration_share : float
+        What the counts of rows by votes and class have: of ε where it adds up, else of μ².
     """
 
     n_estimators: int
@@ -71,6 +79,7 @@ class LazyBBSettings:
     n_candidates: int
     literals: str = "thresholds"
     criterion: str = "gini"
+    calibration_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -84,6 +93,7 @@ class LazyBBSettings:
             n_candidates=check_count,
             literals=partial(check_choice, choices=("thresholds", "intervals")),
             criterion=_check_criterion,
+            calibration_share=partial(check_share, or_else=0),
         )
         if self.learning_rate * self.n_estimators > MOST_DECAY:
             raise ValueError(f"learning_rate * n_estimators must be at most {MOST_DECAY:g}")
@@ -187,6 +197,13 @@ class LazyBBPlan(Plan):
         """The choice of the classes of a tree's leaves."""
         return self._selection(1)
 
+    @property
+    def scores(self) -> GaussianRelease | LaplaceRelease | None:
+        """The release of rows by votes and class, at the end, if there is one."""
+        if self.settings.calibration_share == 0:
+            return None
+        return cast(GaussianRelease, self.releases[-1].event)
+
     def _selection(self, place: int) -> Selection:
         return cast(Selection, self.releases[place].event)  # or, of public rows, Exact
 
@@ -232,20 +249,40 @@ def plan_lazybb(
         raise ValueError(
             "the counts of a round would be too large: lower n_estimators, n_splits or n_candidates"
         )
-    made = draft.share(_wanted(settings, settings.n_estimators * draft.task.n_outputs))
+    made = draft.scale(_wanted(draft, settings))
     return LazyBBPlan(**made.fields, settings=settings)
 
 
-def _wanted(settings: LazyBBSettings, votes: int) -> list[Shared]:
+def _wanted(draft: Draft, settings: LazyBBSettings) -> list[tuple[str, Planned]]:
+    """List all releases in their order: the choices of votes, then counts of rows by votes."""
+    outputs, share = draft.task.n_outputs, settings.calibration_share
+    choices = _choices(settings, settings.n_estimators * outputs)
+    names = [name for name, _, _ in choices]
+    if share == 0:
+        noisy = by_shares([(planned, part) for _, planned, part in choices])
+        return list(zip(names, noisy, strict=True))
+    if draft.budget.delta > 0 and draft.accountant not in _OF_PURE:
+        counts = Planned(counts_release(GaussianRelease, draft.bound, relation=_REPLACED), outputs)
+        whole = sum(part for _, _, part in choices)
+        parts = [(planned, part) for _, planned, part in choices]
+        noisy = by_shares([*parts, (counts, whole * share / (1 - share))])
+    else:
+        noisy = by_shares([(planned, part) for _, planned, part in choices])
+        cost = sum(planned.count / planned.event.noise for planned in noisy)
+        noise = outputs * (1 - share) / (share * cost)
+        counts = Planned(counts_release(LaplaceRelease, draft.bound, noise, _REPLACED), outputs)
+        noisy = (*noisy, counts)
+    return list(zip([*names, "scores"], noisy, strict=True))
+
+
+def _choices(settings: LazyBBSettings, votes: int) -> list[Shared]:
     """List the choices of all votes in their order, each with its share of μ²."""
     if settings.learner == "rule":
-        rule = Selection(
-            "a rule: a feature, its values, and a class", 1.0, relation=Relation.REPLACE_ONE
-        )
+        rule = Selection("a rule: a feature, its values, and a class", 1.0, relation=_REPLACED)
         return [("choice", Planned(rule, votes), 1.0)]
     what = "a split of a tree: a leaf, a feature, its values"
-    split = Selection(what, 1.0, relation=Relation.REPLACE_ONE)
-    label = Selection("the classes of all leaves of a tree", 1.0, relation=Relation.REPLACE_ONE)
+    split = Selection(what, 1.0, relation=_REPLACED)
+    label = Selection("the classes of all leaves of a tree", 1.0, relation=_REPLACED)
     share = settings.label_share
     return [
         ("choice", Planned(split, settings.n_splits), 1 - share),

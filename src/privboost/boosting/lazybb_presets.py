@@ -53,7 +53,13 @@ PUBLISHED: dict[str, dict[float, tuple[float, float, int]]] = {
 }
 """For each table of the thesis, from ε to κ, λ and τ of its rules: chosen by cross-validation."""
 
-_ONE_HOT = {"delta": 0.0, "learner": "rule", "literals": "intervals", "n_candidates": 9}
+_ONE_HOT = {
+    "delta": 0.0,
+    "learner": "rule",
+    "literals": "intervals",
+    "n_candidates": 9,
+    "calibration_share": 0.0,
+}
 """Pure ε; numbers are cut into ten intervals, and each has a literal."""
 
 PRESETS: dict[str, dict[str, Any]] = {

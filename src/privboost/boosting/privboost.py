@@ -15,6 +15,7 @@ from privboost.boosting.calibrated import release_line
 from privboost.boosting.initial_score import release_start, tell_start
 from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.privboost_plan import PrivBoostPlan
+from privboost.boosting.probabilities import ScoreCells
 from privboost.engine.queries import CellSums
 from privboost.engine.updates import AddCellValues
 from privboost.grid import SCORE_STEPS
@@ -101,7 +102,8 @@ def _release_line(
     """Release rows by score and class; put all values on a line that fits. Return the start."""
     assert plan.scores is not None
     typical = start + known.typical(generator)
-    slope, shift = release_line(curator, plan, plan.scores, output, typical)
+    cells = ScoreCells.around(typical)
+    slope, shift = release_line(curator, plan, plan.scores, output, cells)
     slope = known.stretch(slope)
     return np.int32(np.rint(slope * start + shift * SCORE_STEPS))
 

@@ -189,7 +189,7 @@ def plan_privboost(
     """Decide everything about a run, and calibrate its noise."""
     draft = Draft(encoder, weight_bound, budget, accountant)
     outputs, last = draft.task.n_outputs, settings.calibration_share
-    check_calibration(last, draft.task)
+    check_calibration(last, draft.task.target, draft.task.loss)
     shares = (1 - settings.hessian_share, settings.hessian_share)
     init = initial_release(GaussianRelease, 1.0, draft.bound)
     question = GaussianRelease(

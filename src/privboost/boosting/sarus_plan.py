@@ -156,7 +156,7 @@ def plan_sarus(
     """
     _check(encoder, step, settings, weight_bound)
     draft = Draft(encoder, weight_bound, budget, accountant, loss)
-    check_calibration(settings.calibration_share, draft.task)
+    check_calibration(settings.calibration_share, draft.task.target, draft.task.loss)
     check_sampled_units(settings.subsample, draft.contribution)
     made = draft.scale(_wanted(draft, step, settings))
     group = made.get("group")

@@ -200,7 +200,7 @@ def plan_sbdt(
     draft = Draft(encoder, weight_bound, budget, accountant, loss)
     if batch is not None and draft.task.target == "classes" and draft.task.loss != "logistic":
         raise ValueError('a stream of classes needs loss="logistic": its states are log-odds')
-    check_calibration(settings.calibration_share, draft.task)
+    check_calibration(settings.calibration_share, draft.task.target, draft.task.loss)
     if batch is not None and settings.calibration_share > 0:
         raise ValueError(
             "calibration_share must be 0 in a stream: rows would pay for the counts of every "

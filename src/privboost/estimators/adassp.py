@@ -132,6 +132,7 @@ class AdaSSPEstimator(PresetEstimator):
             class_weight=self._class_weight(encoder),
             ridge=self.ridge,
             keep_stages=self.keep_stages,
+            calibration_share=getattr(self, "calibration_share", 0.0),
         )
         bins, bound = self.bins, self.norm_bound
         own = design(
@@ -193,6 +194,11 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
     class_weight : dict or "balanced", optional
         Public weights of the two classes; or "balanced", and the rarer one weighs as much as the
         other, by released counts.
+    calibration_share : float
+        The share of the budget (on μ²) of the counts of rows by score and class, which make
+        probabilities honest; 0 leaves them out. It pays where there are many coordinates for few
+        rows, since the ridge then draws scores to 0 (0.04 is enough); it needs the logistic loss,
+        an intercept and no class_weight.
 {RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "rdp"}').lstrip(chr(10))}
     Examples
     --------
@@ -207,7 +213,8 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
     ['feature', 'value', 'coefficient']
     """
     _presets = {  # noqa: RUF012
-        name: {"loss": "squared", "class_weight": None} | preset for name, preset in PRESETS.items()
+        name: {"loss": "squared", "class_weight": None, "calibration_share": 0.0} | preset
+        for name, preset in PRESETS.items()
     }
 
     def __init__(
@@ -230,6 +237,7 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
         intercept: bool = True,
         norm_bound: float | str | None = None,
         class_weight: Mapping[Any, float] | str | None = None,
+        calibration_share: float = 0.0,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
+from sklearn.utils.metaestimators import available_if
 
 from privboost.boosting.checks import check_count, check_part, check_share
 from privboost.boosting.lazybb import boost_lazybb, literals_of
@@ -57,7 +59,11 @@ _PARAMETERS = (
         What is asked of a number: whether it is above a threshold, or whether it lies between two
         that are next to each other (as one-hot coding of bins has it).
     criterion : {"gini"}
-        What splits of a tree lower. Entropy is refused: it has no range of use."""
+        What splits of a tree lower. Entropy is refused: it has no range of use.
+    calibration_share : float
+        The share of the budget (of ε where delta is 0, else on μ²) of the counts of rows by votes
+        and class, which tell what a vote is worth: scores are log-odds then, and there are
+        probabilities. 0 leaves a plain majority vote."""
     + RUN_PARAMETERS.replace(
         "{ACCOUNTANTS}", '{"auto", "pure", "game", "rdp", "advanced"}'
     ).replace(
@@ -69,11 +75,18 @@ _PARAMETERS = (
 )
 
 
+def _has_odds(estimator: Any) -> bool:
+    if estimator.calibration_share == 0:
+        raise AttributeError(
+            "predict_proba: votes are no log-odds without calibration_share; see decision_function"
+        )
+    return True
+
+
 class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
     __doc__ = f"""A private majority vote of rules or small trees (LazyBB).
 
-    Neighbours replace one row; the number of rows is public. There are no sample weights, and no
-    probabilities: votes say nothing about chances.
+    Neighbours replace one row; the number of rows is public. There are no sample weights.
 {_PARAMETERS}
     Examples
     --------
@@ -106,6 +119,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         n_candidates: int = 31,
         literals: str = "thresholds",
         criterion: str = "gini",
+        calibration_share: float = 0.04,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
@@ -179,9 +193,12 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         super().fit(X, y)
         return self
 
+    @available_if(_has_odds)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
+        return self._fitted().predict_proba(X)
+
     def __getattr__(self, name: str) -> Any:
-        if name == "predict_proba":
-            raise AttributeError("predict_proba: votes are no log-odds; see decision_function")
         if name == "feature_importances_":
             raise AttributeError(NO_COUNT)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -247,6 +264,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
             n_candidates=self.n_candidates,
             literals=self.literals,
             criterion=self.criterion,
+            calibration_share=self.calibration_share,
         )
         return plan_lazybb(encoder, settings, budget, self.accountant)
 

@@ -13,7 +13,7 @@ from privboost.grid import SCORE_STEPS, VOTE
 from privboost.models.linear import INTERCEPT, LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
-from privboost.models.votes import VoteScores
+from privboost.models.votes import OddsVotes, VoteScores
 from privboost.tables.encoding import Encoder, middle_and_half
 from privboost.tables.features import CategoricalFeature, ClassTarget
 from privboost.trees.tree import Tree
@@ -53,7 +53,7 @@ def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str
             lines += _branch(model.encoder, tree, values[output] * width / SCORE_STEPS, 0, 1)
     if most_trees is not None and most_trees < scores.n_trees:
         lines.append(f"… and {scores.n_trees - most_trees} trees more")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_worth_of_votes(model)])
 
 
 def vote_card(model: Model) -> pa.Table:
@@ -93,9 +93,23 @@ def _card_text(model: Model) -> str:
         for line in vote_card(model).to_pylist()
     ]
     wins = "the class with the most votes" if several else f"{model.classes[1]} with more than 0"
-    return "\n".join(
-        ["votes", *lines, f"votes count against where a line does not hold; {wins} wins"]
-    )
+    wins = "" if isinstance(model.scores, OddsVotes) else f"; {wins} wins"
+    ends = [f"votes count against where a line does not hold{wins}", *_worth_of_votes(model)]
+    return "\n".join(["votes", *lines, *ends])
+
+
+def _worth_of_votes(model: Model) -> list[str]:
+    """Say what votes mean, where it was released."""
+    scores = model.scores
+    if not isinstance(scores, OddsVotes):
+        return []
+    names = model.classes if scores.n_outputs > 1 else model.classes[1:]
+    return [
+        f"log-odds of {name}: {start:+.4g}, and {worth:.4g} for each vote"
+        for name, start, worth in zip(
+            names, scores.start / SCORE_STEPS, scores.worth / SCORE_STEPS, strict=True
+        )
+    ]
 
 
 def coefficient_table(model: Model) -> pa.Table:

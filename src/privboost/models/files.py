@@ -25,13 +25,14 @@ from privboost.models.checks import (
 from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import MarginScores, TreeScores
-from privboost.models.votes import VoteScores
+from privboost.models.votes import OddsVotes, VoteScores
 from privboost.tables.features import ClassTarget
 
 MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
 _MAGIC = b"PVBMODEL"
 _KINDS: dict[str, Any] = {
-    kind.kind: kind for kind in (AdditiveScores, LinearScores, TreeScores, MarginScores, VoteScores)
+    kind.kind: kind
+    for kind in (AdditiveScores, LinearScores, TreeScores, MarginScores, VoteScores, OddsVotes)
 }
 
 
@@ -93,7 +94,7 @@ def _read(form: Any) -> Model:
     target = encoder.domain.target
     kind = need_text(form["kind"], "kind")
     need(kind in _KINDS, "kind", f"one of {', '.join(_KINDS)} is needed")
-    of_classes = kind in (MarginScores.kind, VoteScores.kind)
+    of_classes = kind in (MarginScores.kind, VoteScores.kind, OddsVotes.kind)
     need(not of_classes or isinstance(target, ClassTarget), "kind", f"{kind} need classes")
     scores = _KINDS[kind].from_form(form["scores"], encoder.layout, count_outputs(target))
     return Model(encoder, scores, read_report(form["privacy"]))

@@ -16,6 +16,7 @@ from privboost.models.additive import AdditiveScores
 from privboost.models.importance import importances
 from privboost.models.linear import LinearScores
 from privboost.models.trees import TreeScores
+from privboost.models.votes import VoteScores
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, middle_and_half
@@ -81,6 +82,8 @@ class Model:
 
     def staged_predict_proba(self, data: Any) -> Iterator[np.ndarray]:
         """Yield class probabilities after each update of training."""
+        if isinstance(self.scores, VoteScores):
+            raise AttributeError("staged probabilities: a vote's stages are votes, and no log-odds")
         return map(self._chances, self.staged_decision_function(data))
 
     def predict(self, data: Any) -> np.ndarray:

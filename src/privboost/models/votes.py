@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from privboost.grid import VOTE
-from privboost.models.checks import need
+from privboost.grid import SCORE_STEPS, VOTE
+from privboost.models.checks import need, need_array, need_scores
 from privboost.models.trees import Forest, TreeScores
 from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes
 from privboost.trees.tree import Tree
 
 NO_COUNT = "feature_importances: votes are choices, and no count of rows was released with them"
@@ -49,3 +51,63 @@ class VoteScores(TreeScores):
             votes = bool(np.isin(forest.values, (-VOTE, 0, VOTE)).all())
             need(votes, "scores.forests.values", "leaves must say one vote, or nothing")
         return scores
+
+
+@dataclass(frozen=True, eq=False)
+class OddsVotes(VoteScores):
+    """Votes whose worth was released: scores are log-odds, on a line through the sum of votes.
+
+    `start` is the score where there are as many votes for as against. Stages are votes, but the
+    last: the line was found for all of them together.
+
+    Attributes
+    ----------
+    worth : int32 array of shape (outputs,)
+        What one vote adds to the log-odds, in score steps.
+    """
+
+    kind = "votes with odds"
+    log_odds: ClassVar[bool] = True
+    worth: np.ndarray
+
+    @classmethod
+    def worth_of(cls, votes: VoteScores, lines: np.ndarray) -> OddsVotes:
+        """Return votes with the slope (the log-odds of a vote) and shift of each output."""
+        start, worth = np.rint(lines.T[::-1] * SCORE_STEPS).astype(np.int32)
+        told = {field.name: getattr(votes, field.name) for field in fields(votes)}
+        return cls(**(told | {"start": start, "worth": worth}))
+
+    def scores(self, codes: Codes) -> np.ndarray:
+        """Return the exact scores of rows: int32 of shape (outputs, rows)."""
+        return self._on_line(super().scores(codes) - self.start[:, None])
+
+    def staged_scores(self, codes: Codes) -> Iterator[np.ndarray]:
+        """Yield the votes after each update, and at last the scores."""
+        last = len(self.updates) - 1
+        plain = replace(self, start=np.zeros_like(self.start))
+        for number, votes in enumerate(TreeScores.staged_scores(plain, codes)):
+            yield votes if number < last else self._on_line(votes)
+
+    def feature_values(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature the score of its codes, where no tree joins features."""
+        return tuple(self.worth[:, None] * (own // VOTE) for own in super().feature_values())
+
+    def _on_line(self, votes: np.ndarray) -> np.ndarray:
+        scores: np.ndarray = self.start[:, None] + self.worth[:, None] * (votes // VOTE)
+        return scores
+
+    def to_form(self) -> dict[str, Any]:
+        """Return what a model file keeps."""
+        return super().to_form() | {"worth": self.worth}
+
+    @classmethod
+    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Self:
+        """Read what `to_form` gave: votes, each worth more than nothing."""
+        need(isinstance(form, dict) and "worth" in form, "scores", "a vote's worth is needed")
+        votes = {name: value for name, value in form.items() if name != "worth"}
+        own = VoteScores.from_form(votes, layout, n_outputs)
+        worth = need_array(form["worth"], "scores.worth", np.int32, (n_outputs,), 1)
+        most = worth.astype(np.int64) * own.n_trees + np.abs(own.start.astype(np.int64))
+        need_scores(most, "scores.worth")
+        told = {field.name: getattr(own, field.name) for field in fields(own)}
+        return cls(**told, worth=worth)
