@@ -12,6 +12,7 @@ from privboost.boosting.effects import (
     VARIANCES,
     Effect,
     Noise,
+    basis_of,
     largest_value,
     shared_belief,
 )
@@ -76,7 +77,7 @@ def answers(ordered, size, count, seed):
 def test_an_effect_is_the_posterior_of_all_answers(ordered, size, missing):
     learned = np.ones(size, dtype=bool)
     learned[-1] = missing
-    effect, plain = Effect(ordered, learned), Plain(ordered, learned)
+    effect, plain = Effect(basis_of(ordered, learned)), Plain(ordered, learned)
     for cell_of, gradient, hessian, noise in answers(ordered, size, 6, seed=size):
         before = effect.values
         effect.hear(cell_of, gradient, hessian, noise, EVEN)
@@ -102,7 +103,7 @@ def test_a_walk_has_the_covariance_it_says():
 
 
 def test_mass_is_what_answers_say_of_each_cell():
-    effect = Effect(8, np.ones(9, dtype=bool))
+    effect = Effect(basis_of(8, np.ones(9, dtype=bool)))
     cell_of = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3])
     hessian = np.array([90.0, -5.0, 30.0, 4.0])
     effect.hear(cell_of, np.zeros(4), hessian, Noise(1.0, 1.0, 1.0), EVEN)
@@ -116,7 +117,7 @@ def test_mass_is_what_answers_say_of_each_cell():
 def test_no_noise_and_no_answer_leaves_the_numbers(scale, clip):
     """Answers of any size the grid allows: values stay finite and within their bounds."""
     rng = np.random.default_rng(1)
-    effect = Effect(64, np.ones(65, dtype=bool))
+    effect = Effect(basis_of(64, np.ones(65, dtype=bool)))
     for _ in range(12):
         cell_of = moving_cells(effect.profile, 64, 32, rng)
         gradient, hessian = clip * scale * rng.normal(size=(2, cell_of.max() + 1))
@@ -132,7 +133,7 @@ def test_no_score_leaves_the_grid_however_many_features_there_are():
         steps = np.rint(largest_value(features) * SCORE_STEPS)
         assert features * steps < (MAX_SCORE - 16) * SCORE_STEPS
     rng = np.random.default_rng(2)
-    effect = Effect(0, np.ones(3, dtype=bool), most=0.01)
+    effect = Effect(basis_of(0, np.ones(3, dtype=bool)), most=0.01)
     effect.hear(np.arange(3), 1e6 * rng.normal(size=3), np.full(3, 1e3), Noise(1, 1, 1.0), EVEN)
     assert np.abs(effect.values).max() == 0.01
 
@@ -151,7 +152,7 @@ def test_what_all_features_say_moves_the_belief_of_each():
 
 def test_the_same_answers_give_the_same_bits():
     def told():
-        effect = Effect(20, np.ones(21, dtype=bool))
+        effect = Effect(basis_of(20, np.ones(21, dtype=bool)))
         for answer in answers(20, 21, 5, seed=3):
             effect.hear(*answer, EVEN)
         return effect.values.tobytes() + effect.weights.tobytes() + effect.variances().tobytes()

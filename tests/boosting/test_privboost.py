@@ -26,6 +26,12 @@ class Tell:
         self.asked.append(event)
         return self.backend.sum(query)
 
+    def exchange(self, reserved, releases):
+        self.given_up, self.instead = reserved, releases
+
+    def close_budgets(self):
+        pass
+
     def publish(self, update):
         self.backend.apply(update)
 
@@ -34,6 +40,7 @@ def plan_for(domain, weight_bound=None, rounds=18, epsilon=1.0, **how):
     classes = hasattr(domain.target, "classes")
     how = {
         "n_estimators": rounds,
+        "interactions": False,
         "gradient_clip": 0.8,
         "hessian_clip": 0.25 if classes else 1.0,
         "hessian_share": 0.1,
@@ -55,13 +62,27 @@ def boost(rows, plan, seed=0):
 @pytest.mark.parametrize("rounds", [2, 20])
 def test_it_releases_exactly_its_plan(target, outputs, rounds):
     domain = make_domain(target)
-    plan = plan_for(domain, rounds=rounds)
-    _, tell = boost(encode_training(plan.encoder, make_frame(50, target=target)), plan)
-    assert len(tell.asked) == sum(planned.count for planned in plan.releases)
-    for planned in plan.releases:
-        assert tell.asked.count(planned.event) == planned.count
-    assert plan.question in [planned.event for planned in plan.releases]
-    assert tell.asked.count(plan.question) == rounds * outputs
+    for epsilon, joint in ((1.0, False), (1.0, True), (3e3, True)):
+        plan = plan_for(domain, rounds=rounds, epsilon=epsilon, interactions=joint)
+        _, tell = boost(encode_training(plan.encoder, make_frame(50, target=target)), plan)
+        assert tell.given_up == plan.answers
+        kept = [planned for planned in plan.releases if planned.event != plan.answers]
+        assert len(kept) == len(plan.releases) - 1
+        for planned in (*kept, *tell.instead):
+            assert tell.asked.count(planned.event) == planned.count
+        assert len(tell.asked) == sum(planned.count for planned in (*kept, *tell.instead))
+        assert tell.instead[0].count == rounds * outputs
+        assert len(tell.instead) == 1 + (joint and epsilon > 1)
+
+
+@pytest.mark.parametrize("interactions", [False, True])
+@pytest.mark.parametrize("weight", [1.0, 1e2, 1e4, 1e8])
+def test_answers_cost_together_what_is_reserved_for_them(interactions, weight):
+    plan = plan_for(make_domain(THREE), interactions=interactions)
+    made = plan.answers_for(weight, 0.3).planned(3)
+    together = sum(planned.count * planned.event.mu**2 for planned in made)
+    assert together == pytest.approx(plan.answers.mu**2, rel=1e-12)
+    assert len(made) == 1 + (interactions and weight > 1e2)
 
 
 def loss_of(target, block, scores):
@@ -126,9 +147,9 @@ def test_grids_are_even_parts_of_the_fine_bins():
 
 def test_the_noise_of_an_answer_is_shared_between_its_sums():
     """σ_g = g-clip · z/√(1−r₁) and σ_h = h-clip · z/√r₁, on the grid and per unit of weight."""
-    plain = plan_for(make_domain()).question
+    plain = plan_for(make_domain()).answers
     np.testing.assert_allclose(plain.sigmas, CLIP_STEPS * plain.noise / np.sqrt([0.9, 0.1]))
-    heavy = plan_for(make_domain(unit={"column": "person", "max_rows": 3}), 2.0).question
+    heavy = plan_for(make_domain(unit={"column": "person", "max_rows": 3}), 2.0).answers
     np.testing.assert_allclose(heavy.sigmas / plain.sigmas, 3 * WEIGHT_STEPS, rtol=1e-5)
 
 
@@ -138,7 +159,7 @@ def test_shares_are_of_squared_mu():
         planned.event.what: planned.count / planned.event.noise**2 for planned in plan.releases
     }
     total = sum(spent.values())
-    shares = [spent[e.what] / total for e in (plan.init, plan.question, plan.scores)]
+    shares = [spent[e.what] / total for e in (plan.init, plan.answers, plan.scores)]
     np.testing.assert_allclose(shares, [0.1, 0.7, 0.2], rtol=1e-9)
 
 
@@ -147,9 +168,12 @@ def test_clip_and_cells_follow_the_rows_that_were_released():
     clips = [plan.clip_for(rows) for rows in (10, 1e4, 1e6, 1e9)]
     assert clips == sorted(clips)
     assert (clips[0], clips[-1]) == (0.25, 1.0)
-    cells = [plan.cells_for(weight, 0.3) for weight in (1, 1e2, 1e4, 1e9)]
+    cells = []
+    for weight in (1, 1e2, 1e4, 1e9):
+        answers = plan.answers_for(weight, 0.3)
+        cells.append(plan.cells_of(answers.alone, answers.n_alone, weight, 0.3))
     assert cells == sorted(cells)
-    assert (cells[0], cells[-1]) == (4, 32)
+    assert cells[0] < 4 < 32 < cells[-1]
 
 
 def test_the_digest_follows_everything_in_the_plan():

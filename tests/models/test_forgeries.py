@@ -26,7 +26,7 @@ from privboost import (
 from privboost.engine import commands
 from privboost.estimators import streams
 from privboost.estimators.stream_checks import STREAM_PARAMETERS, check_log
-from privboost.models import additive, checks, files, linear, trees, votes
+from privboost.models import additive, checks, files, linear, pairs, trees, votes
 from privboost.models.files import model_bytes
 from tests.forgery import (
     Forger,
@@ -43,6 +43,7 @@ ROWS = 60
 KINDS = {
     "additive": (PrivBoostClassifier, THREE, {"n_estimators": 7}),
     "additive number": (PrivBoostRegressor, NUMBER, {"n_estimators": 7}),
+    "compound": (PrivBoostClassifier, THREE, {"n_estimators": 7, "epsilon": 20.0}),
     "linear": (BoostedAdaSSPClassifier, THREE, {"products": [("step", "job"), ("job", "flag")]}),
     "linear number": (BoostedAdaSSPRegressor, NUMBER, {"bins": 3}),
     "trees": (SBDTClassifier, CLASSES, {"n_estimators": 7, "max_depth": 2}),
@@ -66,7 +67,7 @@ def models():
         domain = make_domain(target)
         if name.startswith("linear"):  # else nearly all of the file is names of places
             domain = replace(domain, features=domain.features[:-1])
-        model = kind(1.0, domain=domain, random_state=1, **own, **how)
+        model = kind(**{"epsilon": 1.0} | own | how, domain=domain, random_state=1)
         made[name] = model_bytes(model.fit(make_frame(ROWS, target=target)).model_)
     return made
 
@@ -161,6 +162,12 @@ def shorten_term(form):
         form["scores"][part][-1] = form["scores"][part][-1][:3]
 
 
+def shorten_cells(form):
+    """Cells of a pair that lie beyond its values."""
+    pair = form["scores"]["pairs"][0]
+    pair["cell_of"][0] = pair["cell_of"][0] + np.uint16(len(pair["values"]))
+
+
 def look_at_absent_codes(form):
     for group in form["scores"]["forests"]:
         group["goes_right"] = group["goes_right"][:, :, :1]
@@ -192,6 +199,7 @@ def overflow_scores(form):
 
 SHORT = {
     "additive": [shorten_values],
+    "compound": [shorten_cells],
     "linear": [shorten_term],
     "trees": [look_at_absent_codes, drop_leaves, add_stages],
     "joint trees": [look_at_absent_codes, drop_leaves, overflow_scores],
@@ -206,7 +214,7 @@ def test_arrays_that_are_too_short_are_refused(models, monkeypatch, kind, change
     interpreted(monkeypatch)
     forged = altered(models[kind], change)
     assert not try_model(forged)
-    for module in (checks, additive, linear, trees, votes):
+    for module in (checks, additive, linear, pairs, trees, votes):
         monkeypatch.setattr(module, "need", lambda *_: None)
     with pytest.raises((IndexError, RuntimeError, RuntimeWarning)):
         try_model(forged)

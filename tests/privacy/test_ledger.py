@@ -1,4 +1,5 @@
 import json
+import math
 
 import pytest
 
@@ -88,6 +89,22 @@ def test_a_placeholder_gives_way_to_no_more_than_it_holds():
     with pytest.raises(BudgetError, match="more than was reserved"):
         ledger.exchange(PLAN[0], [Planned(Selection("a choice", 100.0), 1)], GameAccountant())
     assert ledger.reserved == PLAN
+
+
+def test_a_placeholder_gives_way_once_and_only_before_it_is_spent():
+    """What stands in its place may be many releases of any noise, as long as μ² adds up."""
+    ledger = Ledger(1.0, 1e-6, GdpAccountant())
+    ledger.reserve(PLAN)
+    held = PLAN[0].count
+    halves = [Planned(PLAN[0].event.scaled(math.sqrt(2 * k)), held * k) for k in (1, 9)]
+    ledger.exchange(PLAN[0], halves, GdpAccountant())
+    assert ledger.profile.mu == pytest.approx(GdpAccountant().compose(PLAN).mu)
+    for planned in halves:
+        ledger.charge(planned.event)
+    with pytest.raises(BudgetError, match="not reserved"):
+        ledger.charge(PLAN[0].event)
+    with pytest.raises(BudgetError, match="not reserved"):
+        ledger.exchange(PLAN[0], halves, GdpAccountant())
 
 
 def test_a_rounded_epsilon_is_hardly_above_itself():

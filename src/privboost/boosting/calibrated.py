@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from privboost.boosting.checks import LEAST_SHARE
-from privboost.boosting.newton import NewtonPlan, grid_step
+from privboost.boosting.newton import grid_step
 from privboost.boosting.plan import Plan
 from privboost.boosting.probabilities import ScoreCells, fit_line, worth_of_vote
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import UseLoss
 from privboost.losses import loss_of
+from privboost.models.additive import AdditiveScores
+from privboost.models.compound import CompoundScores
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
 from privboost.privacy.curator import Curator
@@ -26,6 +28,10 @@ from privboost.privacy.events.event import Event, Relation
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 
 _WHAT = "rows by score and class"
+
+_Lined = TypeVar(
+    "_Lined", AdditiveScores, CompoundScores, "AdditiveScores | CompoundScores", TreeScores
+)
 
 
 def counts_release(
@@ -106,11 +112,20 @@ def calibrate_votes(curator: Curator, plan: Plan, scores: Event, votes: VoteScor
     return OddsVotes.worth_of(votes, np.array(lines) * [worth, 1.0])
 
 
-def calibrate_trees(curator: Curator, plan: NewtonPlan, model: TreeScores) -> TreeScores:
-    """Put the scores of trees on a line that fits the rows, where the plan has counts for it.
+def calibrate_scores(curator: Curator, plan: Any, model: _Lined) -> _Lined:
+    """Put the scores of a model on a line that fits the rows, where the plan has counts for it.
 
     All rows count, also those that training left out: rows whose gradient was filtered, or that
     have spent their budgets, are the ones that fit the model worst.
+
+    Parameters
+    ----------
+    curator : Curator
+        Who releases.
+    plan : Plan
+        The plan; its `scores`, if there are any, are the counts.
+    model : AdditiveScores, CompoundScores or TreeScores
+        What the rows were told.
 
     Privacy
     -------

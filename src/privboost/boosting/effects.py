@@ -1,4 +1,4 @@
-"""What is known of one feature's effect: all answers pooled in a Gaussian posterior.
+"""What is known of an effect, of a feature or a pair: all answers pooled in a Gaussian posterior.
 
 An effect has a value for each bin. Answers are sums over cells of bins, with exactly known noise,
 so each is a linear observation; old ones fade a little, because the other effects move. How large
@@ -24,15 +24,15 @@ RIDGE, ROUGH = 0.1, 5.0
 """Neighbouring bins differ as in a random walk (`ROUGH`), and no bin is far from 0 (`RIDGE`)."""
 
 FADE = 0.95
-"""What an old answer counts for when the next one about the same effect comes."""
+"""What an old answer about a feature counts for when the next one comes."""
 
 MOST_VALUE = 3.0
-"""No effect is larger than this, in log-odds or halves of a number's bounds."""
+"""No effect, and no leaf, is larger than this, in log-odds or halves of a number's bounds."""
 
 
 def largest_value(features: int) -> float:
     """Return what effects are clipped to, so that no row's score can leave the grid."""
-    return min(MOST_VALUE, (MAX_SCORE - 32) / features)
+    return min(MOST_VALUE, (MAX_SCORE / 2 - 32) / features)
 
 
 @dataclass(frozen=True)
@@ -58,23 +58,22 @@ class Noise:
 
 @dataclass(eq=False)
 class Effect:
-    """The posterior of one feature's effect on one output.
+    """The posterior of one effect on one output.
 
     Parameters
     ----------
-    ordered : int
-        How many bins have neighbours: those of a number, which come first.
-    learned : bool array
-        Which bins have an effect at all.
+    basis : float array of shape (bins, coordinates)
+        From white coordinates to bins: the prior, but for its variance.
     most : float
         What its values are clipped to.
+    fade : float
+        What an old answer counts for when the next one comes.
     """
 
-    ordered: int
-    learned: np.ndarray
+    basis: np.ndarray
     most: float = MOST_VALUE
+    fade: float = FADE
     asked: int = field(default=0, init=False)
-    basis: np.ndarray = field(init=False)
     info: np.ndarray = field(init=False)
     pull: np.ndarray = field(init=False)
     values: np.ndarray = field(init=False)
@@ -83,8 +82,7 @@ class Effect:
     mass: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        size = len(self.learned)
-        self.basis = _basis(self.ordered, self.learned.tobytes())
+        size = len(self.basis)
         self.info, self.pull = np.zeros((size, size)), np.zeros(size)
         self.values, self.mass = np.zeros(size), np.zeros(size)
         self.evidence = np.zeros(len(VARIANCES))
@@ -93,7 +91,7 @@ class Effect:
     @classmethod
     def of(cls, bins: Bins, features: int) -> Effect:
         """Return the effect of one of so many features, of which nothing is known."""
-        return cls(bins.ordered, bins.learned, largest_value(features))
+        return cls(basis_of(bins.ordered, bins.learned), largest_value(features))
 
     @property
     def rows(self) -> np.ndarray:
@@ -140,7 +138,7 @@ class Effect:
             gradient + today,
             weight,
             precision,
-            FADE,
+            self.fade,
             self.info,
             self.pull,
         )
@@ -169,9 +167,22 @@ class Effect:
         return found
 
 
+def basis_of(ordered: int, learned: np.ndarray) -> np.ndarray:
+    """Return the prior's basis of a feature.
+
+    Parameters
+    ----------
+    ordered : int
+        How many bins have neighbours: those of a number, which come first.
+    learned : bool array
+        Which bins have an effect at all.
+    """
+    return _basis(ordered, learned.tobytes())
+
+
 @lru_cache(maxsize=256)
 def _basis(ordered: int, learned: bytes) -> np.ndarray:
-    """Return the prior's basis, which features of one shape share."""
+    """Return what features of one shape share."""
     known = np.frombuffer(learned, dtype=np.bool_)
     basis = np.eye(len(known))
     if ordered:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.boosting.effects import VARIANCES, Effect, Noise, shared_belief
+from privboost.boosting.interactions import Place
 from privboost.boosting.questions import Bins, moving_cells
-from privboost.grid import MAX_SCORE, SCORE_STEPS
+from privboost.grid import SCORE_STEPS
 from privboost.tables.encoding import Encoder
 
 TURNS = 4
@@ -17,12 +18,6 @@ TURNS = 4
 
 FOCUS = 0.7
 """The part of later rounds that follows the size of effects; the rest is shared evenly."""
-
-_DRAWN = 4096
-"""Rows that are drawn from what was released, to see where scores lie."""
-
-_LARGEST = (MAX_SCORE - 64) * SCORE_STEPS
-"""What all effects of a row may add up to, in score steps."""
 
 
 class Knowledge:
@@ -49,7 +44,6 @@ class Knowledge:
         ]
         self._told = [np.zeros(len(own.learned), dtype=np.int32) for own in self.bins]
         self._noise, self._cells, self._worth = noise, cells, worth
-        self._slope = 1.0
         self._evidence = np.zeros((len(self.bins), len(VARIANCES)))
         self._weights = np.full_like(self._evidence, 1 / len(VARIANCES))
         self._sizes, self._due = np.zeros(len(self.bins)), np.zeros(len(self.bins))
@@ -71,7 +65,8 @@ class Knowledge:
         effect = self._effects[feature]
         if effect is None:  # which of many categories are frequent is not known yet
             return np.arange(len(self.bins[feature].learned))
-        return moving_cells(effect.profile, effect.ordered, self._cells, generator)
+        ordered = self.bins[feature].ordered
+        return moving_cells(effect.profile, ordered, self._cells, generator)
 
     def hear(self, feature: int, cell_of: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Take in an answer; return by how much the values of the feature's bins change."""
@@ -93,15 +88,12 @@ class Knowledge:
         self._told[feature] = told
         return change
 
-    def typical(self, generator: np.random.Generator) -> np.ndarray:
-        """Return what effects add to the scores of rows drawn from released profiles."""
-        scores = np.zeros(_DRAWN, dtype=np.int64)
-        for effect, told in zip(self._effects, self._told, strict=True):
-            if effect is not None and told.any():
-                ends = np.cumsum(effect.profile)
-                bins = np.searchsorted(ends, generator.random(_DRAWN) * ends[-1], side="right")
-                scores += told[np.minimum(bins, len(told) - 1)]
-        return scores
+    def places(self) -> list[Place]:
+        """Return where the codes of each feature stand, for interactions to be looked for."""
+        return [
+            Place.of(own.of_code, own.ordered, effect or Effect.of(own, len(self.bins)))
+            for own, effect in zip(self.bins, self._effects, strict=True)
+        ]
 
     def by_code(self, feature: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return for each code of a feature its value, its released mass, and its deviation."""
@@ -109,15 +101,8 @@ class Knowledge:
         if effect is None:
             return told[of], np.zeros(len(of)), np.zeros(len(of))
         mass = effect.rows / np.maximum(np.bincount(of, minlength=len(told)), 1)
-        doubt = np.sqrt(effect.variances()) * self._slope * SCORE_STEPS
+        doubt = np.sqrt(effect.variances()) * SCORE_STEPS
         return told[of], mass[of], doubt[of]
-
-    def stretch(self, slope: float) -> float:
-        """Multiply all values by a slope, as far as the grid of scores allows; return it."""
-        most = sum(int(np.abs(told).max()) for told in self._told)
-        self._slope = min(slope, _LARGEST / max(most, 1))
-        self._told = [np.rint(self._slope * told).astype(np.int32) for told in self._told]
-        return self._slope
 
     def _share_bins(self, feature: int, hessian: np.ndarray) -> np.ndarray:
         """Let rare ones of many categories share a bin; return the bin of each."""

@@ -203,16 +203,27 @@ def to_bins(basis, white):
 
 
 @compiled
-def variances_of_bins(basis, info, variance):
-    """Return the posterior variance of each bin for one prior variance."""
-    size = info.shape[0]
+def root_of(matrix):
+    """Return the lower root of a positive definite matrix (Cholesky's)."""
+    size = matrix.shape[0]
     root = np.zeros((size, size))
     for i in range(size):
         for j in range(i + 1):
-            value = info[i, j] + (1 / variance if i == j else 0.0)
+            value = matrix[i, j]
             for k in range(j):
                 value -= root[i, k] * root[j, k]
             root[i, j] = math.sqrt(max(value, 1e-300)) if i == j else value / root[j, j]
+    return root
+
+
+@compiled
+def variances_of_bins(basis, info, variance):
+    """Return the posterior variance of each bin for one prior variance."""
+    size = info.shape[0]
+    known = info.copy()
+    for i in range(size):
+        known[i, i] += 1 / variance
+    root = root_of(known)
     out, own = np.zeros(basis.shape[0]), np.empty(size)
     for bin_ in range(basis.shape[0]):
         for i in range(size):

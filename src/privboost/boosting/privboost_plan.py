@@ -1,9 +1,13 @@
-"""The flagship's plan: where to begin, many equal questions about features, calibrated scores."""
+"""The flagship's plan: where to begin, what answers may cost together, calibrated scores.
+
+How many answers there are, and of which kind, is decided once the number of rows is released: a
+fixed sum of μ² is reserved for them, and exchanged for what follows from released values.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,13 +16,16 @@ import numpy as np
 from privboost.boosting.calibrated import check_calibration, check_shares_left, counts_release
 from privboost.boosting.checks import (
     check_count,
+    check_flag,
     check_share,
     check_size,
     keep_checked,
 )
 from privboost.boosting.draft import Draft
-from privboost.boosting.effects import Noise
+from privboost.boosting.effects import Noise, largest_value
 from privboost.boosting.initial_score import initial_release
+from privboost.boosting.interactions import Interactions
+from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.newton import grid_step
 from privboost.boosting.plan import Budget, Plan, listed
 from privboost.grid import SCORE_STEPS
@@ -31,6 +38,9 @@ SWEEPS = 12
 
 FEWEST_CELLS, MOST_CELLS = 4, 32
 """Cells of one answer."""
+
+ALONE, JOINT = "sums by cell of a feature", "sums by cell of several features, or by leaf"
+"""What an answer is about, in words: which features they are is no part of its cost."""
 
 _TYPICAL = {"classes": 0.5, "number": 0.15}
 """The size of an effect that an answer should be able to tell, by the target."""
@@ -47,8 +57,11 @@ _CLIP, _STRENGTH, _GROWTH = 0.3, 50.0, 0.2
 _NARROWEST, _WIDEST = 0.25, 1.0
 """Between these it stays."""
 
-_MOST_BEND = 0.25
-"""The largest Hessian of a class."""
+_LEAST_BEND, _MOST_BEND = 0.1, 0.25
+"""Between these the clip of a class' Hessians stays; the latter is the largest there is."""
+
+MOST_LEAVES = 256
+"""Leaves of a tree."""
 
 _MOST_HESSIAN = 1e3
 """Of its clip: no Hessian is above 1, and noise that is far larger drowns what is known in it."""
@@ -61,18 +74,21 @@ class PrivBoostSettings:
     Attributes
     ----------
     n_estimators : int
-        Questions for each output.
+        Answers about single features, for each output.
+    interactions : bool
+        Whether features are asked about jointly, too.
     gradient_clip : float or None
         What a row's gradient is clipped to; None follows the released number of rows.
     hessian_clip : float or None
         The same for the Hessian; None follows the gradient's.
     hessian_share : float
-        The Hessian's share of a question.
+        The Hessian's share of an answer.
     init_share, calibration_share : float
         What the start, and the calibration of scores, have of μ².
     """
 
     n_estimators: int
+    interactions: bool
     gradient_clip: float | None
     hessian_clip: float | None
     hessian_share: float
@@ -83,6 +99,7 @@ class PrivBoostSettings:
         keep_checked(
             self,
             n_estimators=check_count,
+            interactions=check_flag,
             gradient_clip=_check_clip,
             hessian_clip=partial(_check_clip, below=_MOST_HESSIAN),
             hessian_share=check_share,
@@ -96,6 +113,72 @@ def _check_clip(name: str, value: Any, **bounds: float) -> float | None:
     return None if value is None else check_size(name, value, **bounds)
 
 
+@dataclass(frozen=True)
+class Rule:
+    """How answers are divided between single features and interactions.
+
+    It reads public facts and released values alone, and is part of the plan's digest.
+
+    Attributes
+    ----------
+    tried : int
+        With so many answers, for half of what is left, it is seen how many cells interactions
+        could have.
+    fewest : float
+        With fewer cells than this there are none.
+    steep, most_part : float
+        Their part for each time that cells double, and the largest part.
+    count : float
+        Answers about interactions, for a part of 1.
+    many : float
+        Beyond so many cells their number grows with the root of cells.
+    most_count : int
+        The most answers there are.
+    """
+
+    tried: int = 100
+    fewest: float = 3.0
+    steep: float = 0.17
+    most_part: float = 0.7
+    count: float = 400.0
+    many: float = 200.0
+    most_count: int = 1000
+
+    def divide(self, cells: float) -> tuple[float, int]:
+        """Return the part of interactions and how many answers they have, given those cells."""
+        part = self.steep * math.log2(max(cells, 1e-300) / self.fewest)
+        part = min(max(part, 0.0), self.most_part)
+        count = self.count * part * max(math.sqrt(cells / self.many), 1.0)
+        return part, int(min(count, self.most_count))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is asked once the number of rows is known.
+
+    Attributes
+    ----------
+    alone : GaussianRelease
+        One answer about a feature.
+    joint : GaussianRelease or None
+        One answer about a pair or a tree.
+    n_alone, n_joint : int
+        How many there are of each, for each output.
+    """
+
+    alone: GaussianRelease
+    joint: GaussianRelease | None
+    n_alone: int
+    n_joint: int
+
+    def planned(self, outputs: int) -> list[Planned]:
+        """Return all of them, to be put in the place of what was reserved."""
+        alone = [Planned(self.alone, outputs * self.n_alone)]
+        return (
+            alone if self.joint is None else [*alone, Planned(self.joint, outputs * self.n_joint)]
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class PrivBoostPlan(Plan):
     """The flagship's plan.
@@ -106,18 +189,21 @@ class PrivBoostPlan(Plan):
         What was chosen.
     init : GaussianRelease
         Where boosting begins, and the number of rows.
-    question : GaussianRelease
-        One answer about one feature.
+    answers : GaussianRelease
+        What all answers together may cost: it is never made itself.
     scores : GaussianRelease or None
         Rows by score and class.
+    rule : Rule
+        How answers are divided.
     """
 
-    _hashed: ClassVar[tuple[str, ...]] = ("task", "settings", "contribution", "budget")
+    _hashed: ClassVar[tuple[str, ...]] = ("task", "settings", "contribution", "budget", "rule")
 
     settings: PrivBoostSettings
     init: GaussianRelease
-    question: GaussianRelease
+    answers: GaussianRelease
     scores: GaussianRelease | None
+    rule: Rule = Rule()
 
     @property
     def step(self) -> float:
@@ -128,9 +214,9 @@ class PrivBoostPlan(Plan):
         """Return what one step of an answer's gradients and Hessians is worth."""
         return clip * self.step, self.hessian_clip_for(clip) * self.step
 
-    def noise_with(self, clip: float) -> Noise:
+    def noise_of(self, answer: GaussianRelease, clip: float) -> Noise:
         """Return the noise of an answer where gradients are clipped to `clip`."""
-        gradient, hessian = np.asarray(self.question.sigmas) * self.worth_of_steps(clip)
+        gradient, hessian = np.asarray(answer.sigmas) * self.worth_of_steps(clip)
         return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
 
     def clip_for(self, rows: float) -> float:
@@ -143,8 +229,8 @@ class PrivBoostPlan(Plan):
             return self.settings.gradient_clip
         if self.task.target == "number":
             return _CLIP
-        sigma = float(self.question.sigmas[0]) * self.step * len(self.encoder.domain.features)
-        strength = rows * math.sqrt(self.settings.n_estimators) / max(sigma, 1e-300)
+        sigma = float(self.answers.sigmas[0]) * math.sqrt(self.task.n_outputs) * self.step
+        strength = rows / max(sigma * self.n_features, 1e-300)
         grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
         return float(min(max(grown, _NARROWEST), _WIDEST))
 
@@ -156,7 +242,9 @@ class PrivBoostPlan(Plan):
         """
         if self.settings.hessian_clip is not None:
             return self.settings.hessian_clip
-        return min(clip / 3, _MOST_BEND) if self.task.target == "classes" else 1.0
+        if self.task.target == "number":
+            return 1.0
+        return min(max(clip / 3, _LEAST_BEND), _MOST_BEND)
 
     def weight_of(self, rows: float, start: int, clip: float) -> float:
         """Return the sum of all Hessians, about, where scores begin."""
@@ -165,13 +253,62 @@ class PrivBoostPlan(Plan):
         rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
         return rows * min(rate * (1 - rate), self.hessian_clip_for(clip))
 
-    def cells_for(self, weight: float, clip: float) -> int:
-        """Return how many cells an answer has: so many that a typical effect stands out."""
-        noise = self.noise_with(clip).gradient
-        turns = self.settings.n_estimators / len(self.encoder.domain.features)
-        typical = weight * _TYPICAL[self.task.target] * turns**0.25
-        wanted = typical / max(_CLEAR * float(noise), 1e-300)
-        return int(min(max(wanted, FEWEST_CELLS), MOST_CELLS))
+    def answers_for(self, weight: float, clip: float) -> Answers:
+        """Return what is asked, given the sum of all Hessians, about.
+
+        Interactions have a part that grows with the cells that an answer about them could have.
+        """
+        outputs, alone = self.task.n_outputs, self.settings.n_estimators
+        tried = self.answers.scaled(math.sqrt(2 * outputs * self.rule.tried))
+        cells = self.cells_of(tried, self.rule.tried, weight, clip)
+        part, joint = self.rule.divide(cells)
+        if not (self.settings.interactions and joint and self.n_features > 1):
+            part, joint = 0.0, 0
+        return Answers(
+            self._answer(ALONE, outputs * alone / (1 - part)),
+            self._answer(JOINT, outputs * joint / part) if joint else None,
+            alone,
+            joint,
+        )
+
+    def _answer(self, what: str, times: float) -> GaussianRelease:
+        """Return one of so many answers that cost together what is reserved."""
+        return replace(self.answers.scaled(math.sqrt(times)), what=what)
+
+    def cells_of(self, answer: GaussianRelease, count: int, weight: float, clip: float) -> float:
+        """Return how many cells each of so many answers should have, for an effect to stand out.
+
+        Parameters
+        ----------
+        weight : float
+            The sum of all Hessians, about.
+        """
+        noise = float(self.noise_of(answer, clip).gradient)
+        typical = weight * _TYPICAL[self.task.target] * (count / self.n_features) ** 0.25
+        return float(typical / max(_CLEAR * noise, 1e-300))
+
+    def knowledge(self, answers: Answers, weight: float, clip: float) -> Knowledge:
+        """Return what is known of one output's features before any answer: nothing."""
+        cells = self.cells_of(answers.alone, answers.n_alone, weight, clip)
+        fewest = int(min(max(cells, FEWEST_CELLS), MOST_CELLS))
+        noise, worth = self.noise_of(answers.alone, clip), self.worth_of_steps(clip)
+        return Knowledge(self.encoder, noise, fewest, worth)
+
+    def interactions(
+        self, answers: Answers, known: Knowledge, weight: float, clip: float
+    ) -> Interactions:
+        """Return what is known of one output's pairs and trees, once its features are."""
+        assert answers.joint is not None
+        cells = self.cells_of(answers.joint, answers.n_joint, weight, clip)
+        leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
+        noise, worth = self.noise_of(answers.joint, clip), self.worth_of_steps(clip)
+        most = largest_value(answers.n_joint)
+        return Interactions(known.places(), noise, leaves, answers.n_joint, worth, most)
+
+    @property
+    def n_features(self) -> int:
+        """How many features there are."""
+        return len(self.encoder.domain.features)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -192,18 +329,12 @@ def plan_privboost(
     check_calibration(last, draft.task.target, draft.task.loss)
     shares = (1 - settings.hessian_share, settings.hessian_share)
     init = initial_release(GaussianRelease, 1.0, draft.bound)
-    question = GaussianRelease(
-        "gradients and Hessians by cell of a feature", 1.0, cells=1, shares=shares, **draft.bound
-    )
+    answers = GaussianRelease("all answers together", 1.0, cells=1, shares=shares, **draft.bound)
     scores = counts_release(GaussianRelease, draft.bound)
     made = draft.share(
         [
             ("init", Planned(init, outputs), settings.init_share),
-            (
-                "question",
-                Planned(question, outputs * settings.n_estimators),
-                1 - settings.init_share - last,
-            ),
+            ("answers", Planned(answers, 1), 1 - settings.init_share - last),
             ("scores", Planned(scores, outputs), last),
         ]
     )
@@ -211,6 +342,6 @@ def plan_privboost(
         **made.fields,
         settings=settings,
         init=made["init"],
-        question=made["question"],
+        answers=made["answers"],
         scores=made.get("scores"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from privboost.boosting.calibrated import calibrate_trees
+from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.checks import check_size, widest_clip
 from privboost.boosting.dpxgb import PRESETS, boost_dpxgb
 from privboost.boosting.dpxgb_plan import DPXGBPlan, DPXGBSettings, plan_dpxgb
@@ -170,7 +170,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
             public_generator(structures),
         )
         model = boost_dpxgb(curator, plan, draws, start_boosting(curator, plan), track)
-        return calibrate_trees(curator, plan, model)
+        return calibrate_scores(curator, plan, model)
 
 
 class DPXGBClassifier(DPXGBEstimator, TreeClassifier):  # noqa: D101

@@ -1,4 +1,4 @@
-"""The flagship's estimators: effects of features, asked at the resolution the noise allows."""
+"""The flagship's estimators: effects, pairs and trees, asked at the resolution noise allows."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from privboost.estimators.parameters import (
     keep_parameters,
 )
 from privboost.models.additive import AdditiveScores
+from privboost.models.compound import CompoundScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.public_choices import public_generator
@@ -30,8 +31,11 @@ _PARAMETERS = (
     BUDGET_PARAMETERS.rstrip()
     + """
     n_estimators : int, optional
-        Rounds (for each class beyond two classes); each asks about one feature. Default 12 times
-        the number of features.
+        Rounds that ask about one feature (for each class beyond two classes). Default 12 times the
+        number of features.
+    interactions : bool
+        Whether features are asked about together as well, where the released number of rows says
+        that it pays: in pairs, and by random trees. If not, the model is purely additive.
     gradient_clip : float, optional
         What a row's gradient is clipped to; a smaller clip means less noise and more bias. By
         default it follows the released number of rows (0.25 to 1) for classes, and is 0.3 for a
@@ -60,6 +64,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         domain: Any = None,
         *,
         n_estimators: int | None = None,
+        interactions: bool = True,
         gradient_clip: float | None = None,
         hessian_clip: float | None = None,
         hessian_share: float | None = None,
@@ -88,6 +93,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         rounds = self.n_estimators
         settings = PrivBoostSettings(
             n_estimators=SWEEPS * len(encoder.domain.features) if rounds is None else rounds,
+            interactions=self.interactions,
             gradient_clip=self.gradient_clip,
             hessian_clip=self.hessian_clip,
             hessian_share=self._or_default("hessian_share"),
@@ -98,7 +104,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
 
     def _boost(
         self, curator: Curator, plan: PrivBoostPlan, structures: KeyStream, track: Any
-    ) -> AdditiveScores:
+    ) -> AdditiveScores | CompoundScores:
         return boost_privboost(curator, plan, public_generator(structures), track)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from privboost.boosting.calibrated import calibrate_trees
+from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.checks import check_choice, check_share
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
@@ -187,7 +187,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         self, curator: Curator, plan: SarusPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
         model = boost_sarus(curator, plan, start_boosting(curator, plan), track)
-        return calibrate_trees(curator, plan, model)
+        return calibrate_scores(curator, plan, model)
 
 
 class SarusXGBClassifier(SarusEstimator, AnyLossTreeClassifier):  # noqa: D101

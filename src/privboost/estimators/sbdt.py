@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from privboost.boosting.calibrated import calibrate_trees
+from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.checks import check_choice, check_size
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
@@ -238,7 +238,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
     ) -> TreeScores:
         before = start_boosting(curator, plan, plan.settings.init_clip)
         model = boost_sbdt(curator, plan, self._structures(plan, structures), before, track)
-        return calibrate_trees(curator, plan, model)
+        return calibrate_scores(curator, plan, model)
 
     def _plan_batch(
         self, batch: int, encoder: Encoder, weight_bound: float | None, budget: Budget

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from privboost.engine import kernels
+from privboost.grid import SCORE_STEPS
 from privboost.models.checks import (
     largest,
     need,
@@ -17,8 +18,9 @@ from privboost.models.checks import (
     need_keys,
     need_list,
     need_scores,
+    within_grid,
 )
-from privboost.models.importance import NO_MASS, even
+from privboost.models.importance import NO_MASS, draw_rows, even
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 
@@ -65,6 +67,28 @@ class AdditiveScores:
                 kernels.add_values(codes.column(feature), values[output], scores[output])
         return scores
 
+    @property
+    def largest(self) -> np.ndarray:
+        """A size that no row's score exceeds, of each output, in score steps."""
+        sizes = [largest(self.start[:, None], axis=1)]
+        sizes += [largest(own, axis=1) for own in self.values]
+        most: np.ndarray = np.sum(sizes, axis=0)
+        return most
+
+    def typical(self) -> np.ndarray:
+        """Return the scores of rows drawn from released mass: int32 of shape (outputs, rows)."""
+        layout = Layout(tuple(own.shape[1] for own in self.values))
+        return self.scores(Codes.of(layout, draw_rows(self.chances())[0]))
+
+    def on_lines(self, lines: np.ndarray) -> AdditiveScores:
+        """Return the model with each output's scores on a line; see `TreeScores.on_lines`."""
+        slope = within_grid(lines[:, 0], self.largest)
+        start = np.rint(slope * self.start + lines[:, 1] * SCORE_STEPS).astype(np.int32)
+        by_code = slope[:, None]
+        values = tuple(np.rint(own * by_code).astype(np.int32) for own in self.values)
+        noise = None if self.noise is None else tuple(own * by_code for own in self.noise)
+        return replace(self, start=start, values=values, noise=noise)
+
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes."""
         return self.values
@@ -103,10 +127,10 @@ class AdditiveScores:
         need(len(values) == count, place, "an array for each feature is needed")
         for own, codes in zip(values, n_codes, strict=True):
             need_array(own, place, np.int32, (n_outputs, codes))
-        sizes = [largest(start[:, None], axis=1), *(largest(own, axis=1) for own in values)]
-        need_scores(np.sum(sizes, axis=0), place)
+        plain = cls(start, tuple(values))
+        need_scores(plain.largest, place)
         if form["mass"] is None:
-            return cls(start, tuple(values))
+            return plain
         mass = need_list(form["mass"], "scores.mass", count)
         noise = need_list(form["noise"], "scores.noise", count)
         for own, doubt, codes in zip(mass, noise, n_codes, strict=True):

@@ -15,6 +15,7 @@ import numpy as np
 
 from privboost.errors import ModelFileError
 from privboost.forms import is_writable
+from privboost.grid import MAX_SCORE, SCORE_STEPS
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, fine_edges
@@ -23,6 +24,8 @@ from privboost.tables.features import CategoricalFeature, ClassTarget, Feature, 
 _MOST_SIZE = 2.0**200
 """No sum, mean or noise on the grid comes near it, and squares of it are numbers."""
 _SCORE = np.iinfo(np.int32)
+_MOST_SCORE = (MAX_SCORE - 64) * SCORE_STEPS
+"""What the values of a row may add up to, in score steps."""
 _NEAR = 1e-9
 """How far edges may lie from those computed here, in parts of the bounds: logarithms differ."""
 
@@ -118,6 +121,12 @@ def largest(values: np.ndarray, axis: int) -> np.ndarray:
     high, low = values.max(axis=axis), values.min(axis=axis)
     sizes: np.ndarray = np.maximum(high.astype(np.int64), -low.astype(np.int64))
     return sizes
+
+
+def within_grid(slope: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return slopes of each output, of which none takes scores of these sizes off the grid."""
+    fitting: np.ndarray = np.minimum(slope, _MOST_SCORE / np.maximum(sizes, 1))
+    return fitting
 
 
 def need_scores(most: Any, place: str) -> None:

@@ -22,6 +22,7 @@ from privboost.models.checks import (
     read_encoder,
     read_report,
 )
+from privboost.models.compound import CompoundScores
 from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import MarginScores, TreeScores
@@ -32,7 +33,15 @@ MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
 _MAGIC = b"PVBMODEL"
 _KINDS: dict[str, Any] = {
     kind.kind: kind
-    for kind in (AdditiveScores, LinearScores, TreeScores, MarginScores, VoteScores, OddsVotes)
+    for kind in (
+        AdditiveScores,
+        CompoundScores,
+        LinearScores,
+        TreeScores,
+        MarginScores,
+        VoteScores,
+        OddsVotes,
+    )
 }
 
 

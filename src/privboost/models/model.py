@@ -13,6 +13,7 @@ from scipy.special import expit, log_expit, softmax
 
 from privboost.grid import SCORE_STEPS
 from privboost.models.additive import AdditiveScores
+from privboost.models.compound import CompoundScores
 from privboost.models.importance import importances
 from privboost.models.linear import LinearScores
 from privboost.models.trees import TreeScores
@@ -31,14 +32,14 @@ class Model:
     ----------
     encoder : Encoder
         The domain and the edges of its bins.
-    scores : AdditiveScores, TreeScores or LinearScores
+    scores : AdditiveScores, CompoundScores, TreeScores or LinearScores
         The released values.
     privacy : PrivacyReport
         What training spent.
     """
 
     encoder: Encoder
-    scores: AdditiveScores | TreeScores | LinearScores
+    scores: AdditiveScores | CompoundScores | TreeScores | LinearScores
     privacy: PrivacyReport
 
     def __repr__(self) -> str:
@@ -68,7 +69,7 @@ class Model:
 
     def staged_decision_function(self, data: Any) -> Iterator[np.ndarray]:
         """Yield the scores after each update of training; the last are `decision_function`'s."""
-        if isinstance(self.scores, AdditiveScores):
+        if isinstance(self.scores, AdditiveScores | CompoundScores):
             raise AttributeError("staged predictions: an additive model has no stages")
         parts = list(self.encoder.feature_codes(data))
         stages = [self.scores.staged_scores(codes) for codes in parts]
@@ -124,7 +125,9 @@ class Model:
     def effects(self) -> pa.Table:
         """Return what was learned: for each feature and span of values, its effect on the score.
 
-        A row's score is the sum of its effects and a start that all rows have (`scores.start`).
+        A row's score is the sum of its effects and a start that all rows have (`scores.start`);
+        what features do together, where that was learned, comes on top (`scores.pairs`,
+        `scores.trees`).
         Neighbouring codes with the same effect are joined. What hardly a row has (values between
         whole numbers, missing ones where there are none) has an effect of noise alone. For classes
         the score is the log-odds (of the second class, or of each class beyond two); for a number,

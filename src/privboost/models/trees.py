@@ -10,9 +10,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from privboost.engine import kernels
-from privboost.grid import MAX_SCORE, SCORE_STEPS
+from privboost.grid import SCORE_STEPS
 from privboost.models import tree_kernels
-from privboost.models.checks import largest, need, need_array, need_keys, need_list, need_scores
+from privboost.models.checks import (
+    largest,
+    need,
+    need_array,
+    need_keys,
+    need_list,
+    need_scores,
+    within_grid,
+)
 from privboost.models.importance import NO_MASS, draw_rows, even
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
@@ -21,9 +29,6 @@ from privboost.trees.tree import MAX_DEPTH, Tree
 
 _MOST_FEATURES = 2**16
 """Features that a node of a tree can tell apart."""
-
-_LARGEST = (MAX_SCORE - 64) * SCORE_STEPS
-"""What the values of a row may add up to, in score steps."""
 
 _SHARINGS = 10
 """How often mass is divided among codes anew: more changes nothing that can be seen."""
@@ -251,7 +256,7 @@ class TreeScores:
         lines : float array of shape (outputs, 2)
             Slopes, above 0, and shifts. A slope goes as far as the grid of scores allows.
         """
-        slope = np.minimum(lines[:, 0], _LARGEST / np.maximum(self.largest, 1))
+        slope = within_grid(lines[:, 0], self.largest)
         start = np.rint(slope * self.start + lines[:, 1] * SCORE_STEPS).astype(np.int32)
         forests = tuple(forest.stretched(slope) for forest in self.forests)
         return replace(self, start=start, forests=forests)

@@ -38,7 +38,7 @@ from privboost.losses import LossTable, within_steps
 from privboost.privacy.budgets.charges import charge_table
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.eigenvalues import eigenvalue_bound
-from privboost.privacy.events.event import Event, Relation, SampledGroup, Selection
+from privboost.privacy.events.event import Event, Planned, Relation, SampledGroup, Selection
 from privboost.privacy.events.sums import (
     GaussianRelease,
     GramRelease,
@@ -121,6 +121,25 @@ class Curator:
         stream = self._next_stream()
         noise = discrete_gaussian(_everywhere(event.sigmas, query), stream)
         return self._noisy(self._sampled(query, event.sampling_rate, stream), noise)
+
+    def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
+        """Put Gaussian releases in the place of one that was reserved and not made.
+
+        Parameters
+        ----------
+        reserved : GaussianRelease
+            What stands for them in the plan, once.
+        releases : sequence of Planned
+            What will be made instead; it may follow from all that was released before.
+
+        Privacy
+        -------
+        Spends nothing. μ² of the releases together is at most that of what is given up, whatever
+        they are, so that the cost of the whole run is that of its plan.
+        """
+        if not all(isinstance(planned.event, GaussianRelease) for planned in releases):
+            raise ValueError("only Gaussian releases can be exchanged for others")
+        self._ledger.exchange(Planned(reserved, 1), releases, self._ledger.accountant)
 
     def laplace(self, query: SumQuery, event: LaplaceRelease) -> np.ndarray:
         """Release the sums of a query with discrete Laplace noise.

@@ -75,13 +75,14 @@ class Ledger:
         if placeholder not in self._reserved or self._left[placeholder.event] < placeholder.count:
             raise BudgetError(f"not reserved, or spent already: {placeholder.event.what}")
         total = sum(p.count * (p.event.mu or math.inf) ** 2 for p in plan)
-        if total > (placeholder.event.mu or 0.0) ** 2 * (1 + 1e-4):
+        if total > placeholder.count * (placeholder.event.mu or 0.0) ** 2 * (1 + 1e-4):
             # What comes was chosen after seeing releases: only a fixed sum of μ² bounds that.
             raise BudgetError(
                 f"the plan needs more than was reserved for it: {placeholder.event.what}"
             )
         before = self._reserved, self.accountant
-        self._reserved = [planned for planned in self._reserved if planned is not placeholder]
+        self._reserved = list(self._reserved)
+        self._reserved.remove(placeholder)
         self.accountant = accountant
         try:
             self.reserve(plan)

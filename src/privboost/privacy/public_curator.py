@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from privboost.engine.backend import Backend
@@ -9,7 +11,7 @@ from privboost.engine.queries import GramSums, LinearSums, SumQuery, TreeSums
 from privboost.grid import Contribution
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Event, Exact
+from privboost.privacy.events.event import Event, Exact, Planned
 from privboost.privacy.leaf_means import exact_means
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.utilities.splits import Utility
@@ -55,6 +57,11 @@ class PublicCurator(Curator):
 
     laplace = gaussian
 
+    def exchange(self, reserved: Event, releases: Sequence[Planned]) -> None:
+        """Take other exact releases instead: nothing is reserved, since nothing is paid."""
+        for planned in releases:
+            _need_exact(planned.event)
+
     def laplace_means(self, query: TreeSums, added: int, event: Event) -> np.ndarray:
         """Tell the mean gradient of each leaf, in `leaf_means.MEAN_STEPS`."""
         return exact_means(self.gaussian(query, event), added)
@@ -87,8 +94,12 @@ class PublicCurator(Curator):
 
     def _charge(self, event: Event) -> KeyStream:
         """Take what costs nothing; refuse a private release, which is not this one's to make."""
-        if not isinstance(event, Exact):
-            raise ValueError(f"of public rows all is told exactly, without noise: {event.what}")
+        _need_exact(event)
         if self._group is not None:
             self._group.take(event)
         return self._next_stream()
+
+
+def _need_exact(event: Event) -> None:
+    if not isinstance(event, Exact):
+        raise ValueError(f"of public rows all is told exactly, without noise: {event.what}")

@@ -1,0 +1,285 @@
+"""What is known of how features act together on one output: pairs, and random trees.
+
+Where to look is read off what was released about single features: those of a large effect are
+looked at more often, at places that part their rows evenly; categories stand in the order of their
+effects. A pair is asked about in a few cells of both features jointly, and the best one again now
+and then; a tree is asked about once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from privboost.boosting import posterior_kernels as kernels
+from privboost.boosting.effects import VARIANCES, Effect, Noise
+from privboost.boosting.leaves import leaf_values
+from privboost.compiling import compiled
+from privboost.grid import SCORE_STEPS
+from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import Tree
+
+FOCUS = 0.7
+"""The part of draws that follows the size of effects; the rest is shared evenly."""
+
+AGAIN = 0.25
+"""How often the best pair is asked about again instead of a new one."""
+
+_MOST_PAIRS = 150
+"""Answers about pairs, about, of which there are no more than half."""
+
+_RIDGE, _ROUGH, _OWN = 0.1, 0.375, 0.2
+"""A pair's prior: a product of walks, and a part of each cell's own."""
+
+_NEWS = 0.1
+"""How much one answer moves the belief about those of its kind."""
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where the codes of a feature stand: which share of the rows comes before, from 0 to 1.
+
+    Attributes
+    ----------
+    of_code : float array
+        The place of each code; those of one bin have one place.
+    missing : int or None
+        The code of missing values of a number, which stand nowhere; a category's have a place.
+    size : float
+        How large the feature's effect is.
+    """
+
+    of_code: np.ndarray
+    missing: int | None
+    size: float
+
+    @classmethod
+    def of(cls, bin_of: np.ndarray, ordered: int, effect: Effect) -> Place:
+        """Put the bins of a number in their order, and categories in that of their effects."""
+        profile, values = effect.profile, effect.values
+        order = np.arange(len(values)) if ordered else np.argsort(values, kind="stable")
+        place = np.empty(len(values))
+        place[order] = np.cumsum(profile[order]) - profile[order] / 2
+        mean = (profile * values).sum()
+        size = float(np.sqrt((profile * (values - mean) ** 2).sum()))
+        return cls(place[bin_of], len(bin_of) - 1 if ordered else None, size)
+
+    def cells(self, count: int) -> np.ndarray:
+        """Return for each code which of so many cells of about equal mass it lies in."""
+        return np.minimum((self.of_code * count).astype(np.int64), count - 1)
+
+
+@dataclass(eq=False)
+class Pair:
+    """What is known of two features jointly.
+
+    Attributes
+    ----------
+    cells : CellMap
+        The joint cells.
+    effect : Effect
+        The posterior of their values.
+    told : int32 array
+        What rows were told, in score steps.
+    """
+
+    cells: CellMap
+    effect: Effect
+    told: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.told = np.zeros(self.cells.n_cells, dtype=np.int32)
+
+    @property
+    def doubt(self) -> np.ndarray:
+        """The standard deviation of each value, in score steps."""
+        deviation: np.ndarray = np.sqrt(self.effect.variances()) * SCORE_STEPS
+        return deviation
+
+    @property
+    def worth(self) -> float:
+        """What it moves scores by, with some doubt about one that was asked about often."""
+        moved = (np.maximum(self.effect.rows, 0) * self.effect.values**2).sum()
+        return float(moved / np.sqrt(max(self.effect.asked, 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """A tree that was asked about.
+
+    Attributes
+    ----------
+    tree : Tree
+        Its structure.
+    told : int32 array
+        What the rows of each leaf were told, in score steps.
+    mass, doubt : float arrays
+        Of each leaf the released Hessians, and the variance of its value.
+    """
+
+    tree: Tree
+    told: np.ndarray
+    mass: np.ndarray
+    doubt: np.ndarray
+
+
+class Interactions:
+    """What is known of one output: all pairs and trees so far.
+
+    Parameters
+    ----------
+    places : sequence of Place
+        Where the codes of each feature stand.
+    noise : Noise
+        The noise of an answer.
+    cells : int
+        How many cells or leaves an answer has, about.
+    rounds : int
+        How many answers there will be.
+    worth : tuple of float
+        What one step of an answer's gradients and Hessians is worth.
+    most : float
+        What values are clipped to.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        noise: Noise,
+        cells: int,
+        rounds: int,
+        worth: tuple[float, float],
+        most: float,
+    ) -> None:
+        self._places, self._noise, self._worth, self._most = places, noise, worth, most
+        self.depth = max(round(float(np.log2(cells))), 2)
+        self.side = int(min(max(cells**0.5, 3), 8))
+        sizes = np.array([place.size for place in places])
+        total = float(sizes.sum())
+        focus = FOCUS if total > 0 else 0.0
+        chances = focus * sizes / max(total, 1e-300) + (1 - focus) / len(sizes)
+        self._ends = np.cumsum(chances)
+        self._pair_chance = min(0.5, _MOST_PAIRS / rounds)
+        even = np.full(len(VARIANCES), 1 / len(VARIANCES))
+        self._belief = {"pair": even, "tree": even}
+        self.pairs: dict[tuple[int, int], Pair] = {}
+        self.trees: list[Grown] = []
+
+    def next_pair(self, generator: np.random.Generator) -> Pair | None:
+        """Return the pair to ask about next, or None: then it is a tree's turn."""
+        chances = generator.random(4)
+        if chances[0] >= self._pair_chance:
+            return None
+        if self.pairs and chances[1] < AGAIN:
+            return max(self.pairs.values(), key=lambda pair: pair.worth)
+        first, second = (int(f) for f in self._features(chances[2:]))
+        if first == second:
+            second = (first + 1 + int(chances[1] * (len(self._places) - 1))) % len(self._places)
+        key = (min(first, second), max(first, second))
+        if key not in self.pairs:
+            parts = [
+                CellMap.of_feature(f, self._places[f].cells(self.side), self.side) for f in key
+            ]
+            effect = Effect(grid_basis(self.side), self._most, fade=1.0)
+            self.pairs[key] = Pair(CellMap.joint(parts), effect)
+        return self.pairs[key]
+
+    def next_tree(self, generator: np.random.Generator) -> Tree:
+        """Draw the next tree: where it cuts, rows are parted at any share with the same chance."""
+        nodes = 2**self.depth - 1
+        chances = generator.random((3, nodes))
+        features = self._features(chances[0])
+        cuts = np.empty(nodes)
+        _draw_cuts(features, chances[1], cuts)
+        own = [self._places[feature] for feature in features]
+        turns = np.zeros((nodes, max(len(place.of_code) for place in own)), dtype=np.uint8)
+        for node, place in enumerate(own):
+            turns[node, : len(place.of_code)] = place.of_code > cuts[node]
+            if place.missing is not None:
+                turns[node, place.missing] = chances[2, node] < 0.5
+        return Tree(features.astype(np.uint16), turns)
+
+    def hear_pair(self, pair: Pair, sums: np.ndarray) -> np.ndarray:
+        """Take in an answer about a pair; return by how much the values of its cells change."""
+        gradient, hessian = self._read(sums)
+        effect, belief = pair.effect, self._belief["pair"] + 0.02
+        effect.hear(np.arange(len(hessian)), gradient, hessian, self._noise, belief)
+        self._learn("pair", effect.weights)
+        told = np.rint(effect.values * SCORE_STEPS).astype(np.int32)
+        change: np.ndarray = told - pair.told
+        pair.told = told
+        return change
+
+    def hear_tree(self, tree: Tree, sums: np.ndarray) -> np.ndarray:
+        """Take in an answer about a tree; return the values of its leaves."""
+        gradient, hessian = self._read(sums)
+        belief = self._belief["tree"] + 0.02
+        values, doubt, weights = leaf_values(gradient, hessian, self._noise, belief)
+        self._learn("tree", weights)
+        values = np.clip(values, -self._most, self._most)
+        told: np.ndarray = np.rint(values * SCORE_STEPS).astype(np.int32)
+        self.trees.append(Grown(tree, told, hessian, doubt))
+        return told
+
+    def _features(self, chances: np.ndarray) -> np.ndarray:
+        """Draw features."""
+        found = np.searchsorted(self._ends, chances * self._ends[-1], side="right")
+        features: np.ndarray = np.minimum(found, len(self._places) - 1)
+        return features
+
+    def _read(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return sums of −gradients and of Hessians."""
+        gradient: np.ndarray = -sums[:, 0] * self._worth[0]
+        hessian: np.ndarray = sums[:, 1] * self._worth[1]
+        return gradient, hessian
+
+    def _learn(self, kind: str, weights: np.ndarray) -> None:
+        """Let an answer move the belief about its kind."""
+        self._belief[kind] = (1 - _NEWS) * self._belief[kind] + _NEWS * weights
+
+
+@compiled
+def _draw_cuts(features, chances, cuts):  # type: ignore[no-untyped-def]
+    """Draw where each node cuts: between those above it that look at the same feature."""
+    for node in range(features.size):
+        low, high, below = 0.0, 1.0, node
+        while below > 0:
+            above = (below - 1) // 2
+            if features[above] == features[node]:
+                if below == 2 * above + 1:
+                    high = min(high, cuts[above])
+                else:
+                    low = max(low, cuts[above])
+            below = above
+        cuts[node] = low + chances[node] * (high - low)
+
+
+@lru_cache(maxsize=16)
+def grid_basis(side: int) -> np.ndarray:
+    """Return the prior's basis of a pair's cells: neighbours along both sides are alike."""
+    basis: np.ndarray = kernels.root_of(_grid_covariance(kernels.walk_basis(side, _RIDGE, _ROUGH)))
+    basis.flags.writeable = False
+    return basis
+
+
+@compiled
+def _grid_covariance(walk):  # type: ignore[no-untyped-def]
+    """Return the covariance of all cells of two sides."""
+    side = walk.shape[0]
+    line = np.zeros((side, side))
+    for i in range(side):
+        for j in range(side):
+            for k in range(side):
+                line[i, j] += walk[i, k] * walk[j, k]
+    size = 0.0
+    for i in range(side):
+        size += line[i, i] / side
+    cells = np.empty((side * side, side * side))
+    for i in range(side * side):
+        for j in range(side * side):
+            own = line[i // side, j // side] / size * (line[i % side, j % side] / size)
+            cells[i, j] = own + (_OWN if i == j else 0.0)
+    return cells
