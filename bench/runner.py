@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
-_PACKAGES = ("privboost", "numpy", "numba", "scikit-learn", "pyarrow", "lightgbm", "pandas")
+_PACKAGES = (
+    *("privboost", "numpy", "numba", "scikit-learn", "pyarrow", "pandas"),
+    *("lightgbm", "xgboost", "interpret-core"),
+)
 
 
 def summarise(values: list[float]) -> dict[str, Any]:
@@ -29,7 +32,7 @@ def write(name: str, settings: dict[str, Any], results: Any) -> Path:
     form = {
         "name": name,
         "machine": {
-            "system": platform.platform(),
+            "system": platform.system(),
             "processor": _processor(),
             "cores": os.cpu_count(),
             "python": platform.python_version(),
