@@ -37,7 +37,7 @@ def write(name: str, settings: dict[str, Any], results: Any) -> Path:
             "cores": os.cpu_count(),
             "python": platform.python_version(),
         },
-        "versions": {package: _version(package) for package in _PACKAGES},
+        "versions": {package: release(package) for package in _PACKAGES},
         "settings": settings,
         "results": results,
     }
@@ -45,7 +45,8 @@ def write(name: str, settings: dict[str, Any], results: Any) -> Path:
     return path
 
 
-def _version(package: str) -> str | None:
+def release(package: str) -> str | None:
+    """Return the version of a package; None where it is not installed (a bare source tree)."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -11,7 +11,7 @@ from bench import runner
 from bench.page.comparisons import by_point, value
 from bench.page.pages import PICTURES, README_TABLES, digest
 from bench.page.utility_text import same_scores
-from bench.utility.methods import CEILING, METHODS
+from bench.utility.methods import CEILING, FLAGSHIP, METHODS
 from bench.utility.plan import EPSILONS, Point, delta_of
 from bench.utility.scores import MAIN
 from bench.utility.store import Summary, read_summary
@@ -50,8 +50,13 @@ def _scores(summaries: list[Summary]) -> Any:
     for name, axis in zip(shown, axes.flat, strict=False):
         lines |= _panel(points, name, axis)
     if lines:
+        known = [method.title for method in METHODS.values() if method.title in lines]
         picture.legend(
-            lines.values(), lines, loc="outside lower center", ncols=len(lines), fontsize=7
+            [lines[one] for one in known],
+            known,
+            loc="outside lower center",
+            ncols=len(known),
+            fontsize=7,
         )
     return picture
 
@@ -59,8 +64,8 @@ def _scores(summaries: list[Summary]) -> Any:
 def _panel(points: Any, name: str, axis: Any) -> dict[str, Any]:
     """Draw one table's curves and return the lines by method."""
     measure, lines = MAIN[kind(name)], {}
+    budgets = [(epsilon, delta_of(epsilon)) for epsilon in EPSILONS]
     for number, (method, known) in enumerate(METHODS.items()):
-        budgets = [(epsilon, delta_of(epsilon)) for epsilon in EPSILONS]
         found = [points.get(Point(name, method, *budget)) for budget in budgets]
         drawn = [
             (epsilon, *one["scores"][measure])
@@ -84,6 +89,9 @@ def _panel(points: Any, name: str, axis: Any) -> dict[str, Any]:
         lines[METHODS[CEILING].title] = axis.axhline(
             ceiling, color="black", linestyle=":", linewidth=0.9
         )
+        _zoom(
+            axis, ceiling, [value(points.get(Point(name, FLAGSHIP, *b)), measure) for b in budgets]
+        )
     axis.set_xscale("log")
     axis.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
     axis.minorticks_off()
@@ -92,9 +100,20 @@ def _panel(points: Any, name: str, axis: Any) -> dict[str, Any]:
     return lines
 
 
+def _zoom(axis: Any, ceiling: float, flagship: list[float | None]) -> None:
+    """Leave out of a panel what is more than twice as far from the ceiling as the flagship."""
+    far = [2.2 * (found - ceiling) for found in flagship if found is not None]
+    if far:
+        low, high = axis.get_ylim()
+        end = ceiling + max(far, key=abs)
+        axis.set_ylim(
+            max(low, end) if end < ceiling else low, min(high, end) if end > ceiling else high
+        )
+
+
 def _same(summaries: list[Summary]) -> Any:
     """Return the flagship's ε for the scores of others, by their ε; below the line is less."""
-    picture, axis = plt.subplots(figsize=(4.2, 3.4), layout="constrained")
+    picture, axis = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
     found = same_scores(summaries)
     names = dict.fromkeys((whose, name) for whose, name, *_ in found)
     ends = {"": "o", "<": "v", ">": "^"}
@@ -111,7 +130,11 @@ def _same(summaries: list[Summary]) -> Any:
             axis.plot(epsilon, ours.epsilon, ends[ours.sign], color=f"C{number}", markersize=3.5)
     axis.axline((0.1, 0.1), slope=1, color="black", linestyle=":", linewidth=0.9)
     axis.set(xscale="log", yscale="log", xlabel="ε of the other method")
+    ticks = (0.01, 0.03, 0.1, 0.3, 1, 3)
+    for one in (axis.xaxis, axis.yaxis):
+        one.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
     axis.set_ylabel("PrivBoost's ε for its score")
     if names:
-        axis.legend(fontsize=6)
+        picture.legend(loc="outside right center", fontsize=6)
     return picture

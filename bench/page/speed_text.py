@@ -10,6 +10,8 @@ from bench import runner
 from bench.page.markdown import number, table
 
 BASE = "LightGBM"
+SHORT = ("PrivBoost", "S-BDT", "S-BDT, cyclical", "DP-XGB", "DP-EBM", "XGBoost")
+"""Whom the README's table has."""
 
 
 def read(name: str, folder: Path = runner.RESULTS) -> dict[str, Any] | None:
@@ -19,8 +21,12 @@ def read(name: str, folder: Path = runner.RESULTS) -> dict[str, Any] | None:
 
 
 def machine(form: dict[str, Any]) -> str:
-    """Return where a measurement was made."""
-    return f"{form['machine']['processor']}, {form['machine']['cores']} cores"
+    """Return where a measurement was made, and whether other work was going on."""
+    cores, busy = form["machine"]["cores"], form["settings"]["load_before"]
+    where = f"Measured on {form['machine']['processor']}, {cores} cores"
+    if busy > 0.3 * cores:
+        where += f", **while they were busy with other work** (load {busy:g}): ratios are rough"
+    return where
 
 
 def fits(folder: Path = runner.RESULTS) -> str:
@@ -28,19 +34,41 @@ def fits(folder: Path = runner.RESULTS) -> str:
     form = read("speed_fits", folder)
     if form is None:
         return ""
-    threads = sorted({one["threads"] for one in form["results"]})
+    threads, cases = _by_case(form)
+    rows = [
+        [case if k == 0 else "", who, *(_beside(seconds, who, count) for count in threads)]
+        for case, seconds in cases.items()
+        for k, who in enumerate(dict.fromkeys(who for who, _ in seconds))
+    ]
+    first = f"{machine(form)}. In brackets the ratio to {BASE}'s time."
+    return f"{first}\n\n{table(_head(threads), rows)}"
+
+
+def ratios(folder: Path = runner.RESULTS) -> str:
+    """Return, for the README, the ratios to LightGBM alone, of those whom readers look for."""
+    form = read("speed_fits", folder)
+    if form is None:
+        return ""
+    threads, cases = _by_case(form)
     rows = []
-    for case in dict.fromkeys(one["case"] for one in form["results"]):
-        seconds = {
-            (one["who"], one["threads"]): one["seconds"]
-            for one in form["results"]
-            if one["case"] == case
-        }
-        for k, who in enumerate(dict.fromkeys(who for who, _ in seconds)):
-            cells = [_beside(seconds, who, count) for count in threads]
+    for case, seconds in cases.items():
+        shown = [who for who in SHORT if {(who, threads[0]), (BASE, threads[0])} <= set(seconds)]
+        for k, who in enumerate(shown):
+            cells = [number(seconds[who, count] / seconds[BASE, count]) for count in threads]
             rows.append([case if k == 0 else "", who, *cells])
-    head = ["fit", "", *(f"{count} thread{'s' * (count > 1)}" for count in threads)]
-    return f"Of {machine(form)}; in brackets the ratio to {BASE}'s time.\n\n{table(head, rows)}"
+    return f"{machine(form)}.\n\n{table(_head(threads), rows)}"
+
+
+def _by_case(form: dict[str, Any]) -> tuple[list[int], dict[str, dict[tuple[str, int], float]]]:
+    """Return the numbers of threads, and seconds by case, contender and threads."""
+    cases: dict[str, dict[tuple[str, int], float]] = {}
+    for one in form["results"]:
+        cases.setdefault(one["case"], {})[one["who"], one["threads"]] = one["seconds"]
+    return sorted({one["threads"] for one in form["results"]}), cases
+
+
+def _head(threads: list[int]) -> list[str]:
+    return ["fit", "", *(f"{count} thread{'s' * (count > 1)}" for count in threads)]
 
 
 def _beside(seconds: dict[tuple[str, int], float], who: str, threads: int) -> str:
@@ -89,29 +117,6 @@ def scale(folder: Path = runner.RESULTS) -> str:
         for one in (form["results"] if form else ())
     ]
     return table(["table", "", "time", "peak memory (codes, labels and scores alone)"], rows)
-
-
-def ratios(folder: Path = runner.RESULTS) -> str:
-    """Return, for the README, each case's ratios of our recipes to LightGBM alone."""
-    form = read("speed_fits", folder)
-    if form is None:
-        return ""
-    rows = []
-    threads = sorted({one["threads"] for one in form["results"]})
-    for case in dict.fromkeys(one["case"] for one in form["results"]):
-        seconds = {
-            (one["who"], one["threads"]): one["seconds"]
-            for one in form["results"]
-            if one["case"] == case
-        }
-        if (BASE, threads[0]) not in seconds:
-            continue
-        for who in ("PrivBoost", "S-BDT, cyclical", "DP-XGB", "DP-EBM"):
-            if (who, threads[0]) in seconds:
-                cells = [number(seconds[who, count] / seconds[BASE, count]) for count in threads]
-                rows.append([case, who, *cells])
-    head = ["fit", "", *(f"{count} thread{'s' * (count > 1)}" for count in threads)]
-    return table(head, rows)
 
 
 def accounting(folder: Path = runner.RESULTS) -> str:

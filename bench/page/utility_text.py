@@ -36,6 +36,8 @@ from bench.utility.tables import TABLES, kind, title
 
 RANKED = (("two", "AUC"), ("two", "log-loss"), ("several", "log-loss"), ("number", "RMSE"))
 SHOWN = (*RANKED[:2], ("two", "calibration"), *RANKED[2:], ("number", "R²"))
+MOST_ERRORS = 50
+"""Beyond so many standard errors a number says nothing more."""
 KINDS = {"two": "Two classes", "several": "Several classes", "number": "Numbers"}
 MEASURES = {"calibration": "calibration error"}
 
@@ -162,7 +164,7 @@ def same_score_table(summaries: list[Summary]) -> str:
     for whose, name, epsilon, score, ours in same_scores(summaries):
         ratio = epsilon / ours.epsilon
         times = {"": f"{ratio:.1f}", "<": f"> {ratio:.1f}", ">": f"< {ratio:.1f}"}[ours.sign]
-        own = f"{ours.sign} {budget(ours.epsilon)}".strip()
+        own = f"{ours.sign} {budget(float(f'{ours.epsilon:.2g}'))}".strip()
         measure = MAIN[kind(name)]
         rows.append(
             [whose, f"{title(name)}, {measure}", budget(epsilon), number(score), own, times]
@@ -212,10 +214,17 @@ def losses_table(summaries: list[Summary]) -> str:
             METHODS[loss.point.method].title,
             number(loss.other),
             number(loss.flagship),
-            f"{loss.errors:.1f}",
+            f"{loss.errors:.1f}" if loss.errors < MOST_ERRORS else f"> {MOST_ERRORS}",
         ]
-        for loss in found
+        for loss in sorted(found, key=_place)
     ]
     head = ["table", "score", "ε", "better", "its figure", "PrivBoost", "standard errors"]
     first = f"By more than two standard errors, in {len(found)} of {compared} comparisons."
     return f"{first}\n\n{table(head, rows)}".rstrip()
+
+
+def _place(loss: Loss) -> tuple[int, float, str]:
+    """Return where a loss stands in the list: by table, ε and score."""
+    names = list(TABLES)
+    known = names.index(loss.point.table) if loss.point.table in names else len(names)
+    return known, loss.point.epsilon or 0, loss.measure

@@ -12,6 +12,7 @@ turns on one machine; compare ratios, not seconds of different machines.
 from __future__ import annotations
 
 import argparse
+import os
 from importlib import import_module
 from typing import Any
 
@@ -37,10 +38,10 @@ def main() -> None:
     if unknown := [part for part in asked.parts if part not in PARTS]:
         parser.error(f"no part is named {unknown[0]!r}; there are {', '.join(PARTS)}")
     for part in asked.parts or PARTS[:-1]:
-        settings = _settings(part, asked)
+        settings, busy = _settings(part, asked), os.getloadavg()[0]
         timings = import_module(f"bench.speed.{part}").measure(**settings)
         if not (part == "fits" and asked.case):
-            runner.write(f"speed_{part}", settings, timings)
+            runner.write(f"speed_{part}", settings | {"load_before": round(busy, 1)}, timings)
 
 
 def _settings(part: str, asked: argparse.Namespace) -> dict[str, Any]:

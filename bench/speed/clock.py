@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+from threadpoolctl import threadpool_limits
 
 Act = Callable[[], Any]
 Timing = dict[str, Any]
@@ -31,7 +34,14 @@ def compare(case: str, acts: dict[tuple[str, int], Act], turns: int) -> list[Tim
     """Return and tell the times of a case, contenders by name and number of threads."""
     print(case, flush=True)
     timings = []
-    for (who, threads), seconds in take_turns(acts, turns).items():
+    limited = {key: partial(_with_threads, key[1], act) for key, act in acts.items()}
+    for (who, threads), seconds in take_turns(limited, turns).items():
         print(f"  {who:32} {threads} thread{'s' * (threads > 1)} {seconds:9.3f} s", flush=True)
         timings.append({"case": case, "who": who, "threads": threads, "seconds": round(seconds, 4)})
     return timings
+
+
+def _with_threads(count: int, act: Act) -> None:
+    """Do something with so many threads for linear algebra, which `n_jobs` does not reach."""
+    with threadpool_limits(count, "blas"):
+        act()

@@ -15,15 +15,12 @@ import privboost
 from bench.papers import peers
 from bench.papers.protocol import split
 from bench.speed.clock import Act, Timing, compare
+from bench.utility.methods import METHODS
 from bench.utility.tables import load
 from privboost import Domain
+from privboost.recipes import RECIPES
 
 EPSILON, DELTA = 1.0, 1e-6
-
-_OURS = (
-    *("PrivBoostClassifier", "SBDTClassifier", "DPXGBClassifier", "SarusXGBClassifier"),
-    *("LazyBBClassifier", "BoostedAdaSSPClassifier"),
-)
 
 
 def _peers(trees: int, depth: int | None = None, bins: int | None = None) -> dict[str, Any]:
@@ -63,7 +60,10 @@ CASES = (
     Case(
         "Adult, defaults (LightGBM and XGBoost: 100 trees of 31 leaves)",
         "adult",
-        {name.removesuffix("Classifier"): (name, {}) for name in _OURS},
+        {
+            METHODS[name].title: (recipe.estimators["classes"], {})
+            for name, recipe in RECIPES.items()
+        },
         _peers(100) | {"DP-EBM": ("dp_ebm", {"epsilon": EPSILON, "delta": DELTA})},
     ),
     Case(

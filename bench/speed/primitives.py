@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from bench.papers import peers
 from bench.speed.clock import Act, Timing, compare
@@ -63,8 +62,7 @@ def products(turns: int) -> list[Timing]:
         ("privboost, exact, from codes", 1): lambda: backend.sum(query),
         ("BLAS, from float64", 1): lambda: plain.T @ plain,
     }
-    with threadpool_limits(1):
-        return compare(f"products of {COLUMNS} columns of {ROWS:,} rows", acts, turns)
+    return compare(f"products of {COLUMNS} columns of {ROWS:,} rows", acts, turns)
 
 
 def predictions(turns: int) -> list[Timing]:

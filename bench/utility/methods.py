@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import sha256
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,10 @@ from typing import Any
 import pandas as pd
 
 import privboost
+from bench import runner
 from bench.papers import peers
 from bench.papers.protocol import make
+from bench.utility.tables import kind
 from privboost import Domain, PrivacyWarning
 from privboost.recipes import ENDINGS, RECIPES
 
@@ -40,12 +41,14 @@ class Method:
         Its name in tables.
     kinds : tuple of str
         The kinds of tables that it can predict.
-    package : str
-        What is imported for it, whose release on PyPI is `release`.
+    package, release : str
+        What is imported for it, and the name under which that is installed.
     fit : callable
         Returns a fitted model.
     private : bool
         Whether it has an ε.
+    refused : tuple of str
+        Data sets that it refuses as it comes.
     """
 
     title: str
@@ -54,6 +57,11 @@ class Method:
     release: str
     fit: Fit
     private: bool = True
+    refused: tuple[str, ...] = ()
+
+    def takes(self, table: str) -> bool:
+        """Return whether it can be fitted to a table."""
+        return kind(table) in self.kinds and table.split(":")[0] not in self.refused
 
     @property
     def installed(self) -> bool:
@@ -63,8 +71,9 @@ class Method:
     @property
     def version(self) -> str:
         """What is measured: its release, and of ours the state of its source, too."""
-        release = f"{self.release} {version(self.release)}"
-        return f"{release} ({_source()})" if self.package == "privboost" else release
+        if self.package != "privboost":
+            return f"{self.release} {runner.release(self.release)}"
+        return f"{self.release} {privboost.__version__} ({_source()})"
 
 
 @lru_cache(maxsize=1)
@@ -114,15 +123,17 @@ _TITLES = {
     "lazybb": "LazyBB",
     "adassp": "BoostedAdaSSP",
 }
+_REFUSED = {"adassp": ("diabetes130us",)}  # more coordinates than products are kept of
 _KINDS = {"classes": ("two", "several"), "number": ("number",)}
 
 METHODS = {
     name: Method(
         _TITLES[name],
-        tuple(kind for task in recipe.tasks for kind in _KINDS[task]),
+        tuple(one for task in recipe.tasks for one in _KINDS[task]),
         "privboost",
         "privboost",
         partial(_ours, name),
+        refused=_REFUSED.get(name, ()),
     )
     for name, recipe in RECIPES.items()
 } | {

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bench.papers.sbdt_points import ROWS as SBDT_ROWS
 from bench.utility.methods import CEILING, FLAGSHIP, METHODS
-from bench.utility.tables import TABLES, kind
+from bench.utility.tables import TABLES
 
 EPSILONS = (0.1, 0.5, 1.0, 3.0)
 CURVE_DELTA = 5e-8
@@ -63,7 +63,7 @@ def _grid(tables: Iterable[str], epsilons: Iterable[float]) -> Iterator[Point]:
     epsilons = tuple(epsilons)
     for table in tables:
         for name, method in METHODS.items():
-            if kind(table) not in method.kinds:
+            if not method.takes(table):
                 continue
             if not method.private:
                 yield Point(table, name, None, None)

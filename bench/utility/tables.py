@@ -52,8 +52,9 @@ def title(name: str) -> str:
     if name in TABLES:
         return TABLES[name]
     base, *words = name.split(":")
-    first = [f"first {int(word):,} rows" if word.isdigit() else word for word in words]
-    return ", ".join([TABLES.get(base, base), *first])
+    known = {"complete": "complete ones", "two": "two classes"}
+    said = [known.get(word) or f"first {int(word):,} rows" for word in words]
+    return ", ".join([TABLES.get(base, base), *said])
 
 
 def load(name: str, seed: int) -> tuple[pd.DataFrame, Domain]:
