@@ -53,7 +53,7 @@ def title(name: str) -> str:
         return TABLES[name]
     base, *words = name.split(":")
     known = {"complete": "complete ones", "two": "two classes"}
-    said = [known.get(word) or f"first {int(word):,} rows" for word in words]
+    said = [f"first {int(w):,} rows" if w.isdigit() else known.get(w, w) for w in words]
     return ", ".join([TABLES.get(base, base), *said])
 
 
