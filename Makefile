@@ -3,8 +3,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint clean
-.PHONY: bench-adult bench-speed bench-scale bench-accounting bench-sbdt bench-streams bench-trees bench-dpxgb bench-sarus bench-lazybb bench-adassp bench-linear bench-papers
+# What a bench- target is to run, in the words of its own command line: WHAT="grid --runs 2".
+WHAT ?=
+
+.PHONY: demo test test-slow lint results clean
+.PHONY: bench-utility bench-speed bench-accounting bench-papers
 
 demo: $(VENV)/.demo
 	$(BIN)/privboost demo
@@ -20,48 +23,11 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench-adult: $(VENV)/.bench
-	$(BIN)/python -m bench.accuracy adult --runs 20
+bench-utility bench-speed bench-accounting bench-papers: bench-%: $(VENV)/.bench
+	$(BIN)/python -m bench.$* $(WHAT)
 
-bench-speed: $(VENV)/.bench
-	$(BIN)/python -m bench.speed
-
-bench-scale: $(VENV)/.bench
-	$(BIN)/python -m bench.scale
-	$(BIN)/python -m bench.scale --recipe trees
-	$(BIN)/python -m bench.scale --recipe filter
-	$(BIN)/python -m bench.scale --recipe linear --rounds 25
-	$(BIN)/python -m bench.scale --recipe votes --rounds 25
-
-bench-sbdt: $(VENV)/.bench
-	$(BIN)/python -m bench.papers sbdt
-
-bench-streams: $(VENV)/.bench
-	$(BIN)/python -m bench.papers sbdt.figure5
-
-bench-dpxgb: $(VENV)/.bench
-	$(BIN)/python -m bench.papers dpxgb
-
-bench-sarus: $(VENV)/.bench
-	$(BIN)/python -m bench.papers sarus
-
-bench-lazybb: $(VENV)/.bench
-	$(BIN)/python -m bench.papers lazybb
-
-bench-adassp: $(VENV)/.bench
-	$(BIN)/python -m bench.papers adassp
-
-bench-papers: $(VENV)/.bench
-	$(BIN)/python -m bench.papers
-
-bench-linear: $(VENV)/.bench
-	$(BIN)/python -m bench.linear_speed
-
-bench-trees: $(VENV)/.bench
-	$(BIN)/python -m bench.tree_speed
-
-bench-accounting: $(VENV)/.bench
-	$(BIN)/python -m bench.accounting
+results: $(VENV)/.bench
+	$(BIN)/python -m bench.results
 
 clean:
 	rm -rf $(VENV)

@@ -1,4 +1,4 @@
-"""Measurements: accuracy on real data, and speed as ratios against peers in one run."""
+"""Measurements: scores against ε, speed as ratios to peers, accounting, and papers again."""
 
 import warnings
 

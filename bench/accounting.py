@@ -85,7 +85,7 @@ def main() -> None:
     for name, *values in rows:
         print(f"{name:32} " + " ".join(f"{float(value):9.4g}" for value in values))
     print(f"{time.perf_counter() - start:.1f} s")
-    runner.write("accounting", {"delta": 5e-8}, rows)
+    runner.write("accounting", {}, rows)
 
 
 if __name__ == "__main__":

@@ -22,15 +22,20 @@ _BESIDE = _HERE.parent.parent / "shared" / "data"
 
 def load(name: str) -> tuple[pd.DataFrame, Domain]:
     """Return a data set, all its rows in their original order, and its domain."""
-    domain = Domain.from_json(_HERE / "domains" / f"{name}.json")
+    known = domain(name)
     for folder in (os.environ.get("PRIVBOOST_DATA"), _BESIDE):
         path = Path(folder) / f"{name}.parquet" if folder else None
         if path is not None and path.exists():
-            return pd.read_parquet(path), domain
+            return pd.read_parquet(path), known
     if name == "adult":
         adult = load_adult()
-        return pa.concat_tables([adult.train, adult.test]).to_pandas(), domain
+        return pa.concat_tables([adult.train, adult.test]).to_pandas(), known
     raise FileNotFoundError(f"{name}.parquet: set PRIVBOOST_DATA to a folder that holds it")
+
+
+def domain(name: str) -> Domain:
+    """Return what is public about a data set."""
+    return Domain.from_json(_HERE / "domains" / f"{name}.json")
 
 
 def names() -> list[str]:

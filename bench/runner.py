@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
-_PACKAGES = ("privboost", "numpy", "numba", "scikit-learn", "pyarrow", "lightgbm", "pandas")
+_PACKAGES = (
+    *("privboost", "numpy", "numba", "scikit-learn", "pyarrow", "pandas"),
+    *("lightgbm", "xgboost", "interpret-core"),
+)
 
 
 def summarise(values: list[float]) -> dict[str, Any]:
@@ -29,12 +32,12 @@ def write(name: str, settings: dict[str, Any], results: Any) -> Path:
     form = {
         "name": name,
         "machine": {
-            "system": platform.platform(),
+            "system": platform.system(),
             "processor": _processor(),
             "cores": os.cpu_count(),
             "python": platform.python_version(),
         },
-        "versions": {package: _version(package) for package in _PACKAGES},
+        "versions": {package: release(package) for package in _PACKAGES},
         "settings": settings,
         "results": results,
     }
@@ -42,7 +45,8 @@ def write(name: str, settings: dict[str, Any], results: Any) -> Path:
     return path
 
 
-def _version(package: str) -> str | None:
+def release(package: str) -> str | None:
+    """Return the version of a package; None where it is not installed (a bare source tree)."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -74,26 +74,42 @@ class Peer:
     target: Any
 
     def predict(self, rows: pd.DataFrame) -> np.ndarray:
-        """Return numbers, or the likelier of two classes."""
+        """Return numbers, or the likeliest class."""
         if isinstance(self.target, ClassTarget):
-            return np.array(self.target.ordered)[(self.decision_function(rows) > 0).astype(int)]
+            return np.array(self.target.ordered)[self.predict_proba(rows).argmax(axis=1)]
         return np.asarray(self.model.predict(self.prepare(rows)))
+
+    def predict_proba(self, rows: pd.DataFrame) -> np.ndarray:
+        """Return the chance of each class; of one that no row to fit had, 0."""
+        chances = np.zeros((len(rows), len(self.target.ordered)))
+        chances[:, self.model.classes_] = self.model.predict_proba(self.prepare(rows))
+        return chances
 
     def decision_function(self, rows: pd.DataFrame) -> np.ndarray:
         """Return how far the chance of the second class is above one half."""
-        return np.asarray(self.model.predict_proba(self.prepare(rows)))[:, 1] - 0.5
+        return self.predict_proba(rows)[:, 1] - 0.5
 
 
 def fit(name: str, how: dict[str, Any], rows: pd.DataFrame, domain: Domain, seed: int) -> Peer:
     """Return a peer, fitted to rows."""
-    model, prepare = _MAKERS[name](domain, {"random_state": seed} | how)
-    label = rows[domain.target.name]
-    if isinstance(domain.target, ClassTarget):
-        label = (label == domain.target.ordered[1]).astype(int)
+    model, prepare = build(name, how, domain, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of theirs: of weak δ, of few bins, of names
-        model.fit(prepare(rows), label.to_numpy())
+        model.fit(prepare(rows), labels(rows, domain))
     return Peer(model, prepare, domain.target)
+
+
+def build(name: str, how: dict[str, Any], domain: Domain, seed: int) -> tuple[Any, Prepare]:
+    """Return a peer that is not fitted yet, and what makes rows into what it takes."""
+    return _MAKERS[name](domain, {"random_state": seed} | how)
+
+
+def labels(rows: pd.DataFrame, domain: Domain) -> np.ndarray:
+    """Return what is to be predicted: numbers, or the places of classes in their order."""
+    label = rows[domain.target.name]
+    if isinstance(domain.target, ClassTarget):
+        label = label.map({one: number for number, one in enumerate(domain.target.ordered)})
+    return label.to_numpy()
 
 
 def _lightgbm(domain: Domain, how: dict[str, Any]) -> tuple[Any, Prepare]:

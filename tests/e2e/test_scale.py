@@ -8,7 +8,7 @@ import pytest
 SCRIPT = """
 import resource, sys
 from pathlib import Path
-from bench.scale import domain, write_table
+from bench.speed.scale import domain, write_table
 from privboost import PrivBoostClassifier
 
 path = Path(sys.argv[1])
@@ -23,7 +23,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
 
 @pytest.mark.slow
 def test_memory_of_ten_million_rows(tmp_path):
-    from bench.scale import COLUMNS, write_table
+    from bench.speed.scale import COLUMNS, write_table
 
     rows = 10_000_000
     write_table(tmp_path / "large.parquet", rows)

@@ -1,0 +1,1 @@
+"""What is told of measurements: comparisons, tables in Markdown, pictures."""

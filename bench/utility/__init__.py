@@ -1,0 +1,1 @@
+"""How good models are: every method on every table, against ε, with settings left alone."""
