@@ -139,7 +139,7 @@ def test_the_part_of_interactions_grows_with_what_they_could_tell():
     parts, counts = zip(*map(Rule().divide, (0.0, 1.0, 2.0, 20.0, 2e2, 2e4, 1e12)), strict=True)
     assert list(parts) == sorted(parts)
     assert list(counts) == sorted(counts)
-    assert (parts[1], counts[1], parts[-1], counts[-1]) == (0.0, 0, 0.7, 1000)
+    assert (parts[1], counts[1], parts[-1], counts[-1]) == (0.0, 0, 0.7, 1500)
 
 
 DOMAIN = {

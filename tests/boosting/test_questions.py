@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privboost.boosting.questions import MOST_BINS, Bins, moving_cells
+from privboost.boosting.questions import BINS, Bins, moving_cells
 from privboost.tables.encoding import Encoder
 from tests.tables import make_domain
 
@@ -80,13 +80,13 @@ def test_the_most_frequent_of_many_categories_keep_bins_of_their_own():
     mass[[7, 100, 300]] = 1e4
     shared, bin_of = bins.shared(mass)
     assert not shared.too_many
-    assert np.array_equal(np.unique(bin_of), np.arange(MOST_BINS + 1))
-    assert bin_of[-1] == MOST_BINS  # missing values
+    assert np.array_equal(np.unique(bin_of), np.arange(BINS + 1))
+    assert bin_of[-1] == BINS  # missing values
     counts = np.bincount(bin_of)
     assert (counts[bin_of[[7, 100, 300]]] == 1).all()
-    assert counts[MOST_BINS - 1] == size - MOST_BINS
+    assert counts[BINS - 1] == size - BINS
     assert shared.learned[:-1].all()
     assert not shared.learned[-1]
     assert np.array_equal(shared.of_code, bin_of)
-    least = mass[:-1][bin_of[:-1] < MOST_BINS - 1].min()
-    assert least >= mass[:-1][bin_of[:-1] == MOST_BINS - 1].max()
+    least = mass[:-1][bin_of[:-1] < BINS - 1].min()
+    assert least >= mass[:-1][bin_of[:-1] == BINS - 1].max()

@@ -45,7 +45,7 @@ class Place:
     Attributes
     ----------
     of_code : float array
-        The place of each code; those of one bin have one place.
+        The place of each code; categories of one bin have one place.
     missing : int or None
         The code of missing values of a number, which stand nowhere; a category's have a place.
     size : float
@@ -58,14 +58,20 @@ class Place:
 
     @classmethod
     def of(cls, bin_of: np.ndarray, ordered: int, effect: Effect) -> Place:
-        """Put the bins of a number in their order, and categories in that of their effects."""
+        """Put the codes of a number in their order, and categories in that of their effects.
+
+        The rows of a bin are taken to be spread evenly over its codes.
+        """
         profile, values = effect.profile, effect.values
         order = np.arange(len(values)) if ordered else np.argsort(values, kind="stable")
-        place = np.empty(len(values))
-        place[order] = np.cumsum(profile[order]) - profile[order] / 2
+        before = np.empty(len(values))
+        before[order] = np.cumsum(profile[order]) - profile[order]
+        number = np.arange(len(bin_of)) - np.searchsorted(bin_of, bin_of) if ordered else 0
+        within = (number + 0.5) / np.bincount(bin_of)[bin_of] if ordered else 0.5
         mean = (profile * values).sum()
         size = float(np.sqrt((profile * (values - mean) ** 2).sum()))
-        return cls(place[bin_of], len(bin_of) - 1 if ordered else None, size)
+        place = before[bin_of] + within * profile[bin_of]
+        return cls(place, len(bin_of) - 1 if ordered else None, size)
 
     def cells(self, count: int) -> np.ndarray:
         """Return for each code which of so many cells of about equal mass it lies in."""

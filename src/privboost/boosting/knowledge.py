@@ -9,7 +9,7 @@ import numpy as np
 
 from privboost.boosting.effects import VARIANCES, Effect, Noise, shared_belief
 from privboost.boosting.interactions import Place
-from privboost.boosting.questions import Bins, moving_cells
+from privboost.boosting.questions import BINS, Bins, moving_cells
 from privboost.grid import SCORE_STEPS
 from privboost.tables.encoding import Encoder
 
@@ -33,12 +33,19 @@ class Knowledge:
         How many cells an answer has.
     worth : tuple of float
         What one step of an answer's gradients and Hessians is worth.
+    most_bins : int
+        How many bins a number has at most.
     """
 
     def __init__(
-        self, encoder: Encoder, noise: Noise, cells: int, worth: tuple[float, float]
+        self,
+        encoder: Encoder,
+        noise: Noise,
+        cells: int,
+        worth: tuple[float, float],
+        most_bins: int = BINS,
     ) -> None:
-        self.bins = [Bins.of(encoder, f) for f in range(len(encoder.domain.features))]
+        self.bins = [Bins.of(encoder, f, most_bins) for f in range(len(encoder.domain.features))]
         self._effects = [
             None if own.too_many else Effect.of(own, len(self.bins)) for own in self.bins
         ]

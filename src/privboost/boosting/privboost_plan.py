@@ -28,6 +28,7 @@ from privboost.boosting.interactions import Interactions
 from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.newton import grid_step
 from privboost.boosting.plan import Budget, Plan, listed
+from privboost.boosting.questions import BINS, FINE_BINS
 from privboost.grid import SCORE_STEPS
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease
@@ -36,8 +37,11 @@ from privboost.tables.encoding import Encoder
 SWEEPS = 12
 """How often a feature is asked about, on average."""
 
-FEWEST_CELLS, MOST_CELLS = 4, 32
-"""Cells of one answer."""
+FEWEST_CELLS = 4
+"""Cells of one answer; the most are half of a number's bins."""
+
+_FINE = 2.0
+"""Where an answer could have so many cells for each bin, numbers have finer bins."""
 
 ALONE, JOINT = "sums by cell of a feature", "sums by cell of several features, or by leaf"
 """What an answer is about, in words: which features they are is no part of its cost."""
@@ -141,8 +145,8 @@ class Rule:
     steep: float = 0.17
     most_part: float = 0.7
     count: float = 400.0
-    many: float = 200.0
-    most_count: int = 1000
+    many: float = 60.0
+    most_count: int = 1500
 
     def divide(self, cells: float) -> tuple[float, int]:
         """Return the part of interactions and how many answers they have, given those cells."""
@@ -289,10 +293,11 @@ class PrivBoostPlan(Plan):
 
     def knowledge(self, answers: Answers, weight: float, clip: float) -> Knowledge:
         """Return what is known of one output's features before any answer: nothing."""
-        cells = self.cells_of(answers.alone, answers.n_alone, weight, clip)
-        fewest = int(min(max(cells, FEWEST_CELLS), MOST_CELLS))
+        wanted = self.cells_of(answers.alone, answers.n_alone, weight, clip)
+        bins = FINE_BINS if wanted > _FINE * BINS else BINS
+        cells = int(min(max(wanted, FEWEST_CELLS), bins // 2))
         noise, worth = self.noise_of(answers.alone, clip), self.worth_of_steps(clip)
-        return Knowledge(self.encoder, noise, fewest, worth)
+        return Knowledge(self.encoder, noise, cells, worth, bins)
 
     def interactions(
         self, answers: Answers, known: Knowledge, weight: float, clip: float

@@ -16,8 +16,11 @@ from privboost.tables.encoding import Encoder
 from privboost.tables.features import CategoricalFeature
 from privboost.trees.cell_map import CellMap
 
-MOST_BINS = 64
-"""Bins of a feature; a feature of more categories is asked once about each, then they share."""
+BINS, FINE_BINS = 64, 192
+"""Bins of a number: the latter, which are all there are, where answers have many cells.
+
+A feature of more than `BINS` categories is asked once about each, then they share.
+"""
 
 WIDTH = 0.3
 """The part of a cell's measure that is width; the rest is released mass."""
@@ -42,9 +45,9 @@ class Bins:
     learned: np.ndarray
 
     @classmethod
-    def of(cls, encoder: Encoder, feature: int) -> Bins:
-        """Return the bins of a number, evenly; categories have one each."""
-        grid = uniform_grid(encoder, feature, MOST_BINS)
+    def of(cls, encoder: Encoder, feature: int, most: int = BINS) -> Bins:
+        """Return at most so many bins of a number, evenly; categories have one each."""
+        grid = uniform_grid(encoder, feature, most)
         category = isinstance(encoder.domain.features[feature], CategoricalFeature)
         return cls(grid.map, 0 if category else grid.n_cells - 1, grid.learned)
 
@@ -56,7 +59,7 @@ class Bins:
     @property
     def too_many(self) -> bool:
         """Whether categories must share bins before their effects can be told."""
-        return len(self.learned) > MOST_BINS + 2
+        return not self.ordered and len(self.learned) > BINS + 2
 
     def joined(self, cell_of: np.ndarray) -> CellMap:
         """Return the cells of a question, given that of each bin."""
@@ -78,11 +81,11 @@ class Bins:
             The new bin of each old one.
         """
         last = len(mass) - 1  # missing values, which keep a bin of their own
-        order = np.argsort(-mass[:last], kind="stable")[: MOST_BINS - 1]
-        bin_of = np.full(last + 1, MOST_BINS - 1)
+        order = np.argsort(-mass[:last], kind="stable")[: BINS - 1]
+        bin_of = np.full(last + 1, BINS - 1)
         bin_of[np.sort(order)] = np.arange(len(order))
-        bin_of[last] = MOST_BINS
-        learned = np.ones(MOST_BINS + 1, dtype=np.bool_)
+        bin_of[last] = BINS
+        learned = np.ones(BINS + 1, dtype=np.bool_)
         learned[-1] = self.learned[-1]
         return Bins(self.joined(bin_of), 0, learned), bin_of
 
