@@ -141,8 +141,8 @@ class Rule:
     """
 
     tried: int = 100
-    fewest: float = 3.0
-    steep: float = 0.17
+    fewest: float = 1.4
+    steep: float = 0.25
     most_part: float = 0.7
     count: float = 400.0
     many: float = 60.0
