@@ -286,12 +286,13 @@ def test_what_no_line_can_follow_from_is_refused_before_anything_is_spent(
 def test_by_default_there_are_counts_where_there_can_be():
     frame, domain = make_frame(60), make_domain()
     on = [SBDTClassifier, DPXGBClassifier, SarusXGBClassifier, LazyBBClassifier]
-    for kind in (PrivBoostClassifier, *on):
+    for kind in (PrivBoostClassifier, BoostedAdaSSPClassifier, *on):
         how = {"accountant": "rdp"} if kind is DPXGBClassifier else {}
         model = kind(domain=domain, n_estimators=3, random_state=1, **how).fit(frame)
         assert model.privacy_.parameters["calibration_share"] == 0.04
     off = [(SBDTClassifier, {"loss": "squared"}), (SarusXGBClassifier, {"loss": "squared"})]
-    for kind, how in (*off, (BoostedAdaSSPClassifier, {})):
+    linear = [{"loss": "hinge"}, {"intercept": False}, {"class_weight": "balanced"}]
+    for kind, how in (*off, *((BoostedAdaSSPClassifier, how) for how in linear)):
         model = kind(domain=domain, n_estimators=3, random_state=1, **how).fit(frame)
         assert model.privacy_.parameters["calibration_share"] == 0
 
