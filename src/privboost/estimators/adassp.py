@@ -118,6 +118,7 @@ class AdaSSPEstimator(PresetEstimator):
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> AdaSSPPlan:
         loss = check_choice("loss", getattr(self, "loss", "squared"), losses_of("classes"))
+        intercept = check_flag("intercept", self.intercept)
         rate = self.learning_rate
         if rate is None:
             rate = 4.0 if loss == "logistic" else 1.0
@@ -132,24 +133,24 @@ class AdaSSPEstimator(PresetEstimator):
             class_weight=self._class_weight(encoder),
             ridge=self.ridge,
             keep_stages=self.keep_stages,
-            calibration_share=self._calibration_share(loss),
+            calibration_share=self._calibration_share(loss, intercept),
         )
         bins, bound = self.bins, self.norm_bound
         own = design(
             encoder,
             bins if bins is None else check_bins("bins", bins, encoder),
             self.products,
-            check_flag("intercept", self.intercept),
+            intercept,
             _check_norm_bound(bound),
         )
         return plan_adassp(encoder, settings, own, weight_bound, budget, self.accountant)
 
-    def _calibration_share(self, loss: str) -> Any:
+    def _calibration_share(self, loss: str, intercept: bool) -> Any:
         """Return the share of the counts by score; by default none where there can be none."""
         given = getattr(self, "calibration_share", 0.0)
         if given is not None:
             return given
-        possible = loss == "logistic" and self.intercept and self.class_weight is None
+        possible = loss == "logistic" and intercept and self.class_weight is None
         return 0.04 if possible else 0.0
 
     def _class_weight(self, encoder: Encoder) -> str | tuple[float, float] | None:
