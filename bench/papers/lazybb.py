@@ -55,9 +55,11 @@ CARD = {
     "youngest": ("age", "≤ ", -1),
 }
 """The lines of table 5.3: a feature, how its value begins on our card, and the printed votes."""
+ALONE = {"calibration_share": 0.0}
+"""Votes alone: nothing is counted by them."""
 SHARP = {
-    0.0: {"density": 0.15, "learning_rate": 2.0, "n_estimators": 15},
-    DELTA: {"density": 0.1, "learning_rate": 0.45, "n_estimators": 25},
+    0.0: ALONE | {"density": 0.15, "learning_rate": 2.0, "n_estimators": 15},
+    DELTA: ALONE | {"density": 0.1, "learning_rate": 0.45, "n_estimators": 25},
 }
 """The best of some eighty settings for mushroom at ε = 1, on the same tenths: the thesis' way."""
 
@@ -158,7 +160,7 @@ def _curve(data: str, epsilon: float) -> list[Point]:
         for arm, how in _rules(data, epsilon).items()
     ]
     budget = {"epsilon": epsilon, "delta": DELTA}
-    trees = {"epsilon": epsilon, "delta": 0.0, "learner": "tree", "density": 0.3}
+    trees = ALONE | {"epsilon": epsilon, "delta": 0.0, "learner": "tree", "density": 0.3}
     others = [
         ("flagship, δ", "PrivBoostClassifier", budget),
         ("linear, δ", "BoostedAdaSSPClassifier", budget),
@@ -252,7 +254,7 @@ def _worth() -> tuple[Point, ...]:
     """What constants and accountants are worth on Adult, with one density and rate."""
     found = []
     for epsilon, votes in ((0.1, 25), (0.4, 25), (1.0, 39), (1.0, 99)):
-        own = {"density": 0.35, "learning_rate": 0.45, "n_estimators": votes}
+        own = ALONE | {"density": 0.35, "learning_rate": 0.45, "n_estimators": votes}
         each = advanced(votes, epsilon, DELTA)
         for arm, budget in (
             ("4ηζ, basic", {"epsilon": epsilon / 2, "delta": 0.0}),

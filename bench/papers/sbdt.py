@@ -176,6 +176,7 @@ def _table3() -> tuple[Point, ...]:
     points = []
     for (name, extra), figure in published.items():
         base = {"delta": DELTA, "n_estimators": 1000, "max_depth": 6, "extra_estimators": extra}
+        base |= {"calibration_share": 0.0}
         x = "with filter" if extra else "no filter"
         for arm, rate in (("γ = 0.1", 0.1), ("all rows", 1.0)):
             how = base | {"epsilon": 0.5, "subsample": rate}
@@ -190,7 +191,7 @@ def _section8(name: str, chosen: float | None, random: float | None) -> tuple[Po
     free = {"epsilon": float("inf"), "public_rows": True}
     clips = {"gradient_clip": 2.0, "hessian_clip": 1.0 if name == "abalone" else 0.25}
     size = {"n_estimators": trees, "max_depth": depth, "learning_rate": 0.2, "reg_lambda": lam}
-    theirs = free | clips | size
+    theirs = free | clips | size | {"calibration_share": 0.0}
     anywhere = theirs | {"features": "uniform", "candidates": "all"}
     return (
         others("authors' settings", "chosen", name, "DPXGB", theirs, chosen),

@@ -29,6 +29,7 @@ SHARED: dict[str, Any] = {
     "leaf_clip": 2.0,
     "init_noise": "laplace",
     "init_share": 0.0,
+    "calibration_share": 0.0,
     "negative_hessian": "zero",
     "accountant": "rdp",
 }

@@ -84,6 +84,7 @@ def test_without_noise_rounds_are_ridge_steps_on_gradients(loss, gradient):
         learning_rate=0.7,
         norm_bound=5.0,
         tail=0.5,
+        calibration_share=0.0,
         **QUIET,
     ).fit(frame)
     x, y = matrix(frame), frame["t"].to_numpy().astype(float)
@@ -150,7 +151,11 @@ def test_three_classes_share_the_matrix():
     frame, domain = table(9000, "three")
     model = BoostedAdaSSPClassifier(3.0, 1e-6, domain, random_state=1).fit(frame)
     counts = {release.what: release.count for release in model.privacy_.releases}
-    assert counts == {"products of all pairs of coordinates": 1, "gradients times coordinates": 75}
+    assert counts == {
+        "products of all pairs of coordinates": 1,
+        "gradients times coordinates": 75,
+        "rows by score and class": 3,
+    }
     assert (model.predict(frame) == frame["t"]).mean() > 0.6
     assert model.coefficients().column_names == ["feature", "value", "coefficient", "class"]
 

@@ -143,7 +143,7 @@ def test_what_no_rule_covers_is_refused_before_rows_are_touched(parameters, word
 @pytest.mark.parametrize("tail", [0.0, 0.5])
 def test_stages_are_models_of_fewer_rounds(tail):
     frame, domain = table(3000)
-    how = {"domain": domain, "tail": tail, "norm_bound": 5.0} | QUIET
+    how = {"domain": domain, "tail": tail, "norm_bound": 5.0, "calibration_share": 0.0} | QUIET
     model = BoostedAdaSSPClassifier(n_estimators=5, keep_stages=True, **how).fit(frame)
     stages = list(model.staged_decision_function(frame))
     assert len(stages) == 5

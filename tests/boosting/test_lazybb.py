@@ -16,7 +16,7 @@ from privboost.tables.rows import join
 from privboost.trees.routing import route
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
-QUIET = {"epsilon": 1e7, "delta": 0.0, "random_state": 0}
+QUIET = {"epsilon": 1e7, "delta": 0.0, "random_state": 0, "calibration_share": 0.0}
 """So large a budget that the best candidate is always chosen."""
 
 
@@ -137,7 +137,8 @@ def learnable(rows=4000, classes=("no", "yes")):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_it_learns(learner, delta, tmp_path):
     frame, domain = learnable()
-    model = LazyBBClassifier(1.0, delta, domain, learner=learner, n_estimators=5, random_state=1)
+    how = {"learner": learner, "n_estimators": 5, "random_state": 1, "calibration_share": 0.0}
+    model = LazyBBClassifier(1.0, delta, domain, **how)
     model.fit(frame)
     assert (model.predict(frame) == frame["y"]).mean() > 0.9
     assert not hasattr(model, "predict_proba")
@@ -173,7 +174,13 @@ def test_three_classes_split_the_budget():
 def test_the_card_adds_up_to_the_votes():
     frame = make_frame(500)
     model = LazyBBClassifier(
-        2.0, 0.0, make_domain(), n_estimators=15, n_candidates=5, random_state=4
+        2.0,
+        0.0,
+        make_domain(),
+        n_estimators=15,
+        n_candidates=5,
+        random_state=4,
+        calibration_share=0.0,
     ).fit(frame)
     card = model.explain().to_pylist()
     assert [abs(line["votes"]) for line in card] == sorted(
@@ -191,7 +198,8 @@ def test_the_card_adds_up_to_the_votes():
 
 def test_sparsity_and_the_card_in_words():
     frame, domain = learnable(3000)
-    model = LazyBBClassifier(5.0, 0.0, domain, n_estimators=7, random_state=1).fit(frame)
+    how = {"n_estimators": 7, "random_state": 1, "calibration_share": 0.0}
+    model = LazyBBClassifier(5.0, 0.0, domain, **how).fit(frame)
     figures = model.sparsity()
     assert figures["votes"] == 7
     assert figures["rules"] == model.explain().num_rows
@@ -218,10 +226,11 @@ def test_one_class_is_no_domain():
 
 def test_a_tie_is_a_vote_for_the_first_class():
     frame, domain = learnable(50)
-    model = LazyBBClassifier(1e-3, 0.0, domain, n_estimators=2, random_state=0).fit(frame)
+    plain = {"delta": 0.0, "domain": domain, "calibration_share": 0.0}
+    model = LazyBBClassifier(1e-3, n_estimators=2, random_state=0, **plain).fit(frame)
     tied = model.decision_function(frame) == 0
     for seed in range(30):
-        model = LazyBBClassifier(1e-3, 0.0, domain, n_estimators=2, random_state=seed).fit(frame)
+        model = LazyBBClassifier(1e-3, n_estimators=2, random_state=seed, **plain).fit(frame)
         tied = model.decision_function(frame) == 0
         if tied.any():
             assert (model.predict(frame)[tied] == "no").all()

@@ -100,6 +100,7 @@ def test_intervals_in_words():
             literals="intervals",
             n_candidates=3,
             random_state=seed,
+            calibration_share=0.0,
         ).fit(frame)
         total = np.zeros(len(frame), dtype=int)
         for line in model.explain().to_pylist():

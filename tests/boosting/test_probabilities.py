@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from privboost import PrivBoostClassifier
-from privboost.boosting import privboost
+from privboost.boosting import calibrated
 from privboost.boosting.probabilities import EDGES, centres, fit_line
 from privboost.grid import SCORE_STEPS
 from tests.tables import CLASSES, THREE, make_domain, make_frame
@@ -72,7 +72,7 @@ def test_loud_noise_leaves_scores_nearly_as_they_are():
 
 def test_a_line_stretches_values_and_their_doubt_alike(monkeypatch):
     def fitted(slope):
-        monkeypatch.setattr(privboost, "fit_line", lambda *_: (slope, 0.0))
+        monkeypatch.setattr(calibrated, "fit_line", lambda *_: (slope, 0.0))
         model = PrivBoostClassifier(domain=make_domain(), n_estimators=7, random_state=1)
         return model.fit(make_frame(100)).model_.scores
 

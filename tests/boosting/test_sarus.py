@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from privboost import SarusXGBClassifier, SarusXGBRegressor, load_model
+from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
 from privboost.boosting.sarus import _leaf_values, boost_sarus
@@ -64,10 +65,10 @@ def test_a_pure_plan_spends_its_epsilon_and_no_more(target, how):
 
 
 def test_shares_are_parts_of_epsilon():
-    plan = plan_for(init_share=0.1, shares=(0.2, 0.3, 0.5))
+    plan = plan_for(init_share=0.1, calibration_share=0.05, shares=(0.2, 0.3, 0.5))
     spent = {p.event.what: p.count * p.event.pure / 2 for p in plan.releases}
     parts = sorted(spent.values())
-    np.testing.assert_allclose(parts, sorted([0.1, 0.9 * 0.2, 0.9 * 0.3, 0.9 * 0.5]), rtol=1e-5)
+    np.testing.assert_allclose(parts, sorted([0.05, 0.1, 0.17, 0.255, 0.425]), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("subsample", "part"), [(1.0, 0.5), (0.2, 0.85)])
@@ -86,7 +87,7 @@ def test_the_releases_are_those_planned(target, how):
     encoder = plan.encoder
     rows = encode_training(encoder, make_frame(60, target=target))
     curator = Tell(rows.blocks, plan.contribution)
-    boost_sarus(curator, plan, start_boosting(curator, plan))
+    calibrate_scores(curator, plan, boost_sarus(curator, plan, start_boosting(curator, plan)))
     for planned in plan.releases:
         assert curator.asked.count(planned.event) == planned.count
         if isinstance(planned.event, SampledGroup):

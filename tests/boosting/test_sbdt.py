@@ -3,6 +3,7 @@ import pytest
 from scipy.special import expit, logit
 
 from privboost import SBDTClassifier, SBDTRegressor
+from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
 from privboost.boosting.sbdt import boost_sbdt
@@ -37,6 +38,9 @@ class Tell(TellGaussian):
 
     def open_budget(self, budget):
         self.opened += 1
+
+    def close_budgets(self):
+        pass
 
 
 def estimator(target, **how):
@@ -137,7 +141,8 @@ def test_without_noise_it_is_plain_boosting(target, how, weighted):
 
 @pytest.mark.parametrize(("target", "how"), CASES)
 def test_the_releases_are_those_planned(target, how):
-    curator, plan, _, _ = train(target, rows=50, **how)
+    curator, plan, scores, _ = train(target, rows=50, **how)
+    calibrate_scores(curator, plan, scores)
     made = [e for e in curator.asked if e is plan.leaf]
     assert len(made) == plan.settings.n_updates * plan.task.n_outputs
     if plan.life is None:
@@ -293,7 +298,7 @@ def test_the_squared_loss_of_classes_counts_rows_and_has_no_probabilities():
         estimator(CLASSES, **how)._plan(Encoder.of(make_domain(CLASSES)), None, Budget(1.0, 1e-6))
         for how in (
             {"loss": "squared", "hessian_share": 0.2},
-            {"boosting": "gradient", "hessian_share": 0.2},
+            {"boosting": "gradient", "hessian_share": 0.2, "calibration_share": 0.0},
         )
     ]
     assert plans[0].loss.hessian.max() == CLIP_STEPS

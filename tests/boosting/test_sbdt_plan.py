@@ -19,6 +19,7 @@ from tests.tables import NUMBER, THREE, make_domain
 DELTA = 5e-8
 
 
+NOTHING_ELSE = {"init_share": 0.0, "calibration_share": 0.0}
 OWN_EPSILON = {"init_noise": "laplace", "init_epsilon": 0.05, "init_count_epsilon": 0.005}
 
 
@@ -35,10 +36,10 @@ def cost(plan):
 @pytest.mark.parametrize(
     ("how", "accountant", "multiplier"),
     [
-        ({"init_share": 0.0}, "gdp", calibrate_gaussian(0.5, DELTA, 50)),
+        (NOTHING_ELSE, "gdp", calibrate_gaussian(0.5, DELTA, 50)),
         ({"init_share": 0.0, "accountant": "rdp"}, "rdp", None),
         (
-            {"init_share": 0.0, "subsample": 0.1},
+            NOTHING_ELSE | {"subsample": 0.1},
             "pld",
             calibrate_gaussian(0.5, DELTA, 50, 0.1, "pld"),
         ),

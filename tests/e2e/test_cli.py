@@ -233,6 +233,10 @@ def test_votes_and_linear_models(tmp_path, recipe, run):
     assert "1e-06)-differential privacy" in run(*base, *how).stdout
     base = (*base, "--force")
     header = run("predict", model, data).stdout.splitlines()[0]
+    assert "probability" in header
+    assert "score" not in header
+    run(*base, *how, "--set", "calibration_share=0")
+    header = run("predict", model, data).stdout.splitlines()[0]
     assert ("probability" in header) == (recipe == "adassp")
     assert ("score" in header) == (recipe == "lazybb")
     assert "is needed" in run("predict", model, data, "--out", tmp_path / "p.xlsx", code=1).stderr

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from privboost import SBDTRegressor
 from privboost.boosting.initial_score import initial_release, start_boosting
 from privboost.boosting.plan import Budget
 from privboost.engine.backend import LocalBackend
-from privboost.engine.queries import GRADIENT_COUNT, CellSums, ScoreCounts, TreeSums
+from privboost.engine.queries import GRADIENT_COUNT, Bound, CellSums, ScoreCounts, TreeSums
 from privboost.engine.updates import Start
 from privboost.grid import Contribution
 from privboost.losses import LossTable
@@ -170,6 +171,53 @@ def test_counts_of_scores_that_forget_weights_are_caught(monkeypatch):
             True,
             0,
         )
+
+
+def moved_by_replacing(frame, other, unit_rows, weighted):
+    """How far counts of scores move, in what two-cell events claim: μ of Gaussians, and pure ε."""
+    domain = make_domain(CLASSES, {"column": "person", "max_rows": unit_rows})
+    frames = [pd.concat([frame, each], ignore_index=True) for each in other]
+    loss, contribution = TASKS["two classes"][1], Contribution(weighted, unit_rows)
+    one, two = (answers(domain, each, loss, 1, weighted, seed) for seed, each in enumerate(frames))
+    own = [(q, a - b) for (q, a), (_, b) in zip(one, two, strict=True) if type(q) is ScoreCounts]
+    assert own
+    for query, change in own:
+        bound = query.bound(contribution).of_two
+        events = [
+            kind("counts", 1.0, bound.steps, bound.cells, bound.rows, (1.0,))
+            for kind in (GaussianRelease, LaplaceRelease)
+        ]
+        far = np.sqrt(((change / events[0].sigmas) ** 2).sum())
+        yield far, (np.abs(change) / events[1].scales).sum()
+
+
+@given(
+    rows=st.integers(0, 25),
+    seed=st.integers(0, 10_000),
+    weighted=st.booleans(),
+    unit_rows=st.integers(1, 4),
+)
+@settings(max_examples=40)
+def test_replacing_any_unit_moves_counts_of_scores_by_two_cells(rows, seed, weighted, unit_rows):
+    frame = make_frame(rows, seed)
+    other = [make_frame(5, seed + k).assign(person="the same") for k in (1, 2)]
+    for far, pure in moved_by_replacing(frame, other, unit_rows, weighted):
+        assert far <= 1 + 1e-12
+        assert pure <= 1 + 1e-12
+
+
+def test_two_cells_are_attained_and_one_is_caught(monkeypatch):
+    """The twin counts a unit that is replaced like one that is added."""
+    frame = make_frame(20, 3)
+    known = make_frame(40, 4).assign(person="the same")
+    other = [known[known["income"] == name].iloc[:1] for name in ("low", "high")]
+    moved = list(moved_by_replacing(frame, other, 1, False))
+    assert max(far for far, _ in moved) == pytest.approx(1)
+    assert max(pure for _, pure in moved) == pytest.approx(1)
+    monkeypatch.setattr(Bound, "of_two", property(lambda own: own))
+    moved = list(moved_by_replacing(frame, other, 1, False))
+    assert max(far for far, _ in moved) > 1.4
+    assert max(pure for _, pure in moved) > 1.9
 
 
 INITIAL = TreeSums((stump(),), 0, GRADIENT_COUNT)

@@ -48,7 +48,8 @@ KINDS = {
     "linear number": (BoostedAdaSSPRegressor, NUMBER, {"bins": 3}),
     "trees": (SBDTClassifier, CLASSES, {"n_estimators": 7, "max_depth": 2}),
     "joint trees": (SBDTRegressor, NUMBER, {"n_estimators": 4, "features": "uniform"}),
-    "votes": (LazyBBClassifier, CLASSES, {"n_estimators": 5}),
+    "votes": (LazyBBClassifier, CLASSES, {"n_estimators": 5, "calibration_share": 0.0}),
+    "votes with odds": (LazyBBClassifier, THREE, {"n_estimators": 5}),
 }
 STREAMS = {
     "classes": (SBDTClassifier, THREE, {}),
@@ -204,6 +205,7 @@ SHORT = {
     "trees": [look_at_absent_codes, drop_leaves, add_stages],
     "joint trees": [look_at_absent_codes, drop_leaves, overflow_scores],
     "votes": [look_at_absent_codes],
+    "votes with odds": [look_at_absent_codes],
 }
 CASES = [(kind, change) for kind, changes in SHORT.items() for change in changes]
 
@@ -227,6 +229,33 @@ def test_trees_that_are_not_what_they_say_are_refused(models):
         files.read_model(altered(models["trees"], look_at_absent_features), "file")
     with pytest.raises(ModelFileError, match="leaves must say one vote"):
         files.read_model(altered(models["votes"], overflow_scores), "file")
+
+
+@pytest.mark.parametrize(
+    "worth",
+    [
+        lambda own: own * 0,
+        lambda own: -own,
+        lambda own: own | np.int32(2**30),
+        lambda own: own[:-1],
+        lambda own: own.astype(np.float64),
+        lambda own: None,
+    ],
+)
+def test_votes_are_worth_more_than_nothing_and_no_more_than_scores_hold(models, worth):
+    def change(form):
+        form["scores"]["worth"] = worth(form["scores"]["worth"])
+
+    with pytest.raises(ModelFileError, match="worth"):
+        files.read_model(altered(models["votes with odds"], change), "file")
+    with pytest.raises(ModelFileError, match="worth"):
+        files.read_model(
+            altered(models["votes with odds"], lambda form: form["scores"].pop("worth")), "file"
+        )
+    with pytest.raises(ModelFileError, match="scores"):
+        files.read_model(
+            altered(models["votes"], lambda form: form["scores"].update(worth=np.ones(1))), "file"
+        )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ A fit runs on one table, and all that it tells and asks is told to and asked of 
 """
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -23,9 +24,10 @@ from privboost import (
     SBDTRegressor,
     codec,
 )
-from privboost.boosting import draft, sarus_plan
+from privboost.boosting import calibrated, draft, lazybb_plan, sarus_plan
 from privboost.boosting.privboost import boost_privboost
 from privboost.engine.backend import open_local
+from privboost.engine.queries import Bound
 from privboost.estimators import privboost
 from privboost.grid import Contribution
 from privboost.learning.lesson import Lesson
@@ -155,6 +157,7 @@ MERGE = FOLLOW | {"candidate_rule": "merge", "negative_hessian": "zero"}
 ALL = FOLLOW | {"candidate_rounds": "all", "sketch_bins": 9, "leaf_clip": None, "accountant": "rdp"}
 PRINTED = {"ridge": "adassp", "ratio": (1, 1, 1), "norm_bound": "longest", "intercept": False}
 VOTES = {"density": 0.3, "n_candidates": 4, "delta": 0.0}
+COUNTED = {"calibration_share": 0.3, "max_depth": 2}
 CASES = [
     (SarusXGBClassifier, CLASSES, 1, False, MEANS | {"loss": "squared", "subsample": 0.6}),
     (SarusXGBClassifier, THREE, 3, False, MEANS | {"gradient_filter": 0.4}),
@@ -169,6 +172,12 @@ CASES = [
     (BoostedAdaSSPRegressor, NUMBER, 1, True, PRINTED | {"keep_stages": True}),
     (LazyBBClassifier, THREE, 1, False, VOTES | {"literals": "intervals"}),
     (LazyBBClassifier, CLASSES, 1, False, VOTES | {"learner": "tree", "n_splits": 30}),
+    (SBDTClassifier, CLASSES, 3, True, COUNTED | {"extra_estimators": 9}),
+    (SBDTClassifier, THREE, 1, False, COUNTED | {"extra_estimators": 9, "subsample": 0.5}),
+    (SarusXGBClassifier, CLASSES, 2, True, COUNTED | {"delta": 0.0, "gradient_filter": 0.4}),
+    (DPXGBClassifier, THREE, 1, False, COUNTED | {"accountant": "rdp"}),
+    (BoostedAdaSSPClassifier, THREE, 2, False, {"calibration_share": 0.3}),
+    (LazyBBClassifier, THREE, 1, False, VOTES | {"delta": 1e-6, "calibration_share": 0.3}),
 ]
 
 
@@ -176,6 +185,19 @@ CASES = [
 def test_no_release_of_a_fit_moves_by_more_than_it_claims(transcript, case):
     check(transcript, *case)
     assert len(transcript) >= 6
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_votes_whose_counts_forget_who_is_replaced_are_caught(transcript, monkeypatch, delta):
+    """The twin counts one cell for a row that leaves one and comes to another; all believe it."""
+    honest = calibrated.counts_release
+    monkeypatch.setattr(Bound, "of_two", property(lambda own: own))
+    monkeypatch.setattr(
+        lazybb_plan, "counts_release", lambda *given, **how: replace(honest(*given, **how), cells=1)
+    )
+    case = (LazyBBClassifier, CLASSES, 1, False, VOTES | {"delta": delta})
+    with pytest.raises(AssertionError, match="laplace" if delta == 0 else "gaussian"):
+        check(transcript, *case, seeds=range(8))
 
 
 def lonely(transcript):

@@ -257,22 +257,21 @@ def _wanted(draft: Draft, settings: LazyBBSettings) -> list[tuple[str, Planned]]
     """List all releases in their order: the choices of votes, then counts of rows by votes."""
     outputs, share = draft.task.n_outputs, settings.calibration_share
     choices = _choices(settings, settings.n_estimators * outputs)
-    names = [name for name, _, _ in choices]
-    if share == 0:
-        noisy = by_shares([(planned, part) for _, planned, part in choices])
-        return list(zip(names, noisy, strict=True))
-    if draft.budget.delta > 0 and draft.accountant not in _OF_PURE:
-        counts = Planned(counts_release(GaussianRelease, draft.bound, relation=_REPLACED), outputs)
-        whole = sum(part for _, _, part in choices)
-        parts = [(planned, part) for _, planned, part in choices]
-        noisy = by_shares([*parts, (counts, whole * share / (1 - share))])
-    else:
-        noisy = by_shares([(planned, part) for _, planned, part in choices])
-        cost = sum(planned.count / planned.event.noise for planned in noisy)
-        noise = outputs * (1 - share) / (share * cost)
-        counts = Planned(counts_release(LaplaceRelease, draft.bound, noise, _REPLACED), outputs)
-        noisy = (*noisy, counts)
-    return list(zip([*names, "scores"], noisy, strict=True))
+    names = [name for name, _, _ in choices] + ["scores"] * (share > 0)
+    parts = [(planned, part) for _, planned, part in choices]
+    named = draft.accountant if isinstance(draft.accountant, str) else ""  # it is judged later
+    pure = draft.budget.delta == 0 or named in _OF_PURE
+    if share > 0 and not pure:
+        counts = counts_release(GaussianRelease, draft.bound, relation=_REPLACED)
+        whole = sum(part for _, part in parts)
+        parts.append((Planned(counts, outputs), whole * share / (1 - share)))
+    noisy = by_shares(parts)
+    if share > 0 and pure:
+        epsilon = sum(planned.count / planned.event.noise for planned in noisy)
+        noise = outputs * (1 - share) / (share * epsilon)
+        counts = counts_release(LaplaceRelease, draft.bound, noise, _REPLACED)
+        noisy = (*noisy, Planned(counts, outputs))
+    return list(zip(names, noisy, strict=True))
 
 
 def _choices(settings: LazyBBSettings, votes: int) -> list[Shared]:

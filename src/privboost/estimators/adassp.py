@@ -118,6 +118,7 @@ class AdaSSPEstimator(PresetEstimator):
 
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> AdaSSPPlan:
         loss = check_choice("loss", getattr(self, "loss", "squared"), losses_of("classes"))
+        intercept = check_flag("intercept", self.intercept)
         rate = self.learning_rate
         if rate is None:
             rate = 4.0 if loss == "logistic" else 1.0
@@ -132,17 +133,25 @@ class AdaSSPEstimator(PresetEstimator):
             class_weight=self._class_weight(encoder),
             ridge=self.ridge,
             keep_stages=self.keep_stages,
-            calibration_share=getattr(self, "calibration_share", 0.0),
+            calibration_share=self._calibration_share(loss, intercept),
         )
         bins, bound = self.bins, self.norm_bound
         own = design(
             encoder,
             bins if bins is None else check_bins("bins", bins, encoder),
             self.products,
-            check_flag("intercept", self.intercept),
+            intercept,
             _check_norm_bound(bound),
         )
         return plan_adassp(encoder, settings, own, weight_bound, budget, self.accountant)
+
+    def _calibration_share(self, loss: str, intercept: bool) -> Any:
+        """Return the share of the counts by score; by default none where there can be none."""
+        given = getattr(self, "calibration_share", 0.0)
+        if given is not None:
+            return given
+        possible = loss == "logistic" and intercept and self.class_weight is None
+        return 0.04 if possible else 0.0
 
     def _class_weight(self, encoder: Encoder) -> str | tuple[float, float] | None:
         """Return the weights of the two classes in the model's order, if they are given."""
@@ -194,11 +203,10 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
     class_weight : dict or "balanced", optional
         Public weights of the two classes; or "balanced", and the rarer one weighs as much as the
         other, by released counts.
-    calibration_share : float
+    calibration_share : float, optional
         The share of the budget (on μ²) of the counts of rows by score and class, which make
-        probabilities honest; 0 leaves them out. It pays where there are many coordinates for few
-        rows, since the ridge then draws scores to 0 (0.04 is enough); it needs the logistic loss,
-        an intercept and no class_weight.
+        probabilities honest; 0 leaves them out. Default 0.04 with the logistic loss, an intercept
+        and no class_weight; without one of them there are none.
 {RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "rdp"}').lstrip(chr(10))}
     Examples
     --------
@@ -237,7 +245,7 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
         intercept: bool = True,
         norm_bound: float | str | None = None,
         class_weight: Mapping[Any, float] | str | None = None,
-        calibration_share: float = 0.0,
+        calibration_share: float | None = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",

@@ -75,14 +75,6 @@ _PARAMETERS = (
 )
 
 
-def _has_odds(estimator: Any) -> bool:
-    if estimator.calibration_share == 0:
-        raise AttributeError(
-            "predict_proba: votes are no log-odds without calibration_share; see decision_function"
-        )
-    return True
-
-
 class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
     __doc__ = f"""A private majority vote of rules or small trees (LazyBB).
 
@@ -193,12 +185,17 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         super().fit(X, y)
         return self
 
-    @available_if(_has_odds)
+    @available_if(lambda own: own.calibration_share != 0)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities, in the order of `classes_`. Costs no privacy."""
         return self._fitted().predict_proba(X)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "predict_proba":
+            raise AttributeError(
+                "predict_proba: votes are no log-odds without calibration_share; see "
+                "decision_function"
+            )
         if name == "feature_importances_":
             raise AttributeError(NO_COUNT)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
