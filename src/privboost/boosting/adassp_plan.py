@@ -16,6 +16,7 @@ from privboost.boosting.checks import (
     check_count,
     check_flag,
     check_part,
+    check_share,
     check_size,
     is_number,
     keep_checked,
@@ -23,6 +24,7 @@ from privboost.boosting.checks import (
 )
 from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.plan import Budget, Plan, at_most_rows, listed
+from privboost.boosting.target_span import plan_span
 from privboost.engine.queries import Bound, GramSums, LinearSums
 from privboost.grid import FACTOR_STEPS, VECTOR_STEPS
 from privboost.losses import Loss, loss_of, losses_of
@@ -70,6 +72,8 @@ class AdaSSPSettings:
         λ: by AdaSSP's own rule, set by hand (in rows), or as the noise wants it.
     keep_stages : bool
         Whether the model keeps its coefficients after each round.
+    span_share : float
+        What finding a number's span has of μ².
     """
 
     loss: str
@@ -82,6 +86,7 @@ class AdaSSPSettings:
     class_weight: str | tuple[float, float] | None
     ridge: str | float | None = None
     keep_stages: bool = False
+    span_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -96,6 +101,7 @@ class AdaSSPSettings:
             class_weight=_check_class_weight,
             ridge=_check_ridge,
             keep_stages=check_flag,
+            span_share=partial(check_share, or_else=0),
         )
         _check_eigenvalue(self.ridge, self.ratio[2])
         if self.clip_decay ** (self.n_estimators - 1) < 2.0**-10:
@@ -252,7 +258,9 @@ def _wanted(draft: Draft, settings: AdaSSPSettings, coordinates: Design) -> list
     rounds = settings.n_estimators * draft.task.n_outputs
     total = matrix_share + rounds_share + least_share
     count_share = total * COUNT_SHARE / (1 - COUNT_SHARE) if settings.balanced else 0.0
+    span = settings.span_share
     return [
+        ("span", plan_span(draft, span, GaussianRelease), total * span / (1 - span)),
         ("gram", Planned(gram, 1), matrix_share),
         ("gradients", Planned(gradients, rounds), rounds_share),
         ("least", Planned(least, 1), least_share),

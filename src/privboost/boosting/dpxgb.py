@@ -36,6 +36,7 @@ _PUBLISHED: dict[str, Any] = {
     "hessian_share": 1 / 17,  # equal noise for gradients and Hessians
     "leaf_clip": None,
     "init_share": 0.0,
+    "span_share": 0.0,
 }
 _UNIFORM = {"candidates": "grid", "shares": (0.0, 0.7, 0.3)}
 _ADAPTIVE = {"candidates": "hessian", "candidate_rounds": "all", "shares": (0.1, 0.6, 0.3)}

@@ -12,6 +12,7 @@ from privboost.boosting.checks import (
     check_choice_or_count,
     check_count,
     check_histograms,
+    check_rest,
     check_scores,
     check_share,
     check_shares,
@@ -23,6 +24,7 @@ from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, at_most_rows
+from privboost.boosting.target_span import plan_span
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.utilities.splits import MOST_ROWS
@@ -45,6 +47,7 @@ class DPXGBSettings:
     init_share: float
     shares: tuple[float, float, float]
     split_lambda: float
+    span_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -60,7 +63,9 @@ class DPXGBSettings:
             init_share=partial(check_share, or_else=0),
             shares=partial(check_shares, count=3),
             split_lambda=check_split_lambda,
+            span_share=partial(check_share, or_else=0),
         )
+        check_rest(init_share=self.init_share, span_share=self.span_share)
         if self.candidates == "hessian" and self.shares[0] == 0:
             raise ValueError('candidates="hessian" needs a sketch: the first of shares is 0')
 
@@ -151,9 +156,11 @@ def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBSettings) -> list[Sha
     if settings.refinements and draft.n_numbers:
         sketch = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
         parts.insert(0, ("sketch", Planned(sketch, settings.refinements), settings.shares[0]))
-    total, rest = sum(share for _, _, share in parts), 1 - settings.init_share
+    total, span = sum(share for _, _, share in parts), settings.span_share
+    rest = 1 - settings.init_share - span
     init = Planned(initial_release(GaussianRelease, 1.0, bound), outputs)
     return [
+        ("span", plan_span(draft, span, GaussianRelease), span),
         ("init", init, settings.init_share),
         *((name, planned, rest * share / total) for name, planned, share in parts),
     ]

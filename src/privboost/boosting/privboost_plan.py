@@ -21,6 +21,7 @@ from privboost.boosting.effects import Noise
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import grid_step
 from privboost.boosting.plan import Budget, Plan, listed
+from privboost.boosting.target_span import plan_span
 from privboost.grid import SCORE_STEPS
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease
@@ -68,8 +69,8 @@ class PrivBoostSettings:
         The same for the Hessian; None follows the gradient's.
     hessian_share : float
         The Hessian's share of a question.
-    init_share, calibration_share : float
-        What the start, and the calibration of scores, have of μ².
+    init_share, calibration_share, span_share : float
+        What the start, the calibration of scores, and finding a number's span, have of μ².
     """
 
     n_estimators: int
@@ -78,6 +79,7 @@ class PrivBoostSettings:
     hessian_share: float
     init_share: float
     calibration_share: float
+    span_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -88,9 +90,12 @@ class PrivBoostSettings:
             hessian_share=check_share,
             init_share=check_share,
             calibration_share=partial(check_share, or_else=0),
+            span_share=partial(check_share, or_else=0),
         )
-        if self.init_share + self.calibration_share > 1 - LEAST_SHARE:
-            raise ValueError("init_share and calibration_share leave nothing for the rounds")
+        if self.init_share + self.calibration_share + self.span_share > 1 - LEAST_SHARE:
+            raise ValueError(
+                "init_share, calibration_share and span_share leave nothing for the rounds"
+            )
 
 
 def _check_clip(name: str, value: Any, **bounds: float) -> float | None:
@@ -189,7 +194,7 @@ def plan_privboost(
 ) -> PrivBoostPlan:
     """Decide everything about a run, and calibrate its noise."""
     draft = Draft(encoder, weight_bound, budget, accountant)
-    outputs, last = draft.task.n_outputs, settings.calibration_share
+    outputs, last, span = draft.task.n_outputs, settings.calibration_share, settings.span_share
     if last > 0 and draft.task.target == "number":
         raise ValueError("calibration_share must be 0 for a number: it has no probabilities")
     shares = (1 - settings.hessian_share, settings.hessian_share)
@@ -200,11 +205,12 @@ def plan_privboost(
     scores = GaussianRelease("rows by score and class", 1.0, cells=1, shares=(1.0,), **draft.bound)
     made = draft.share(
         [
+            ("span", plan_span(draft, span, GaussianRelease), span),
             ("init", Planned(init, outputs), settings.init_share),
             (
                 "question",
                 Planned(question, outputs * settings.n_estimators),
-                1 - settings.init_share - last,
+                1 - settings.init_share - last - span,
             ),
             ("scores", Planned(scores, outputs), last),
         ]

@@ -14,6 +14,7 @@ from privboost.boosting.checks import (
     check_flag,
     check_histograms,
     check_rate,
+    check_rest,
     check_sampled_units,
     check_scores,
     check_share,
@@ -28,6 +29,7 @@ from privboost.boosting.draft import Draft
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, at_most_rows
+from privboost.boosting.target_span import plan_span
 from privboost.losses import LossTable, filtered, loss_of
 from privboost.privacy.events.event import Planned, SampledGroup, Selection
 from privboost.privacy.events.sums import LaplaceRelease
@@ -61,6 +63,7 @@ class SarusSettings:
     sketch_bins: int | None
     sketch_weights: str
     sketch_each_tree: bool
+    span_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -79,7 +82,9 @@ class SarusSettings:
             sketch_bins=check_sketch_bins,
             sketch_weights=partial(check_choice, choices=("count", "hessian")),
             sketch_each_tree=check_flag,
+            span_share=partial(check_share, or_else=0),
         )
+        check_rest(init_share=self.init_share, span_share=self.span_share)
         if self.leaves == "means" and self.min_child_weight > 0:
             raise ValueError(
                 'min_child_weight looks at released counts, and leaves="means" releases none'
@@ -200,8 +205,12 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SarusSettings) -> list[tup
     sketch_share, split_share, leaf_share = settings.shares
     if draft.n_numbers == 0:
         sketch_share = 0.0
-    rest = (1 - settings.init_share) / (sketch_share + split_share + leaf_share)
+    given = settings.init_share + settings.span_share
+    rest = (1 - given) / (sketch_share + split_share + leaf_share)
     wanted = []
+    span = plan_span(draft, settings.span_share, LaplaceRelease)
+    if settings.span_share > 0:
+        wanted.append(("span", span.scaled(span.count / settings.span_share)))
     if settings.init_share > 0:
         init = initial_release(LaplaceRelease, outputs / settings.init_share, bound)
         wanted.append(("init", Planned(init, outputs)))

@@ -16,6 +16,7 @@ from privboost.boosting.checks import (
     check_count,
     check_grid,
     check_rate,
+    check_rest,
     check_sampled_units,
     check_scores,
     check_share,
@@ -27,6 +28,7 @@ from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, PublicRows, Task
 from privboost.boosting.structures import CATEGORY_SPLITS
+from privboost.boosting.target_span import plan_span
 from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN
 from privboost.grid import BUDGET_STEPS
 from privboost.privacy.accountants.base import Accountant
@@ -69,6 +71,7 @@ class SBDTSettings:
     extra_estimators: int
     batch_size: int
     negative_hessian: str
+    span_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -88,7 +91,9 @@ class SBDTSettings:
             extra_estimators=partial(check_count, least=0),
             batch_size=check_count,
             negative_hessian=partial(check_choice, choices=("floor", "zero")),
+            span_share=partial(check_share, or_else=0),
         )
+        check_rest(init_share=self.init_share, span_share=self.span_share)
         given = {
             "init_clip": check_size,
             "init_epsilon": check_size,
@@ -221,6 +226,11 @@ class _Made:
     init: GaussianRelease | LaplaceRelease | None
     hessian: GaussianRelease | None
     life: LifeBudget | None
+    span: GaussianRelease | None = None
+
+
+_BESIDE = ("span", "init")
+"""What is paid for beside the rows' budgets, where they have some: it is released before."""
 
 
 def _wanted(draft: Draft, step: NewtonStep, settings: SBDTSettings, first: bool) -> list[Shared]:
@@ -233,6 +243,10 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SBDTSettings, first: bool)
     trees = "random trees" if settings.batch_size == 1 else f"{settings.batch_size} random trees"
     wanted: list[Shared] = []
     left = 1.0
+    span = plan_span(draft, settings.span_share, GaussianRelease)
+    if first and settings.span_share > 0:
+        wanted.append(("span", span, settings.span_share))
+        left -= settings.span_share
     if first and settings.init_share > 0:
         kind = GaussianRelease if settings.init_noise == "gaussian" else LaplaceRelease
         init = initial_release(kind, 1.0, bound)
@@ -311,7 +325,7 @@ def _calibrate_plain(draft: Draft, wanted: list[Shared]) -> _Made:
     """Multiply the noise of all releases by one factor."""
     made = draft.share(wanted)
     events = made["leaf"], made.get("init"), made.get("hessian")
-    return _Made(made.accountant, made.releases, *events, life=None)
+    return _Made(made.accountant, made.releases, *events, life=None, span=made.get("span"))
 
 
 def _without_noise(
@@ -328,8 +342,8 @@ def _calibrate_gaussian_budget(
     draft: Draft, wanted: list[Shared], settings: SBDTSettings, batch: int | None
 ) -> _Made:
     """Calibrate a budget of μ² for each row, which the regular releases fill."""
-    init = [part for part in wanted if part[0] == "init"]
-    paid = [part for part in wanted if part[0] != "init"]
+    beside = [part for part in wanted if part[0] in _BESIDE]
+    paid = [part for part in wanted if part[0] not in _BESIDE]
     shared = by_shares([(planned, share) for _, planned, share in paid])
     whole: dict[str, Any] = {  # releases that fill a budget of μ = 1
         name: planned.event.scaled(1 + _rounding(paid))
@@ -344,12 +358,13 @@ def _calibrate_gaussian_budget(
         least_sigma=smallest * (1 - 1e-9) / (1 if batch is None else _STREAM_ROOM),
     )
     share = sum(share for _, _, share in paid)
-    made = draft.share([*init, ("life", Planned(life, 1), share)])
+    made = draft.share([*beside, ("life", Planned(life, 1), share)])
     life = made["life"]
     events = {name: event.scaled(life.noise) for name, event in whole.items()}
     check_grid(events.values())
     leaf, hessian = events["leaf"], events.get("hessian")
-    return _Made(made.accountant, made.releases, leaf, made.get("init"), hessian, life)
+    init, span = made.get("init"), made.get("span")
+    return _Made(made.accountant, made.releases, leaf, init, hessian, life, span)
 
 
 def _calibrate_renyi_budget(
@@ -365,13 +380,13 @@ def _calibrate_renyi_budget(
     less = replace(budget, epsilon=budget.epsilon * (1 - 2 * rounding))
     made = _calibrate_plain(replace(draft, budget=less, accountant="rdp"), wanted)
     alpha = best_order(RdpProfile((*budget.before, *made.releases)).rho, budget.delta)
-    paid = tuple(p for p in made.releases if p.event is not made.init)
+    beside = tuple(p for p in made.releases if p.event is made.init or p.event is made.span)
+    paid = tuple(p for p in made.releases if p not in beside)
     rho = RdpProfile(paid).rho(alpha) * (1 + rounding)
     if not rho > 0:
         raise ValueError("epsilon is too small for a budget of Rényi divergence")
     releases = _most_releases(settings, draft.task, batch)
     life = RenyiBudget(_life_of(batch), 1 / rho, releases=releases, alpha=alpha)
-    beside = tuple(p for p in made.releases if p.event is made.init)
     return replace(made, life=life, releases=(*beside, Planned(life, 1)))
 
 

@@ -21,6 +21,7 @@ _SBDT: dict[str, Any] = {
     "negative_hessian": "zero",
     "init_noise": "laplace",
     "init_share": 0.0,
+    "span_share": 0.0,
     "accountant": "rdp",
 }
 
@@ -70,6 +71,7 @@ _TR: dict[str, Any] = {
     "reg_lambda": 1.0,
     "leaf_clip": 2.0,
     "init_share": 0.0,
+    "span_share": 0.0,
     "boosting": "newton",
     "n_candidates": 32,
     "candidate_rounds": 5,

@@ -16,6 +16,7 @@ from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     RUN_PARAMETERS,
+    SPAN_PARAMETER,
     TaskDefaults,
     keep_parameters,
 )
@@ -72,6 +73,7 @@ _PARAMETERS = (
     sketch_bins : int, optional
         How many even spans of a number the sketch is about. By default the spans between its
         candidates."""
+    + SPAN_PARAMETER.replace("{SHARE}", "0.05")
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "game", "rdp"}')
 )
 
@@ -104,6 +106,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         n_candidates: int = 32,
         candidate_rounds: str | int = 1,
         sketch_bins: int | None = None,
+        span_share: float | None = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
@@ -131,6 +134,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
             init_share=self.init_share,
             shares=self.shares,
             split_lambda=self.split_lambda,
+            span_share=self._or_default("span_share"),
         )
         gradient_clip = check_size("gradient_clip", self.gradient_clip)
         hessian_clip = check_size("hessian_clip", self._or_default("hessian_clip"))
@@ -181,13 +185,17 @@ class DPXGBClassifier(DPXGBEstimator, TreeClassifier):  # noqa: D101
     >>> clf.model_.to_text(most_trees=1).startswith("score at the start")
     True
     """
-    _defaults: ClassVar[Mapping[str, Any]] = {"hessian_clip": 0.25, "noise_lambda": 0.5}
+    _defaults: ClassVar[Mapping[str, Any]] = {
+        "hessian_clip": 0.25,
+        "noise_lambda": 0.5,
+        "span_share": 0.0,
+    }
 
 
 class DPXGBRegressor(DPXGBEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private regressor of boosted greedy trees (DP-XGB).
 
-    Clips are in parts of half the width of the target's bounds.
+    Clips are in parts of half the width of the target's span.
 {_PARAMETERS}
     Examples
     --------
@@ -202,4 +210,8 @@ class DPXGBRegressor(DPXGBEstimator, PrivateRegressor):  # noqa: D101
     >>> bool(abs(model.predict([[0.5]])[0] - 0.25) < 0.2)
     True
     """
-    _defaults: ClassVar[Mapping[str, Any]] = {"hessian_clip": 1.0, "noise_lambda": 1.0}
+    _defaults: ClassVar[Mapping[str, Any]] = {
+        "hessian_clip": 1.0,
+        "noise_lambda": 1.0,
+        "span_share": 0.05,
+    }
