@@ -24,6 +24,7 @@ from privboost import (
 )
 from privboost.boosting import draft, sarus_plan
 from privboost.boosting.privboost import boost_privboost
+from privboost.boosting.target_span import LOOKS, learn_span
 from privboost.engine.backend import open_local
 from privboost.estimators import privboost
 from privboost.grid import Contribution
@@ -294,10 +295,12 @@ def test_questions_that_follow_answers_move_by_no_more_than_planned(transcript, 
         ask(*case, seed)
         outputs = 3 if case[1] is THREE else 1
         last = case[1] is not NUMBER and case[-1].get("calibration_share") != 0
-        assert len(transcript) == outputs * (1 + 40 + last)
+        looks = LOOKS if case[1] is NUMBER else 0
+        assert len(transcript) == looks + outputs * (1 + 40 + last)
         assert {name for name, _, _ in transcript} == {"gaussian"}
         assert all(far <= claim * (1 + 1e-9) for _, far, claim in transcript)
-        assert len({claim for _, _, claim in transcript}) == 2 + last  # the noise never changes
+        kinds = 2 + last + (looks > 0)
+        assert len({claim for _, _, claim in transcript}) == kinds  # the noise never changes
         assert max(far / claim for _, far, claim in transcript) > 0.3
 
 
@@ -340,7 +343,10 @@ def test_the_flagship_is_made_of_released_values_alone(monkeypatch, case):
 
     monkeypatch.setattr(Curator, "gaussian", kept)
     monkeypatch.setattr(privboost, "boost_privboost", boost)
-    made = ask(*case).model_.scores
-    again = boost_privboost(Replay(released), *runs[0])
+    model = ask(*case).model_
+    made = model.scores
+    curator, (plan, generator) = Replay(released), runs[0]
+    assert learn_span(curator, plan) == model.span
+    again = boost_privboost(curator, plan, generator)
     for own, other in zip(made.to_form().values(), again.to_form().values(), strict=True):
         assert all(map(np.array_equal, own, other))
