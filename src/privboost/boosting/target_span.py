@@ -10,7 +10,7 @@ the span stays wide.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
@@ -26,16 +26,38 @@ from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 
 LOOKS = 3
-"""How often rows are counted; each time a span that was wide can become seven times narrower."""
+"""How often rows are counted; each time a span that is too wide becomes up to 8 times narrower."""
 
-_CELLS = 20
-"""Cells of one look."""
+_CELLS = 25
+"""Cells of one look: an odd number, so that no edge parts labels in the middle."""
 
-_DOUBT = 0.1
-"""The chance that labels go on beyond an end of the cells that are kept; one more is added."""
+_WIDE = 3
+"""Bounds of which at most one part in so many is full were too wide; more is risked from there."""
 
-_LEAST_FULL = 1.0
-"""How many rows a full cell has at least, on average, in deviations of the noise."""
+
+class Caution(NamedTuple):
+    """How cells are taken to be full.
+
+    Attributes
+    ----------
+    doubt : float
+        The chance that labels go on beyond an end of what is kept.
+    uneven : tuple of float
+        How many rows a full cell may have on average, in parts of the mean of its run.
+    least : float
+        How many they are at least, in deviations of the noise.
+    """
+
+    doubt: float
+    uneven: tuple[float, ...]
+    least: float
+
+
+CAREFUL = Caution(0.1, (0.2, 1.0, 5.0), 0.5)
+"""While bounds may well fit: one full cell, of zeros say, must not hide what is spread out."""
+
+KEEN = Caution(0.15, (1.0,), 1.0)
+"""Once they are known to be too wide, and a wide span costs more than a thin tail."""
 
 
 def plan_span(
@@ -77,8 +99,9 @@ def learn_span(curator: Curator, plan: Plan) -> tuple[int, int]:
     low, high = -SCORE_STEPS, SCORE_STEPS  # of states, which are minus the labels
     for _ in range(LOOKS):
         edges = low + (high - low) * np.arange(_CELLS + 1) // _CELLS
-        first, last = full_cells(_look(curator, plan.span, edges))
-        cell = -(-(high - low) // _CELLS)
+        caution = KEEN if _WIDE * (high - low) <= 2 * SCORE_STEPS else CAREFUL
+        first, last = full_cells(_look(curator, plan.span, edges), caution)
+        cell = -(-(high - low) // _CELLS)  # one more at each end, for a tail too thin to be seen
         low = max(int(edges[first]) - cell, -SCORE_STEPS)
         high = min(int(edges[last]) + cell, SCORE_STEPS)
     fine = LABEL_STEPS // SCORE_STEPS
@@ -107,17 +130,20 @@ def as_normal(laplace: np.ndarray) -> np.ndarray:
     return normal
 
 
-def full_cells(deviates: np.ndarray) -> tuple[int, int]:
+def full_cells(deviates: np.ndarray, caution: Caution) -> tuple[int, int]:
     """Return from where to where cells are full, given what is told of each.
 
-    Cells of a run that nobody knows are full, each of any number of rows (exponential, of the
-    run's mean), and the others are empty; runs of all lengths are alike, and so are all places of
-    one length. What is kept has all but `_DOUBT` of the chance at each end.
+    Cells of a run that nobody knows are full, each of any number of rows (exponential, of a mean
+    that is the run's, or a part of it), and the others are empty; runs of all lengths are alike,
+    and so are all places of one length. What is kept has all but a little of the chance at each
+    end.
 
     Parameters
     ----------
     deviates : float array
         Counts in deviations of their noise; infinite where a cell is known to be full.
+    caution : Caution
+        How much is risked.
 
     Returns
     -------
@@ -131,21 +157,21 @@ def full_cells(deviates: np.ndarray) -> tuple[int, int]:
     chance = np.full((cells, cells + 1), -math.inf)
     for length in range(1, cells + 1):
         for first in range(cells - length + 1):
-            gain = _gain_of_full(deviates[first : first + length])
+            gain = _gain_of_full(deviates[first : first + length], caution)
             chance[first, first + length] = gain - math.log(length * (cells - length + 1))
     chance = np.exp(chance - chance.max())
     chance /= chance.sum()
-    first = int(np.searchsorted(chance.sum(axis=1).cumsum(), _DOUBT))
-    behind = int(np.searchsorted(chance.sum(axis=0)[::-1].cumsum(), _DOUBT))
+    first = int(np.searchsorted(chance.sum(axis=1).cumsum(), caution.doubt))
+    behind = int(np.searchsorted(chance.sum(axis=0)[::-1].cumsum(), caution.doubt))
     return first, cells - behind
 
 
-def _gain_of_full(deviates: np.ndarray) -> float:
+def _gain_of_full(deviates: np.ndarray, caution: Caution) -> float:
     """Return the log of how much likelier counts are of full cells than of empty ones."""
     length = len(deviates)
     mean = max(float(deviates.sum()), math.sqrt(length)) / length
-    rate = 1 / max(mean, _LEAST_FULL)
-    moved = deviates - rate
-    full = math.log(rate) + rate * (rate / 2 - deviates) + log_ndtr(moved)
+    rate = 1 / np.maximum(mean * np.array(caution.uneven), caution.least)[:, None]
+    each = np.log(rate) + rate * (rate / 2 - deviates) + log_ndtr(deviates - rate)
+    full = np.logaddexp.reduce(each, axis=0) - math.log(len(caution.uneven))
     empty = -(deviates**2) / 2 - math.log(2 * math.pi) / 2
     return float((full - empty).sum())
