@@ -14,6 +14,7 @@ from privboost import (
     BoostedAdaSSPRegressor,
     Domain,
     DPXGBClassifier,
+    DPXGBRegressor,
     LazyBBClassifier,
     PrivBoostClassifier,
     PrivBoostRegressor,
@@ -155,6 +156,7 @@ MERGE = FOLLOW | {"candidate_rule": "merge", "negative_hessian": "zero"}
 ALL = FOLLOW | {"candidate_rounds": "all", "sketch_bins": 9, "leaf_clip": None, "accountant": "rdp"}
 PRINTED = {"ridge": "adassp", "ratio": (1, 1, 1), "norm_bound": "longest", "intercept": False}
 VOTES = {"density": 0.3, "n_candidates": 4, "delta": 0.0}
+WIDE = NUMBER | {"bounds": [-50, 900]}
 CASES = [
     (SarusXGBClassifier, CLASSES, 1, False, MEANS | {"loss": "squared", "subsample": 0.6}),
     (SarusXGBClassifier, THREE, 3, False, MEANS | {"gradient_filter": 0.4}),
@@ -167,6 +169,10 @@ CASES = [
     (DPXGBClassifier, CLASSES, 2, True, ALL),
     (BoostedAdaSSPClassifier, CLASSES, 2, False, PRINTED | {"loss": "squared"}),
     (BoostedAdaSSPRegressor, NUMBER, 1, True, PRINTED | {"keep_stages": True}),
+    (DPXGBRegressor, WIDE, 2, True, {"span_share": 0.4, "max_depth": 2, "accountant": "rdp"}),
+    (SarusXGBRegressor, WIDE, 3, True, SKETCH | {"span_share": 0.4}),
+    (BoostedAdaSSPRegressor, WIDE, 2, False, {"span_share": 0.4}),
+    (SBDTRegressor, WIDE, 2, False, {"span_share": 0.4, "extra_estimators": 9, "max_depth": 2}),
     (LazyBBClassifier, THREE, 1, False, VOTES | {"literals": "intervals"}),
     (LazyBBClassifier, CLASSES, 1, False, VOTES | {"learner": "tree", "n_splits": 30}),
 ]

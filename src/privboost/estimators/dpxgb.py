@@ -48,7 +48,7 @@ _PARAMETERS = (
         for values of a typical size.
     reg_lambda : float, optional
         λ, added to every leaf's sum of Hessians. By default half a standard deviation of its noise
-        for classes, a whole one for a number; 1 without noise.
+        for classes, six for a number; 1 without noise.
     split_lambda : float
         λ of the score by which splits are chosen, in rows.
     leaf_clip : float, optional
@@ -212,6 +212,6 @@ class DPXGBRegressor(DPXGBEstimator, PrivateRegressor):  # noqa: D101
     """
     _defaults: ClassVar[Mapping[str, Any]] = {
         "hessian_clip": 1.0,
-        "noise_lambda": 1.0,
+        "noise_lambda": 6.0,
         "span_share": 0.05,
     }

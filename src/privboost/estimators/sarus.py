@@ -63,7 +63,7 @@ _PARAMETERS = (
         The share of a leaf's count in its release; the sum of gradients has the rest. For sums.
     reg_lambda : float, optional
         λ, added to every leaf's count. By default half a standard deviation of its noise for
-        classes, a whole one for a number; with `leaves="means"`, or without noise, 1.
+        classes, three for a number; with `leaves="means"`, or without noise, 1.
     split_lambda : float
         λ of the score by which splits are chosen, in rows.
     leaf_clip : float
@@ -230,6 +230,6 @@ class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101
     _defaults: ClassVar[Mapping[str, Any]] = {
         "loss": "squared",
         "learning_rate": 0.3,
-        "noise_lambda": 1.0,
+        "noise_lambda": 3.0,
         "span_share": 0.1,
     }

@@ -40,7 +40,7 @@ _KINDS: dict[str, Any] = {
 
 def model_bytes(model: Model) -> bytes:
     """Return the content of a model's file."""
-    form = {
+    form: dict[str, Any] = {
         "kind": model.scores.kind,
         "domain": model.domain.to_dict(),
         "edges": list(model.encoder.edges),
