@@ -89,7 +89,7 @@ _PARAMETERS = (
     sketch_each_tree : bool
         Whether each tree has a sketch, on its own sample, instead of one before all trees; their
         share is divided among them."""
-    + SPAN_PARAMETER.replace("{SHARE}", "0.1")
+    + SPAN_PARAMETER.replace("{SHARE}", "0.2")
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "pure", "game", "pld", "rdp"}')
 )
 
@@ -231,5 +231,5 @@ class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101
         "loss": "squared",
         "learning_rate": 0.3,
         "noise_lambda": 3.0,
-        "span_share": 0.1,
+        "span_share": 0.2,
     }
