@@ -10,7 +10,7 @@ the span stays wide.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
@@ -35,29 +35,15 @@ _WIDE = 3
 """Bounds of which at most one part in so many is full were too wide; more is risked from there."""
 
 
-class Caution(NamedTuple):
-    """How cells are taken to be full.
+CAREFUL, KEEN = 0.1, 0.15
+"""The chance that labels go on beyond an end of what is kept: while bounds may fit, and then."""
 
-    Attributes
-    ----------
-    doubt : float
-        The chance that labels go on beyond an end of what is kept.
-    uneven : tuple of float
-        How many rows a full cell may have on average, in parts of the mean of its run.
-    least : float
-        How many they are at least, in deviations of the noise.
-    """
+_UNEVEN = np.array([[0.2], [1.0], [5.0]])
+"""How many rows a full cell may have on average, in parts of the mean of its run: one full cell,
+of zeros say, must not hide what is spread out."""
 
-    doubt: float
-    uneven: tuple[float, ...]
-    least: float
-
-
-CAREFUL = Caution(0.1, (0.2, 1.0, 5.0), 0.5)
-"""While bounds may well fit: one full cell, of zeros say, must not hide what is spread out."""
-
-KEEN = Caution(0.15, (1.0,), 1.0)
-"""Once they are known to be too wide, and a wide span costs more than a thin tail."""
+_LEAST_FULL = 0.5
+"""How many they are at least, in deviations of the noise."""
 
 
 def plan_span(
@@ -99,8 +85,8 @@ def learn_span(curator: Curator, plan: Plan) -> tuple[int, int]:
     low, high = -SCORE_STEPS, SCORE_STEPS  # of states, which are minus the labels
     for _ in range(LOOKS):
         edges = low + (high - low) * np.arange(_CELLS + 1) // _CELLS
-        caution = KEEN if _WIDE * (high - low) <= 2 * SCORE_STEPS else CAREFUL
-        first, last = full_cells(_look(curator, plan.span, edges), caution)
+        doubt = KEEN if _WIDE * (high - low) <= 2 * SCORE_STEPS else CAREFUL
+        first, last = full_cells(_look(curator, plan.span, edges), doubt)
         cell = -(-(high - low) // _CELLS)  # one more at each end, for a tail too thin to be seen
         low = max(int(edges[first]) - cell, -SCORE_STEPS)
         high = min(int(edges[last]) + cell, SCORE_STEPS)
@@ -130,7 +116,7 @@ def as_normal(laplace: np.ndarray) -> np.ndarray:
     return normal
 
 
-def full_cells(deviates: np.ndarray, caution: Caution) -> tuple[int, int]:
+def full_cells(deviates: np.ndarray, doubt: float) -> tuple[int, int]:
     """Return from where to where cells are full, given what is told of each.
 
     Cells of a run that nobody knows are full, each of any number of rows (exponential, of a mean
@@ -142,8 +128,8 @@ def full_cells(deviates: np.ndarray, caution: Caution) -> tuple[int, int]:
     ----------
     deviates : float array
         Counts in deviations of their noise; infinite where a cell is known to be full.
-    caution : Caution
-        How much is risked.
+    doubt : float
+        The chance that is left out at each end.
 
     Returns
     -------
@@ -157,21 +143,21 @@ def full_cells(deviates: np.ndarray, caution: Caution) -> tuple[int, int]:
     chance = np.full((cells, cells + 1), -math.inf)
     for length in range(1, cells + 1):
         for first in range(cells - length + 1):
-            gain = _gain_of_full(deviates[first : first + length], caution)
+            gain = _gain_of_full(deviates[first : first + length])
             chance[first, first + length] = gain - math.log(length * (cells - length + 1))
     chance = np.exp(chance - chance.max())
     chance /= chance.sum()
-    first = int(np.searchsorted(chance.sum(axis=1).cumsum(), caution.doubt))
-    behind = int(np.searchsorted(chance.sum(axis=0)[::-1].cumsum(), caution.doubt))
+    first = int(np.searchsorted(chance.sum(axis=1).cumsum(), doubt))
+    behind = int(np.searchsorted(chance.sum(axis=0)[::-1].cumsum(), doubt))
     return first, cells - behind
 
 
-def _gain_of_full(deviates: np.ndarray, caution: Caution) -> float:
+def _gain_of_full(deviates: np.ndarray) -> float:
     """Return the log of how much likelier counts are of full cells than of empty ones."""
     length = len(deviates)
     mean = max(float(deviates.sum()), math.sqrt(length)) / length
-    rate = 1 / np.maximum(mean * np.array(caution.uneven), caution.least)[:, None]
+    rate = 1 / np.maximum(mean * _UNEVEN, _LEAST_FULL)
     each = np.log(rate) + rate * (rate / 2 - deviates) + log_ndtr(deviates - rate)
-    full = np.logaddexp.reduce(each, axis=0) - math.log(len(caution.uneven))
+    full = np.logaddexp.reduce(each, axis=0) - math.log(len(_UNEVEN))
     empty = -(deviates**2) / 2 - math.log(2 * math.pi) / 2
     return float((full - empty).sum())
