@@ -1,5 +1,6 @@
 import math
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privboost import Domain, SchemaError
-from privboost.grid import SCORE_STEPS, WEIGHT_STEPS
+from privboost.grid import LABEL_STEPS, SCORE_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables.encoding import Encoder, code_target, code_weights, fine_edges
-from privboost.tables.rows import join
+from privboost.tables.rows import join, states_within
 from privboost.tables.sources import open_vector, slice_vector
 from privboost.tables.values import (
     MISSING,
@@ -223,7 +224,20 @@ def test_labels_of_a_regression_are_scaled_and_clipped():
     target = make_domain(NUMBER).target
     label, start = code_target(np.array([0, 5, 10, 99, -np.inf, np.nan]), target)
     assert label.tolist() == [0, 0, 0, 0, 0, UNKNOWN_LABEL]
-    assert start.tolist() == [SCORE_STEPS, 0, -SCORE_STEPS, -SCORE_STEPS, SCORE_STEPS, 0]
+    assert start.tolist() == [LABEL_STEPS, 0, -LABEL_STEPS, -LABEL_STEPS, LABEL_STEPS, 0]
+
+
+@pytest.mark.parametrize("span", [WHOLE_SPAN, (-(2**29), 2**29), (-7, 5), (3, 2**28 + 1)])
+def test_states_of_numbers_go_from_one_end_of_their_span_to_the_other(span):
+    """They are what exact fractions give, rounded toward the middle, for ends and all between."""
+    low, high = span
+    label = np.concatenate([np.linspace(-LABEL_STEPS, LABEL_STEPS, 999).astype(int), [low, high]])
+    middle, half = (low + high) // 2, (high - low) // 2
+    states = states_within(-label.astype(np.int32), span)
+    for one, state in zip(label, states, strict=True):
+        exact = Fraction(min(max(int(one), low), high) - middle, half) * SCORE_STEPS
+        assert -int(exact) == state
+    assert (states[-2], states[-1]) == (SCORE_STEPS, -SCORE_STEPS)
 
 
 def test_weights_are_clipped():

@@ -18,6 +18,12 @@ WEIGHT_STEPS = 2**8
 SCORE_STEPS = 2**16
 """A score (or residual) of 1.0, in steps of a row's int32 state."""
 
+LABEL_STEPS = 2**30
+"""Half the width of a number's bounds, in steps of its label (int32): fine enough to zoom in."""
+
+WHOLE_SPAN = (-LABEL_STEPS, LABEL_STEPS)
+"""From where to where a number's label is told apart, in its steps: all within its bounds."""
+
 VECTOR_BITS = 15
 VECTOR_STEPS = 2**VECTOR_BITS
 """The norm bound of a row's vector in a linear model, in steps of its entries."""

@@ -8,6 +8,7 @@ from privboost.boosting.dpxgb import PRESETS, boost_dpxgb
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
 from privboost.boosting.structures import RandomTrees
+from privboost.boosting.target_span import learn_span
 from privboost.engine.queries import NodeHistograms
 from privboost.grid import SCORE_STEPS
 from privboost.randomness.keystream import KeyStream
@@ -46,6 +47,7 @@ def train(target, weighted=False, rows=600, curator=None, **how):
     coded = encode_training(encoder, frame, None, "weight" if weighted else None, bound)
     plan = model._plan(encoder, bound, Budget(1.0, 1e-6))
     curator = (curator or Tell)(coded.blocks, plan.contribution)
+    curator.span = learn_span(curator, plan)
     settings = plan.settings
     draws = RandomTrees(
         encoder, settings.max_depth, settings.features, "one", public_generator(KeyStream.seeded(4))
@@ -66,9 +68,9 @@ CASES = [
 @pytest.mark.parametrize(("target", "how"), CASES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_without_noise_leaves_are_those_of_plain_boosting(target, how, weighted):
-    _, plan, scores, block = train(target, weighted, **how)
+    curator, plan, scores, block = train(target, weighted, **how)
     if plan.task.n_outputs == 1:
-        expected = reference(scores, plan, block)
+        expected = reference(scores, plan, block, curator.span)
         np.testing.assert_allclose(scores.scores(block.codes) / SCORE_STEPS, expected, atol=0.03)
     assert scores.n_trees == plan.settings.n_estimators * plan.task.n_outputs
 

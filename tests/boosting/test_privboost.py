@@ -12,7 +12,7 @@ from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.public_choices import public_generator
 from privboost.tables.encoding import Encoder
-from privboost.tables.rows import join
+from privboost.tables.rows import join, states_within
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 
@@ -89,7 +89,7 @@ def loss_of(target, block, scores):
     """Mean loss of scores, outputs summed."""
     known = block.label != 255
     if block.start is not None:
-        return float(((scores[0] + block.start / SCORE_STEPS) ** 2)[known].mean())
+        return float(((scores[0] + states_within(block.start) / SCORE_STEPS) ** 2)[known].mean())
     outputs = len(scores)
     own = np.stack([block.label == (1 if outputs == 1 else k) for k in range(outputs)])
     chance = np.clip(expit(scores), 1e-6, 1 - 1e-6)

@@ -6,6 +6,7 @@ from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
 from privboost.boosting.sarus import _leaf_values, boost_sarus
+from privboost.boosting.target_span import learn_span
 from privboost.grid import CLIP_STEPS, SCORE_STEPS
 from privboost.losses import UNKNOWN, filtered, within_steps
 from privboost.losses.logistic import LOGISTIC
@@ -87,6 +88,7 @@ def test_the_releases_are_those_planned(target, how):
     encoder = plan.encoder
     rows = encode_training(encoder, make_frame(60, target=target))
     curator = Tell(rows.blocks, plan.contribution)
+    learn_span(curator, plan)
     calibrate_scores(curator, plan, boost_sarus(curator, plan, start_boosting(curator, plan)))
     for planned in plan.releases:
         assert curator.asked.count(planned.event) == planned.count

@@ -8,13 +8,14 @@ from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
 from privboost.boosting.sbdt import boost_sbdt
 from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
+from privboost.boosting.target_span import learn_span
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.losses import within_steps
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.public_choices import public_generator
 from privboost.tables.encoding import Encoder
-from privboost.tables.rows import join
+from privboost.tables.rows import join, states_within
 from tests.boosting.test_privboost import Tell as TellGaussian
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
@@ -56,6 +57,7 @@ def train(target, weighted=False, rows=600, **how):
     coded = encode_training(encoder, frame, None, "weight" if weighted else None, bound)
     plan = model._plan(encoder, bound, Budget(1.0, 1e-6))
     curator = Tell(coded.blocks)
+    curator.span = learn_span(curator, plan)
     structures = model._structures(plan, KeyStream.seeded(5))
     before = start_boosting(curator, plan, plan.settings.init_clip)
     scores = boost_sbdt(curator, plan, structures, before)
@@ -70,7 +72,7 @@ def leaf_of(tree, block):
     return node - len(tree.feature)
 
 
-def reference(scores, plan, block):
+def reference(scores, plan, block, span):
     """The same trees on floating-point numbers, without tables and without noise."""
     weight = np.ones(len(block)) if block.weight is None else block.weight * 2.0 / WEIGHT_STEPS
     known = block.label != 255
@@ -83,7 +85,7 @@ def reference(scores, plan, block):
                 mean = np.average(own[k][known], weights=weight[known])
                 state[k] = 2 * mean - 1 if plan.task.loss == "squared" else logit(mean)
             else:
-                y = -block.start[known] / SCORE_STEPS
+                y = -states_within(block.start, span)[known] / SCORE_STEPS
                 clip = getattr(plan.settings, "init_clip", None) or 1
                 y = np.clip(y, -clip, clip)
                 state[k] = np.average(y, weights=weight[known])
@@ -100,7 +102,8 @@ def reference(scores, plan, block):
                     p = expit(state[k])
                     g, h = p - own[k], p * (1 - p)
                 else:
-                    g, h = state[k] + block.start / SCORE_STEPS, np.ones(len(block))
+                    own_start = states_within(block.start, span) / SCORE_STEPS
+                    g, h = state[k] + own_start, np.ones(len(block))
                 g = np.clip(g, -step.gradient_clip, step.gradient_clip) * weight * known
                 h = np.clip(h, 0, step.hessian_clip) * weight * known
                 if getattr(plan.settings, "boosting", "newton") == "gradient":
@@ -133,8 +136,8 @@ CASES = [
 @pytest.mark.parametrize(("target", "how"), CASES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_without_noise_it_is_plain_boosting(target, how, weighted):
-    _, plan, scores, block = train(target, weighted, **how)
-    expected = reference(scores, plan, block)
+    curator, plan, scores, block = train(target, weighted, **how)
+    expected = reference(scores, plan, block, curator.span)
     np.testing.assert_allclose(scores.scores(block.codes) / SCORE_STEPS, expected, atol=0.03)
     assert scores.n_trees == plan.settings.n_estimators + plan.settings.extra_estimators
 

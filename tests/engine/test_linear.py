@@ -12,6 +12,7 @@ from privboost.engine.updates import SetLinearScores, SetTerms, Start
 from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_STEPS, WEIGHT_STEPS
 from privboost.losses import UNKNOWN_LABEL, loss_of
 from privboost.tables.encoding import Encoder
+from privboost.tables.rows import states_within
 from privboost.vectors.terms import Terms
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
@@ -90,7 +91,7 @@ def test_sums_are_those_of_single_rows(columns, task, weighted):
     for block in blocks:
         own = vectors(block, terms)
         score = _scores(own, terms, drawn[-1])
-        score = score + (0 if block.start is None else block.start)
+        score = score + (0 if block.start is None else states_within(block.start))
         kind = np.where(block.label == (1 if outputs == 1 else outputs - 1), 1, 0)
         kind[block.label == UNKNOWN_LABEL] = 2
         cell = np.clip((score >> loss.shift) + loss.size // 2, 0, loss.size - 1)

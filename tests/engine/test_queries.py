@@ -14,7 +14,7 @@ from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared_number import SQUARED_NUMBER
 from privboost.tables.encoding import Encoder
 from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes, Rows, join
+from privboost.tables.rows import Codes, Rows, join, states_within
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
 from tests.hostile import HostileBackend
@@ -112,7 +112,7 @@ def reference(blocks, loss, n_outputs, told, query):
     block = join(blocks)
     state = np.zeros((n_outputs, len(block)), dtype=np.int64)
     if block.start is not None:
-        state += block.start
+        state += states_within(block.start)
     for update in told:
         if isinstance(update, AddCellValues):
             for cells in cells_of(block, update.cells):

@@ -98,7 +98,7 @@ def test_effects_add_up_to_the_score(fitted):
         start = fitted.model_.scores.start / SCORE_STEPS
         np.testing.assert_allclose([total[name] for name in fitted.classes_] + start, scores)
     else:
-        unit = 5 if fitted.domain.target.name and hasattr(fitted.domain.target, "bounds") else 1
+        _, unit = fitted.model_.middle_and_half
         start = fitted.model_.scores.start[0] / SCORE_STEPS * unit
         np.testing.assert_allclose(own["effect"].sum() + start, scores * unit)
 

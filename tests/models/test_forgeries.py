@@ -26,6 +26,7 @@ from privboost import (
 from privboost.engine import commands
 from privboost.estimators import streams
 from privboost.estimators.stream_checks import STREAM_PARAMETERS, check_log
+from privboost.grid import WHOLE_SPAN
 from privboost.models import additive, checks, files, linear, pairs, trees, votes
 from privboost.models.files import model_bytes
 from tests.forgery import (
@@ -525,8 +526,8 @@ def test_charges_are_counted_in_time_that_grows_with_the_file(states):
     told += [commands.Charge(0, 0)] * 20_000
     begun = time.perf_counter()
     with pytest.raises(ModelFileError, match="charged for more"):
-        check_log(tuple(told), stream.encoder, False, [20_000] * 19_999 + [19_999])
-    check_log(tuple(told), stream.encoder, False, [20_000] * 20_000)
+        check_log(tuple(told), stream.encoder, False, [20_000] * 19_999 + [19_999], WHOLE_SPAN)
+    check_log(tuple(told), stream.encoder, False, [20_000] * 20_000, WHOLE_SPAN)
     assert time.perf_counter() - begun < 12
 
 
@@ -536,7 +537,7 @@ def test_only_cohorts_that_have_a_price_pay_it(states):
     assert used[0] > used[1]
     for fewer in ([used[0] - 1, used[1]], [used[0], used[1] - 1]):
         with pytest.raises(ModelFileError, match="charged for more"):
-            check_log(stream.log, stream.encoder, False, fewer)
+            check_log(stream.log, stream.encoder, False, fewer, WHOLE_SPAN)
 
 
 @pytest.mark.parametrize("kind", [SBDTClassifier, SBDTRegressor])

@@ -17,7 +17,7 @@ from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.formulas import gdp_epsilon, rdp_to_epsilon, subsampled_gaussian_rdp
 from privboost.tables.encoding import Encoder
-from privboost.tables.rows import join
+from privboost.tables.rows import join, states_within
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.hostile import HostileBackend
@@ -86,7 +86,9 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
     got = run(LocalBackend(blocks), encoder, loss, budget, event)
 
     block = join(blocks)
-    state = np.zeros(len(block), dtype=np.int64) if block.start is None else block.start.astype(int)
+    state = np.zeros(len(block), dtype=np.int64)
+    if block.start is not None:
+        state += states_within(block.start)
     weight = np.ones(len(block)) if block.weight is None else block.weight / WEIGHT_STEPS
     spent, charged = np.zeros(len(block)), np.zeros(len(block), dtype=np.int64)
     table = table_of(budget, loss, event)

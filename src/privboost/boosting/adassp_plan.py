@@ -25,6 +25,7 @@ from privboost.boosting.checks import (
 )
 from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.plan import Budget, Plan, at_most_rows, listed
+from privboost.boosting.target_span import plan_span
 from privboost.engine.queries import Bound, GramSums, LinearSums
 from privboost.grid import FACTOR_STEPS, VECTOR_STEPS
 from privboost.losses import Loss, loss_of, losses_of
@@ -74,6 +75,8 @@ class AdaSSPSettings:
         Whether the model keeps its coefficients after each round.
     calibration_share : float
         What the counts of rows by score and class have of μ².
+    span_share : float
+        What finding a number's span has of μ².
     """
 
     loss: str
@@ -87,6 +90,7 @@ class AdaSSPSettings:
     ridge: str | float | None = None
     keep_stages: bool = False
     calibration_share: float = 0.0
+    span_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -102,6 +106,7 @@ class AdaSSPSettings:
             ridge=_check_ridge,
             keep_stages=check_flag,
             calibration_share=partial(check_share, or_else=0),
+            span_share=partial(check_share, or_else=0),
         )
         _check_eigenvalue(self.ridge, self.ratio[2])
         if self.clip_decay ** (self.n_estimators - 1) < 2.0**-10:
@@ -276,7 +281,9 @@ def _wanted(draft: Draft, settings: AdaSSPSettings, coordinates: Design) -> list
     count_share = total * COUNT_SHARE / (1 - COUNT_SHARE) if settings.balanced else 0.0
     last = settings.calibration_share
     scores = Planned(counts_release(GaussianRelease, draft.bound), draft.task.n_outputs)
+    span = settings.span_share
     return [
+        ("span", plan_span(draft, span, GaussianRelease), total * span / (1 - span)),
         ("gram", Planned(gram, 1), matrix_share),
         ("gradients", Planned(gradients, rounds), rounds_share),
         ("least", Planned(least, 1), least_share),

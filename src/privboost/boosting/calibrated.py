@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from privboost.boosting.checks import LEAST_SHARE
 from privboost.boosting.newton import grid_step
 from privboost.boosting.plan import Plan
 from privboost.boosting.probabilities import ScoreCells, fit_line, worth_of_vote
@@ -58,12 +57,6 @@ def check_calibration(share: float, target: str, loss: str) -> None:
         raise ValueError(
             f'calibration_share must be 0 with loss="{loss}": its scores are no log-odds'
         )
-
-
-def check_shares_left(init_share: float, calibration_share: float) -> None:
-    """Refuse a start and counts that leave nothing for what lies between them."""
-    if init_share + calibration_share > 1 - LEAST_SHARE:
-        raise ValueError("init_share and calibration_share leave nothing for the rounds")
 
 
 def release_line(

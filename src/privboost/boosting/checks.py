@@ -59,6 +59,12 @@ def check_shares(name: str, value: Any, count: int) -> tuple[float, ...]:
     return parts
 
 
+def check_rest(**shares: float) -> None:
+    """Refuse parts of a budget that leave nothing for the rounds."""
+    if sum(shares.values()) > 1 - LEAST_SHARE:
+        raise ValueError(f"{' and '.join(shares)} leave nothing for the rounds")
+
+
 def check_grid(events: Iterable[Event]) -> None:
     """Refuse noise that does not fit the integer grid."""
     for event in (part for whole in events for part in whole.parts):

@@ -37,6 +37,7 @@ _PUBLISHED: dict[str, Any] = {
     "leaf_clip": None,
     "init_share": 0.0,
     "calibration_share": 0.0,
+    "span_share": 0.0,
 }
 _UNIFORM = {"candidates": "grid", "shares": (0.0, 0.7, 0.3)}
 _ADAPTIVE = {"candidates": "hessian", "candidate_rounds": "all", "shares": (0.1, 0.6, 0.3)}

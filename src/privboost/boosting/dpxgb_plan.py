@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from privboost.boosting.calibrated import check_calibration, check_shares_left, counts_release
+from privboost.boosting.calibrated import check_calibration, counts_release
 from privboost.boosting.checks import (
     check_candidates,
     check_choice,
     check_choice_or_count,
     check_count,
     check_histograms,
+    check_rest,
     check_scores,
     check_share,
     check_shares,
@@ -24,6 +25,7 @@ from privboost.boosting.draft import Draft, Shared
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, at_most_rows
+from privboost.boosting.target_span import plan_span
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.utilities.splits import MOST_ROWS
@@ -47,6 +49,7 @@ class DPXGBSettings:
     calibration_share: float
     shares: tuple[float, float, float]
     split_lambda: float
+    span_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -63,8 +66,13 @@ class DPXGBSettings:
             calibration_share=partial(check_share, or_else=0),
             shares=partial(check_shares, count=3),
             split_lambda=check_split_lambda,
+            span_share=partial(check_share, or_else=0),
         )
-        check_shares_left(self.init_share, self.calibration_share)
+        check_rest(
+            init_share=self.init_share,
+            calibration_share=self.calibration_share,
+            span_share=self.span_share,
+        )
         if self.candidates == "hessian" and self.shares[0] == 0:
             raise ValueError('candidates="hessian" needs a sketch: the first of shares is 0')
 
@@ -157,11 +165,12 @@ def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBSettings) -> list[Sha
     if settings.refinements and draft.n_numbers:
         sketch = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
         parts.insert(0, ("sketch", Planned(sketch, settings.refinements), settings.shares[0]))
-    total = sum(share for _, _, share in parts)
-    rest = 1 - settings.init_share - settings.calibration_share
+    total, span = sum(share for _, _, share in parts), settings.span_share
+    rest = 1 - settings.init_share - settings.calibration_share - span
     init = Planned(initial_release(GaussianRelease, 1.0, bound), outputs)
     scores = Planned(counts_release(GaussianRelease, bound), outputs)
     return [
+        ("span", plan_span(draft, span, GaussianRelease), span),
         ("init", init, settings.init_share),
         *((name, planned, rest * share / total) for name, planned, share in parts),
         ("scores", scores, settings.calibration_share),

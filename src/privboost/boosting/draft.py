@@ -136,5 +136,9 @@ class Made:
     @property
     def fields(self) -> dict[str, Any]:
         """What a plan takes over as it is; the names are those of `Plan`."""
-        made = {"accountant": self.accountant, "releases": self.releases}
+        made = {
+            "accountant": self.accountant,
+            "releases": self.releases,
+            "span": self.get("span"),
+        }
         return self.draft.fields | made

@@ -125,6 +125,8 @@ class Plan(ABC):
         Who computed the cost.
     releases : tuple of Planned
         What is reserved.
+    span : GaussianRelease, LaplaceRelease or None
+        One look at where a number's labels lie (see `target_span`).
     digest : str
         SHA-256 of all that is in the plan. A plan that cannot be hashed cannot be made: it would
         fail once a domain was learned for it.
@@ -140,6 +142,7 @@ class Plan(ABC):
     budget: Budget
     accountant: Accountant
     releases: tuple[Planned, ...]
+    span: Any = field(default=None, kw_only=True)
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:

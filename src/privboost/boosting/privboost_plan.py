@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.boosting.calibrated import check_calibration, check_shares_left, counts_release
+from privboost.boosting.calibrated import check_calibration, counts_release
 from privboost.boosting.checks import (
     check_count,
     check_flag,
+    check_rest,
     check_share,
     check_size,
     keep_checked,
@@ -29,6 +30,7 @@ from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.newton import grid_step
 from privboost.boosting.plan import Budget, Plan, listed
 from privboost.boosting.questions import BINS, FINE_BINS
+from privboost.boosting.target_span import plan_span
 from privboost.grid import SCORE_STEPS
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease
@@ -87,8 +89,8 @@ class PrivBoostSettings:
         The same for the Hessian; None follows the gradient's.
     hessian_share : float
         The Hessian's share of an answer.
-    init_share, calibration_share : float
-        What the start, and the calibration of scores, have of μ².
+    init_share, calibration_share, span_share : float
+        What the start, the calibration of scores, and finding a number's span, have of μ².
     """
 
     n_estimators: int
@@ -98,6 +100,7 @@ class PrivBoostSettings:
     hessian_share: float
     init_share: float
     calibration_share: float
+    span_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -109,8 +112,13 @@ class PrivBoostSettings:
             hessian_share=check_share,
             init_share=check_share,
             calibration_share=partial(check_share, or_else=0),
+            span_share=partial(check_share, or_else=0),
         )
-        check_shares_left(self.init_share, self.calibration_share)
+        check_rest(
+            init_share=self.init_share,
+            calibration_share=self.calibration_share,
+            span_share=self.span_share,
+        )
 
 
 def _check_clip(name: str, value: Any, **bounds: float) -> float | None:
@@ -330,7 +338,7 @@ def plan_privboost(
 ) -> PrivBoostPlan:
     """Decide everything about a run, and calibrate its noise."""
     draft = Draft(encoder, weight_bound, budget, accountant)
-    outputs, last = draft.task.n_outputs, settings.calibration_share
+    outputs, last, span = draft.task.n_outputs, settings.calibration_share, settings.span_share
     check_calibration(last, draft.task.target, draft.task.loss)
     shares = (1 - settings.hessian_share, settings.hessian_share)
     init = initial_release(GaussianRelease, 1.0, draft.bound)
@@ -338,8 +346,9 @@ def plan_privboost(
     scores = counts_release(GaussianRelease, draft.bound)
     made = draft.share(
         [
+            ("span", plan_span(draft, span, GaussianRelease), span),
             ("init", Planned(init, outputs), settings.init_share),
-            ("answers", Planned(answers, 1), 1 - settings.init_share - last),
+            ("answers", Planned(answers, 1), 1 - settings.init_share - last - span),
             ("scores", Planned(scores, outputs), last),
         ]
     )

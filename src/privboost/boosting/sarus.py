@@ -40,6 +40,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "leaf_clip": 1.0,
         "init_share": 0.0,
         "calibration_share": 0.0,
+        "span_share": 0.0,
         "shares": (1 / 3, 1 / 3, 1 / 3),
         "n_candidates": 50,
         "sketch_weights": "hessian",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from privboost.boosting.calibrated import check_calibration, check_shares_left, counts_release
+from privboost.boosting.calibrated import check_calibration, counts_release
 from privboost.boosting.checks import (
     check_candidates,
     check_choice,
@@ -15,6 +15,7 @@ from privboost.boosting.checks import (
     check_flag,
     check_histograms,
     check_rate,
+    check_rest,
     check_sampled_units,
     check_scores,
     check_share,
@@ -29,6 +30,7 @@ from privboost.boosting.draft import Draft
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, at_most_rows
+from privboost.boosting.target_span import plan_span
 from privboost.losses import LossTable, filtered, loss_of
 from privboost.privacy.events.event import Planned, SampledGroup, Selection
 from privboost.privacy.events.sums import LaplaceRelease
@@ -63,6 +65,7 @@ class SarusSettings:
     sketch_bins: int | None
     sketch_weights: str
     sketch_each_tree: bool
+    span_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -82,8 +85,13 @@ class SarusSettings:
             sketch_bins=check_sketch_bins,
             sketch_weights=partial(check_choice, choices=("count", "hessian")),
             sketch_each_tree=check_flag,
+            span_share=partial(check_share, or_else=0),
         )
-        check_shares_left(self.init_share, self.calibration_share)
+        check_rest(
+            init_share=self.init_share,
+            calibration_share=self.calibration_share,
+            span_share=self.span_share,
+        )
         if self.leaves == "means" and self.min_child_weight > 0:
             raise ValueError(
                 'min_child_weight looks at released counts, and leaves="means" releases none'
@@ -206,7 +214,7 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SarusSettings) -> list[tup
     sketch_share, split_share, leaf_share = settings.shares
     if draft.n_numbers == 0:
         sketch_share = 0.0
-    rest = 1 - settings.init_share - settings.calibration_share
+    rest = 1 - settings.init_share - settings.calibration_share - settings.span_share
     rest /= sketch_share + split_share + leaf_share
     wanted = _once(draft, settings)
     trees, depth = settings.n_estimators * outputs, settings.max_depth
@@ -233,6 +241,9 @@ def _once(draft: Draft, settings: SarusSettings) -> list[tuple[str, Planned]]:
     """List what is released of all rows before the trees, and after them, with its noise."""
     outputs, bound = draft.task.n_outputs, draft.bound
     wanted = []
+    span = plan_span(draft, settings.span_share, LaplaceRelease)
+    if settings.span_share > 0:
+        wanted.append(("span", span.scaled(span.count / settings.span_share)))
     if settings.init_share > 0:
         init = initial_release(LaplaceRelease, outputs / settings.init_share, bound)
         wanted.append(("init", Planned(init, outputs)))

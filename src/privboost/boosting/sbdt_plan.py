@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.boosting.calibrated import check_calibration, check_shares_left, counts_release
+from privboost.boosting.calibrated import check_calibration, counts_release
 from privboost.boosting.candidates import RULES
 from privboost.boosting.checks import (
     check_candidates,
@@ -17,6 +17,7 @@ from privboost.boosting.checks import (
     check_count,
     check_grid,
     check_rate,
+    check_rest,
     check_sampled_units,
     check_scores,
     check_share,
@@ -28,6 +29,7 @@ from privboost.boosting.initial_score import initial_release
 from privboost.boosting.newton import SPANS, NewtonPlan, NewtonStep
 from privboost.boosting.plan import Budget, PublicRows, Task
 from privboost.boosting.structures import CATEGORY_SPLITS
+from privboost.boosting.target_span import plan_span
 from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN
 from privboost.grid import BUDGET_STEPS
 from privboost.privacy.accountants.base import Accountant
@@ -71,6 +73,7 @@ class SBDTSettings:
     extra_estimators: int
     batch_size: int
     negative_hessian: str
+    span_share: float = 0.0
 
     def __post_init__(self) -> None:
         keep_checked(
@@ -91,6 +94,7 @@ class SBDTSettings:
             extra_estimators=partial(check_count, least=0),
             batch_size=check_count,
             negative_hessian=partial(check_choice, choices=("floor", "zero")),
+            span_share=partial(check_share, or_else=0),
         )
         given = {
             "init_clip": check_size,
@@ -101,7 +105,11 @@ class SBDTSettings:
         keep_checked(
             self, **{name: c for name, c in given.items() if getattr(self, name) is not None}
         )
-        check_shares_left(self.init_share, self.calibration_share)
+        check_rest(
+            init_share=self.init_share,
+            calibration_share=self.calibration_share,
+            span_share=self.span_share,
+        )
         self._check_initial_score()
 
     def _check_initial_score(self) -> None:
@@ -232,9 +240,10 @@ class _Made:
     hessian: GaussianRelease | None
     scores: GaussianRelease | None
     life: LifeBudget | None
+    span: GaussianRelease | None = None
 
 
-_BESIDE = ("init", "scores")
+_BESIDE = ("init", "scores", "span")
 """Releases that are no part of the budgets of rows: before them, and after."""
 
 
@@ -248,6 +257,10 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SBDTSettings, first: bool)
     trees = "random trees" if settings.batch_size == 1 else f"{settings.batch_size} random trees"
     wanted: list[Shared] = []
     left = 1.0
+    span = plan_span(draft, settings.span_share, GaussianRelease)
+    if first and settings.span_share > 0:
+        wanted.append(("span", span, settings.span_share))
+        left -= settings.span_share
     if first and settings.init_share > 0:
         kind = GaussianRelease if settings.init_noise == "gaussian" else LaplaceRelease
         init = initial_release(kind, 1.0, bound)
@@ -330,7 +343,7 @@ def _calibrate_plain(draft: Draft, wanted: list[Shared]) -> _Made:
     """Multiply the noise of all releases by one factor."""
     made = draft.share(wanted)
     events = made["leaf"], made.get("init"), made.get("hessian"), made.get("scores")
-    return _Made(made.accountant, made.releases, *events, life=None)
+    return _Made(made.accountant, made.releases, *events, life=None, span=made.get("span"))
 
 
 def _without_noise(
@@ -368,8 +381,8 @@ def _calibrate_gaussian_budget(
     events = {name: event.scaled(life.noise) for name, event in whole.items()}
     check_grid(events.values())
     leaf, hessian = events["leaf"], events.get("hessian")
-    init, scores = (made.get(name) for name in _BESIDE)
-    return _Made(made.accountant, made.releases, leaf, init, hessian, scores, life)
+    init, scores, span = (made.get(name) for name in _BESIDE)
+    return _Made(made.accountant, made.releases, leaf, init, hessian, scores, life, span)
 
 
 def _calibrate_renyi_budget(
@@ -385,7 +398,7 @@ def _calibrate_renyi_budget(
     less = replace(budget, epsilon=budget.epsilon * (1 - 2 * rounding))
     made = _calibrate_plain(replace(draft, budget=less, accountant="rdp"), wanted)
     alpha = best_order(RdpProfile((*budget.before, *made.releases)).rho, budget.delta)
-    own = (made.init, made.scores)
+    own = (made.init, made.scores, made.span)
     beside = tuple(p for p in made.releases if any(p.event is each for each in own))
     paid = tuple(p for p in made.releases if p not in beside)
     rho = RdpProfile(paid).rho(alpha) * (1 + rounding)

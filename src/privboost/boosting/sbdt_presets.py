@@ -22,6 +22,7 @@ _SBDT: dict[str, Any] = {
     "init_noise": "laplace",
     "init_share": 0.0,
     "calibration_share": 0.0,
+    "span_share": 0.0,
     "accountant": "rdp",
 }
 
@@ -72,6 +73,7 @@ _TR: dict[str, Any] = {
     "leaf_clip": 2.0,
     "init_share": 0.0,
     "calibration_share": 0.0,
+    "span_share": 0.0,
     "boosting": "newton",
     "n_candidates": 32,
     "candidate_rounds": 5,

@@ -32,17 +32,18 @@ from privboost.engine.updates import (
     OpenBudgets,
     Price,
     SetLinearScores,
+    SetSpan,
     SetTerms,
     Start,
     Update,
     UseLoss,
 )
 from privboost.engine.votes import VoteCounter
-from privboost.grid import BLOCK_ROWS, BUDGET_STEPS, WEIGHT_STEPS
+from privboost.grid import BLOCK_ROWS, BUDGET_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import LossTable
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import bernoulli_mask
-from privboost.tables.rows import Rows
+from privboost.tables.rows import Rows, states_within
 from privboost.trees.cell_map import CellMap, CellPart
 
 _MOST_PACKED_CELLS = 1024
@@ -65,6 +66,7 @@ class Shard:
         self._state: list[np.ndarray] = []
         self._loss: LossTable | None = None
         self._n_outputs = 0
+        self._span = WHOLE_SPAN
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
         self._look_ups: dict[tuple[int, tuple[str, ...], int], LookUp] = {}
         self._left: list[np.ndarray] | None = None
@@ -81,6 +83,8 @@ class Shard:
         self._grower.forget()
         if isinstance(update, Start):
             self._start(update)
+        elif isinstance(update, SetSpan):
+            self._span = update.low, update.high
         elif isinstance(update, OpenBudgets):
             if self._left is not None:
                 raise RuntimeError("budgets are for life: they are opened once")
@@ -128,7 +132,7 @@ class Shard:
         tables = self._vectors().terms.tables(update.coefficients)
         for block, state in zip(self._blocks, self._state, strict=True):
             scores = state[update.output]
-            scores[:] = 0 if block.start is None else block.start
+            scores[:] = 0 if block.start is None else states_within(block.start, self._span)
             add_scores(block.codes, tables, scores)
 
     def _vectors(self) -> LinearRows:
@@ -216,7 +220,7 @@ class Shard:
         for block in self._blocks:
             state = np.zeros((update.n_outputs, len(block)), dtype=np.int32)
             if block.start is not None:
-                state[:] = block.start
+                state[:] = states_within(block.start, self._span)
             self._state.append(state)
 
     def _use(self, loss: LossTable | None) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privboost.engine.queries import need_cells
+from privboost.grid import WHOLE_SPAN
 from privboost.losses import LossTable
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
@@ -19,6 +20,29 @@ class Start:
 
     loss: LossTable | None
     n_outputs: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class SetSpan:
+    """Say within which span a number's labels are told apart; it comes before a start.
+
+    Attributes
+    ----------
+    low, high : int
+        The labels that become −1 and 1, in `grid.LABEL_STEPS`; those outside are clipped.
+    """
+
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        ends = (self.low, self.high)
+        if any(not isinstance(end, int) or isinstance(end, bool) for end in ends):
+            raise ValueError("a span goes from one whole step to another")
+        if not WHOLE_SPAN[0] <= self.low < self.high <= WHOLE_SPAN[1]:
+            raise ValueError("a span lies within the bounds, and is not empty")
+        if (self.high - self.low) % 2:
+            raise ValueError("a span has a middle on the grid")
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +166,7 @@ class Charge:
 
 Update = (
     Start
+    | SetSpan
     | UseLoss
     | AddCellValues
     | AddTreeValues

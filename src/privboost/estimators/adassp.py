@@ -21,7 +21,12 @@ from privboost.boosting.checks import check_bins, check_choice, check_flag, chec
 from privboost.boosting.plan import Budget
 from privboost.estimators.any_loss import AnyLossClassifier, has_log_odds
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
+from privboost.estimators.parameters import (
+    BUDGET_PARAMETERS,
+    RUN_PARAMETERS,
+    SPAN_PARAMETER,
+    keep_parameters,
+)
 from privboost.estimators.presets import PresetEstimator
 from privboost.losses import losses_of
 from privboost.models.linear import LinearScores
@@ -70,6 +75,9 @@ _COLUMNS = """
         numbers are of the size of evenly spread ones."""
 
 
+_SPAN = SPAN_PARAMETER.replace(", optional", "").partition(" Default")[0]
+
+
 def _has_stages(estimator: Any) -> bool:
     if not estimator.keep_stages:
         raise AttributeError("stages need keep_stages=True when the model is fitted")
@@ -99,7 +107,7 @@ class AdaSSPEstimator(PresetEstimator):
         """Return the mean loss on some rows after each round; the rows must be public.
 
         Of several classes it is the sum over all, each against the rest; of a number, half the
-        squared error in parts of half the width of its bounds. Rows of an unknown target are left
+        squared error in parts of half the width of its span. Rows of an unknown target are left
         out.
 
         Parameters
@@ -134,6 +142,7 @@ class AdaSSPEstimator(PresetEstimator):
             ridge=self.ridge,
             keep_stages=self.keep_stages,
             calibration_share=self._calibration_share(loss, intercept),
+            span_share=getattr(self, "span_share", 0.0),
         )
         bins, bound = self.bins, self.norm_bound
         own = design(
@@ -280,8 +289,8 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
 class BoostedAdaSSPRegressor(AdaSSPEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private linear regressor, boosted from noisy sufficient statistics.
 
-    Clips are in parts of half the width of the target's bounds.
-{BUDGET_PARAMETERS.rstrip()}{_ROUNDS}{_COLUMNS}
+    Clips are in parts of half the width of the target's span.
+{BUDGET_PARAMETERS.rstrip()}{_ROUNDS}{_COLUMNS}{_SPAN}
 {RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "rdp"}').lstrip(chr(10))}
     Examples
     --------
@@ -296,6 +305,9 @@ class BoostedAdaSSPRegressor(AdaSSPEstimator, PrivateRegressor):  # noqa: D101
     >>> bool(abs(model.predict([[0.5]])[0] - 0.45) < 0.1)
     True
     """
+    _presets = {  # noqa: RUF012
+        name: {"span_share": 0.0} | preset for name, preset in PRESETS.items()
+    }
 
     def __init__(
         self,
@@ -315,6 +327,7 @@ class BoostedAdaSSPRegressor(AdaSSPEstimator, PrivateRegressor):  # noqa: D101
         products: bool | Sequence[tuple[str, str]] = False,
         intercept: bool = True,
         norm_bound: float | str | None = None,
+        span_share: float = 0.05,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from privboost.boosting.checks import check_choice, check_file, check_flag, check_path, check_size
 from privboost.boosting.plan import Budget, PublicRows
+from privboost.boosting.target_span import learn_span
 from privboost.engine.backend import OpenBackend, open_local
 from privboost.errors import DomainError
 from privboost.estimators.parameters import check_arguments
@@ -88,11 +89,12 @@ class PrivateEstimator(BaseEstimator, ABC):
         backend = run.open_backend([run.load])
         try:
             curator = run.curator(backend)
+            span = learn_span(curator, run.plan)
             structures = run.keys.child("structures")
             scores = self._boost(curator, run.plan, structures, rounds_bar(bool(self.verbose)))
         finally:
             backend.close()
-        self._keep(Model(run.plan.encoder, scores, run.report()))
+        self._keep(Model(run.plan.encoder, scores, run.report(), span))
         return self
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:

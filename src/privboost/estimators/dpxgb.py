@@ -17,6 +17,7 @@ from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     RUN_PARAMETERS,
+    SPAN_PARAMETER,
     TaskDefaults,
     keep_parameters,
 )
@@ -48,7 +49,7 @@ _PARAMETERS = (
         for values of a typical size.
     reg_lambda : float, optional
         λ, added to every leaf's sum of Hessians. By default half a standard deviation of its noise
-        for classes, a whole one for a number; 1 without noise.
+        for classes, six for a number; 1 without noise.
     split_lambda : float
         λ of the score by which splits are chosen, in rows.
     leaf_clip : float, optional
@@ -76,6 +77,7 @@ _PARAMETERS = (
     sketch_bins : int, optional
         How many even spans of a number the sketch is about. By default the spans between its
         candidates."""
+    + SPAN_PARAMETER.replace("{SHARE}", "0.05")
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "game", "rdp"}')
 )
 
@@ -109,6 +111,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         n_candidates: int = 32,
         candidate_rounds: str | int = 1,
         sketch_bins: int | None = None,
+        span_share: float | None = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
@@ -137,6 +140,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
             calibration_share=self._or_default("calibration_share"),
             shares=self.shares,
             split_lambda=self.split_lambda,
+            span_share=self._or_default("span_share"),
         )
         gradient_clip = check_size("gradient_clip", self.gradient_clip)
         hessian_clip = check_size("hessian_clip", self._or_default("hessian_clip"))
@@ -192,13 +196,14 @@ class DPXGBClassifier(DPXGBEstimator, TreeClassifier):  # noqa: D101
         "hessian_clip": 0.25,
         "noise_lambda": 0.5,
         "calibration_share": 0.04,
+        "span_share": 0.0,
     }
 
 
 class DPXGBRegressor(DPXGBEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private regressor of boosted greedy trees (DP-XGB).
 
-    Clips are in parts of half the width of the target's bounds.
+    Clips are in parts of half the width of the target's span.
 {_PARAMETERS}
     Examples
     --------
@@ -215,6 +220,7 @@ class DPXGBRegressor(DPXGBEstimator, PrivateRegressor):  # noqa: D101
     """
     _defaults: ClassVar[Mapping[str, Any]] = {
         "hessian_clip": 1.0,
-        "noise_lambda": 1.0,
+        "noise_lambda": 6.0,
         "calibration_share": 0.0,
+        "span_share": 0.05,
     }

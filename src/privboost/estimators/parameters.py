@@ -19,6 +19,13 @@ BUDGET_PARAMETERS = """
 """
 """What the documentation of every estimator begins with."""
 
+SPAN_PARAMETER = """
+    span_share : float, optional
+        What the search for a number's span takes of the budget (of μ²; of ε under pure DP): where
+        within its bounds the labels lie, to which they are then scaled and clipped. 0 leaves it
+        out: then the bounds are the span. Default {SHARE} for a number; classes have none."""
+"""What is said of the span wherever a number can be the target."""
+
 RUN_PARAMETERS = """
     domain_given : mapping, Domain or path, optional
         Without a domain, the part of one that is known: see `given` of `Domain.learn`. The rest is

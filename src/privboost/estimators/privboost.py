@@ -17,6 +17,7 @@ from privboost.estimators.base import LogisticClassifier, PrivateEstimator, Priv
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     RUN_PARAMETERS,
+    SPAN_PARAMETER,
     TaskDefaults,
     keep_parameters,
 )
@@ -50,6 +51,7 @@ _PARAMETERS = (
     calibration_share : float, optional
         What the counts by score and class have of it, which make probabilities honest; 0 leaves
         them out. Default 0.04 for classes; a number has none."""
+    + SPAN_PARAMETER.replace("{SHARE}", "0.05")
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "pld", "rdp"}')
 )
 
@@ -70,6 +72,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         hessian_share: float | None = None,
         init_share: float = 0.02,
         calibration_share: float | None = None,
+        span_share: float | None = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
@@ -99,6 +102,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
             hessian_share=self._or_default("hessian_share"),
             init_share=self.init_share,
             calibration_share=self._or_default("calibration_share"),
+            span_share=self._or_default("span_share"),
         )
         return plan_privboost(encoder, settings, weight_bound, budget, self.accountant)
 
@@ -126,13 +130,14 @@ class PrivBoostClassifier(PrivBoostEstimator, LogisticClassifier):  # noqa: D101
     _defaults: ClassVar[Mapping[str, Any]] = {
         "hessian_share": 0.04,
         "calibration_share": 0.04,
+        "span_share": 0.0,
     }
 
 
 class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A differentially private boosted regressor.
 
-    Clips are in parts of half the width of the target's bounds.
+    Clips are in parts of half the width of the target's span.
 {_PARAMETERS}
     Examples
     --------
@@ -149,4 +154,5 @@ class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):  # noqa: D101
     _defaults: ClassVar[Mapping[str, Any]] = {
         "hessian_share": 0.1,
         "calibration_share": 0.0,
+        "span_share": 0.05,
     }

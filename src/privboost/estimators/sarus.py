@@ -13,7 +13,12 @@ from privboost.boosting.plan import Budget
 from privboost.boosting.sarus import PRESETS, boost_sarus
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.parameters import RUN_PARAMETERS, TaskDefaults, keep_parameters
+from privboost.estimators.parameters import (
+    RUN_PARAMETERS,
+    SPAN_PARAMETER,
+    TaskDefaults,
+    keep_parameters,
+)
 from privboost.estimators.trees import AnyLossTreeClassifier, TreeEstimator
 from privboost.losses import newton_losses
 from privboost.models.trees import TreeScores
@@ -21,7 +26,8 @@ from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
 
-_PARAMETERS = """
+_PARAMETERS = (
+    """
     Parameters
     ----------
     epsilon : float
@@ -58,7 +64,7 @@ _PARAMETERS = """
         The share of a leaf's count in its release; the sum of gradients has the rest. For sums.
     reg_lambda : float, optional
         λ, added to every leaf's count. By default half a standard deviation of its noise for
-        classes, a whole one for a number; with `leaves="means"`, or without noise, 1.
+        classes, three for a number; with `leaves="means"`, or without noise, 1.
     split_lambda : float
         λ of the score by which splits are chosen, in rows.
     leaf_clip : float
@@ -87,8 +93,9 @@ _PARAMETERS = """
         What the sketch adds up: rows, or their Hessians.
     sketch_each_tree : bool
         Whether each tree has a sketch, on its own sample, instead of one before all trees; their
-        share is divided among them.""" + RUN_PARAMETERS.replace(
-    "{ACCOUNTANTS}", '{"auto", "pure", "game", "pld", "rdp"}'
+        share is divided among them."""
+    + SPAN_PARAMETER.replace("{SHARE}", "0.2")
+    + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "pure", "game", "pld", "rdp"}')
 )
 
 
@@ -124,6 +131,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         sketch_bins: int | None = None,
         sketch_weights: str = "count",
         sketch_each_tree: bool = False,
+        span_share: float | None = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
@@ -156,6 +164,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
             sketch_bins=self.sketch_bins,
             sketch_weights=self.sketch_weights,
             sketch_each_tree=self.sketch_each_tree,
+            span_share=self._or_default("span_share"),
         )
         step = NewtonStep(
             gradient_clip=self.gradient_clip,
@@ -212,13 +221,14 @@ class SarusXGBClassifier(SarusEstimator, AnyLossTreeClassifier):  # noqa: D101
         "calibration_share": 0.04,
         "learning_rate": 1.0,
         "noise_lambda": 0.5,
+        "span_share": 0.0,
     }
 
 
 class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A regressor of boosted greedy trees under pure ε-DP.
 
-    Clips are in parts of half the width of the target's bounds.
+    Clips are in parts of half the width of the target's span.
 {_PARAMETERS}
     Examples
     --------
@@ -236,5 +246,6 @@ class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101
         "loss": "squared",
         "calibration_share": 0.0,
         "learning_rate": 0.3,
-        "noise_lambda": 1.0,
+        "noise_lambda": 3.0,
+        "span_share": 0.2,
     }

@@ -18,6 +18,7 @@ from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     RUN_PARAMETERS,
+    SPAN_PARAMETER,
     TaskDefaults,
     keep_parameters,
 )
@@ -107,6 +108,7 @@ _PARAMETERS = (
     negative_hessian : {"floor", "zero"}
         What a leaf is worth where noise leaves its sum of Hessians (or its count) below 0: "floor"
         takes the sum as 0, "zero" makes the leaf's value 0, as S-BDT's authors do."""
+    + SPAN_PARAMETER.replace("{SHARE}", "0.05")
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "pld", "rdp"}')
 )
 
@@ -147,6 +149,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         extra_estimators: int = 0,
         batch_size: int = 1,
         negative_hessian: str = "floor",
+        span_share: float | None = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",
@@ -190,6 +193,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
             extra_estimators=self.extra_estimators,
             batch_size=self.batch_size,
             negative_hessian=self.negative_hessian,
+            span_share=self._or_default("span_share"),
         )
         gradient_clip = check_size("gradient_clip", self.gradient_clip)
         hessian_clip = check_size("hessian_clip", self._or_default("hessian_clip"))
@@ -297,13 +301,14 @@ class SBDTClassifier(SBDTEstimator, AnyLossTreeClassifier):  # noqa: D101
         "calibration_share": 0.04,
         "loss": "logistic",
         "typical_value": {"newton": 1 / 8, "gradient": 1 / 50, "squared": 1 / 8},
+        "span_share": 0.0,
     }
 
 
 class SBDTRegressor(SBDTEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private regressor of boosted random trees (S-BDT).
 
-    Clips are in parts of half the width of the target's bounds.
+    Clips are in parts of half the width of the target's span.
 {_PARAMETERS}
     Examples
     --------
@@ -327,4 +332,5 @@ class SBDTRegressor(SBDTEstimator, PrivateRegressor):  # noqa: D101
         "calibration_share": 0.0,
         "loss": "squared",
         "typical_value": {"newton": 1 / 8, "gradient": 1 / 8},
+        "span_share": 0.05,
     }

@@ -15,9 +15,17 @@ import pyarrow as pa
 
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.sbdt_plan import SBDTSettings
-from privboost.engine.updates import AddTreeValues, Charge, OpenBudgets, Price, Start, Update
+from privboost.engine.updates import (
+    AddTreeValues,
+    Charge,
+    OpenBudgets,
+    Price,
+    SetSpan,
+    Start,
+    Update,
+)
 from privboost.errors import ModelFileError
-from privboost.grid import BLOCK_ROWS, SCORE_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS
+from privboost.grid import BLOCK_ROWS, SCORE_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL, LossTable, within_steps
 from privboost.models.checks import (
     count_outputs,
@@ -86,8 +94,7 @@ def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple
         "rows.start",
         np.int32,
         (rows,),
-        -SCORE_STEPS,
-        SCORE_STEPS,
+        *WHOLE_SPAN,
     )
     ids = need_array(form["ids"], "rows.ids", np.uint32, (rows,))
     whole = Rows(Codes(layout, narrow, wide), label, weight, start, ids, cohort)
@@ -154,6 +161,7 @@ class _State:
     n_cohorts: int
     loss: LossTable | None = None
     open: bool = False
+    span: tuple[int, int] = WHOLE_SPAN
 
     def __post_init__(self) -> None:
         self.prices: list[Price] = []
@@ -167,6 +175,9 @@ class _State:
             need(update.n_outputs == self.n_outputs, "log", "scores for each class are needed")
             self.loss = _loss(update.loss)
             self.most[:] = SCORE_STEPS
+        elif isinstance(update, SetSpan):
+            need(not self.open, "log", "the span of numbers is told before budgets are opened")
+            self.span = update.low, update.high
         elif isinstance(update, OpenBudgets):
             need(not self.open, "log", "budgets are opened once")
             self.open = True
@@ -215,7 +226,13 @@ class _State:
         need_whole(output, "log.output", 0, self.n_outputs - 1)
 
 
-def check_log(log: tuple[Update, ...], encoder: Encoder, weighted: bool, used: list[int]) -> None:
+def check_log(
+    log: tuple[Update, ...],
+    encoder: Encoder,
+    weighted: bool,
+    used: list[int],
+    span: tuple[int, int],
+) -> None:
     """Check that updates can be replayed on rows, and cost cohorts no more than is recorded.
 
     Parameters
@@ -228,11 +245,14 @@ def check_log(log: tuple[Update, ...], encoder: Encoder, weighted: bool, used: l
         Whether rows have weights.
     used : list of int
         How many releases were made within each cohort's budget.
+    span : (int, int)
+        The span of the model's labels.
     """
     state = _State(encoder, weighted, len(used))
     for update in log:
         state.follow(update)
     need(state.loss is not None and state.open, "log", "a stream has a start and budgets")
+    need(state.span == span, "log", "the rows' span is that of the model")
     made = list(accumulate(reversed(state.charges)))[::-1]
     covered = all(own >= charged for own, charged in zip(used, made, strict=True))
     need(covered, "log", "rows were charged for more releases than their budgets record")

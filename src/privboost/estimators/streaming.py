@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any, Self
 
 from privboost.boosting.plan import Budget, Plan, PublicRows
+from privboost.boosting.target_span import learn_span
 from privboost.engine.backend import RecordingBackend
 from privboost.errors import BudgetError, DomainError
 from privboost.estimators.base import PrivateEstimator
@@ -130,13 +131,13 @@ class StreamEstimator(TreeEstimator):
             opened = run.open_backend([*before, Load(run.load.loader, rows)])
             backend = RecordingBackend(opened)
             try:
-                scores = self._continue(run, stream, backend)
+                scores, span = self._continue(run, stream, backend)
             finally:
                 backend.close()
             given = self.get_params()
             own = {name: given[name] for name in given if name in STREAM_PARAMETERS}
             grown = stream.extended(run, rows, backend.log, own)
-            self._keep(Model(run.plan.encoder, scores, grown.report()))
+            self._keep(Model(run.plan.encoder, scores, grown.report(), span))
             self._stream = grown
         return self
 
@@ -165,13 +166,19 @@ class StreamEstimator(TreeEstimator):
             )
         return RowStream(learned=self.domain is None)
 
-    def _continue(self, run: Run, stream: RowStream, backend: RecordingBackend) -> TreeScores:
-        """Boost on the rows of all batches, on top of what they were told before."""
+    def _continue(
+        self, run: Run, stream: RowStream, backend: RecordingBackend
+    ) -> tuple[TreeScores, tuple[int, int]]:
+        """Boost on the rows of all batches, on top of what they were told before.
+
+        Returns the trees, and the span of a number, which stays that of the first batch.
+        """
         curator = run.curator(backend)
         if stream.n_batches:
             curator.resume(stream.log, stream.budgets)
-            return self._go_on(run, curator, self._trees())
-        return self._go_on(run, curator, self._begin(run, curator))
+            return self._go_on(run, curator, self._trees()), self._fitted().span
+        span = learn_span(curator, run.plan)
+        return self._go_on(run, curator, self._begin(run, curator)), span
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

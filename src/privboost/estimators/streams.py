@@ -56,7 +56,7 @@ from privboost.tables.encoding import Encoder
 from privboost.tables.loading import Coded
 from privboost.tables.rows import Rows, join
 
-STREAM_FILE = FileKind(b"PVBSTRM", 2, "the state of a stream")
+STREAM_FILE = FileKind(b"PVBSTRM", 3, "the state of a stream")
 _MAGIC = b"PVBSTATE"
 _MOST_ROWS = 2**31
 """Rows that a stream may have had when its file is read; as many more still have ids of 32 bits."""
@@ -353,7 +353,8 @@ def _from_form(form: dict[str, Any], model: Model) -> RowStream:
     next_id = need_whole(form["next_id"], "next_id", 0, _MOST_ROWS)
     check_ids([cohort.rows.blocks for cohort in cohorts], next_id)
     log = _read_log(form)
-    check_log(log, encoder, bound is not None, [cohort.used for cohort in cohorts])
+    used = [cohort.used for cohort in cohorts]
+    check_log(log, encoder, bound is not None, used, model.span)
     most_score = need_number(form["most_score"], "most_score", 0, MAX_SCORE)
     return RowStream(
         encoder,

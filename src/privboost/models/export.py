@@ -14,7 +14,7 @@ from privboost.models.linear import INTERCEPT, LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
-from privboost.tables.encoding import Encoder, middle_and_half
+from privboost.tables.encoding import Encoder
 from privboost.tables.features import CategoricalFeature, ClassTarget
 from privboost.trees.tree import Tree
 
@@ -35,7 +35,7 @@ def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str
     """Write trees as conditions and leaves."""
     target = model.domain.target
     classes = isinstance(target, ClassTarget)
-    width = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
+    middle, width = model.middle_and_half
     names = [str(name) for name in model.classes] if classes and scores.n_outputs > 1 else [""]
     start = ", ".join(
         f"{name}{': ' if name else ''}{value / SCORE_STEPS:+.4g}"
@@ -43,8 +43,7 @@ def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str
     )
     lines = [f"score at the start {start}"]
     if not isinstance(target, ClassTarget):
-        middle, half = middle_and_half(target)
-        lines = [f"prediction at the start {middle + half * scores.start[0] / SCORE_STEPS:.6g}"]
+        lines = [f"prediction at the start {middle + width * scores.start[0] / SCORE_STEPS:.6g}"]
     for number, (tree, values) in enumerate(islice(scores.trees(), most_trees), 1):
         own = [k for k in range(len(values)) if values[k].any()] or [0]
         for output in own:
@@ -120,7 +119,7 @@ def coefficient_table(model: Model) -> pa.Table:
     with np.errstate(over="ignore", invalid="ignore"):  # bounds may be any numbers
         own = scores.on_own_scale()
         if not isinstance(target, ClassTarget):
-            middle, half = middle_and_half(target)
+            middle, half = model.middle_and_half
             own = own * half
             constant = [own.feature == INTERCEPT for own in scores.coordinates]
             own[:, constant] += middle

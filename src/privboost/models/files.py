@@ -13,12 +13,15 @@ from typing import Any
 from privboost import codec
 from privboost.errors import DomainError, ModelFileError
 from privboost.files import UNREADABLE, FileKind, write_file
+from privboost.grid import WHOLE_SPAN
 from privboost.models.additive import AdditiveScores
 from privboost.models.checks import (
     count_outputs,
     need,
     need_keys,
+    need_list,
     need_text,
+    need_whole,
     read_encoder,
     read_report,
 )
@@ -27,7 +30,7 @@ from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import MarginScores, TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
-from privboost.tables.features import ClassTarget
+from privboost.tables.features import ClassTarget, Target
 
 MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
 _MAGIC = b"PVBMODEL"
@@ -47,13 +50,15 @@ _KINDS: dict[str, Any] = {
 
 def model_bytes(model: Model) -> bytes:
     """Return the content of a model's file."""
-    form = {
+    form: dict[str, Any] = {
         "kind": model.scores.kind,
         "domain": model.domain.to_dict(),
         "edges": list(model.encoder.edges),
         "scores": model.scores.to_form(),
         "privacy": model.privacy.to_dict(),
     }
+    if model.span != WHOLE_SPAN:
+        form["span"] = list(model.span)
     return MODEL_FILE.seal(codec.dump(form, _MAGIC))
 
 
@@ -98,6 +103,8 @@ def read_model(data: bytes | memoryview, path: str) -> Model:
 
 
 def _read(form: Any) -> Model:
+    form = dict(form)
+    span = form.pop("span", None)
     form = need_keys(form, "file", {"kind", "domain", "edges", "scores", "privacy"})
     encoder = read_encoder(form["domain"], form["edges"])
     target = encoder.domain.target
@@ -106,4 +113,15 @@ def _read(form: Any) -> Model:
     of_classes = kind in (MarginScores.kind, VoteScores.kind, OddsVotes.kind)
     need(not of_classes or isinstance(target, ClassTarget), "kind", f"{kind} need classes")
     scores = _KINDS[kind].from_form(form["scores"], encoder.layout, count_outputs(target))
-    return Model(encoder, scores, read_report(form["privacy"]))
+    return Model(encoder, scores, read_report(form["privacy"]), _read_span(span, target))
+
+
+def _read_span(form: Any, target: Target) -> tuple[int, int]:
+    """Read the span of a number's labels; a file without one means its bounds."""
+    if form is None:
+        return WHOLE_SPAN
+    need(not isinstance(target, ClassTarget), "span", "classes have none")
+    ends = need_list(form, "span", 2)
+    low, high = (need_whole(end, "span", *WHOLE_SPAN) for end in ends)
+    need(low < high and (high - low) % 2 == 0, "span", "its ends must be apart, by an even number")
+    return low, high

@@ -14,6 +14,7 @@ from privboost.models.model import Model
 from privboost.tables.beside import open_source
 from privboost.tables.encoding import code_target
 from privboost.tables.features import ClassTarget
+from privboost.tables.rows import states_within
 
 
 def loss_curve(model: Model, X: Any, y: Any) -> np.ndarray:
@@ -27,7 +28,7 @@ def loss_curve(model: Model, X: Any, y: Any) -> np.ndarray:
     for batch in table.batches([*model.domain.feature_names, roles.target], BLOCK_ROWS):
         label, start = code_target(batch[roles.target], target)
         known = label != UNKNOWN_LABEL
-        state = 0 if start is None else start[known]
+        state = 0 if start is None else states_within(start[known], model.span)
         stages = scores.staged_scores(model.encoder.code(batch))
         states = np.stack([stage[:, known] + state for stage in stages]) / SCORE_STEPS
         total += _losses(loss, label[known], states)

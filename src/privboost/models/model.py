@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit, log_expit, softmax
 
-from privboost.grid import SCORE_STEPS
+from privboost.grid import SCORE_STEPS, WHOLE_SPAN
 from privboost.models.additive import AdditiveScores
 from privboost.models.compound import CompoundScores
 from privboost.models.importance import importances
@@ -36,11 +36,14 @@ class Model:
         The released values.
     privacy : PrivacyReport
         What training spent.
+    span : (int, int)
+        Of a number: what scores of −1 and 1 mean, in `grid.LABEL_STEPS`; by default its bounds.
     """
 
     encoder: Encoder
     scores: AdditiveScores | CompoundScores | TreeScores | LinearScores
     privacy: PrivacyReport
+    span: tuple[int, int] = WHOLE_SPAN
 
     def __repr__(self) -> str:
         features, target = len(self.domain.features), self.domain.target.name
@@ -59,6 +62,21 @@ class Model:
         if not isinstance(self.domain.target, ClassTarget):
             raise AttributeError("classes: the target is a number")
         return np.array(self.domain.target.ordered)
+
+    @property
+    def middle_and_half(self) -> tuple[float, float]:
+        """What a score of 0 means of a number, and how much more one of 1; 0 and 1 of classes."""
+        target = self.domain.target
+        return (0.0, 1.0) if isinstance(target, ClassTarget) else middle_and_half(target, self.span)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Between which numbers predictions lie: those of the span that was learned, if one was."""
+        if isinstance(self.domain.target, ClassTarget):
+            raise AttributeError("bounds: the target is a class")
+        middle, half = self.middle_and_half
+        low, high = self.domain.target.bounds
+        return max(low, middle - half), min(high, middle + half)
 
     def decision_function(self, data: Any) -> np.ndarray:
         """Return scores: of shape (rows,), or (rows, classes) beyond two classes."""
@@ -88,7 +106,7 @@ class Model:
         return map(self._chances, self.staged_decision_function(data))
 
     def predict(self, data: Any) -> np.ndarray:
-        """Return the most probable class, or the predicted number within its bounds."""
+        """Return the most probable class, or the predicted number within `bounds`."""
         return self._prediction(self.decision_function(data))
 
     def staged_predict(self, data: Any) -> Iterator[np.ndarray]:
@@ -114,13 +132,12 @@ class Model:
         return chances
 
     def _prediction(self, scores: np.ndarray) -> np.ndarray:
-        target = self.domain.target
-        if isinstance(target, ClassTarget):
+        if isinstance(self.domain.target, ClassTarget):
             best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
             named: np.ndarray = self.classes[best]
             return named
-        middle, half = middle_and_half(target)
-        return np.clip(middle + half * scores, *target.bounds)
+        middle, half = self.middle_and_half
+        return np.clip(middle + half * scores, *self.bounds)
 
     def effects(self) -> pa.Table:
         """Return what was learned: for each feature and span of values, its effect on the score.
@@ -139,8 +156,7 @@ class Model:
             With columns feature, values and effect, and class beyond two classes.
         """
         rows: dict[str, list[Any]] = {"feature": [], "values": [], "effect": []}
-        target = self.domain.target
-        width = 1.0 if isinstance(target, ClassTarget) else middle_and_half(target)[1]
+        _, width = self.middle_and_half
         several = self.scores.n_outputs > 1
         by_feature = self.scores.feature_values()
         if several:

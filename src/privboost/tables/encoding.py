@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from privboost.errors import SchemaError
-from privboost.grid import BLOCK_ROWS, SCORE_STEPS, WEIGHT_STEPS
+from privboost.grid import BLOCK_ROWS, LABEL_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables import kernels
 from privboost.tables.domain import Domain
@@ -127,7 +127,7 @@ def fine_edges(feature: Feature) -> np.ndarray:
 
 
 def code_target(column: Column, target: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the labels, and for a number the states before boosting (minus the scaled label)."""
+    """Return the classes, and of a number minus its label, in steps of half its bounds' width."""
     if isinstance(target, ClassTarget):
         found = code_labels(column, target.ordered, target.name, sparse=False)
         return np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None
@@ -136,8 +136,8 @@ def code_target(column: Column, target: Any) -> tuple[np.ndarray, np.ndarray | N
     middle, half = middle_and_half(target)
     scaled = np.clip((np.clip(values, *target.bounds) - middle) / half, -1, 1)
     scaled[unknown] = 0
-    start = -np.trunc(scaled * SCORE_STEPS).astype(np.int32)
-    return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), start
+    below = -np.trunc(scaled * LABEL_STEPS).astype(np.int32)
+    return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), below
 
 
 def code_weights(column: Column, bound: float) -> np.ndarray:
@@ -147,10 +147,17 @@ def code_weights(column: Column, bound: float) -> np.ndarray:
     return np.trunc(share * WEIGHT_STEPS).astype(np.uint16)
 
 
-def middle_and_half(target: NumberTarget) -> tuple[float, float]:
-    """Return the middle and half the width of a target's bounds: scores of 0 and 1."""
+def middle_and_half(
+    target: NumberTarget, span: tuple[int, int] = WHOLE_SPAN
+) -> tuple[float, float]:
+    """Return the middle and half the width of a target's bounds, or of a span within them.
+
+    They are what scores of 0 and 1 mean. A span is in `grid.LABEL_STEPS`.
+    """
     low, high = target.bounds
-    return low + (high - low) / 2, (high - low) / 2
+    middle, half = low + (high - low) / 2, (high - low) / 2
+    first, last = (end / LABEL_STEPS for end in span)
+    return middle + half * ((first + last) / 2), half * ((last - first) / 2)
 
 
 def need_columns(table: Table, names: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from privboost.grid import SCORE_STEPS, WHOLE_SPAN
 from privboost.tables.layout import Layout
 
 
@@ -74,7 +75,7 @@ class Rows:
     weight : uint16 array, optional
         The sample weight in steps of its public bound.
     start : int32 array, optional
-        The state before boosting (minus the label of a regression); zero where absent.
+        Minus the label of a regression, in `grid.LABEL_STEPS`; see `states_within`.
     ids : range or uint32 array, optional
         The rows' places in their table, by which they are sampled.
     cohort : int
@@ -114,6 +115,27 @@ class Rows:
             self.cohort,
             tuple(text.take(pa.array(np.arange(len(self))[rows])) for text in self.texts),
         )
+
+
+def states_within(start: np.ndarray, span: tuple[int, int] = WHOLE_SPAN) -> np.ndarray:
+    """Return the states before boosting: minus the labels, from −1 to 1 within a span.
+
+    Parameters
+    ----------
+    start : int32 array
+        Minus the labels, in `grid.LABEL_STEPS`.
+    span : (int, int)
+        The labels that become −1 and 1, an even number of steps apart; those outside are clipped.
+
+    Returns
+    -------
+    int32 array
+        In `grid.SCORE_STEPS`, rounded toward the middle of the span.
+    """
+    middle, half = (span[0] + span[1]) // 2, (span[1] - span[0]) // 2
+    below = np.clip(start.astype(np.int64) + middle, -half, half)
+    steps: np.ndarray = np.sign(below) * (np.abs(below) * SCORE_STEPS // half)
+    return steps.astype(np.int32)
 
 
 def join(blocks: Iterable[Rows]) -> Rows:
