@@ -44,7 +44,7 @@ ROWS = 60
 KINDS = {
     "additive": (PrivBoostClassifier, THREE, {"n_estimators": 7}),
     "additive number": (PrivBoostRegressor, NUMBER, {"n_estimators": 7}),
-    "compound": (PrivBoostClassifier, THREE, {"n_estimators": 7, "epsilon": 20.0}),
+    "compound": (PrivBoostClassifier, THREE, {"n_estimators": 7, "epsilon": 500.0}),
     "linear": (BoostedAdaSSPClassifier, THREE, {"products": [("step", "job"), ("job", "flag")]}),
     "linear number": (BoostedAdaSSPRegressor, NUMBER, {"bins": 3}),
     "trees": (SBDTClassifier, CLASSES, {"n_estimators": 7, "max_depth": 2}),

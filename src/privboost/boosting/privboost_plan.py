@@ -45,7 +45,8 @@ FEWEST_CELLS = 4
 _FINE = 2.0
 """Where an answer could have so many cells for each bin, numbers have finer bins."""
 
-ALONE, JOINT = "sums by cell of a feature", "sums by cell of several features, or by leaf"
+ALONE = "gradients and Hessians by cell of a feature"
+JOINT = "gradients and Hessians by cell of two features, or by leaf of a tree"
 """What an answer is about, in words: which features they are is no part of its cost."""
 
 _TYPICAL = {"classes": 0.5, "number": 0.15}
