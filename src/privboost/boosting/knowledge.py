@@ -89,7 +89,8 @@ class Knowledge:
         assert effect is not None
         effect.hear(cell_of, gradient, hessian, noise, shared_belief(self._evidence, self._weights))
         self._evidence[feature], self._weights[feature] = effect.evidence, effect.weights
-        self._sizes[feature] = effect.size
+        if effect.asked >= TURNS:  # before, nobody looks
+            self._sizes[feature] = effect.size
         told = np.rint(effect.values * SCORE_STEPS).astype(np.int32)
         change: np.ndarray = told - self._told[feature]
         self._told[feature] = told

@@ -42,7 +42,7 @@ SWEEPS = 12
 FEWEST_CELLS = 4
 """Cells of one answer; the most are half of a number's bins."""
 
-_FINE = 2.0
+_FINE = 4.0
 """Where an answer could have so many cells for each bin, numbers have finer bins."""
 
 ALONE = "gradients and Hessians by cell of a feature"
