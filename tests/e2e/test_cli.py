@@ -67,7 +67,7 @@ def test_train_predict_report(tmp_path, target, run):
     )
     assert "(1, 1e-06)-differential privacy" in done.stdout
     assert "12/12" in done.stderr
-    charges = 1 + 12 + (target is CLASSES)  # a start, the rounds, counts by score
+    charges = 1 + 12 + (1 if target is CLASSES else 3)  # a start, the rounds, counts or looks
     assert (tmp_path / "ledger.jsonl").read_text().count('"charge"') == charges
 
     run("predict", model, data, "--missing", "?", "--out", tmp_path / "p.csv")

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 SCRIPT = textwrap.dedent("""
     import os, sys
     from privboost import PrivBoostClassifier
@@ -31,7 +33,11 @@ def test_the_reservation_and_every_charge_survive(tmp_path):
     assert done.returncode == -9
     entries = [json.loads(line) for line in ledger.read_text().splitlines()]
     assert entries[0]["entry"] == "reserve"
-    assert sum(part["count"] for part in entries[0]["plan"]) == 20 + 2
+    assert sum(part["count"] for part in entries[0]["plan"]) == 3  # start, all answers, scores
     assert entries[0]["epsilon"] > 0.99
     # The fifth sum was asked for, so its charge stands, though its value was never released.
-    assert [entry["entry"] for entry in entries[1:]] == ["charge"] * 5
+    assert [entry["entry"] for entry in entries[1:]] == ["charge", "exchange"] + ["charge"] * 4
+    instead = entries[2]
+    assert sum(part["count"] for part in instead["plan"]) == 20
+    assert instead["instead_of"] in [part["what"] for part in entries[0]["plan"]]
+    assert entries[0]["epsilon"] == pytest.approx(instead["epsilon"], rel=1e-6)

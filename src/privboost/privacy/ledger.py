@@ -29,7 +29,8 @@ class Ledger:
     path : path, optional
         A file to which every entry is appended as a line of JSON before it takes effect. A
         reservation is on the disk before any data are touched, so a process that is killed has
-        spent at most what the file says.
+        spent at most what the file says. What is exchanged for a part of a reservation has an
+        entry of its own; its ε is that of all that is reserved then, not a further one.
     """
 
     def __init__(
@@ -52,21 +53,7 @@ class Ledger:
 
     def reserve(self, plan: Sequence[Planned]) -> None:
         """Set a plan aside; refuse it if the budget does not cover it and what came before."""
-        together = [*self._reserved, *plan]
-        cost = self.accountant.cost(together, self.delta)
-        if not cost <= self.epsilon:
-            raise BudgetError(
-                f"the plan costs epsilon {cost:.6g} at delta {self.delta:g}; "
-                f"the budget is {self.epsilon:.6g}"
-            )
-        if self._path is not None:
-            content = {"epsilon": cost, "delta": self.delta, "plan": _rows(plan)}
-            _append(self._path, {"entry": "reserve", **content}, durable=True)
-        self._reserved = together
-        for planned in plan:
-            self._left[planned.event] += planned.count
-            if planned.event.range_epsilon is not None and planned.count:
-                self._ranges.append([planned.event.range_epsilon, planned.count])
+        self._set_aside("reserve", self._reserved, plan)
 
     def exchange(
         self, placeholder: Planned, plan: Sequence[Planned], accountant: Accountant
@@ -80,16 +67,35 @@ class Ledger:
             raise BudgetError(
                 f"the plan needs more than was reserved for it: {placeholder.event.what}"
             )
-        before = self._reserved, self.accountant
-        self._reserved = list(self._reserved)
-        self._reserved.remove(placeholder)
-        self.accountant = accountant
+        others = list(self._reserved)
+        others.remove(placeholder)
+        before, self.accountant = self.accountant, accountant
         try:
-            self.reserve(plan)
+            self._set_aside("exchange", others, plan, instead_of=placeholder.event.what)
         except Exception:
-            self._reserved, self.accountant = before
+            self.accountant = before
             raise
         self._left[placeholder.event] -= placeholder.count
+
+    def _set_aside(
+        self, entry: str, others: Sequence[Planned], plan: Sequence[Planned], **words: str
+    ) -> None:
+        """Reserve a plan beside others, once an entry of the file says so."""
+        together = [*others, *plan]
+        cost = self.accountant.cost(together, self.delta)
+        if not cost <= self.epsilon:
+            raise BudgetError(
+                f"the plan costs epsilon {cost:.6g} at delta {self.delta:g}; "
+                f"the budget is {self.epsilon:.6g}"
+            )
+        if self._path is not None:
+            content = {"epsilon": cost, "delta": self.delta, **words, "plan": _rows(plan)}
+            _append(self._path, {"entry": entry, **content}, durable=True)
+        self._reserved = together
+        for planned in plan:
+            self._left[planned.event] += planned.count
+            if planned.event.range_epsilon is not None and planned.count:
+                self._ranges.append([planned.event.range_epsilon, planned.count])
 
     def charge(self, event: Event) -> None:
         """Record an event that was reserved. Call it before the value is released."""
