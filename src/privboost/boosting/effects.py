@@ -56,6 +56,33 @@ class Noise:
         return Noise(self.gradient * factor, self.hessian * factor, self.spread)
 
 
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What was made of an answer about an effect.
+
+    Attributes
+    ----------
+    cell_of, within : arrays
+        The cell of each bin, and which part of its cell's rows it was thought to have.
+    weight, precision : float arrays
+        Of each cell its Hessians, and 1/variance of its gradients.
+    noise : Noise
+        What is known of the answer's errors.
+    variance : float
+        The prior variance, on average over those that were weighed.
+    values : float array
+        What the bins were thought to be then.
+    """
+
+    cell_of: np.ndarray
+    within: np.ndarray
+    weight: np.ndarray
+    precision: np.ndarray
+    noise: Noise
+    variance: float
+    values: np.ndarray
+
+
 @dataclass(eq=False)
 class Effect:
     """The posterior of one effect on one output.
@@ -112,7 +139,7 @@ class Effect:
         hessian: np.ndarray,
         noise: Noise,
         belief: np.ndarray,
-    ) -> None:
+    ) -> Heard:
         """Take in the sums of −gradients and of Hessians by cell, and change the values.
 
         Parameters
@@ -146,6 +173,7 @@ class Effect:
             self.info, self.pull, VARIANCES, belief, self.evidence, self.weights
         )
         self.values = np.clip(kernels.to_bins(self.basis, white), -self.most, self.most)
+        return Heard(cell_of, within, weight, precision, noise, self.variance, self.values)
 
     def _within(self, cell_of: np.ndarray, n_cells: int) -> np.ndarray:
         """Return which part of its cell's rows each bin is thought to have."""
@@ -160,11 +188,20 @@ class Effect:
         values = self.values - (profile * self.values).sum()
         return float(np.sqrt((profile * (values**2 + self.variances())).sum()))
 
+    @property
+    def variance(self) -> float:
+        """The prior variance, on average over those that are weighed."""
+        return mean_variance(self.weights)
+
     def variances(self) -> np.ndarray:
         """Return the posterior variance of each bin."""
-        variance = float((self.weights * VARIANCES).sum())
-        found: np.ndarray = kernels.variances_of_bins(self.basis, self.info, variance)
+        found: np.ndarray = kernels.variances_of_bins(self.basis, self.info, self.variance)
         return found
+
+
+def mean_variance(weights: np.ndarray) -> float:
+    """Return the prior variance, on average over those that are weighed."""
+    return float((weights * VARIANCES).sum())
 
 
 def basis_of(ordered: int, learned: np.ndarray) -> np.ndarray:

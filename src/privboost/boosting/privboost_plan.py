@@ -253,6 +253,27 @@ class PrivBoostPlan(Plan):
         rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
         return rows * min(rate * (1 - rate), self.hessian_clip_for(clip))
 
+    def response_of(self, scores: np.ndarray, clip: float) -> np.ndarray:
+        """Return by how much gradients change with scores, about: clipped ones do not.
+
+        Labels are as likely as scores say; a number's residuals are Gaussian.
+        """
+        if self.task.target == "number":
+            inside = math.erf(clip / math.sqrt(2 * _SPREAD["number"]))
+            return np.full(len(scores), inside)
+        rate = 1 / (1 + np.exp(-scores))
+        inside = rate * (1 - rate <= clip) + (1 - rate) * (rate <= clip)
+        response: np.ndarray = rate * (1 - rate) * inside
+        return response
+
+    def start_noise(self, start: int, count: int) -> float:
+        """Return the standard deviation of where scores begin, given what was released."""
+        mean = float(self.init.sigmas[0]) / max(count, self.contribution.row_steps)
+        if self.task.target == "number":
+            return mean
+        rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
+        return mean / (2 * rate * (1 - rate))
+
     def answers_for(self, weight: float, clip: float) -> Answers:
         """Return what is asked, given the sum of all Hessians, about.
 
