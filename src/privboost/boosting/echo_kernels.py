@@ -1,4 +1,4 @@
-"""How drawn noise runs through posteriors, many draws side by side, in one fixed order of additions.
+"""How drawn noise runs through posteriors, many draws side by side, added in one fixed order.
 
 The last axis of all arrays of noise is the draws: they do not touch each other.
 """

@@ -10,6 +10,7 @@ follows from released values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -84,9 +85,10 @@ class Echoes:
     ) -> None:
         self._response = response
         self._generator = np.random.Generator(np.random.Philox(key=_KEY))
-        self._codes = _draw_codes(known, self._generator)
+        self._codes = draw_codes(known, self._generator)
         self._scores = np.full(N_ROWS, start)
         self._moved = np.repeat(start_noise * self._signs(1), N_ROWS, axis=0)
+        self._alone = np.zeros(N_ROWS)
         self.effects = self._follow_features(known)
         self.pairs: list[np.ndarray] = []
         self.trees: list[np.ndarray] = []
@@ -94,9 +96,13 @@ class Echoes:
             self._follow_interactions(joined)
 
     @property
-    def level(self) -> float:
-        """The standard deviation of the mean score, which no effect shows, in log-odds."""
-        return float(np.sqrt((self._moved.mean(axis=0) ** 2).mean()))
+    def together(self) -> float:
+        """What noise gives to scores, in parts of what it would if all values erred on their own.
+
+        Values that act on the same rows make up for each other's errors.
+        """
+        alone = float(self._alone.mean())
+        return float(np.sqrt((self._moved**2).mean() / alone)) if alone > 0 else 0.0
 
     def _follow_features(self, known: Knowledge) -> list[np.ndarray]:
         """Tell the answers about features again; return the deviation of each bin."""
@@ -106,12 +112,14 @@ class Echoes:
             own = noisy.setdefault(feature, _Noisy(effect.basis, effect.fade))
             bin_of_row = known.bins[feature].of_code[self._codes[feature]].astype(np.int64)
             self._hear(own, heard, effect, bin_of_row)
-        return [
-            _deviations(noisy[feature].values, known.effect(feature))
-            if feature in noisy
-            else np.zeros(len(bins.learned))
-            for feature, bins in enumerate(known.bins)
-        ]
+        found = []
+        for feature, bins in enumerate(known.bins):
+            moved = np.zeros(len(bins.learned))
+            if feature in noisy:
+                moved = _deviations(noisy[feature].values, known.effect(feature))
+            self._alone += moved[bins.of_code[self._codes[feature]]] ** 2
+            found.append(moved)
+        return found
 
     def _follow_interactions(self, joined: Interactions) -> None:
         """Tell the answers about pairs and trees again; keep the deviations of their values."""
@@ -124,18 +132,16 @@ class Echoes:
                 self._hear(own, heard, asked.effect, self._cells_of_pair(asked))
             else:
                 self.trees.append(self._hear_tree(asked, codes))
-        self.pairs = [
-            _deviations(noisy[id(pair)].values, pair.effect) for pair in joined.pairs.values()
-        ]
+        for pair in joined.pairs.values():
+            self.pairs.append(_deviations(noisy[id(pair)].values, pair.effect))
+            self._alone += self.pairs[-1][self._cells_of_pair(pair)] ** 2
 
     def _hear(self, own: _Noisy, heard: Heard, effect: Effect, bin_of_row: np.ndarray) -> None:
         """Take in the noise of an answer about an effect."""
         cell_of, cells = heard.cell_of, len(heard.weight)
         missed = np.bincount(cell_of, heard.within * (own.told - effect.values), minlength=cells)
         answer = self._noise(heard.noise.gradient, heard.noise.hessian * missed, cells)
-        kernels.take_answer(
-            cell_of[bin_of_row], self._response(self._scores), self._moved, answer
-        )
+        kernels.take_answer(cell_of[bin_of_row], self._response(self._scores), self._moved, answer)
         today = np.zeros((cells, N_DRAWS))
         np.add.at(today, cell_of, heard.within[:, None] * own.values)
         answer += heard.weight[:, None] * today
@@ -168,6 +174,7 @@ class Echoes:
         kernels.move_rows(leaf, values, self._moved)
         self._scores += told[leaf]
         deviation: np.ndarray = np.sqrt((values**2).mean(axis=1))
+        self._alone += deviation[leaf] ** 2
         return deviation
 
     def _cells_of_pair(self, pair: Pair) -> np.ndarray:
@@ -177,7 +184,8 @@ class Echoes:
             cells[self._codes[feature]].astype(np.int64)
             for cells, feature in zip(part.cell_of, part.features, strict=True)
         )
-        return first * part.sizes[1] + second
+        cells: np.ndarray = first * part.sizes[1] + second
+        return cells
 
     def _noise(
         self, gradient: float | np.ndarray, hessian: float | np.ndarray, cells: int
@@ -202,7 +210,7 @@ def _deviations(values: np.ndarray, effect: Effect) -> np.ndarray:
     return deviation
 
 
-def _draw_codes(known: Knowledge, generator: np.random.Generator) -> np.ndarray:
+def draw_codes(known: Knowledge, generator: np.random.Generator) -> np.ndarray:
     """Draw rows whose features agree: where one has a large effect, others are likely to.
 
     Returns
@@ -210,7 +218,7 @@ def _draw_codes(known: Knowledge, generator: np.random.Generator) -> np.ndarray:
     int array of shape (features, rows)
         Their codes, as often as released mass says.
     """
-    own_part = np.sqrt(1 - AGREEMENT**2)
+    own_part = math.sqrt(1 - AGREEMENT**2)
     row = _bells(generator)
     codes = np.empty((len(known.bins), N_ROWS), dtype=np.int64)
     for feature in range(len(known.bins)):

@@ -95,11 +95,17 @@ class Effect:
         What its values are clipped to.
     fade : float
         What an old answer counts for when the next one comes.
+    ordered : int
+        How many bins are in order, those of a number, which come first.
+    slope : int
+        1 if values in order never fall, −1 if they never rise, 0 if they may do both.
     """
 
     basis: np.ndarray
     most: float = MOST_VALUE
     fade: float = FADE
+    ordered: int = 0
+    slope: int = 0
     asked: int = field(default=0, init=False)
     info: np.ndarray = field(init=False)
     pull: np.ndarray = field(init=False)
@@ -116,9 +122,10 @@ class Effect:
         self.weights = np.full(len(VARIANCES), 1 / len(VARIANCES))
 
     @classmethod
-    def of(cls, bins: Bins, features: int) -> Effect:
+    def of(cls, bins: Bins, features: int, slope: int = 0) -> Effect:
         """Return the effect of one of so many features, of which nothing is known."""
-        return cls(basis_of(bins.ordered, bins.learned), largest_value(features))
+        basis, most = basis_of(bins.ordered, bins.learned), largest_value(features)
+        return cls(basis, most, ordered=bins.ordered, slope=slope)
 
     @property
     def rows(self) -> np.ndarray:
@@ -173,7 +180,16 @@ class Effect:
             self.info, self.pull, VARIANCES, belief, self.evidence, self.weights
         )
         self.values = np.clip(kernels.to_bins(self.basis, white), -self.most, self.most)
-        return Heard(cell_of, within, weight, precision, noise, self.variance, self.values)
+        if self.slope:
+            self._go_one_way()
+        variance = mean_variance(self.weights)
+        return Heard(cell_of, within, weight, precision, noise, variance, self.values)
+
+    def _go_one_way(self) -> None:
+        """Take the nearest values, by released mass, that go one way only."""
+        upward = self.slope * self.values[: self.ordered]
+        kernels.rise(upward, self.profile[: self.ordered])
+        self.values[: self.ordered] = self.slope * upward
 
     def _within(self, cell_of: np.ndarray, n_cells: int) -> np.ndarray:
         """Return which part of its cell's rows each bin is thought to have."""
@@ -188,14 +204,10 @@ class Effect:
         values = self.values - (profile * self.values).sum()
         return float(np.sqrt((profile * (values**2 + self.variances())).sum()))
 
-    @property
-    def variance(self) -> float:
-        """The prior variance, on average over those that are weighed."""
-        return mean_variance(self.weights)
-
     def variances(self) -> np.ndarray:
         """Return the posterior variance of each bin."""
-        found: np.ndarray = kernels.variances_of_bins(self.basis, self.info, self.variance)
+        variance = mean_variance(self.weights)
+        found: np.ndarray = kernels.variances_of_bins(self.basis, self.info, variance)
         return found
 
 

@@ -142,6 +142,8 @@ class Interactions:
         What one step of an answer's gradients and Hessians is worth.
     most : float
         What values are clipped to.
+    free : bool sequence
+        Which features may act together with others: those whose effects may go any way.
     """
 
     def __init__(
@@ -152,15 +154,17 @@ class Interactions:
         rounds: int,
         worth: tuple[float, float],
         most: float,
+        free: Sequence[bool],
     ) -> None:
         self.places, self._noise, self._worth, self._most = places, noise, worth, most
         self.depth = max(round(float(np.log2(cells))), 2)
         self.side = int(min(max(cells**0.5, 3), 8))
+        self._free = np.flatnonzero(free)
         sizes = np.array([place.size for place in places])
         total = float(sizes.sum())
         focus = FOCUS if total > 0 else 0.0
         chances = focus * sizes / max(total, 1e-300) + (1 - focus) / len(sizes)
-        self._ends = np.cumsum(chances)
+        self._ends = np.cumsum(chances * np.asarray(free))
         self._pair_chance = min(0.5, _MOST_PAIRS / rounds)
         even = np.full(len(VARIANCES), 1 / len(VARIANCES))
         self._belief = {"pair": even, "tree": even}
@@ -177,12 +181,12 @@ class Interactions:
             return max(self.pairs.values(), key=lambda pair: pair.worth)
         first, second = (int(f) for f in self._features(chances[2:]))
         if first == second:
-            second = (first + 1 + int(chances[1] * (len(self.places) - 1))) % len(self.places)
+            steps = 1 + int(chances[1] * (len(self._free) - 1))
+            place = int(np.searchsorted(self._free, first)) + steps
+            second = int(self._free[place % len(self._free)])
         key = (min(first, second), max(first, second))
         if key not in self.pairs:
-            parts = [
-                CellMap.of_feature(f, self.places[f].cells(self.side), self.side) for f in key
-            ]
+            parts = [CellMap.of_feature(f, self.places[f].cells(self.side), self.side) for f in key]
             effect = Effect(grid_basis(self.side), self._most, fade=1.0)
             self.pairs[key] = Pair(CellMap.joint(parts), effect)
         return self.pairs[key]
@@ -229,7 +233,7 @@ class Interactions:
     def _features(self, chances: np.ndarray) -> np.ndarray:
         """Draw features."""
         found = np.searchsorted(self._ends, chances * self._ends[-1], side="right")
-        features: np.ndarray = np.minimum(found, len(self.places) - 1)
+        features: np.ndarray = np.minimum(found, self._free[-1])
         return features
 
     def _read(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,6 +5,8 @@ Everything here follows from released values and public randomness.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from privboost.boosting.effects import VARIANCES, Effect, Heard, Noise, shared_belief
@@ -33,14 +35,22 @@ class Knowledge:
         How many cells an answer has.
     worth : tuple of float
         What one step of an answer's gradients and Hessians is worth.
+    slopes : sequence of int
+        Of each feature, which way its effect goes: see `Effect`.
     """
 
     def __init__(
-        self, encoder: Encoder, noise: Noise, cells: int, worth: tuple[float, float]
+        self,
+        encoder: Encoder,
+        noise: Noise,
+        cells: int,
+        worth: tuple[float, float],
+        slopes: Sequence[int],
     ) -> None:
         self.bins = [Bins.of(encoder, f) for f in range(len(encoder.domain.features))]
         self._effects = [
-            None if own.too_many else Effect.of(own, len(self.bins)) for own in self.bins
+            None if own.too_many else Effect.of(own, len(self.bins), slope)
+            for own, slope in zip(self.bins, slopes, strict=True)
         ]
         self.heard: list[tuple[int, Heard]] = []
         self._told = [np.zeros(len(own.learned), dtype=np.int32) for own in self.bins]

@@ -87,7 +87,14 @@ def boost_privboost(
         for output in outputs:
             _ask_jointly(curator, answers.joint, joined[output], output, generator)
     echoes = [
-        _echoes(plan, known[output], joined[output] if joined else None, start[output], counts[output], clip)
+        _echoes(
+            plan,
+            known[output],
+            joined[output] if joined else None,
+            start[output],
+            counts[output],
+            clip,
+        )
         for output in outputs
     ]
     return calibrate_scores(curator, plan, _model(plan, known, joined, start, echoes))
@@ -165,8 +172,8 @@ def _model(
         )
         for feature in range(plan.n_features)
     )
-    level = np.array([echo.level for echo in echoes]) * SCORE_STEPS
-    alone = AdditiveScores(start, values, mass, noise, level)
+    together = np.array([echo.together for echo in echoes])
+    alone = AdditiveScores(start, values, mass, noise, together)
     if not joined:
         return alone
     pairs = [

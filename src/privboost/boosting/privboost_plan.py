@@ -7,6 +7,7 @@ fixed sum of μ² is reserved for them, and exchanged for what follows from rele
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -19,7 +20,9 @@ from privboost.boosting.checks import (
     check_flag,
     check_share,
     check_size,
+    is_number,
     keep_checked,
+    shown,
 )
 from privboost.boosting.draft import Draft
 from privboost.boosting.effects import Noise, largest_value
@@ -32,6 +35,7 @@ from privboost.grid import SCORE_STEPS
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import CategoricalFeature
 
 SWEEPS = 12
 """How often a feature is asked about, on average."""
@@ -77,6 +81,8 @@ class PrivBoostSettings:
         Answers about single features, for each output.
     interactions : bool
         Whether features are asked about jointly, too.
+    monotone : tuple of (str, int)
+        Numbers whose effect goes one way: 1 if it never falls, −1 if it never rises.
     gradient_clip : float or None
         What a row's gradient is clipped to; None follows the released number of rows.
     hessian_clip : float or None
@@ -89,6 +95,7 @@ class PrivBoostSettings:
 
     n_estimators: int
     interactions: bool
+    monotone: tuple[tuple[str, int], ...]
     gradient_clip: float | None
     hessian_clip: float | None
     hessian_share: float
@@ -100,6 +107,7 @@ class PrivBoostSettings:
             self,
             n_estimators=check_count,
             interactions=check_flag,
+            monotone=_check_monotone,
             gradient_clip=_check_clip,
             hessian_clip=partial(_check_clip, below=_MOST_HESSIAN),
             hessian_share=check_share,
@@ -107,6 +115,37 @@ class PrivBoostSettings:
             calibration_share=partial(check_share, or_else=0),
         )
         check_shares_left(self.init_share, self.calibration_share)
+
+
+def _check_monotone(name: str, value: Any) -> tuple[tuple[str, int], ...]:
+    """Return which features go one way, in the order of their names."""
+    if value is None or isinstance(value, tuple):
+        value = dict(value or ())
+    rule = f"{name} must map names of features to 1 (never falls), -1 (never rises) or 0"
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{rule}; {shown(value)} does not")
+    for feature, slope in value.items():
+        if not (isinstance(feature, str) and is_number(slope) and slope in (-1, 0, 1)):
+            raise ValueError(f"{rule}; {shown({feature: slope})} does not")
+    return tuple(sorted((str(feature), int(slope)) for feature, slope in value.items() if slope))
+
+
+def _check_features(monotone: tuple[tuple[str, int], ...], encoder: Encoder, outputs: int) -> None:
+    """Refuse features whose effects cannot go one way."""
+    known = {feature.name: feature for feature in encoder.domain.features}
+    for name, _ in monotone:
+        if name not in known:
+            raise ValueError(f"monotone: there is no feature {name!r}")
+        if isinstance(known[name], CategoricalFeature):
+            raise ValueError(
+                f"monotone: {name!r} is a category, and its values have no order; declare it as a "
+                "number, or leave it out"
+            )
+    if monotone and outputs > 1:
+        raise ValueError(
+            "monotone needs two classes or a number: beyond two, what raises the score of one "
+            "class need not raise its probability"
+        )
 
 
 def _check_clip(name: str, value: Any, **bounds: float) -> float | None:
@@ -283,7 +322,7 @@ class PrivBoostPlan(Plan):
         tried = self.answers.scaled(math.sqrt(2 * outputs * self.rule.tried))
         cells = self.cells_of(tried, self.rule.tried, weight, clip)
         part, joint = self.rule.divide(cells)
-        if not (self.settings.interactions and joint and self.n_features > 1):
+        if not (self.settings.interactions and joint and sum(self.free) > 1):
             part, joint = 0.0, 0
         return Answers(
             self._answer(ALONE, outputs * alone / (1 - part)),
@@ -313,7 +352,7 @@ class PrivBoostPlan(Plan):
         cells = self.cells_of(answers.alone, answers.n_alone, weight, clip)
         fewest = int(min(max(cells, FEWEST_CELLS), MOST_CELLS))
         noise, worth = self.noise_of(answers.alone, clip), self.worth_of_steps(clip)
-        return Knowledge(self.encoder, noise, fewest, worth)
+        return Knowledge(self.encoder, noise, fewest, worth, self.slopes)
 
     def interactions(
         self, answers: Answers, known: Knowledge, weight: float, clip: float
@@ -324,7 +363,18 @@ class PrivBoostPlan(Plan):
         leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
         noise, worth = self.noise_of(answers.joint, clip), self.worth_of_steps(clip)
         most = largest_value(answers.n_joint)
-        return Interactions(known.places(), noise, leaves, answers.n_joint, worth, most)
+        return Interactions(known.places(), noise, leaves, answers.n_joint, worth, most, self.free)
+
+    @property
+    def slopes(self) -> list[int]:
+        """Which way the effect of each feature goes, 0 for any."""
+        chosen = dict(self.settings.monotone)
+        return [chosen.get(name, 0) for name in self.encoder.domain.feature_names]
+
+    @property
+    def free(self) -> list[bool]:
+        """Which features may act together with others: what they add could break any slope."""
+        return [slope == 0 for slope in self.slopes]
 
     @property
     def n_features(self) -> int:
@@ -348,6 +398,7 @@ def plan_privboost(
     draft = Draft(encoder, weight_bound, budget, accountant)
     outputs, last = draft.task.n_outputs, settings.calibration_share
     check_calibration(last, draft.task.target, draft.task.loss)
+    _check_features(settings.monotone, encoder, outputs)
     shares = (1 - settings.hessian_share, settings.hessian_share)
     init = initial_release(GaussianRelease, 1.0, draft.bound)
     answers = GaussianRelease("all answers together", 1.0, cells=1, shares=shares, **draft.bound)

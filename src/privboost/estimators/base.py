@@ -165,7 +165,8 @@ class PrivateEstimator(BaseEstimator, ABC):
 
         See `Model.feature_importances`; where released values do not tell, there is none.
         """
-        return self._fitted().feature_importances()
+        found: np.ndarray = self._fitted().feature_importances()
+        return found
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file that `privboost.load_model` reads."""
@@ -265,7 +266,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the class of each row. Costs no privacy."""
-        return self._fitted().predict(X)
+        predicted: np.ndarray = self._fitted().predict(X)
+        return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the exact accuracy on some rows, which must be public.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -41,8 +41,9 @@ class AdditiveScores:
     noise : tuple of float64 arrays, or None
         The standard deviation that the noise of training gives to each value, in score steps, the
         mean of its feature's values aside: that part is shared with other features and the start.
-    level : float64 array of shape (outputs,), or None
-        The standard deviation that noise gives to the mean score, in score steps.
+    together : float64 array of shape (outputs,), or None
+        What noise gives to a score, in parts of what it would if all its values erred on their
+        own: values that act on the same rows make up for each other's errors.
     """
 
     kind = "additive"
@@ -51,13 +52,13 @@ class AdditiveScores:
     values: tuple[np.ndarray, ...]
     mass: tuple[np.ndarray, ...] | None = None
     noise: tuple[np.ndarray, ...] | None = None
-    level: np.ndarray | None = None
+    together: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for array in (self.start, *self.values, *(self.mass or ()), *(self.noise or ())):
             array.flags.writeable = False
-        if self.level is not None:
-            self.level.flags.writeable = False
+        if self.together is not None:
+            self.together.flags.writeable = False
 
     @property
     def n_outputs(self) -> int:
@@ -92,20 +93,23 @@ class AdditiveScores:
         by_code = slope[:, None]
         values = tuple(np.rint(own * by_code).astype(np.int32) for own in self.values)
         noise = None if self.noise is None else tuple(own * by_code for own in self.noise)
-        level = None if self.level is None else self.level * slope
-        return replace(self, start=start, values=values, noise=noise, level=level)
+        return replace(self, start=start, values=values, noise=noise)
 
     def variances(self, codes: Codes) -> np.ndarray:
-        """Return what noise gives to the scores of rows, squared: float of shape (outputs, rows).
+        """Return what noise gives to scores, squared: float of shape (outputs, rows)."""
+        return self.variances_with((), codes)
 
-        Effects are taken to err independently; what they share mostly cancels.
-        """
-        if self.noise is None or self.level is None:
+    def variances_with(self, others: Sequence[Any], codes: Codes) -> np.ndarray:
+        """Return the same for effects and what is added to them."""
+        if self.noise is None or self.together is None:
             raise AttributeError(NO_ERRORS)
-        total = np.repeat(self.level[:, None] ** 2, len(codes), axis=1)
+        total = np.zeros((self.n_outputs, len(codes)))
         for feature, noise in enumerate(self.noise):
             total += noise[:, codes.column(feature)] ** 2
-        return total
+        for part in others:
+            part.add_variances(codes, total)
+        scaled: np.ndarray = self.together[:, None] ** 2 * total
+        return scaled
 
     def drawn(self, generator: np.random.Generator) -> AdditiveScores:
         """Return the model with noise drawn once more on top; see `importance.deviations`."""
@@ -151,14 +155,14 @@ class AdditiveScores:
             "values": list(self.values),
             "mass": mass,
             "noise": noise,
-            "level": self.level,
+            "together": self.together,
         }
 
     @classmethod
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> AdditiveScores:
         """Read what `to_form` gave: for each feature a value for each output and code."""
         place = "scores.values"
-        form = need_keys(form, "scores", {"start", "values", "mass", "noise", "level"})
+        form = need_keys(form, "scores", {"start", "values", "mass", "noise", "together"})
         start = need_array(form["start"], "scores.start", np.int32, (n_outputs,))
         count, n_codes = len(layout.n_codes), layout.n_codes
         values = need_list(form["values"], place)
@@ -174,5 +178,5 @@ class AdditiveScores:
         for own, doubt, codes in zip(mass, noise, n_codes, strict=True):
             need_finite(own, "scores.mass", (n_outputs, codes))
             need_finite(doubt, "scores.noise", (n_outputs, codes), least=0)
-        level = need_finite(form["level"], "scores.level", (n_outputs,), least=0)
-        return cls(start, tuple(values), tuple(mass), tuple(noise), level)
+        together = need_finite(form["together"], "scores.together", (n_outputs,), least=0)
+        return cls(start, tuple(values), tuple(mass), tuple(noise), together)

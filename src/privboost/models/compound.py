@@ -57,10 +57,7 @@ class CompoundScores:
 
     def variances(self, codes: Codes) -> np.ndarray:
         """Return what noise gives to scores, squared; see `AdditiveScores.variances`."""
-        total = self.alone.variances(codes)
-        for part in (*self.pairs, *self.trees.forests):
-            part.add_variances(codes, total)
-        return total
+        return self.alone.variances_with((*self.pairs, *self.trees.forests), codes)
 
     def drawn(self, generator: np.random.Generator) -> CompoundScores:
         """Return the model with noise drawn once more on top; see `importance.deviations`."""

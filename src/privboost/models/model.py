@@ -60,9 +60,7 @@ class Model:
             raise AttributeError("classes: the target is a number")
         return np.array(self.domain.target.ordered)
 
-    def decision_function(
-        self, data: Any, return_std: bool = False
-    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+    def decision_function(self, data: Any, return_std: bool = False) -> Any:
         """Return scores: of shape (rows,), or (rows, classes) beyond two classes.
 
         Parameters
@@ -89,7 +87,7 @@ class Model:
 
     def _by_row(self, parts: list[np.ndarray], kind: type) -> np.ndarray:
         """Put blocks of (outputs, rows) in one, in units of scores, rows first."""
-        empty = np.empty((self.scores.n_outputs, 0), dtype=kind)
+        empty: np.ndarray = np.empty((self.scores.n_outputs, 0), dtype=kind)
         joined: np.ndarray = np.concatenate([empty, *parts], axis=1) / SCORE_STEPS
         return joined[0] if len(joined) == 1 else joined.T
 
@@ -109,9 +107,7 @@ class Model:
             scores = np.concatenate(stage, axis=1) / SCORE_STEPS
             yield scores[0] if len(scores) == 1 else scores.T
 
-    def predict_proba(
-        self, data: Any, return_std: bool = False
-    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+    def predict_proba(self, data: Any, return_std: bool = False) -> Any:
         """Return class probabilities, in the order of `classes`.
 
         Parameters
@@ -136,9 +132,7 @@ class Model:
             raise AttributeError("staged probabilities: a vote's stages are votes, and no log-odds")
         return map(self._chances, self.staged_decision_function(data))
 
-    def predict(
-        self, data: Any, return_std: bool = False
-    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+    def predict(self, data: Any, return_std: bool = False) -> Any:
         """Return the most probable class, or the predicted number within its bounds.
 
         Parameters
@@ -277,9 +271,7 @@ class Model:
 
         return coefficient_table(self)
 
-    def feature_importances(
-        self, return_std: bool = False
-    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+    def feature_importances(self, return_std: bool = False) -> Any:
         """Return how much each feature moves the score, adding up to 1 (or all zero).
 
         It is the variance that a feature's values, as often as released mass says, bring into the
