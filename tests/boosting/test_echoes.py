@@ -104,13 +104,15 @@ def test_noise_runs_through_answers_as_gradients_do():
         within = share / np.bincount(cell_of, share)[cell_of]
         weight, precision = rng.uniform(50, 100, cells), rng.uniform(0.01, 0.02, cells)
         answer = rng.normal(0, 10, (cells, 4))
-        rest = (cell_of, within, weight, precision, fade, variance, info, pull, answer)
-        found = echo_kernels.pool_answer(basis, *rest)
+        rest = (cell_of, within, weight, precision, fade, info, pull, answer)
+        echo_kernels.add_answer(basis, *rest)
         posterior_kernels.add_answer(
             basis, cell_of, within, answer[:, 2].copy(), weight, precision, fade, plain_info,
             plain_pull,
         )  # fmt: skip
     known = plain_info + np.eye(13) / variance
+    root = posterior_kernels.root_of(info + np.eye(13) / variance)
+    found = echo_kernels.noise_of_bins(basis, root, pull)
     np.testing.assert_allclose(found[:, 2], basis @ np.linalg.solve(known, plain_pull))
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from privboost.boosting.posterior_kernels import root_of
 from privboost.compiling import compiled
 
 
@@ -33,15 +32,13 @@ def take_answer(cell_of_row, response, moved, answer):
 
 
 @compiled
-def pool_answer(basis, cell_of, within, weight, precision, fade, variance, info, pull, answer):
-    """Fold the noise of an answer into what is known; return the noise of the posterior mean.
+def add_answer(basis, cell_of, within, weight, precision, fade, info, pull, answer):
+    """Fold an answer, and its noise, into what is known.
 
     Parameters
     ----------
     basis, cell_of, within, weight, precision, fade, info, pull : arrays and a number
         See `posterior_kernels.add_answer`; `pull` has an axis of draws.
-    variance : float
-        The prior variance.
     answer : float array of shape (cells, draws)
         The noise in the answer, as if today's values were 0.
     """
@@ -62,10 +59,23 @@ def pool_answer(basis, cell_of, within, weight, precision, fade, variance, info,
                 info[i, j] += scaled * looks[cell, j]
             for draw in range(draws):
                 pull[i, draw] += scaled * answer[cell, draw]
-    known = info.copy()
-    for i in range(size):
-        known[i, i] += 1 / variance
-    white = _solve(root_of(known), pull)
+
+
+@compiled
+def noise_of_bins(basis, root, pull):
+    """Return the noise of the posterior mean of each bin.
+
+    Parameters
+    ----------
+    basis : float array of shape (bins, coordinates)
+        From white coordinates to bins.
+    root : float array
+        The lower root of the posterior's precision.
+    pull : float array of shape (coordinates, draws)
+        The noise in what is known.
+    """
+    size, draws = pull.shape
+    white = _solve(root, pull)
     out = np.zeros((basis.shape[0], draws))
     for bin_ in range(basis.shape[0]):
         for k in range(size):

@@ -21,6 +21,7 @@ from privboost.boosting.effects import Effect, Heard
 from privboost.boosting.interactions import Grown, Interactions, Pair
 from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.leaves import weight_and_precision
+from privboost.boosting.posterior_kernels import root_of
 from privboost.grid import SCORE_STEPS
 from privboost.models.importance import even
 from privboost.tables.layout import Layout
@@ -145,18 +146,10 @@ class Echoes:
         today = np.zeros((cells, N_DRAWS))
         np.add.at(today, cell_of, heard.within[:, None] * own.values)
         answer += heard.weight[:, None] * today
-        values = kernels.pool_answer(
-            own.basis,
-            cell_of,
-            heard.within,
-            heard.weight,
-            heard.precision,
-            own.fade,
-            heard.variance,
-            own.info,
-            own.pull,
-            answer,
-        )
+        how = (heard.within, heard.weight, heard.precision, own.fade, own.info, own.pull)
+        kernels.add_answer(own.basis, cell_of, *how, answer)
+        root = root_of(own.info + np.eye(len(own.info)) / heard.variance)
+        values = kernels.noise_of_bins(own.basis, root, own.pull)
         kernels.move_rows(bin_of_row, values - own.values, self._moved)
         self._scores += (heard.values - own.told)[bin_of_row]
         own.values, own.told = values, heard.values

@@ -81,8 +81,6 @@ class PrivBoostSettings:
         Answers about single features, for each output.
     interactions : bool
         Whether features are asked about jointly, too.
-    monotone : tuple of (str, int)
-        Numbers whose effect goes one way: 1 if it never falls, −1 if it never rises.
     gradient_clip : float or None
         What a row's gradient is clipped to; None follows the released number of rows.
     hessian_clip : float or None
@@ -91,16 +89,18 @@ class PrivBoostSettings:
         The Hessian's share of an answer.
     init_share, calibration_share : float
         What the start, and the calibration of scores, have of μ².
+    monotone : tuple of (str, int)
+        Numbers whose effect goes one way: 1 if it never falls, −1 if it never rises.
     """
 
     n_estimators: int
     interactions: bool
-    monotone: tuple[tuple[str, int], ...]
     gradient_clip: float | None
     hessian_clip: float | None
     hessian_share: float
     init_share: float
     calibration_share: float
+    monotone: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         keep_checked(
