@@ -7,7 +7,6 @@ fixed sum of μ² is reserved for them, and exchanged for what follows from rele
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -18,11 +17,11 @@ from privboost.boosting.calibrated import check_calibration, check_shares_left, 
 from privboost.boosting.checks import (
     check_count,
     check_flag,
+    check_monotone,
     check_share,
     check_size,
-    is_number,
+    check_slopes,
     keep_checked,
-    shown,
 )
 from privboost.boosting.draft import Draft
 from privboost.boosting.effects import Noise, largest_value
@@ -35,7 +34,6 @@ from privboost.grid import SCORE_STEPS
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.tables.encoding import Encoder
-from privboost.tables.features import CategoricalFeature
 
 SWEEPS = 12
 """How often a feature is asked about, on average."""
@@ -107,7 +105,7 @@ class PrivBoostSettings:
             self,
             n_estimators=check_count,
             interactions=check_flag,
-            monotone=_check_monotone,
+            monotone=check_monotone,
             gradient_clip=_check_clip,
             hessian_clip=partial(_check_clip, below=_MOST_HESSIAN),
             hessian_share=check_share,
@@ -115,37 +113,6 @@ class PrivBoostSettings:
             calibration_share=partial(check_share, or_else=0),
         )
         check_shares_left(self.init_share, self.calibration_share)
-
-
-def _check_monotone(name: str, value: Any) -> tuple[tuple[str, int], ...]:
-    """Return which features go one way, in the order of their names."""
-    if value is None or isinstance(value, tuple):
-        value = dict(value or ())
-    rule = f"{name} must map names of features to 1 (never falls), -1 (never rises) or 0"
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{rule}; {shown(value)} does not")
-    for feature, slope in value.items():
-        if not (isinstance(feature, str) and is_number(slope) and slope in (-1, 0, 1)):
-            raise ValueError(f"{rule}; {shown({feature: slope})} does not")
-    return tuple(sorted((str(feature), int(slope)) for feature, slope in value.items() if slope))
-
-
-def _check_features(monotone: tuple[tuple[str, int], ...], encoder: Encoder, outputs: int) -> None:
-    """Refuse features whose effects cannot go one way."""
-    known = {feature.name: feature for feature in encoder.domain.features}
-    for name, _ in monotone:
-        if name not in known:
-            raise ValueError(f"monotone: there is no feature {name!r}")
-        if isinstance(known[name], CategoricalFeature):
-            raise ValueError(
-                f"monotone: {name!r} is a category, and its values have no order; declare it as a "
-                "number, or leave it out"
-            )
-    if monotone and outputs > 1:
-        raise ValueError(
-            "monotone needs two classes or a number: beyond two, what raises the score of one "
-            "class need not raise its probability"
-        )
 
 
 def _check_clip(name: str, value: Any, **bounds: float) -> float | None:
@@ -398,7 +365,7 @@ def plan_privboost(
     draft = Draft(encoder, weight_bound, budget, accountant)
     outputs, last = draft.task.n_outputs, settings.calibration_share
     check_calibration(last, draft.task.target, draft.task.loss)
-    _check_features(settings.monotone, encoder, outputs)
+    check_slopes(settings.monotone, encoder, outputs)
     shares = (1 - settings.hessian_share, settings.hessian_share)
     init = initial_release(GaussianRelease, 1.0, draft.bound)
     answers = GaussianRelease("all answers together", 1.0, cells=1, shares=shares, **draft.bound)
