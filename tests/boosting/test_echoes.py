@@ -65,7 +65,7 @@ def test_bands_cover_what_noise_did(monkeypatch, epsilon):
     assert found.min() >= 0.7
 
 
-def test_bands_of_half_the_width_are_caught(monkeypatch):
+def test_bands_that_are_too_narrow_are_caught(monkeypatch):
     found = coverage(monkeypatch, redundant(), DOMAIN, 1.0, 6, width=2 / 2.5)
     assert found.mean() < 0.85
 
