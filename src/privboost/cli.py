@@ -249,6 +249,9 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="A .csv or .parquet file; else standard output, as CSV.")
     ] = None,
+    std: Annotated[
+        bool, typer.Option("--std", help="Add the standard errors that noise gives, as columns.")
+    ] = False,
     missing: Missing = None,
     separator: Separator = None,
     force: Force = False,
@@ -277,10 +280,20 @@ def predict(
             columns["score"] = scores
         else:
             columns |= {f"score of {c}": s for c, s in zip(trained.classes, scores.T, strict=True)}
+    if std:
+        columns |= _errors(trained, table)
     if out is None:
         print_csv(pa.table(columns))
     else:
         write_table(pa.table(columns), out)
+
+
+def _errors(trained: Any, table: Any) -> dict[str, Any]:
+    """Return the standard errors of predictions, or of probabilities, as columns."""
+    if not trained.has_chances:
+        return {"std of prediction": trained.predict(table, return_std=True)[1]}
+    errors = trained.predict_proba(table, return_std=True)[1].T
+    return {f"std of {label}": own for label, own in zip(trained.classes, errors, strict=True)}
 
 
 @app.command()

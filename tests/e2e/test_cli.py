@@ -81,6 +81,11 @@ def test_train_predict_report(tmp_path, target, run):
         assert 0 < float(rows[0]["probability of high"]) < 1
     assert run("predict", model, data, "--missing", "?").stdout == (tmp_path / "p.csv").read_text()
 
+    with_errors = run("predict", model, data, "--missing", "?", "--std").stdout.splitlines()
+    added = ",std of" if target is CLASSES else ",std of prediction"
+    assert added in with_errors[0].replace('"', "")
+    assert len(with_errors) == len(rows) + 1
+
     run("predict", model, data, "--missing", "?", "--out", tmp_path / "p.parquet")
     assert pq.read_table(tmp_path / "p.parquet").num_rows == len(rows)
     assert "add or remove one protected unit" in run("report", model).stdout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -269,4 +269,35 @@ def check_sampled_units(subsample: float, contribution: Contribution) -> None:
         raise ValueError(
             "subsample below 1 needs a domain in which a unit has one row: a unit of several rows "
             "may be sampled in part, and no amplification is proved for that"
+        )
+
+
+def check_monotone(name: str, value: Any) -> tuple[tuple[str, int], ...]:
+    """Return which features go one way, in the order of their names."""
+    if value is None or isinstance(value, tuple):
+        value = dict(value or ())
+    rule = f"{name} must map names of features to 1 (never falls), -1 (never rises) or 0"
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{rule}; {shown(value)} does not")
+    for feature, slope in value.items():
+        if not (isinstance(feature, str) and is_number(slope) and slope in (-1, 0, 1)):
+            raise ValueError(f"{rule}; {shown({feature: slope})} does not")
+    return tuple(sorted((str(feature), int(slope)) for feature, slope in value.items() if slope))
+
+
+def check_slopes(monotone: tuple[tuple[str, int], ...], encoder: Encoder, outputs: int) -> None:
+    """Refuse features whose effects cannot go one way."""
+    known = {feature.name: feature for feature in encoder.domain.features}
+    for name, _ in monotone:
+        if name not in known:
+            raise ValueError(f"monotone: there is no feature {name!r}")
+        if isinstance(known[name], CategoricalFeature):
+            raise ValueError(
+                f"monotone: {name!r} is a category, and its values have no order; declare it as a "
+                "number, or leave it out"
+            )
+    if monotone and outputs > 1:
+        raise ValueError(
+            "monotone needs two classes or a number: beyond two, what raises the score of one "
+            "class need not raise its probability"
         )

@@ -56,6 +56,33 @@ class Noise:
         return Noise(self.gradient * factor, self.hessian * factor, self.spread)
 
 
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What was made of an answer about an effect.
+
+    Attributes
+    ----------
+    cell_of, within : arrays
+        The cell of each bin, and which part of its cell's rows it was thought to have.
+    weight, precision : float arrays
+        Of each cell its Hessians, and 1/variance of its gradients.
+    noise : Noise
+        What is known of the answer's errors.
+    variance : float
+        The prior variance, on average over those that were weighed.
+    values : float array
+        What the bins were thought to be then.
+    """
+
+    cell_of: np.ndarray
+    within: np.ndarray
+    weight: np.ndarray
+    precision: np.ndarray
+    noise: Noise
+    variance: float
+    values: np.ndarray
+
+
 @dataclass(eq=False)
 class Effect:
     """The posterior of one effect on one output.
@@ -68,11 +95,17 @@ class Effect:
         What its values are clipped to.
     fade : float
         What an old answer counts for when the next one comes.
+    ordered : int
+        How many bins are in order, those of a number, which come first.
+    slope : int
+        1 if values in order never fall, −1 if they never rise, 0 if they may do both.
     """
 
     basis: np.ndarray
     most: float = MOST_VALUE
     fade: float = FADE
+    ordered: int = 0
+    slope: int = 0
     asked: int = field(default=0, init=False)
     info: np.ndarray = field(init=False)
     pull: np.ndarray = field(init=False)
@@ -89,9 +122,10 @@ class Effect:
         self.weights = np.full(len(VARIANCES), 1 / len(VARIANCES))
 
     @classmethod
-    def of(cls, bins: Bins, features: int) -> Effect:
+    def of(cls, bins: Bins, features: int, slope: int = 0) -> Effect:
         """Return the effect of one of so many features, of which nothing is known."""
-        return cls(basis_of(bins.ordered, bins.learned), largest_value(features))
+        basis, most = basis_of(bins.ordered, bins.learned), largest_value(features)
+        return cls(basis, most, ordered=bins.ordered, slope=slope)
 
     @property
     def rows(self) -> np.ndarray:
@@ -112,7 +146,7 @@ class Effect:
         hessian: np.ndarray,
         noise: Noise,
         belief: np.ndarray,
-    ) -> None:
+    ) -> Heard:
         """Take in the sums of −gradients and of Hessians by cell, and change the values.
 
         Parameters
@@ -146,6 +180,16 @@ class Effect:
             self.info, self.pull, VARIANCES, belief, self.evidence, self.weights
         )
         self.values = np.clip(kernels.to_bins(self.basis, white), -self.most, self.most)
+        if self.slope:
+            self._go_one_way()
+        variance = mean_variance(self.weights)
+        return Heard(cell_of, within, weight, precision, noise, variance, self.values)
+
+    def _go_one_way(self) -> None:
+        """Take the nearest values, by released mass, that go one way only."""
+        upward = self.slope * self.values[: self.ordered]
+        kernels.rise(upward, self.profile[: self.ordered])
+        self.values[: self.ordered] = self.slope * upward
 
     def _within(self, cell_of: np.ndarray, n_cells: int) -> np.ndarray:
         """Return which part of its cell's rows each bin is thought to have."""
@@ -162,9 +206,14 @@ class Effect:
 
     def variances(self) -> np.ndarray:
         """Return the posterior variance of each bin."""
-        variance = float((self.weights * VARIANCES).sum())
+        variance = mean_variance(self.weights)
         found: np.ndarray = kernels.variances_of_bins(self.basis, self.info, variance)
         return found
+
+
+def mean_variance(weights: np.ndarray) -> float:
+    """Return the prior variance, on average over those that are weighed."""
+    return float((weights * VARIANCES).sum())
 
 
 def basis_of(ordered: int, learned: np.ndarray) -> np.ndarray:

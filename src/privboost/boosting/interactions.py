@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from privboost.boosting import posterior_kernels as kernels
-from privboost.boosting.effects import VARIANCES, Effect, Noise
+from privboost.boosting.effects import VARIANCES, Effect, Heard, Noise, mean_variance
 from privboost.boosting.leaves import leaf_values
 from privboost.compiling import compiled
 from privboost.grid import SCORE_STEPS
@@ -100,12 +100,6 @@ class Pair:
         self.told = np.zeros(self.cells.n_cells, dtype=np.int32)
 
     @property
-    def doubt(self) -> np.ndarray:
-        """The standard deviation of each value, in score steps."""
-        deviation: np.ndarray = np.sqrt(self.effect.variances()) * SCORE_STEPS
-        return deviation
-
-    @property
     def worth(self) -> float:
         """What it moves scores by, with some doubt about one that was asked about often."""
         moved = (np.maximum(self.effect.rows, 0) * self.effect.values**2).sum()
@@ -122,14 +116,19 @@ class Grown:
         Its structure.
     told : int32 array
         What the rows of each leaf were told, in score steps.
-    mass, doubt : float arrays
-        Of each leaf the released Hessians, and the variance of its value.
+    mass : float array
+        The released Hessians of each leaf.
+    noise : Noise
+        The noise of the answer.
+    variance : float
+        The prior variance, on average over those that were weighed.
     """
 
     tree: Tree
     told: np.ndarray
     mass: np.ndarray
-    doubt: np.ndarray
+    noise: Noise
+    variance: float
 
 
 class Interactions:
@@ -149,6 +148,8 @@ class Interactions:
         What one step of an answer's gradients and Hessians is worth.
     most : float
         What values are clipped to.
+    free : bool sequence
+        Which features may act together with others: those whose effects may go any way.
     """
 
     def __init__(
@@ -159,20 +160,23 @@ class Interactions:
         rounds: int,
         worth: tuple[float, float],
         most: float,
+        free: Sequence[bool],
     ) -> None:
-        self._places, self._noise, self._worth, self._most = places, noise, worth, most
+        self.places, self._noise, self._worth, self._most = places, noise, worth, most
         self.depth = max(round(float(np.log2(cells))), 2)
         self.side = int(min(max(cells**0.5, 3), 8))
+        self._free = np.flatnonzero(free)
         sizes = np.array([place.size for place in places])
         total = float(sizes.sum())
         focus = FOCUS if total > 0 else 0.0
         chances = focus * sizes / max(total, 1e-300) + (1 - focus) / len(sizes)
-        self._ends = np.cumsum(chances)
+        self._ends = np.cumsum(chances * np.asarray(free))
         self._pair_chance = min(0.5, _MOST_PAIRS / rounds)
         even = np.full(len(VARIANCES), 1 / len(VARIANCES))
         self._belief = {"pair": even, "tree": even}
         self.pairs: dict[tuple[int, int], Pair] = {}
         self.trees: list[Grown] = []
+        self.heard: list[tuple[Pair, Heard] | tuple[Grown, None]] = []
 
     def next_pair(self, generator: np.random.Generator) -> Pair | None:
         """Return the pair to ask about next, or None: then it is a tree's turn."""
@@ -183,12 +187,12 @@ class Interactions:
             return max(self.pairs.values(), key=lambda pair: pair.worth)
         first, second = (int(f) for f in self._features(chances[2:]))
         if first == second:
-            second = (first + 1 + int(chances[1] * (len(self._places) - 1))) % len(self._places)
+            steps = 1 + int(chances[1] * (len(self._free) - 1))
+            place = int(np.searchsorted(self._free, first)) + steps
+            second = int(self._free[place % len(self._free)])
         key = (min(first, second), max(first, second))
         if key not in self.pairs:
-            parts = [
-                CellMap.of_feature(f, self._places[f].cells(self.side), self.side) for f in key
-            ]
+            parts = [CellMap.of_feature(f, self.places[f].cells(self.side), self.side) for f in key]
             effect = Effect(grid_basis(self.side), self._most, fade=1.0)
             self.pairs[key] = Pair(CellMap.joint(parts), effect)
         return self.pairs[key]
@@ -200,7 +204,7 @@ class Interactions:
         features = self._features(chances[0])
         cuts = np.empty(nodes)
         _draw_cuts(features, chances[1], cuts)
-        own = [self._places[feature] for feature in features]
+        own = [self.places[feature] for feature in features]
         turns = np.zeros((nodes, max(len(place.of_code) for place in own)), dtype=np.uint8)
         for node, place in enumerate(own):
             turns[node, : len(place.of_code)] = place.of_code > cuts[node]
@@ -212,7 +216,8 @@ class Interactions:
         """Take in an answer about a pair; return by how much the values of its cells change."""
         gradient, hessian = self._read(sums)
         effect, belief = pair.effect, self._belief["pair"] + 0.02
-        effect.hear(np.arange(len(hessian)), gradient, hessian, self._noise, belief)
+        heard = effect.hear(np.arange(len(hessian)), gradient, hessian, self._noise, belief)
+        self.heard.append((pair, heard))
         self._learn("pair", effect.weights)
         told = np.rint(effect.values * SCORE_STEPS).astype(np.int32)
         change: np.ndarray = told - pair.told
@@ -223,17 +228,18 @@ class Interactions:
         """Take in an answer about a tree; return the values of its leaves."""
         gradient, hessian = self._read(sums)
         belief = self._belief["tree"] + 0.02
-        values, doubt, weights = leaf_values(gradient, hessian, self._noise, belief)
+        values, weights = leaf_values(gradient, hessian, self._noise, belief)
         self._learn("tree", weights)
         values = np.clip(values, -self._most, self._most)
         told: np.ndarray = np.rint(values * SCORE_STEPS).astype(np.int32)
-        self.trees.append(Grown(tree, told, hessian, doubt))
+        self.trees.append(Grown(tree, told, hessian, self._noise, mean_variance(weights)))
+        self.heard.append((self.trees[-1], None))
         return told
 
     def _features(self, chances: np.ndarray) -> np.ndarray:
         """Draw features."""
         found = np.searchsorted(self._ends, chances * self._ends[-1], side="right")
-        features: np.ndarray = np.minimum(found, len(self._places) - 1)
+        features: np.ndarray = np.minimum(found, self._free[-1])
         return features
 
     def _read(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,9 +5,11 @@ Everything here follows from released values and public randomness.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from privboost.boosting.effects import VARIANCES, Effect, Noise, shared_belief
+from privboost.boosting.effects import VARIANCES, Effect, Heard, Noise, shared_belief
 from privboost.boosting.interactions import Place
 from privboost.boosting.questions import BINS, Bins, moving_cells
 from privboost.grid import SCORE_STEPS
@@ -33,6 +35,8 @@ class Knowledge:
         How many cells an answer has.
     worth : tuple of float
         What one step of an answer's gradients and Hessians is worth.
+    slopes : sequence of int
+        Of each feature, which way its effect goes: see `Effect`.
     most_bins : int
         How many bins a number has at most.
     """
@@ -43,12 +47,15 @@ class Knowledge:
         noise: Noise,
         cells: int,
         worth: tuple[float, float],
+        slopes: Sequence[int],
         most_bins: int = BINS,
     ) -> None:
         self.bins = [Bins.of(encoder, f, most_bins) for f in range(len(encoder.domain.features))]
         self._effects = [
-            None if own.too_many else Effect.of(own, len(self.bins)) for own in self.bins
+            None if own.too_many else Effect.of(own, len(self.bins), slope)
+            for own, slope in zip(self.bins, slopes, strict=True)
         ]
+        self.heard: list[tuple[int, Heard]] = []
         self._told = [np.zeros(len(own.learned), dtype=np.int32) for own in self.bins]
         self._noise, self._cells, self._worth = noise, cells, worth
         self._evidence = np.zeros((len(self.bins), len(VARIANCES)))
@@ -85,9 +92,9 @@ class Knowledge:
             noise = noise.times(np.sqrt(np.bincount(shared)))
             gradient, hessian = np.bincount(shared, gradient), np.bincount(shared, hessian)
             cell_of = np.arange(len(hessian))
-        effect = self._effects[feature]
-        assert effect is not None
-        effect.hear(cell_of, gradient, hessian, noise, shared_belief(self._evidence, self._weights))
+        effect, belief = self.effect(feature), shared_belief(self._evidence, self._weights)
+        heard = effect.hear(cell_of, gradient, hessian, noise, belief)
+        self.heard.append((feature, heard))
         self._evidence[feature], self._weights[feature] = effect.evidence, effect.weights
         if effect.asked >= TURNS:  # before, nobody looks
             self._sizes[feature] = effect.size
@@ -96,6 +103,12 @@ class Knowledge:
         self._told[feature] = told
         return change
 
+    def effect(self, feature: int) -> Effect:
+        """Return the effect of a feature that was asked about."""
+        effect = self._effects[feature]
+        assert effect is not None
+        return effect
+
     def places(self) -> list[Place]:
         """Return where the codes of each feature stand, for interactions to be looked for."""
         return [
@@ -103,14 +116,13 @@ class Knowledge:
             for own, effect in zip(self.bins, self._effects, strict=True)
         ]
 
-    def by_code(self, feature: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return for each code of a feature its value, its released mass, and its deviation."""
+    def by_code(self, feature: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each code of a feature its value, and its released mass."""
         of, told, effect = self.bins[feature].of_code, self._told[feature], self._effects[feature]
         if effect is None:
-            return told[of], np.zeros(len(of)), np.zeros(len(of))
+            return told[of], np.zeros(len(of))
         mass = effect.rows / np.maximum(np.bincount(of, minlength=len(told)), 1)
-        doubt = np.sqrt(effect.variances()) * SCORE_STEPS
-        return told[of], mass[of], doubt[of]
+        return told[of], mass[of]
 
     def _share_bins(self, feature: int, hessian: np.ndarray) -> np.ndarray:
         """Let rare ones of many categories share a bin; return the bin of each."""

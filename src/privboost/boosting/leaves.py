@@ -18,7 +18,7 @@ from privboost.compiling import compiled
 
 def leaf_values(
     gradient: np.ndarray, hessian: np.ndarray, noise: Noise, belief: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Return what leaves are thought to be.
 
     Parameters
@@ -32,25 +32,31 @@ def leaf_values(
 
     Returns
     -------
-    values, variances, weights : float arrays
-        Of each leaf its posterior mean and variance; of each prior variance its weight.
+    values, weights : float arrays
+        Of each leaf its posterior mean; of each prior variance its weight.
     """
-    weight = np.maximum(hessian, 0.5 * noise.hessian + 1.0)
-    precision = weight**2 / (noise.gradient**2 + noise.spread * weight)
-    values, variances, weights = np.zeros(len(weight)), np.zeros(len(weight)), np.zeros_like(belief)
-    _weigh(gradient / weight, precision, VARIANCES, belief, values, variances, weights)
-    return values, variances, weights
+    weight, precision = weight_and_precision(hessian, noise)
+    values, weights = np.zeros(len(weight)), np.zeros_like(belief)
+    _weigh(gradient / weight, precision, VARIANCES, belief, values, weights)
+    return values, weights
+
+
+def weight_and_precision(hessian: np.ndarray, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
+    """Return of each leaf what its gradients are divided by, and 1/variance of what it says."""
+    weight: np.ndarray = np.maximum(hessian, 0.5 * noise.hessian + 1.0)
+    precision: np.ndarray = weight**2 / (noise.gradient**2 + noise.spread * weight)
+    return weight, precision
 
 
 @compiled
-def _weigh(found, precision, variances, belief, values, doubts, weights):  # type: ignore[no-untyped-def]
-    """Go up the tree for the evidence of each variance, then down again for means and doubts.
+def _weigh(found, precision, variances, belief, values, weights):  # type: ignore[no-untyped-def]
+    """Go up the tree for the evidence of each variance, then down again for means.
 
     Parameters
     ----------
     found, precision : float arrays
         What each leaf alone says, and 1/variance of it.
-    values, doubts, weights : float arrays, written
+    values, weights : float arrays, written
         See `leaf_values`.
     """
     leaves, count = found.size, variances.size
@@ -74,15 +80,13 @@ def _weigh(found, precision, variances, belief, values, doubts, weights):  # typ
             )
         evidence[t] += 0.5 * (math.log(own_sure[0]) - own_sure[0] * own_mean[0] ** 2)
     soften(evidence, belief, weights)
-    down, doubt = np.empty(2 * leaves - 1), np.empty(2 * leaves - 1)
+    down = np.empty(2 * leaves - 1)
     for t in range(count):
         own_sure, own_mean, part = sure[t], mean[t], variances[t] / depth
-        down[0], doubt[0] = 0.0, 0.0
+        down[0] = 0.0
         for node in range(1, 2 * leaves - 1):
             above = (node - 1) // 2
             keep = 1 / (1 + own_sure[node] * part)
             down[node] = keep * (own_sure[node] * own_mean[node] * part + down[above])
-            doubt[node] = keep * part + keep**2 * doubt[above]
         for leaf in range(leaves):
             values[leaf] += weights[t] * down[leaves - 1 + leaf]
-            doubts[leaf] += weights[t] * doubt[leaves - 1 + leaf]

@@ -203,6 +203,35 @@ def to_bins(basis, white):
 
 
 @compiled
+def rise(values, weights):
+    """Make values the nearest ones that never fall, in place: pool adjacent violators.
+
+    Parameters
+    ----------
+    values : float array, changed in place
+        In their order.
+    weights : float array
+        What a square of each value's change costs, above 0.
+    """
+    size, pools = values.size, 0
+    mean, weight, last = np.empty(size), np.empty(size), np.empty(size, dtype=np.int64)
+    for i in range(size):
+        mean[pools], weight[pools], last[pools] = values[i], weights[i], i
+        pools += 1
+        while pools > 1 and mean[pools - 2] > mean[pools - 1]:
+            both = weight[pools - 2] + weight[pools - 1]
+            moved = weight[pools - 1] / both * (mean[pools - 1] - mean[pools - 2])
+            mean[pools - 2] += moved
+            weight[pools - 2], last[pools - 2] = both, last[pools - 1]
+            pools -= 1
+    first = 0
+    for pool in range(pools):
+        for i in range(first, last[pool] + 1):
+            values[i] = mean[pool]
+        first = last[pool] + 1
+
+
+@compiled
 def root_of(matrix):
     """Return the lower root of a positive definite matrix (Cholesky's)."""
     size = matrix.shape[0]

@@ -15,6 +15,7 @@ from itertools import islice
 import numpy as np
 
 from privboost.boosting.calibrated import calibrate_scores
+from privboost.boosting.echoes import N_ROWS, Echoes
 from privboost.boosting.initial_score import release_start, tell_start
 from privboost.boosting.interactions import Interactions
 from privboost.boosting.knowledge import Knowledge
@@ -85,7 +86,18 @@ def boost_privboost(
     for _ in rounds:
         for output in outputs:
             _ask_jointly(curator, answers.joint, joined[output], output, generator)
-    return calibrate_scores(curator, plan, _model(plan, known, joined, start))
+    echoes = [
+        _echoes(
+            plan,
+            known[output],
+            joined[output] if joined else None,
+            start[output],
+            counts[output],
+            clip,
+        )
+        for output in outputs
+    ]
+    return calibrate_scores(curator, plan, _model(plan, known, joined, start, echoes))
 
 
 def _ask_alone(
@@ -123,35 +135,67 @@ def _ask_jointly(
         curator.publish(AddTreeValues((tree,), joined.hear_tree(tree, sums)[None], output))
 
 
+def _echoes(
+    plan: PrivBoostPlan,
+    known: Knowledge,
+    joined: Interactions | None,
+    start: int,
+    count: int,
+    clip: float,
+) -> Echoes:
+    """Return how far noise moved one output."""
+    rows = max(float(count) * plan.step, 1.0) / N_ROWS
+
+    def response(scores: np.ndarray) -> np.ndarray:
+        return rows * plan.response_of(scores, clip)
+
+    return Echoes(known, joined, start / SCORE_STEPS, plan.start_noise(start, count), response)
+
+
 def _model(
-    plan: PrivBoostPlan, known: list[Knowledge], joined: list[Interactions], start: np.ndarray
+    plan: PrivBoostPlan,
+    known: list[Knowledge],
+    joined: list[Interactions],
+    start: np.ndarray,
+    echoes: list[Echoes],
 ) -> AdditiveScores | CompoundScores:
-    """Return all that rows were told, with the released mass and the doubt."""
+    """Return all that rows were told, with the released mass and how far noise moved it."""
     told = [[one.by_code(feature) for one in known] for feature in range(plan.n_features)]
     parts = [[np.stack(part) for part in zip(*outputs, strict=True)] for outputs in told]
-    values, mass, doubt = zip(*parts, strict=True)
-    alone = AdditiveScores(start, values, mass, doubt)
+    values, mass = zip(*parts, strict=True)
+    noise = tuple(
+        np.stack(
+            [
+                (echo.effects[feature] * SCORE_STEPS)[one.bins[feature].of_code]
+                for one, echo in zip(known, echoes, strict=True)
+            ]
+        )
+        for feature in range(plan.n_features)
+    )
+    together = np.array([echo.together for echo in echoes])
+    alone = AdditiveScores(start, values, mass, noise, together)
     if not joined:
         return alone
     pairs = [
-        PairValues.of(output, pair.cells, pair.told, pair.effect.rows, pair.doubt)
-        for output, own in enumerate(joined)
-        for pair in own.pairs.values()
+        PairValues.of(output, pair.cells, pair.told, pair.effect.rows, moved * SCORE_STEPS)
+        for output, (own, echo) in enumerate(zip(joined, echoes, strict=True))
+        for pair, moved in zip(own.pairs.values(), echo.pairs, strict=True)
     ]
     nothing = np.zeros(len(known), dtype=np.int32)
     trees = TreeScores.of(nothing, plan.encoder.layout.n_codes)
-    for output, own in enumerate(joined):
+    for output, (own, echo) in enumerate(zip(joined, echoes, strict=True)):
         if own.trees:
-            trees = trees.extended(_forest(own, output, len(known)), [1] * len(own.trees))
+            forest = _forest(own, echo, output, len(known))
+            trees = trees.extended(forest, [1] * len(own.trees))
     return CompoundScores(alone, tuple(pairs), trees)
 
 
-def _forest(own: Interactions, output: int, outputs: int) -> Forest:
+def _forest(own: Interactions, echo: Echoes, output: int, outputs: int) -> Forest:
     """Pack the trees of one output."""
     count, leaves = len(own.trees), own.trees[0].tree.n_leaves
     values, mass, noise = (np.zeros((count, outputs, leaves)) for _ in range(3))
     for number, grown in enumerate(own.trees):
         values[number, output], mass[number, output] = grown.told, np.rint(grown.mass)
-        noise[number, output] = np.sqrt(grown.doubt) * SCORE_STEPS
+        noise[number, output] = echo.trees[number] * SCORE_STEPS
     trees = [grown.tree for grown in own.trees]
     return Forest.of(trees, list(values.astype(np.int32)), mass.astype(np.int32), noise)

@@ -17,9 +17,11 @@ from privboost.boosting.calibrated import check_calibration, counts_release
 from privboost.boosting.checks import (
     check_count,
     check_flag,
+    check_monotone,
     check_rest,
     check_share,
     check_size,
+    check_slopes,
     keep_checked,
 )
 from privboost.boosting.draft import Draft
@@ -92,6 +94,8 @@ class PrivBoostSettings:
         The Hessian's share of an answer.
     init_share, calibration_share, span_share : float
         What the start, the calibration of scores, and finding a number's span, have of μ².
+    monotone : tuple of (str, int)
+        Numbers whose effect goes one way: 1 if it never falls, −1 if it never rises.
     """
 
     n_estimators: int
@@ -102,12 +106,14 @@ class PrivBoostSettings:
     init_share: float
     calibration_share: float
     span_share: float = 0.0
+    monotone: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         keep_checked(
             self,
             n_estimators=check_count,
             interactions=check_flag,
+            monotone=check_monotone,
             gradient_clip=_check_clip,
             hessian_clip=partial(_check_clip, below=_MOST_HESSIAN),
             hessian_share=check_share,
@@ -266,6 +272,27 @@ class PrivBoostPlan(Plan):
         rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
         return rows * min(rate * (1 - rate), self.hessian_clip_for(clip))
 
+    def response_of(self, scores: np.ndarray, clip: float) -> np.ndarray:
+        """Return by how much gradients change with scores, about: clipped ones do not.
+
+        Labels are as likely as scores say; a number's residuals are Gaussian.
+        """
+        if self.task.target == "number":
+            inside = math.erf(clip / math.sqrt(2 * _SPREAD["number"]))
+            return np.full(len(scores), inside)
+        rate = 1 / (1 + np.exp(-scores))
+        inside = rate * (1 - rate <= clip) + (1 - rate) * (rate <= clip)
+        response: np.ndarray = rate * (1 - rate) * inside
+        return response
+
+    def start_noise(self, start: int, count: int) -> float:
+        """Return the standard deviation of where scores begin, given what was released."""
+        mean = float(self.init.sigmas[0]) / max(count, self.contribution.row_steps)
+        if self.task.target == "number":
+            return mean
+        rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
+        return mean / (2 * rate * (1 - rate))
+
     def answers_for(self, weight: float, clip: float) -> Answers:
         """Return what is asked, given the sum of all Hessians, about.
 
@@ -275,7 +302,7 @@ class PrivBoostPlan(Plan):
         tried = self.answers.scaled(math.sqrt(2 * outputs * self.rule.tried))
         cells = self.cells_of(tried, self.rule.tried, weight, clip)
         part, joint = self.rule.divide(cells)
-        if not (self.settings.interactions and joint and self.n_features > 1):
+        if not (self.settings.interactions and joint and sum(self.free) > 1):
             part, joint = 0.0, 0
         return Answers(
             self._answer(ALONE, outputs * alone / (1 - part)),
@@ -306,7 +333,7 @@ class PrivBoostPlan(Plan):
         bins = FINE_BINS if wanted > _FINE * BINS else BINS
         cells = int(min(max(wanted, FEWEST_CELLS), bins // 2))
         noise, worth = self.noise_of(answers.alone, clip), self.worth_of_steps(clip)
-        return Knowledge(self.encoder, noise, cells, worth, bins)
+        return Knowledge(self.encoder, noise, cells, worth, self.slopes, bins)
 
     def interactions(
         self, answers: Answers, known: Knowledge, weight: float, clip: float
@@ -317,7 +344,18 @@ class PrivBoostPlan(Plan):
         leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
         noise, worth = self.noise_of(answers.joint, clip), self.worth_of_steps(clip)
         most = largest_value(answers.n_joint)
-        return Interactions(known.places(), noise, leaves, answers.n_joint, worth, most)
+        return Interactions(known.places(), noise, leaves, answers.n_joint, worth, most, self.free)
+
+    @property
+    def slopes(self) -> list[int]:
+        """Which way the effect of each feature goes, 0 for any."""
+        chosen = dict(self.settings.monotone)
+        return [chosen.get(name, 0) for name in self.encoder.domain.feature_names]
+
+    @property
+    def free(self) -> list[bool]:
+        """Which features may act together with others: what they add could break any slope."""
+        return [slope == 0 for slope in self.slopes]
 
     @property
     def n_features(self) -> int:
@@ -341,6 +379,7 @@ def plan_privboost(
     draft = Draft(encoder, weight_bound, budget, accountant)
     outputs, last, span = draft.task.n_outputs, settings.calibration_share, settings.span_share
     check_calibration(last, draft.task.target, draft.task.loss)
+    check_slopes(settings.monotone, encoder, outputs)
     shares = (1 - settings.hessian_share, settings.hessian_share)
     init = initial_release(GaussianRelease, 1.0, draft.bound)
     answers = GaussianRelease("all answers together", 1.0, cells=1, shares=shares, **draft.bound)

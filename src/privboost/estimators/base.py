@@ -161,17 +161,14 @@ class PrivateEstimator(BaseEstimator, ABC):
         tags.input_tags.string = True
         return tags
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Predict the class, or the number, of each row. Costs no privacy."""
-        return self._fitted().predict(X)
-
     @property
     def feature_importances_(self) -> np.ndarray:
         """How much each feature moves the score, as released values tell. Costs no privacy.
 
         See `Model.feature_importances`; where released values do not tell, there is none.
         """
-        return self._fitted().feature_importances()
+        found: np.ndarray = self._fitted().feature_importances()
+        return found
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file that `privboost.load_model` reads."""
@@ -269,6 +266,11 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         """The domain's classes, sorted."""
         return self._fitted().classes
 
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the class of each row. Costs no privacy."""
+        predicted: np.ndarray = self._fitted().predict(X)
+        return predicted
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the exact accuracy on some rows, which must be public.
 
@@ -279,9 +281,13 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         """
         return float(super().score(X, y, sample_weight))
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return scores: one for each row, or one for each class beyond two. Costs no privacy."""
-        return self._fitted().decision_function(X)
+    def decision_function(self, X: Any, return_std: bool = False) -> Any:
+        """Return scores: one for each row, or one for each class beyond two. Costs no privacy.
+
+        With `return_std`, the standard error that the noise of training gives to each comes with
+        them, where the recipe tells it: see `Model.decision_function`.
+        """
+        return self._fitted().decision_function(X, return_std)
 
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, ClassTarget):
@@ -294,9 +300,13 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 class LogisticClassifier(PrivateClassifier):
     """Adds probabilities: scores are log-odds."""
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
-        return self._fitted().predict_proba(X)
+    def predict_proba(self, X: Any, return_std: bool = False) -> Any:
+        """Return class probabilities, in the order of `classes_`. Costs no privacy.
+
+        With `return_std`, the standard error that the noise of training gives to each comes with
+        them, where the recipe tells it: see `Model.predict_proba`.
+        """
+        return self._fitted().predict_proba(X, return_std)
 
 
 class PrivateRegressor(RegressorMixin, PrivateEstimator):
@@ -308,6 +318,14 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # on toy tables, which noise drowns
         return tags
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the number of each row. Costs no privacy.
+
+        With `return_std`, the standard error that the noise of training gives to each comes with
+        them, where the recipe tells it: see `Model.predict`.
+        """
+        return self._fitted().predict(X, return_std)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the exact R² on rows that must be public: see `PrivateClassifier.score`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from privboost.boosting.plan import Budget
@@ -21,12 +22,16 @@ from privboost.estimators.parameters import (
     TaskDefaults,
     keep_parameters,
 )
+from privboost.estimators.preparation import Given, MakePlan
+from privboost.learning.lesson import Lesson
 from privboost.models.additive import AdditiveScores
 from privboost.models.compound import CompoundScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.public_choices import public_generator
+from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
+from privboost.tables.features import NumericFeature
 
 _PARAMETERS = (
     BUDGET_PARAMETERS.rstrip()
@@ -37,6 +42,10 @@ _PARAMETERS = (
     interactions : bool
         Whether features are asked about together as well, where the released number of rows says
         that it pays: in pairs, and by random trees. If not, the model is purely additive.
+    monotone : mapping, optional
+        From names of numeric features to 1 (predictions never fall as it grows), -1 (never rise)
+        or 0 (any way): known facts, not read off the rows. Such features take no part in pairs
+        and trees; a missing value is free. For two classes or a number.
     gradient_clip : float, optional
         What a row's gradient is clipped to; a smaller clip means less noise and more bias. By
         default it follows the released number of rows (0.25 to 1) for classes, and is 0.3 for a
@@ -67,6 +76,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         *,
         n_estimators: int | None = None,
         interactions: bool = True,
+        monotone: Mapping[str, int] | None = None,
         gradient_clip: float | None = None,
         hessian_clip: float | None = None,
         hessian_share: float | None = None,
@@ -97,6 +107,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         settings = PrivBoostSettings(
             n_estimators=SWEEPS * len(encoder.domain.features) if rounds is None else rounds,
             interactions=self.interactions,
+            monotone=self.monotone,
             gradient_clip=self.gradient_clip,
             hessian_clip=self.hessian_clip,
             hessian_share=self._or_default("hessian_share"),
@@ -105,6 +116,22 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
             span_share=self._or_default("span_share"),
         )
         return plan_privboost(encoder, settings, weight_bound, budget, self.accountant)
+
+    def _stand_in(self) -> Domain:
+        spare, named = super()._stand_in(), self._named_features()
+        more = tuple(NumericFeature(name, (0, 1)) for name in named if name != "x")
+        target = replace(spare.target, name="y".join(["", *named, ""]))  # unlike any of them
+        return Domain((*spare.features, *more), target) if named else spare
+
+    def _named_features(self) -> list[str]:
+        return [str(name) for name in self.monotone] if isinstance(self.monotone, Mapping) else []
+
+    def _lesson(self, given: Given, make_plan: MakePlan, budget: Budget) -> tuple[Lesson, Any]:
+        lesson, plan = super()._lesson(given, make_plan, budget)
+        if plan.settings.monotone:
+            lesson.check_numbers("monotone", self._named_features())
+            lesson.check_two_classes("monotone")
+        return lesson, plan
 
     def _boost(
         self, curator: Curator, plan: PrivBoostPlan, structures: KeyStream, track: Any

@@ -35,7 +35,7 @@ from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import code_weights
-from privboost.tables.features import lessons_of
+from privboost.tables.features import CategoricalFeature, lessons_of
 from privboost.tables.sources import Table
 
 _HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
@@ -133,6 +133,21 @@ class Lesson:
         for name in names:
             if name not in features:
                 raise ValueError(f"there is no feature {name!r} among the columns of the table")
+
+    def check_numbers(self, parameter: str, names: Sequence[str]) -> None:
+        """Refuse features that will be categories; what kind a column is of is public."""
+        plan = self.plan(self.budget.delta)
+        for name in names:
+            if name in plan.words or isinstance(plan.known.get(name), CategoricalFeature):
+                raise ValueError(f"{parameter}: {name!r} is a category, and has no order")
+
+    def check_two_classes(self, parameter: str) -> None:
+        """Refuse classes whose number is yet to be learned."""
+        if self.task == "classes" and isinstance(self.plan(self.budget.delta).target, str):
+            raise ValueError(
+                f"{parameter} is for two classes or a number: say in domain_given which classes "
+                "there are"
+            )
 
     def check_weights(self) -> None:
         """Refuse weights that do not go with the table, before anything is spent."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from privboost.models.checks import (
     need_scores,
     within_grid,
 )
-from privboost.models.importance import NO_MASS, draw_rows, even
+from privboost.models.importance import MORE, NO_ERRORS, NO_MASS, add_noise, draw_rows, even
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 
@@ -39,8 +39,11 @@ class AdditiveScores:
         What was released about how many rows have each code, of the same shapes; noise may leave
         less than 0.
     noise : tuple of float64 arrays, or None
-        The standard deviation of each value, in score steps: how far noise may have moved it, as
-        far as the answers about its own feature tell.
+        The standard deviation that the noise of training gives to each value, in score steps, the
+        mean of its feature's values aside: that part is shared with other features and the start.
+    together : float64 array of shape (outputs,), or None
+        What noise gives to a score, in parts of what it would if all its values erred on their
+        own: values that act on the same rows make up for each other's errors.
     """
 
     kind = "additive"
@@ -49,10 +52,13 @@ class AdditiveScores:
     values: tuple[np.ndarray, ...]
     mass: tuple[np.ndarray, ...] | None = None
     noise: tuple[np.ndarray, ...] | None = None
+    together: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for array in (self.start, *self.values, *(self.mass or ()), *(self.noise or ())):
             array.flags.writeable = False
+        if self.together is not None:
+            self.together.flags.writeable = False
 
     @property
     def n_outputs(self) -> int:
@@ -89,6 +95,36 @@ class AdditiveScores:
         noise = None if self.noise is None else tuple(own * by_code for own in self.noise)
         return replace(self, start=start, values=values, noise=noise)
 
+    def variances(self, codes: Codes) -> np.ndarray:
+        """Return what noise gives to scores, squared: float of shape (outputs, rows)."""
+        return self.variances_with((), codes)
+
+    def variances_with(self, others: Sequence[Any], codes: Codes) -> np.ndarray:
+        """Return the same for effects and what is added to them."""
+        if self.noise is None or self.together is None:
+            raise AttributeError(NO_ERRORS)
+        total = np.zeros((self.n_outputs, len(codes)))
+        for feature, noise in enumerate(self.noise):
+            total += noise[:, codes.column(feature)] ** 2
+        for part in others:
+            part.add_variances(codes, total)
+        scaled: np.ndarray = self.together[:, None] ** 2 * total
+        return scaled
+
+    def drawn(self, generator: np.random.Generator) -> AdditiveScores:
+        """Return the model with noise drawn once more on top; see `importance.deviations`."""
+        if self.noise is None:
+            raise AttributeError(NO_ERRORS)
+        values = tuple(
+            own + add_noise(noise, generator)
+            for own, noise in zip(self.values, self.noise, strict=True)
+        )
+        return replace(self, values=values, noise=tuple(MORE * own for own in self.noise))
+
+    def feature_noise(self) -> tuple[np.ndarray, ...] | None:
+        """Return for each feature the standard deviation of its codes' values."""
+        return self.noise
+
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes."""
         return self.values
@@ -114,13 +150,19 @@ class AdditiveScores:
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
         mass, noise = (None if part is None else list(part) for part in (self.mass, self.noise))
-        return {"start": self.start, "values": list(self.values), "mass": mass, "noise": noise}
+        return {
+            "start": self.start,
+            "values": list(self.values),
+            "mass": mass,
+            "noise": noise,
+            "together": self.together,
+        }
 
     @classmethod
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> AdditiveScores:
         """Read what `to_form` gave: for each feature a value for each output and code."""
         place = "scores.values"
-        form = need_keys(form, "scores", {"start", "values", "mass", "noise"})
+        form = need_keys(form, "scores", {"start", "values", "mass", "noise", "together"})
         start = need_array(form["start"], "scores.start", np.int32, (n_outputs,))
         count, n_codes = len(layout.n_codes), layout.n_codes
         values = need_list(form["values"], place)
@@ -136,4 +178,5 @@ class AdditiveScores:
         for own, doubt, codes in zip(mass, noise, n_codes, strict=True):
             need_finite(own, "scores.mass", (n_outputs, codes))
             need_finite(doubt, "scores.noise", (n_outputs, codes), least=0)
-        return cls(start, tuple(values), tuple(mass), tuple(noise))
+        together = need_finite(form["together"], "scores.together", (n_outputs,), least=0)
+        return cls(start, tuple(values), tuple(mass), tuple(noise), together)

@@ -55,6 +55,23 @@ class CompoundScores:
         scores += self.trees.scores(codes)
         return scores
 
+    def variances(self, codes: Codes) -> np.ndarray:
+        """Return what noise gives to scores, squared; see `AdditiveScores.variances`."""
+        return self.alone.variances_with((*self.pairs, *self.trees.forests), codes)
+
+    def drawn(self, generator: np.random.Generator) -> CompoundScores:
+        """Return the model with noise drawn once more on top; see `importance.deviations`."""
+        forests = tuple(forest.drawn(generator) for forest in self.trees.forests)
+        return CompoundScores(
+            self.alone.drawn(generator),
+            tuple(pair.drawn(generator) for pair in self.pairs),
+            replace(self.trees, forests=forests),
+        )
+
+    def feature_noise(self) -> tuple[np.ndarray, ...] | None:
+        """Return for each feature the standard deviation of its codes' values."""
+        return self.alone.noise
+
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes, interactions aside."""
         return self.alone.feature_values()

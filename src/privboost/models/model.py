@@ -14,7 +14,7 @@ from scipy.special import expit, log_expit, softmax
 from privboost.grid import SCORE_STEPS, WHOLE_SPAN
 from privboost.models.additive import AdditiveScores
 from privboost.models.compound import CompoundScores
-from privboost.models.importance import importances
+from privboost.models.importance import NO_ERRORS, deviations, importances
 from privboost.models.linear import LinearScores
 from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
@@ -78,12 +78,42 @@ class Model:
         low, high = self.domain.target.bounds
         return max(low, middle - half), min(high, middle + half)
 
-    def decision_function(self, data: Any) -> np.ndarray:
-        """Return scores: of shape (rows,), or (rows, classes) beyond two classes."""
-        parts = [self.scores.scores(codes) for codes in self.encoder.feature_codes(data)]
-        empty = np.empty((self.scores.n_outputs, 0), dtype=np.int32)
-        scores = np.concatenate([empty, *parts], axis=1) / SCORE_STEPS
-        return scores[0] if len(scores) == 1 else scores.T
+    def decision_function(self, data: Any, return_std: bool = False) -> Any:
+        """Return scores: of shape (rows,), or (rows, classes) beyond two classes.
+
+        Parameters
+        ----------
+        return_std : bool
+            Whether to return as well the standard error that the noise of training gives to each;
+            see `effects`.
+
+        Raises
+        ------
+        AttributeError
+            With `return_std`, where the recipe does not tell how far noise moved its values.
+        """
+        if not return_std:
+            parts = [self.scores.scores(codes) for codes in self.encoder.feature_codes(data)]
+            return self._by_row(parts, np.int32)
+        noisy, both = self._with_errors(), []
+        for codes in self.encoder.feature_codes(data):
+            both.append((noisy.scores(codes), np.sqrt(noisy.variances(codes))))
+        return (
+            self._by_row([scores for scores, _ in both], np.int32),
+            self._by_row([errors for _, errors in both], np.float64),
+        )
+
+    def _by_row(self, parts: list[np.ndarray], kind: type) -> np.ndarray:
+        """Put blocks of (outputs, rows) in one, in units of scores, rows first."""
+        empty: np.ndarray = np.empty((self.scores.n_outputs, 0), dtype=kind)
+        joined: np.ndarray = np.concatenate([empty, *parts], axis=1) / SCORE_STEPS
+        return joined[0] if len(joined) == 1 else joined.T
+
+    def _with_errors(self) -> AdditiveScores | CompoundScores:
+        """Return the scores, if they tell how far noise moved them."""
+        if not isinstance(self.scores, AdditiveScores | CompoundScores):
+            raise AttributeError(NO_ERRORS)
+        return self.scores
 
     def staged_decision_function(self, data: Any) -> Iterator[np.ndarray]:
         """Yield the scores after each update of training; the last are `decision_function`'s."""
@@ -95,9 +125,24 @@ class Model:
             scores = np.concatenate(stage, axis=1) / SCORE_STEPS
             yield scores[0] if len(scores) == 1 else scores.T
 
-    def predict_proba(self, data: Any) -> np.ndarray:
-        """Return class probabilities, in the order of `classes`."""
-        return self._chances(self.decision_function(data))
+    def predict_proba(self, data: Any, return_std: bool = False) -> Any:
+        """Return class probabilities, in the order of `classes`.
+
+        Parameters
+        ----------
+        return_std : bool
+            Whether to return as well the standard error that noise gives to each, to first order;
+            see `decision_function`.
+        """
+        if not return_std:
+            return self._chances(self.decision_function(data))
+        scores, errors = self.decision_function(data, return_std=True)
+        chances = self._chances(scores)
+        if scores.ndim == 1:
+            return chances, (chances[:, :1] * chances[:, 1:] * errors[:, None]).repeat(2, axis=1)
+        moves = (expit(-scores) * errors) ** 2  # of the logarithms that chances are made of
+        own = (1 - 2 * chances) * moves  # (1 − q)² = q² + (1 − 2q)
+        return chances, chances * np.sqrt(own + (chances**2 * moves).sum(axis=1, keepdims=True))
 
     def staged_predict_proba(self, data: Any) -> Iterator[np.ndarray]:
         """Yield class probabilities after each update of training."""
@@ -105,9 +150,21 @@ class Model:
             raise AttributeError("staged probabilities: a vote's stages are votes, and no log-odds")
         return map(self._chances, self.staged_decision_function(data))
 
-    def predict(self, data: Any) -> np.ndarray:
-        """Return the most probable class, or the predicted number within `bounds`."""
-        return self._prediction(self.decision_function(data))
+    def predict(self, data: Any, return_std: bool = False) -> Any:
+        """Return the most probable class, or the predicted number within `bounds`.
+
+        Parameters
+        ----------
+        return_std : bool
+            For a number: whether to return as well the standard error that noise gives to each;
+            see `decision_function`.
+        """
+        if not return_std:
+            return self._prediction(self.decision_function(data))
+        if isinstance(self.domain.target, ClassTarget):
+            raise AttributeError("return_std: a class has no standard error; see predict_proba")
+        scores, errors = self.decision_function(data, return_std=True)
+        return self._prediction(scores), errors * self.middle_and_half[1]
 
     def staged_predict(self, data: Any) -> Iterator[np.ndarray]:
         """Yield predictions after each update of training."""
@@ -153,23 +210,33 @@ class Model:
         Returns
         -------
         pyarrow.Table
-            With columns feature, values and effect, and class beyond two classes.
+            With columns feature, values, effect and std, and class beyond two classes. std is the
+            standard error that the noise of training gives to an effect, its feature's mean effect
+            aside (a level moves freely between features and the start); null where a recipe does
+            not tell it. It knows of noise alone: not of the rows being a sample, nor of how far
+            coarse questions and caution keep effects from what they are.
         """
-        rows: dict[str, list[Any]] = {"feature": [], "values": [], "effect": []}
-        _, width = self.middle_and_half
-        several = self.scores.n_outputs > 1
-        by_feature = self.scores.feature_values()
-        if several:
-            rows["class"] = []
-        for k, feature in enumerate(self.domain.features):
-            for output, values in enumerate(by_feature[k]):
-                for words, value in self.encoder.spans(k, values):
-                    rows["feature"].append(feature.name)
-                    rows["values"].append(words)
-                    rows["effect"].append(value * width / SCORE_STEPS)
-                    if several:
-                        rows["class"].append(self.classes[output])
-        return pa.table(rows)
+        from privboost.models.effect_tables import effect_table
+
+        return effect_table(self)
+
+    def pairs(self) -> pa.Table:
+        """Return what pairs of features add to the score together, beside their own effects.
+
+        Returns
+        -------
+        pyarrow.Table
+            With columns feature, values, other feature, other values, effect and std (see
+            `effects`), and class beyond two classes; without rows where no pair was asked about.
+
+        Raises
+        ------
+        AttributeError
+            Where the recipe has no pairs.
+        """
+        from privboost.models.effect_tables import pair_table
+
+        return pair_table(self)
 
     def explain(self) -> pa.Table:
         """Return a vote of rules as a card: how many votes each value of a feature has.
@@ -220,20 +287,28 @@ class Model:
 
         return coefficient_table(self)
 
-    def feature_importances(self) -> np.ndarray:
+    def feature_importances(self, return_std: bool = False) -> Any:
         """Return how much each feature moves the score, adding up to 1 (or all zero).
 
         It is the variance that a feature's values, as often as released mass says, bring into the
         score, alone and together with others, less what noise alone would give, never below 0.
         It is computed from released values and costs no privacy.
 
+        Parameters
+        ----------
+        return_std : bool
+            Whether to return the standard error that noise gives to each as well.
+
         Raises
         ------
         AttributeError
             Where nothing was released about how many rows a value stands for: votes, linear
-            models without an intercept, files of earlier versions.
+            models without an intercept, files of earlier versions. With `return_std`, where the
+            recipe does not tell how far noise moved its values.
         """
-        return importances(self.scores)
+        if not return_std:
+            return importances(self.scores)
+        return importances(self.scores), deviations(self._with_errors())
 
     def to_text(self, most_trees: int | None = None) -> str:
         """Write the model in words: of trees, conditions and what each leaf adds to the score.

@@ -9,6 +9,7 @@ import numpy as np
 
 from privboost.compiling import compiled
 from privboost.models.checks import need, need_array, need_finite, need_keys, need_whole
+from privboost.models.importance import MORE, add_noise
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.cell_map import CellMap
@@ -68,6 +69,16 @@ class PairValues:
         """Add what rows have to their scores, of shape (outputs, rows)."""
         first, second = (codes.column(feature) for feature in self.features)
         _add(first, second, *self.cell_of, self.values, scores[self.output])
+
+    def add_variances(self, codes: Codes, total: np.ndarray) -> None:
+        """Add what noise gives to the scores of rows, squared, to a total of their shape."""
+        first, second = (codes.column(feature) for feature in self.features)
+        total[self.output] += self.noise.reshape(-1)[self.cells(first, second)] ** 2
+
+    def drawn(self, generator: np.random.Generator) -> PairValues:
+        """Return the same with noise drawn once more on top."""
+        values = self.values + add_noise(self.noise, generator)
+        return replace(self, values=values, noise=MORE * self.noise)
 
     def stretched(self, slope: np.ndarray) -> PairValues:
         """Return the same with values, and their noise, times its output's slope."""

@@ -21,7 +21,7 @@ from privboost.models.checks import (
     need_scores,
     within_grid,
 )
-from privboost.models.importance import NO_MASS, draw_rows, even
+from privboost.models.importance import MORE, NO_MASS, add_noise, draw_rows, even
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.routing import route
@@ -107,6 +107,21 @@ class Forest:
             raise AttributeError(NO_MASS)
         noise: np.ndarray = self.noise[number].astype(np.float64)
         return noise
+
+    def add_variances(self, codes: Codes, total: np.ndarray) -> None:
+        """Add what noise gives to the scores of rows, squared, to a total of their shape."""
+        for number in range(len(self)):
+            leaf = np.zeros(len(codes), dtype=np.uint16)
+            route(codes, self.tree(number), leaf)
+            total += (self.noise_of(number) ** 2)[:, leaf]
+
+    def drawn(self, generator: np.random.Generator) -> Forest:
+        """Return the same trees with noise drawn once more on top."""
+        if self.noise is None:
+            raise AttributeError(NO_MASS)
+        values = self.values + add_noise(self.noise, generator)
+        noise = np.rint(MORE * self.noise).astype(np.int32)
+        return replace(self, values=values, noise=noise)
 
     def stretched(self, slope: np.ndarray) -> Forest:
         """Return the same trees with values, and their noise, times each output's slope."""

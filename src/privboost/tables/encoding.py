@@ -68,16 +68,22 @@ class Encoder:
 
         Neighbouring bins of a number that have the same value are one span.
         """
+        for words, code in self.spans_of_codes(feature, values):
+            yield words, values[code]
+
+    def spans_of_codes(self, feature: int, values: np.ndarray) -> Iterator[tuple[str, int]]:
+        """Yield the same words, each with its first code."""
         declared, last = self.domain.features[feature], len(self.edges[feature])
         if isinstance(declared, CategoricalFeature):
-            yield from zip([*map(str, declared.categories), "other"], values[:-1], strict=True)
+            names = [*map(str, declared.categories), "other"]
+            yield from zip(names, range(len(values) - 1), strict=True)
         else:
             changes = np.flatnonzero(np.diff(values[:-1]))
             for start, end in zip([0, *(changes + 1)], [*changes, last], strict=True):
                 low = "" if start == 0 else f"{self.edge(feature, start - 1)} < "
                 high = "" if end == last else f" ≤ {self.edge(feature, end)}"
-                yield (f"{low}x{high}" if low or high else "any"), values[start]
-        yield "missing", values[-1]
+                yield (f"{low}x{high}" if low or high else "any"), int(start)
+        yield "missing", len(values) - 1
 
     def edge(self, feature: int, number: int) -> str:
         """Return one of a feature's edges as it is written for people."""

@@ -1,0 +1,231 @@
+"""How far noise moved a model: the noise of a run, drawn again and sent through all its answers.
+
+The noise of each answer is known exactly, and values follow from answers by known rules. But noise
+in one effect moves the rows, and so the answers about all others. So rows are drawn from released
+values, and the run is told again on them, many times side by side: only noise, nothing of the
+rows. How features agree is not released; drawn rows agree by far more than by chance, which makes
+noise run to and fro between features as it does in tables where several say the same. Everything
+follows from released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from privboost.boosting import echo_kernels as kernels
+from privboost.boosting.effects import Effect, Heard
+from privboost.boosting.interactions import Grown, Interactions, Pair
+from privboost.boosting.knowledge import Knowledge
+from privboost.boosting.leaves import weight_and_precision
+from privboost.boosting.posterior_kernels import root_of
+from privboost.grid import SCORE_STEPS
+from privboost.models.importance import even
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes
+from privboost.trees.routing import route
+
+N_ROWS, N_DRAWS = 512, 32
+"""Rows that are drawn, and how often noise is."""
+
+AGREEMENT = 0.85
+"""What a row's features have in common: each is as far along as the row is, this much."""
+
+SHARED = 0.16
+"""The part of an effect's mean variance that each bin is given on top of its own.
+
+Where in an effect noise gathers depends on which values of other features come with which of its
+own, and that is not known."""
+
+_KEY = 0
+"""The draws are the same each time: they are part of the measure, and hide nothing."""
+
+
+@dataclass(eq=False)
+class _Noisy:
+    """What noise does to one effect."""
+
+    basis: np.ndarray
+    fade: float
+    info: np.ndarray = field(init=False)
+    pull: np.ndarray = field(init=False)
+    values: np.ndarray = field(init=False)
+    told: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        bins, size = self.basis.shape
+        self.info, self.pull = np.zeros((size, size)), np.zeros((size, N_DRAWS))
+        self.values, self.told = np.zeros((bins, N_DRAWS)), np.zeros(bins)
+
+
+class Echoes:
+    """The noise of one output's run, drawn again.
+
+    Parameters
+    ----------
+    known : Knowledge
+        What was heard about features.
+    joined : Interactions or None
+        What was heard about pairs and trees.
+    start, start_noise : float
+        Where scores begin, and the standard deviation of it.
+    response : callable
+        By how much the gradients of rows change with their scores, given these.
+    """
+
+    def __init__(
+        self,
+        known: Knowledge,
+        joined: Interactions | None,
+        start: float,
+        start_noise: float,
+        response: Callable[[np.ndarray], np.ndarray],
+    ) -> None:
+        self._response = response
+        self._generator = np.random.Generator(np.random.Philox(key=_KEY))
+        self._codes = draw_codes(known, self._generator)
+        self._scores = np.full(N_ROWS, start)
+        self._moved = np.repeat(start_noise * self._signs(1), N_ROWS, axis=0)
+        self._alone = np.zeros(N_ROWS)
+        self.effects = self._follow_features(known)
+        self.pairs: list[np.ndarray] = []
+        self.trees: list[np.ndarray] = []
+        if joined is not None:
+            self._follow_interactions(joined)
+
+    @property
+    def together(self) -> float:
+        """What noise gives to scores, in parts of what it would if all values erred on their own.
+
+        Values that act on the same rows make up for each other's errors.
+        """
+        alone = float(self._alone.mean())
+        return float(np.sqrt((self._moved**2).mean() / alone)) if alone > 0 else 0.0
+
+    def _follow_features(self, known: Knowledge) -> list[np.ndarray]:
+        """Tell the answers about features again; return the deviation of each bin."""
+        noisy: dict[int, _Noisy] = {}
+        for feature, heard in known.heard:
+            effect = known.effect(feature)
+            own = noisy.setdefault(feature, _Noisy(effect.basis, effect.fade))
+            bin_of_row = known.bins[feature].of_code[self._codes[feature]].astype(np.int64)
+            self._hear(own, heard, effect, bin_of_row)
+        found = []
+        for feature, bins in enumerate(known.bins):
+            moved = np.zeros(len(bins.learned))
+            if feature in noisy:
+                moved = _deviations(noisy[feature].values, known.effect(feature))
+            self._alone += moved[bins.of_code[self._codes[feature]]] ** 2
+            found.append(moved)
+        return found
+
+    def _follow_interactions(self, joined: Interactions) -> None:
+        """Tell the answers about pairs and trees again; keep the deviations of their values."""
+        noisy: dict[int, _Noisy] = {}
+        codes = Codes.of(Layout(tuple(len(place.of_code) for place in joined.places)), self._codes)
+        for asked, heard in joined.heard:
+            if isinstance(asked, Pair):
+                assert heard is not None
+                own = noisy.setdefault(id(asked), _Noisy(asked.effect.basis, asked.effect.fade))
+                self._hear(own, heard, asked.effect, self._cells_of_pair(asked))
+            else:
+                self.trees.append(self._hear_tree(asked, codes))
+        for pair in joined.pairs.values():
+            self.pairs.append(_deviations(noisy[id(pair)].values, pair.effect))
+            self._alone += self.pairs[-1][self._cells_of_pair(pair)] ** 2
+
+    def _hear(self, own: _Noisy, heard: Heard, effect: Effect, bin_of_row: np.ndarray) -> None:
+        """Take in the noise of an answer about an effect."""
+        cell_of, cells = heard.cell_of, len(heard.weight)
+        missed = np.bincount(cell_of, heard.within * (own.told - effect.values), minlength=cells)
+        answer = self._noise(heard.noise.gradient, heard.noise.hessian * missed, cells)
+        kernels.take_answer(cell_of[bin_of_row], self._response(self._scores), self._moved, answer)
+        today = np.zeros((cells, N_DRAWS))
+        np.add.at(today, cell_of, heard.within[:, None] * own.values)
+        answer += heard.weight[:, None] * today
+        how = (heard.within, heard.weight, heard.precision, own.fade, own.info, own.pull)
+        kernels.add_answer(own.basis, cell_of, *how, answer)
+        root = root_of(own.info + np.eye(len(own.info)) / heard.variance)
+        values = kernels.noise_of_bins(own.basis, root, own.pull)
+        kernels.move_rows(bin_of_row, values - own.values, self._moved)
+        self._scores += (heard.values - own.told)[bin_of_row]
+        own.values, own.told = values, heard.values
+
+    def _hear_tree(self, grown: Grown, codes: Codes) -> np.ndarray:
+        """Take in the noise of an answer about a tree; return the deviation of each leaf."""
+        leaf = np.zeros(N_ROWS, dtype=np.uint16)
+        route(codes, grown.tree, leaf)
+        told = grown.told / SCORE_STEPS
+        weight, precision = weight_and_precision(grown.mass, grown.noise)
+        answer = self._noise(grown.noise.gradient, grown.noise.hessian * told, len(told))
+        kernels.take_answer(leaf, self._response(self._scores), self._moved, answer)
+        part = grown.variance / max(grown.tree.depth, 1)
+        values = kernels.shrink_leaves(answer, weight, precision, part)
+        kernels.move_rows(leaf, values, self._moved)
+        self._scores += told[leaf]
+        deviation: np.ndarray = np.sqrt((values**2).mean(axis=1))
+        self._alone += deviation[leaf] ** 2
+        return deviation
+
+    def _cells_of_pair(self, pair: Pair) -> np.ndarray:
+        """Return the joint cell of each drawn row."""
+        part = pair.cells.parts[0]
+        first, second = (
+            cells[self._codes[feature]].astype(np.int64)
+            for cells, feature in zip(part.cell_of, part.features, strict=True)
+        )
+        cells: np.ndarray = first * part.sizes[1] + second
+        return cells
+
+    def _noise(
+        self, gradient: float | np.ndarray, hessian: float | np.ndarray, cells: int
+    ) -> np.ndarray:
+        """Draw the noise of an answer: of gradients, and of Hessians times what they multiply."""
+        sizes = (np.broadcast_to(size, (cells,))[:, None] for size in (gradient, hessian))
+        first, second = sizes
+        drawn: np.ndarray = first * self._signs(cells) + second * self._signs(cells)
+        return drawn
+
+    def _signs(self, cells: int) -> np.ndarray:
+        """Draw noise of variance 1: only variances matter, and signs are the same everywhere."""
+        return 2.0 * self._generator.integers(0, 2, (cells, N_DRAWS)) - 1.0
+
+
+def _deviations(values: np.ndarray, effect: Effect) -> np.ndarray:
+    """Return the standard deviation of each bin of a centred effect."""
+    profile = effect.profile
+    centred = values - (profile[:, None] * values).sum(axis=0)
+    variance = (centred**2).mean(axis=1)
+    deviation: np.ndarray = np.sqrt(variance + SHARED * (profile * variance).sum())
+    return deviation
+
+
+def draw_codes(known: Knowledge, generator: np.random.Generator) -> np.ndarray:
+    """Draw rows whose features agree: where one has a large effect, others are likely to.
+
+    Returns
+    -------
+    int array of shape (features, rows)
+        Their codes, as often as released mass says.
+    """
+    own_part = math.sqrt(1 - AGREEMENT**2)
+    row = _bells(generator)
+    codes = np.empty((len(known.bins), N_ROWS), dtype=np.int64)
+    for feature in range(len(known.bins)):
+        told, mass = known.by_code(feature)
+        far = np.argsort(AGREEMENT * row + own_part * _bells(generator), kind="stable")
+        order = np.argsort(told, kind="stable")
+        ends = np.cumsum(even(np.maximum(mass, 0.0))[order])
+        middles = (np.arange(N_ROWS) + 0.5) / N_ROWS
+        at = np.minimum(np.searchsorted(ends, middles * ends[-1]), len(order) - 1)
+        codes[feature, far] = order[at]
+    return codes
+
+
+def _bells(generator: np.random.Generator) -> np.ndarray:
+    """Draw what is about Gaussian, by additions alone."""
+    bells: np.ndarray = generator.random((4, N_ROWS)).sum(axis=0)
+    return bells

@@ -1,0 +1,159 @@
+"""Standard errors: against the same fits without noise, on features that say the same."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privboost import PrivBoostClassifier, PrivBoostRegressor
+from privboost.boosting import echo_kernels, echoes, posterior_kernels
+from privboost.boosting.effects import VARIANCES, Noise, basis_of
+from privboost.boosting.leaves import leaf_values, weight_and_precision
+from privboost.boosting.questions import moving_cells
+from privboost.datasets import load_adult
+from tests.replays import covered, fit_twice
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+FEATURES = {
+    "one": {"kind": "numeric", "bounds": [0, 1]},
+    "same": {"kind": "numeric", "bounds": [0, 1]},
+    "words": {"kind": "categorical", "categories": list("abcd")},
+    "nothing": {"kind": "numeric", "bounds": [0, 1]},
+    "flag": {"kind": "categorical", "categories": ["no", "yes"]},
+}
+DOMAIN = {"version": 1, "features": FEATURES, "target": {"name": "y", "classes": [0, 1]}}
+
+
+def redundant(rows=6000, seed=0):
+    """A table in which three features say much the same."""
+    rng = np.random.default_rng(seed)
+    one = rng.random(rows)
+    same = np.clip(one + rng.normal(0, 0.25, rows), 0, 1)
+    words = np.array(list("abcd"))[(same * 3.999).astype(int)]
+    flag = np.where(rng.random(rows) < 0.3, "yes", "no")
+    frame = pd.DataFrame(
+        {"one": one, "same": same, "words": words, "nothing": rng.random(rows), "flag": flag}
+    )
+    score = 3 * (one - 0.5) + 0.8 * (flag == "yes") - 1
+    return frame.assign(y=(rng.random(rows) < 1 / (1 + np.exp(-score))).astype(int))
+
+
+def coverage(monkeypatch, frame, domain, epsilon, fits, width=2.0):
+    """Return the mean coverage of each feature over some fits."""
+    return np.mean(
+        [
+            covered(
+                *fit_twice(
+                    monkeypatch,
+                    lambda seed=seed: PrivBoostClassifier(epsilon, 1e-6, domain, random_state=seed),
+                    frame,
+                ),
+                width,
+            )
+            for seed in range(fits)
+        ],
+        axis=0,
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_bands_cover_what_noise_did(monkeypatch, epsilon):
+    found = coverage(monkeypatch, redundant(), DOMAIN, epsilon, 6)
+    assert found.mean() >= 0.88
+    assert found.min() >= 0.7
+
+
+def test_bands_that_are_too_narrow_are_caught(monkeypatch):
+    found = coverage(monkeypatch, redundant(), DOMAIN, 1.0, 6, width=2 / 2.5)
+    assert found.mean() < 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("table", ["redundant", "adult", "telco_churn"])
+def test_bands_are_honest(monkeypatch, table, epsilon):
+    """On tables whose features say the same in part: 90 to 99 of 100 rows' bins are covered."""
+    frame, domain = redundant(), DOMAIN
+    if table == "adult":
+        adult = load_adult()
+        frame, domain = adult.train, adult.domain
+    elif table == "telco_churn":
+        path = Path(os.environ.get("PRIVBOOST_DATA", "")) / "telco_churn.parquet"
+        if not path.is_file():
+            pytest.skip("PRIVBOOST_DATA names no folder with this table")
+        bench = Path(__file__).parents[2] / "bench" / "domains"
+        frame, domain = pd.read_parquet(path), bench / "telco_churn.json"
+    found = coverage(monkeypatch, frame, domain, epsilon, 200 // 6)
+    assert 0.9 <= found.mean() <= 0.99
+    assert found.min() >= 0.8
+
+
+def test_noise_runs_through_answers_as_gradients_do():
+    """Draws are differences of two posteriors: with an answer's noise, and without."""
+    rng = np.random.default_rng(1)
+    ordered, variance, fade = 12, 0.3, 0.95
+    basis = basis_of(ordered, np.ones(13, dtype=bool))
+    info, pull = np.zeros((13, 13)), np.zeros((13, 4))
+    plain_info, plain_pull = np.zeros((13, 13)), np.zeros(13)
+    for _ in range(3):
+        share = rng.dirichlet(np.ones(13))
+        cell_of = moving_cells(share, ordered, 5, rng)
+        cells = cell_of.max() + 1
+        within = share / np.bincount(cell_of, share)[cell_of]
+        weight, precision = rng.uniform(50, 100, cells), rng.uniform(0.01, 0.02, cells)
+        answer = rng.normal(0, 10, (cells, 4))
+        rest = (cell_of, within, weight, precision, fade, info, pull, answer)
+        echo_kernels.add_answer(basis, *rest)
+        posterior_kernels.add_answer(
+            basis, cell_of, within, answer[:, 2].copy(), weight, precision, fade, plain_info,
+            plain_pull,
+        )  # fmt: skip
+    known = plain_info + np.eye(13) / variance
+    root = posterior_kernels.root_of(info + np.eye(13) / variance)
+    found = echo_kernels.noise_of_bins(basis, root, pull)
+    np.testing.assert_allclose(found[:, 2], basis @ np.linalg.solve(known, plain_pull))
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_noise_runs_through_leaves_as_gradients_do(depth):
+    rng = np.random.default_rng(depth)
+    noise = Noise(3.0, 2.0, 1.0)
+    answer, hessian = rng.normal(0, 30, (2**depth, 3)), rng.uniform(-5, 100, 2**depth)
+    only = np.zeros(len(VARIANCES))
+    only[7] = 1e30
+    found = echo_kernels.shrink_leaves(
+        answer, *weight_and_precision(hessian, noise), VARIANCES[7] / depth
+    )
+    for draw in range(3):
+        values, _ = leaf_values(answer[:, draw].copy(), hessian, noise, only)
+        np.testing.assert_allclose(found[:, draw], values, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
+def test_more_noise_has_larger_errors_and_none_has_none(target):
+    kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
+
+    def errors(epsilon, **how):
+        model = kind(epsilon, domain=make_domain(target), random_state=1, **how)
+        noise = model.fit(make_frame(500, target=target)).model_.scores
+        noise = getattr(noise, "alone", noise).noise
+        return np.sqrt(np.mean([(own**2).mean() for own in noise]))
+
+    assert errors(100.0) < errors(3.0)
+    assert errors(np.inf, public_rows=True) == 0
+
+
+def test_drawn_rows_have_the_released_mass_and_agree():
+    class Known:
+        bins = (None, None)
+
+        def by_code(self, feature):
+            return np.array([[3, 1, 2], [0, 5, 9]])[feature], np.array([0.5, 0.3, 0.2])
+
+    codes = echoes.draw_codes(Known(), np.random.default_rng(0))
+    for own in codes:
+        np.testing.assert_allclose(np.bincount(own) / echoes.N_ROWS, [0.5, 0.3, 0.2], atol=0.01)
+    ranks = np.array([3, 1, 2])[codes[0]], np.array([0, 5, 9])[codes[1]]
+    assert np.corrcoef(ranks)[0, 1] > 0.4

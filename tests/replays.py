@@ -1,0 +1,120 @@
+"""A fit of the flagship, and the same fit without noise: same questions, same priors.
+
+What noise decides on its way (which features, which cells, how prior variances are weighed, the
+number of rows) is kept from the noisy run. The difference is what noise did to the values.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from privboost.boosting import interactions, knowledge, privboost
+from privboost.boosting import posterior_kernels as kernels
+from privboost.boosting.effects import Effect
+from privboost.privacy import curator
+
+
+@dataclass
+class Tape:
+    """What a noisy run decided, kind by kind, in order."""
+
+    playing: bool = False
+    kept: dict = field(default_factory=dict)
+
+    def follow(self, kind, decide):
+        """Decide and keep it; or take what was kept."""
+        known = self.kept.setdefault(kind, [])
+        if self.playing:
+            return known.pop(0)
+        known.append(decide())
+        return known[-1]
+
+
+def _record(tape, patch):
+    """Let everything that noise decides pass through a tape."""
+    known, joint = knowledge.Knowledge, interactions.Interactions
+    asks, tree, weigh = (
+        (known.next_feature, known.question),
+        joint.next_tree,
+        kernels.weigh_variances,
+    )
+    next_pair, leaves, start = joint.next_pair, interactions.leaf_values, privboost.release_start
+    noise = curator.discrete_gaussian
+    patch.setattr(
+        known, "next_feature", lambda own, *a: tape.follow("feature", lambda: asks[0](own, *a))
+    )
+    patch.setattr(
+        known, "question", lambda own, *a: tape.follow("question", lambda: asks[1](own, *a))
+    )
+    patch.setattr(joint, "next_tree", lambda own, *a: tape.follow("tree", lambda: tree(own, *a)))
+
+    def pair_again(own, generator):
+        def decide():
+            pair = next_pair(own, generator)
+            return None if pair is None else (id(pair), pair.cells, pair.effect.basis)
+
+        decided = tape.follow("pair", decide)
+        if decided is None:
+            return None
+        if not tape.playing:
+            return next(pair for pair in own.pairs.values() if id(pair) == decided[0])
+        key, cells, basis = decided
+        return own.pairs.setdefault(
+            key, interactions.Pair(cells, Effect(basis, own._most, fade=1.0))
+        )
+
+    def weigh_again(info, pull, variances, belief, evidence, weights):
+        def decide():
+            found = weigh(info, pull, variances, belief, evidence, weights)
+            return found, weights.copy()
+
+        found, weights[:] = tape.follow("weights", decide)
+        if not tape.playing:
+            return found
+        sizes, turn = np.linalg.eigh(info)
+        gain = (weights[:, None] / (sizes + 1 / variances[:, None])).sum(axis=0)
+        return turn @ (gain * (turn.T @ pull))
+
+    def leaves_again(gradient, hessian, spread, belief):
+        found, weights = tape.follow("leaves", lambda: leaves(gradient, hessian, spread, belief))
+        if not tape.playing:
+            return found, weights
+        only = 1e30 * np.eye(len(weights))
+        parts = [leaves(gradient, hessian, spread, one)[0] for one in only]
+        return np.tensordot(weights, parts, 1), weights
+
+    def start_again(*a):
+        score, counts = start(*a)
+        return score, tape.follow("rows", lambda: counts)
+
+    patch.setattr(joint, "next_pair", pair_again)
+    patch.setattr(kernels, "weigh_variances", weigh_again)
+    patch.setattr(interactions, "leaf_values", leaves_again)
+    patch.setattr(privboost, "release_start", start_again)
+    patch.setattr(curator, "discrete_gaussian", lambda *a: noise(*a) * (not tape.playing))
+
+
+def fit_twice(monkeypatch, make, *rows):
+    """Return the models of a fit with noise, and of the same fit without."""
+    with monkeypatch.context() as patch:
+        tape = Tape()
+        _record(tape, patch)
+        noisy = make().fit(*rows).model_
+        tape.playing = True
+        exact = make().fit(*rows).model_
+    assert not any(tape.kept.values())
+    return noisy, exact
+
+
+def covered(noisy, exact, width=2.0):
+    """Return for each feature which share of released mass bands of so many errors cover."""
+    alone, truth = (getattr(one.scores, "alone", one.scores) for one in (noisy, exact))
+    shares = []
+    for values, others, mass, noise in zip(
+        alone.values, truth.values, alone.mass, alone.noise, strict=True
+    ):
+        share = np.maximum(mass, 0) / np.maximum(mass, 0).sum(axis=1, keepdims=True)
+        apart = values - others.astype(float)
+        apart -= (share * apart).sum(axis=1, keepdims=True)
+        shares.append((share * (np.abs(apart) <= width * noise + 1)).sum(axis=1).mean())
+    return np.array(shares)
