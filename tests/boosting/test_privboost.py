@@ -36,7 +36,7 @@ class Tell:
         self.backend.apply(update)
 
 
-def plan_for(domain, weight_bound=None, rounds=18, epsilon=1.0, **how):
+def plan_for(domain, weight_bound=None, rounds=18, epsilon=1.0, delta=1e-6, **how):
     classes = hasattr(domain.target, "classes")
     how = {
         "n_estimators": rounds,
@@ -48,7 +48,7 @@ def plan_for(domain, weight_bound=None, rounds=18, epsilon=1.0, **how):
         "calibration_share": 0.04 if classes else 0.0,
     } | how
     settings = PrivBoostSettings(**how)
-    budget = Budget(epsilon, 1e-6)
+    budget = Budget(epsilon, delta)
     return plan_privboost(Encoder.of(domain), settings, weight_bound, budget, "auto")
 
 
@@ -211,3 +211,29 @@ def test_calibration_mends_what_a_narrow_clip_does_to_probabilities():
         return float(-np.log(np.where(y == 1, chance, 1 - chance)).mean())
 
     assert loss(0.04) < loss(0.0) - 0.01
+
+
+def test_answers_that_may_not_fit_are_refused_before_anything_is_paid():
+    """Their number follows from the start; the plan judges the most there may be."""
+    unit = {"column": "person", "max_rows": 1000}
+    with pytest.raises(ValueError, match="would not fit the integer grid"):
+        plan_for(make_domain(THREE, unit), 2.0, rounds=72, epsilon=0.05, interactions=True)
+    with pytest.raises(ValueError, match="delta is too large for so small an epsilon"):
+        plan_for(make_domain(), epsilon=1e-4, delta=0.1, interactions=True)
+
+
+def test_features_of_very_many_categories_are_asked_about_alone():
+    """A tree would keep all their codes at every node."""
+    features = {
+        "place": {"kind": "categorical", "categories": list(range(2000))},
+        "a": {"kind": "numeric", "bounds": [0, 1]},
+        "b": {"kind": "numeric", "bounds": [0, 1]},
+    }
+    domain = {"version": 1, "features": features, "target": {"name": "y", "classes": [0, 1]}}
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(2000, size=3000), rng.random((3000, 2))])
+    y = ((X[:, 1] > 0.5) ^ (X[:, 2] > 0.5)).astype(int)
+    model = PrivBoostClassifier(100.0, 1e-6, domain, n_estimators=2, random_state=0).fit(X, y)
+    scores = model.model_.scores
+    assert {pair.features for pair in scores.pairs} == {(1, 2)}
+    assert all(0 not in forest.feature for forest in scores.trees.forests)

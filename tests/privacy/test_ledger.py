@@ -8,7 +8,7 @@ from privboost.privacy.accountants.game import GameAccountant
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.calibration import calibrate
 from privboost.privacy.events.event import Planned, Selection
-from privboost.privacy.events.sums import GaussianRelease
+from privboost.privacy.events.sums import GaussianRelease, ThresholdRelease
 from privboost.privacy.ledger import Ledger
 from privboost.reports.report import round_up
 
@@ -115,3 +115,18 @@ def test_a_rounded_epsilon_is_hardly_above_itself():
 @pytest.mark.parametrize("value", [1.000004e-318, 5e-324, 2.5e-308, 1.7976931348623157e308])
 def test_the_smallest_and_largest_numbers_are_rounded_up_too(value):
     assert value <= float(round_up(value))
+
+
+def test_what_has_no_mu_takes_no_placeholder():
+    """Thresholds fail with a chance that no sum of μ² bounds; and nothing is made minus once."""
+    ledger = Ledger(1.0, 1e-6, GdpAccountant())
+    ledger.reserve(PLAN)
+    counts = {"steps": 2**16, "cells": 1, "rows": 1, "shares": (1.0,)}
+    told = ThresholdRelease("values", 1e3, **counts, delta_of_threshold=1e-7)
+    sampled = GaussianRelease("a sample", 1e3, **counts, sampling_rate=0.5)
+    for event in (told, sampled):
+        with pytest.raises(BudgetError, match="more than was reserved"):
+            ledger.exchange(PLAN[0], [Planned(event, 1)], GdpAccountant())
+    with pytest.raises(ValueError, match="a whole number of times"):
+        Planned(EVENT, -1)
+    assert ledger.reserved == PLAN

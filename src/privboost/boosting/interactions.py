@@ -73,6 +73,11 @@ class Place:
         place = before[bin_of] + within * profile[bin_of]
         return cls(place, len(bin_of) - 1 if ordered else None, size)
 
+    @classmethod
+    def unknown(cls, bin_of: np.ndarray) -> Place:
+        """Put all codes of a feature that nobody asked about in one place."""
+        return cls(np.full(len(bin_of), 0.5), None, 0.0)
+
     def cells(self, count: int) -> np.ndarray:
         """Return for each code which of so many cells of about equal mass it lies in."""
         return np.minimum((self.of_code * count).astype(np.int64), count - 1)

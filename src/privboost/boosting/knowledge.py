@@ -112,7 +112,9 @@ class Knowledge:
     def places(self) -> list[Place]:
         """Return where the codes of each feature stand, for interactions to be looked for."""
         return [
-            Place.of(own.of_code, own.ordered, effect or Effect.of(own, len(self.bins)))
+            Place.unknown(own.of_code)
+            if effect is None
+            else Place.of(own.of_code, own.ordered, effect)
             for own, effect in zip(self.bins, self._effects, strict=True)
         ]
 

@@ -17,6 +17,7 @@ from privboost.boosting.calibrated import check_calibration, counts_release
 from privboost.boosting.checks import (
     check_count,
     check_flag,
+    check_grid,
     check_monotone,
     check_rest,
     check_share,
@@ -30,7 +31,7 @@ from privboost.boosting.initial_score import initial_release
 from privboost.boosting.interactions import Interactions
 from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.newton import grid_step
-from privboost.boosting.plan import Budget, Plan, listed
+from privboost.boosting.plan import Budget, Plan, PublicRows, listed
 from privboost.boosting.questions import BINS, FINE_BINS
 from privboost.boosting.target_span import plan_span
 from privboost.grid import SCORE_STEPS
@@ -68,6 +69,9 @@ _NARROWEST, _WIDEST = 0.25, 1.0
 
 _LEAST_BEND, _MOST_BEND = 0.1, 0.25
 """Between these the clip of a class' Hessians stays; the latter is the largest there is."""
+
+MOST_CODES = 512
+"""Codes of a feature that takes part in interactions: a tree keeps them all at every node."""
 
 MOST_LEAVES = 256
 """Leaves of a tree."""
@@ -298,18 +302,44 @@ class PrivBoostPlan(Plan):
 
         Interactions have a part that grows with the cells that an answer about them could have.
         """
-        outputs, alone = self.task.n_outputs, self.settings.n_estimators
-        tried = self.answers.scaled(math.sqrt(2 * outputs * self.rule.tried))
+        tried = self.answers.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
         cells = self.cells_of(tried, self.rule.tried, weight, clip)
         part, joint = self.rule.divide(cells)
-        if not (self.settings.interactions and joint and sum(self.free) > 1):
-            part, joint = 0.0, 0
+        return self._divided(part, joint) if self._joins and joint else self._divided(0.0, 0)
+
+    @property
+    def _joins(self) -> bool:
+        """Whether there may be answers about several features."""
+        return self.settings.interactions and sum(self.free) > 1
+
+    def _divided(self, part: float, joint: int) -> Answers:
+        """Return answers of which so many are about several features, and cost a part of all."""
+        outputs, alone = self.task.n_outputs, self.settings.n_estimators
         return Answers(
             self._answer(ALONE, outputs * alone / (1 - part)),
             self._answer(JOINT, outputs * joint / part) if joint else None,
             alone,
             joint,
         )
+
+    def check_answers(self) -> None:
+        """Refuse a plan whose answers might not fit the grid, or the budget with the grid's slack.
+
+        How many there are is known once the start is paid for; whatever they are, they must do.
+        """
+        if isinstance(self.budget, PublicRows):
+            return
+        most = [(self.rule.most_part, self.rule.most_count)] if self._joins else []
+        others = [planned for planned in self.releases if planned.event is not self.answers]
+        for part, joint in [(0.0, 0), *most]:
+            made = self._divided(part, joint).planned(self.task.n_outputs)
+            check_grid(planned.event for planned in made)
+            together = [*self.budget.before, *others, *made]
+            if not self.accountant.cost(together, self.budget.delta) <= self.budget.epsilon:
+                raise ValueError(
+                    "delta is too large for so small an epsilon: what the integer grid adds to the "
+                    "cost of many answers would exceed it"
+                )
 
     def _answer(self, what: str, times: float) -> GaussianRelease:
         """Return one of so many answers that cost together what is reserved."""
@@ -355,7 +385,9 @@ class PrivBoostPlan(Plan):
     @property
     def free(self) -> list[bool]:
         """Which features may act together with others: what they add could break any slope."""
-        return [slope == 0 for slope in self.slopes]
+        codes = self.encoder.layout.n_codes
+        few = [count <= MOST_CODES for count in codes]
+        return [slope == 0 and fits for slope, fits in zip(self.slopes, few, strict=True)]
 
     @property
     def n_features(self) -> int:
@@ -392,10 +424,12 @@ def plan_privboost(
             ("scores", Planned(scores, outputs), last),
         ]
     )
-    return PrivBoostPlan(
+    plan = PrivBoostPlan(
         **made.fields,
         settings=settings,
         init=made["init"],
         answers=made["answers"],
         scores=made.get("scores"),
     )
+    plan.check_answers()
+    return plan

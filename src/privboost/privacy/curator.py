@@ -137,8 +137,9 @@ class Curator:
         Spends nothing. μ² of the releases together is at most that of what is given up, whatever
         they are, so that the cost of the whole run is that of its plan.
         """
-        if not all(isinstance(planned.event, GaussianRelease) for planned in releases):
-            raise ValueError("only Gaussian releases can be exchanged for others")
+        for event in (reserved, *(planned.event for planned in releases)):
+            if type(event) is not GaussianRelease or event.sampling_rate != 1:
+                raise ValueError("only Gaussian releases of all rows can be exchanged")
         self._ledger.exchange(Planned(reserved, 1), releases, self._ledger.accountant)
 
     def laplace(self, query: SumQuery, event: LaplaceRelease) -> np.ndarray:

@@ -339,6 +339,10 @@ class Planned:
     event: Event
     count: int
 
+    def __post_init__(self) -> None:
+        if not self.count >= 0:
+            raise ValueError("a release is made a whole number of times, or never")
+
     def scaled(self, factor: float) -> Planned:
         """Return the same with more (or less) noise."""
         return replace(self, event=self.event.scaled(factor))
