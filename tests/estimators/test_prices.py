@@ -131,12 +131,12 @@ def test_a_lesson_about_rows_does_not_serve_units():
     with pytest.raises(DomainError, match="learned protecting one row"):
         Domain.learn(frame, "label", 0.5, 1e-7, given=form)
     unit = {"column": "person", "max_rows": 10}
-    about_units = Domain.learn(frame, "label", 0.5, 1e-7, given={"unit": unit})
+    about_units = Domain.learn(frame, "label", 2.0, 1e-7, given={"unit": unit})
     assert about_units.privacy.unit == Unit("person", 10)
     form = about_units.to_dict()
     form["unit"] = {"column": "person", "max_rows": 3}  # still the same people
     report = PrivBoostClassifier(1.0, 1e-6, form, **FAST).fit(frame).privacy_
-    assert report.epsilon == pytest.approx(1.5, abs=1e-6)
+    assert report.epsilon == pytest.approx(3.0, abs=1e-6)
     del form["unit"]
     with pytest.raises(DomainError, match="learned protecting all rows of one person"):
         PrivBoostClassifier(1.0, 1e-6, form, **FAST).fit(frame)

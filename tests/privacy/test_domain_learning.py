@@ -211,7 +211,8 @@ def test_an_estimator_without_a_domain_learns_one_within_its_budget():
         "rows by size of 6 numbers",
         "values that occur in 9 columns of words",
     ]
-    assert sum(release.count for release in report.releases) == 3 + 14 * 12 + 2
+    counts = [release.count for release in report.releases]
+    assert sum(counts) - max(counts) == 3 + 14 * 12 + 2  # beside answers about several features
     assert model.score(adult.test, adult.test["income"].to_pylist()) > 0.82
     assert model.domain is None
 
@@ -367,7 +368,8 @@ def test_a_large_delta_is_warned_about():
 
 def test_the_ledger_holds_the_learning_too(tmp_path):
     ledger = tmp_path / "ledger.jsonl"
-    PrivBoostClassifier(1.0, 1e-6, n_estimators=6, ledger=ledger).fit(frame_of(4000), "label")
+    model = PrivBoostClassifier(1.0, 1e-6, n_estimators=6, interactions=False, ledger=ledger)
+    model.fit(frame_of(4000), "label")
     lines = ledger.read_text().splitlines()
     assert '"training"' in lines[0]
     assert sum('"charge"' in line for line in lines) == 3 + 6 + 2

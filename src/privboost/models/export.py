@@ -28,7 +28,7 @@ def model_text(model: Model, most_trees: int | None = None) -> str:
         return _card_text(model)
     if isinstance(scores, TreeScores):
         return _trees_text(model, scores, most_trees)
-    raise AttributeError("to_text: an additive model has none; see effects()")
+    raise AttributeError("to_text: a model of effects has none; see effects() and pairs()")
 
 
 def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str:
