@@ -34,9 +34,9 @@ from privboost.engine.updates import (
 )
 from privboost.errors import BudgetError
 from privboost.grid import CLIP_STEPS, Contribution
-from privboost.losses import LossTable, within_steps
-from privboost.privacy.budgets.charges import charge_table
+from privboost.losses import within_steps
 from privboost.privacy.budgets.life import LifeBudget
+from privboost.privacy.budgets.payments import Payments
 from privboost.privacy.eigenvalues import eigenvalue_bound
 from privboost.privacy.events.event import Event, Planned, Relation, SampledGroup, Selection
 from privboost.privacy.events.sums import (
@@ -80,11 +80,7 @@ class Curator:
         self._stream = stream
         self._contribution = contribution
         self._releases = 0
-        self._loss: LossTable | None = None
-        self._budgets: list[LifeBudget] = []
-        self._closed = False
-        self._prices: dict[tuple[GaussianRelease, tuple[str, ...]], int] = {}
-        self._next_price = 0
+        self._payments = Payments(backend, contribution.weighted)
         self._group: Group | None = None
         self._linear: Terms | None = None
 
@@ -113,9 +109,9 @@ class Curator:
         self._check_sums(query, event)
         if self._group is not None:
             raise ValueError("a group of pure releases is under way")
-        if self._budgets:
+        if self._payments:
             self._ledger.charge_within(event)
-            self._charge_rows(query, event)
+            self._payments.charge(query, event)
         else:
             self._ledger.charge(event)
         stream = self._next_stream()
@@ -308,8 +304,7 @@ class Curator:
                 update = replace(update, loss=update.loss.frozen())  # what is checked stays
                 if not within_steps(update.loss):  # type: ignore[arg-type]
                     raise ValueError("a loss table exceeds its clip: it would be undercharged")
-            self._loss = update.loss
-            self._prices.clear()  # they were computed for another loss
+            self._payments.use(update.loss)
         if isinstance(update, SetTerms):
             update = SetTerms(update.terms.frozen())
             update.terms.check()
@@ -328,13 +323,9 @@ class Curator:
         -------
         Spends `budget`, which is recorded first, and covers all Gaussian releases that follow.
         """
-        if self._closed:
-            raise ValueError("budgets are for life: once closed, none is opened")
+        self._payments.need_open()
         self._ledger.charge(budget)
-        if not self._budgets:
-            self._backend.apply(OpenBudgets())
-        self._budgets.append(budget)
-        self._prices.clear()  # they lack the new cohort
+        self._payments.open(budget)
 
     def close_budgets(self) -> None:
         """Let all rows count again, if they had budgets; from now on none is charged to them.
@@ -344,10 +335,7 @@ class Curator:
         Spends nothing. What follows was reserved beside the budgets, and is charged like any
         release; no budget can be opened again.
         """
-        if self._budgets:
-            self._backend.apply(CloseBudgets())
-            self._budgets.clear()
-            self._closed = True
+        self._payments.close()
 
     def resume(self, updates: Iterable[Update], budgets: Sequence[tuple[LifeBudget, int]]) -> None:
         """Replay what earlier batches of a stream were told, and go on with their budgets.
@@ -360,30 +348,9 @@ class Curator:
         budgets : sequence of (LifeBudget, int)
             The budget of each cohort, and how many releases were made within it.
         """
-        for update in updates:
-            if isinstance(update, Start):
-                self._loss = update.loss
-            self._next_price += isinstance(update, Price)
-            self._backend.apply(update)
+        self._payments.replay(updates, [budget for budget, _ in budgets])
         for budget, used in budgets:
             self._ledger.adopt(budget, used)
-            self._budgets.append(budget)
-
-    def _charge_rows(self, query: SumQuery, event: GaussianRelease) -> None:
-        """Have each row that can afford it pay for its own contribution to just this release."""
-        if self._loss is None:
-            raise ValueError("a filtered release needs a Start first")
-        kind = (event, query.statistics)
-        if kind not in self._prices:
-            weighted = self._contribution.weighted
-            tables = [
-                charge_table(budget, event, self._loss, query.statistics, weighted)
-                for budget in self._budgets
-            ]
-            self._backend.apply(Price(self._next_price, tuple(tables)))
-            self._prices[kind] = self._next_price
-            self._next_price += 1
-        self._backend.apply(Charge(self._prices[kind], query.output))
 
     def _noisy(self, query: Query, noise: np.ndarray) -> np.ndarray:
         """Add noise to exact sums."""
@@ -393,7 +360,7 @@ class Curator:
     def _charge(self, event: Event) -> KeyStream:
         """Record an event, and return the randomness of its release."""
         _check_noise(event)
-        if self._budgets:
+        if self._payments:
             raise ValueError("rows have budgets: only Gaussian releases charge them")
         if self._group is not None:
             self._group.take(event)
