@@ -3,25 +3,15 @@
 import numpy as np
 import pytest
 
-from privboost import PrivBoostClassifier, PrivBoostRegressor, load_model
+from privboost import PrivBoostClassifier, load_model
 from privboost.models.additive import AdditiveScores
 from privboost.models.compound import CompoundScores
 from privboost.models.files import model_bytes
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
-
-CASES = {"classes": CLASSES, "three": THREE, "number": NUMBER}
+from tests.tables import make_domain, make_frame
 
 
-@pytest.fixture(scope="module", params=CASES)
-def fitted(request):
-    target = CASES[request.param]
-    kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
-    model = kind(3e3, 1e-6, make_domain(target), n_estimators=12, random_state=1)
-    return model.fit(make_frame(400, target=target)), make_frame(50, 7, target)
-
-
-def test_scores_are_the_sum_of_effects_pairs_and_trees(fitted):
-    model, frame = fitted
+def test_scores_are_the_sum_of_effects_pairs_and_trees(compound):
+    model, frame = compound
     scores = model.model_.scores
     assert isinstance(scores, CompoundScores)
     assert scores.pairs
@@ -37,8 +27,8 @@ def test_scores_are_the_sum_of_effects_pairs_and_trees(fitted):
     assert (np.abs(total).max(axis=1) <= scores.largest).all()
 
 
-def test_a_file_keeps_it_bit_by_bit(fitted, tmp_path):
-    model, frame = fitted
+def test_a_file_keeps_it_bit_by_bit(compound, tmp_path):
+    model, frame = compound
     model.save(tmp_path / "model")
     again = load_model(tmp_path / "model")
     assert model_bytes(again) == model_bytes(model.model_)
@@ -46,8 +36,15 @@ def test_a_file_keeps_it_bit_by_bit(fitted, tmp_path):
     assert (again.feature_importances() == model.feature_importances_).all()
 
 
-def test_it_explains_itself(fitted):
-    model, _ = fitted
+def test_values_cannot_be_changed(compound):
+    scores = compound[0].model_.scores
+    for own in (scores.alone.values[0], scores.pairs[0].values, scores.trees.forests[0].values):
+        with pytest.raises(ValueError, match="read-only"):
+            own[:] = 0
+
+
+def test_it_explains_itself(compound):
+    model, _ = compound
     shares = model.feature_importances_
     assert shares.sum() == pytest.approx(1)
     assert set(model.model_.effects()["feature"].to_pylist()) == set(
@@ -55,8 +52,8 @@ def test_it_explains_itself(fitted):
     )
 
 
-def test_a_line_stretches_all_parts(fitted):
-    model, frame = fitted
+def test_a_line_stretches_all_parts(compound):
+    model, frame = compound
     scores = model.model_.scores
     codes = list(model.model_.encoder.feature_codes(frame))[-1]
     lines = np.tile([0.5, 0.25], (scores.n_outputs, 1))
@@ -67,8 +64,8 @@ def test_a_line_stretches_all_parts(fitted):
     assert steep.largest.max() < 2**30 + 1e6
 
 
-def test_other_codes_change_scores_as_importances_say(fitted):
-    model, frame = fitted
+def test_other_codes_change_scores_as_importances_say(compound):
+    model, frame = compound
     scores = model.model_.scores
     codes = list(model.model_.encoder.feature_codes(frame))[-1]
     rows = np.stack([codes.column(f) for f in range(len(scores.alone.values))]).astype(np.uint16)

@@ -13,7 +13,7 @@ from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 def fitted(request):
     target = request.param
     kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
-    model = kind(1.0, 1e-6, make_domain(target), n_estimators=12)
+    model = kind(1.0, 1e-6, make_domain(target), n_estimators=12, interactions=False)
     return model.fit(make_frame(300, target=target))
 
 

@@ -14,21 +14,11 @@ from privboost import (
 from privboost.grid import SCORE_STEPS
 from privboost.models.compound import CompoundScores
 from privboost.models.importance import deviations
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
-
-CASES = {"classes": CLASSES, "three": THREE, "number": NUMBER}
+from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 
 
-@pytest.fixture(scope="module", params=CASES)
-def fitted(request):
-    target = CASES[request.param]
-    kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
-    model = kind(300.0, 1e-6, make_domain(target), n_estimators=24, random_state=1)
-    return model.fit(make_frame(600, target=target)), make_frame(50, 7, target)
-
-
-def test_errors_of_scores_are_those_of_their_parts(fitted):
-    model, frame = fitted
+def test_errors_of_scores_are_those_of_their_parts(compound):
+    model, frame = compound
     scores = model.model_.scores
     assert isinstance(scores, CompoundScores)
     codes = list(model.model_.encoder.feature_codes(frame))[-1]
@@ -54,8 +44,8 @@ def test_errors_of_scores_are_those_of_their_parts(fitted):
     np.testing.assert_allclose(found[1].T.reshape(expected.shape), expected / SCORE_STEPS)
 
 
-def test_predictions_come_with_errors(fitted):
-    model, frame = fitted
+def test_predictions_come_with_errors(compound):
+    model, frame = compound
     scores, errors = model.model_.decision_function(frame, return_std=True)
     assert (errors > 0).all()
     if isinstance(model, PrivBoostRegressor):
@@ -78,8 +68,8 @@ def test_predictions_come_with_errors(fitted):
         model.model_.predict(frame, return_std=True)
 
 
-def test_tables_tell_effects_and_errors(fitted):
-    model, _ = fitted
+def test_tables_tell_effects_and_errors(compound):
+    model, _ = compound
     several = ["class"] if model.model_.scores.n_outputs > 1 else []
     effects, pairs = model.model_.effects(), model.model_.pairs()
     assert effects.column_names == ["feature", "values", "effect", "std", *several]
@@ -95,8 +85,8 @@ def test_tables_tell_effects_and_errors(fitted):
     assert all(line["std"] >= 0 and line["values"] for line in pairs.to_pylist())
 
 
-def test_importances_have_errors(fitted, tmp_path):
-    model, _ = fitted
+def test_importances_have_errors(compound, tmp_path):
+    model, _ = compound
     shares, errors = model.model_.feature_importances(return_std=True)
     assert (shares == model.feature_importances_).all()
     assert errors.shape == shares.shape

@@ -1,12 +1,15 @@
 import pickle
+import secrets
 
 import numpy as np
 import pytest
 
+from privboost.randomness import keystream
 from privboost.randomness.keystream import KeyStream
 
 
-def test_a_seed_repeats_and_the_system_does_not():
+def test_a_seed_repeats_and_the_system_does_not(monkeypatch):
+    monkeypatch.setattr(keystream, "secrets", secrets)
     assert (KeyStream.seeded(1).words(8) == KeyStream.seeded(1).words(8)).all()
     assert (KeyStream.seeded(1).words(8) != KeyStream.seeded(2).words(8)).any()
     assert (KeyStream.secure().words(8) != KeyStream.secure().words(8)).any()

@@ -24,6 +24,7 @@ from privboost.boosting.leaves import weight_and_precision
 from privboost.boosting.posterior_kernels import root_of
 from privboost.grid import SCORE_STEPS
 from privboost.models.importance import even
+from privboost.randomness.public_choices import fixed_generator
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.routing import route
@@ -39,9 +40,6 @@ SHARED = 0.16
 
 Where in an effect noise gathers depends on which values of other features come with which of its
 own, and that is not known."""
-
-_KEY = 0
-"""The draws are the same each time: they are part of the measure, and hide nothing."""
 
 
 @dataclass(eq=False)
@@ -85,7 +83,7 @@ class Echoes:
         response: Callable[[np.ndarray], np.ndarray],
     ) -> None:
         self._response = response
-        self._generator = np.random.Generator(np.random.Philox(key=_KEY))
+        self._generator = fixed_generator()
         self._codes = draw_codes(known, self._generator)
         self._scores = np.full(N_ROWS, start)
         self._moved = np.repeat(start_noise * self._signs(1), N_ROWS, axis=0)

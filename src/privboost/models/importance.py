@@ -14,20 +14,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from privboost.randomness.public_choices import fixed_generator
+
+N_ROWS = 1024
+"""How many rows are drawn."""
+
 N_DRAWS = 20
 """How often noise is drawn for the error of importances."""
 
 MORE = 2**0.5
 """What the noise of values grows by where noise is drawn once more on top."""
 
-NO_ERRORS = "standard errors: this model does not hold how far noise moved it"
-
-N_ROWS = 1024
-"""How many rows are drawn."""
-
 NO_MASS = "feature_importances: this model does not hold what was released about its rows"
-_KEY = 0
-"""The draws are the same each time: they are part of the measure, and hide nothing."""
+NO_ERRORS = "standard errors: this model does not hold how far noise moved it"
 
 
 class Explainable(Protocol):
@@ -91,7 +90,7 @@ def deviations(scores: Any) -> np.ndarray:
     scores : AdditiveScores or CompoundScores
         A model that can draw its noise.
     """
-    generator = np.random.Generator(np.random.Philox(key=_KEY))
+    generator = fixed_generator()
     drawn = [importances(scores.drawn(generator)) for _ in range(N_DRAWS)]
     found: np.ndarray = np.sqrt(((np.array(drawn) - importances(scores)) ** 2).mean(axis=0))
     return found
@@ -104,7 +103,7 @@ def add_noise(noise: np.ndarray, generator: np.random.Generator) -> np.ndarray:
 
 def draw_rows(chances: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Draw rows whose features are independent, and the codes of other rows beside them."""
-    generator = np.random.Generator(np.random.Philox(key=_KEY))
+    generator = fixed_generator()
     middles = (np.arange(N_ROWS) + 0.5) / N_ROWS
     rows = np.empty((len(chances), N_ROWS), dtype=np.uint16)
     others = np.empty_like(rows)

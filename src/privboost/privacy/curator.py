@@ -13,9 +13,6 @@ from scipy.special import ndtri
 
 from privboost.engine.backend import Backend
 from privboost.engine.queries import (
-    COUNT,
-    STATISTICS,
-    Bound,
     GramSums,
     LinearSums,
     Query,
@@ -32,24 +29,23 @@ from privboost.engine.updates import (
     Update,
     UseLoss,
 )
-from privboost.errors import BudgetError
 from privboost.grid import CLIP_STEPS, Contribution
 from privboost.losses import within_steps
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.budgets.payments import Payments
 from privboost.privacy.eigenvalues import eigenvalue_bound
-from privboost.privacy.events.event import Event, Planned, Relation, SampledGroup, Selection
+from privboost.privacy.events.event import Event, Planned, SampledGroup, Selection
 from privboost.privacy.events.sums import (
     GaussianRelease,
     GramRelease,
     LaplaceRelease,
-    NoisySums,
     ThresholdRelease,
     VectorRelease,
 )
 from privboost.privacy.groups import Group, fresh_sample
 from privboost.privacy.leaf_means import exact_means, means_bound
 from privboost.privacy.ledger import Ledger
+from privboost.privacy.promises import need_noise, need_promise, need_promise_of_sums
 from privboost.privacy.utilities.splits import Utility, scores_these
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_gaussian, discrete_laplace
@@ -106,7 +102,7 @@ class Curator:
         budgets are open, each row pays for its own contribution instead, and rows that cannot
         afford it sit out: the whole run costs the budgets, whatever the number of releases.
         """
-        self._check_sums(query, event)
+        need_promise_of_sums(query, event, self._contribution)
         if self._group is not None:
             raise ValueError("a group of pure releases is under way")
         if self._payments:
@@ -157,7 +153,7 @@ class Curator:
         -------
         Spends `event`, which is recorded first: pure DP.
         """
-        self._check_sums(query, event)
+        need_promise_of_sums(query, event, self._contribution)
         stream = self._charge(event)
         query = self._sampled(query, event.sampling_rate, stream)
         scale = _everywhere(np.ceil(event.scales).astype(np.int64), query)
@@ -184,7 +180,7 @@ class Curator:
         -------
         Spends `event`, which is recorded first: pure DP. See `leaf_means.row_steps`.
         """
-        self._check(means_bound(query, added, self._contribution), event)
+        need_promise(means_bound(query, added, self._contribution), event)
         stream = self._charge(event)
         sampled = self._sampled(query, event.sampling_rate, stream)
         means = exact_means(self._backend.sum(sampled), added)
@@ -242,7 +238,7 @@ class Curator:
         Spends `event`, which is recorded first; see `LinearSums.bound`.
         """
         self._check_terms(query)
-        self._check(query.bound(self._contribution), event)
+        need_promise(query.bound(self._contribution), event)
         stream = self._charge(event)
         scales = np.full(query.n_coordinates, event.sigmas[0])
         return self._noisy(query, discrete_gaussian(scales, stream))
@@ -255,7 +251,7 @@ class Curator:
         Spends `event`, which is recorded first; see `GramSums.bound`.
         """
         self._check_terms(query)
-        self._check(query.bound(self._contribution), event)
+        need_promise(query.bound(self._contribution), event)
         if not isinstance(event, GramRelease):
             raise ValueError("a matrix needs the event of a matrix")
         stream = self._charge(event)
@@ -274,7 +270,7 @@ class Curator:
         Spends `event`, which is recorded first; see `eigenvalue_bound`.
         """
         self._check_terms(query)
-        self._check(eigenvalue_bound(query, self._contribution), event)
+        need_promise(eigenvalue_bound(query, self._contribution), event)
         stream = self._charge(event)
         exact = np.linalg.eigvalsh(self._backend.sum(query).astype(np.float64))[0]
         noise = discrete_gaussian(event.sigmas, stream)[0]
@@ -359,7 +355,7 @@ class Curator:
 
     def _charge(self, event: Event) -> KeyStream:
         """Record an event, and return the randomness of its release."""
-        _check_noise(event)
+        need_noise(event)
         if self._payments:
             raise ValueError("rows have budgets: only Gaussian releases charge them")
         if self._group is not None:
@@ -397,39 +393,6 @@ class Curator:
     def _next_stream(self) -> KeyStream:
         self._releases += 1
         return self._stream.child(f"release {self._releases}")
-
-    def _check_sums(self, query: SumQuery, event: NoisySums) -> None:
-        """Refuse an event that promises less than what sums by cell can reveal of a unit."""
-        if query.statistics not in STATISTICS:
-            raise ValueError("these counts are for choices: no noise is proved for them")
-        bound = query.bound(self._contribution)
-        if event.relation == Relation.REPLACE_ONE:
-            if query.statistics != COUNT:
-                raise ValueError("of units that are replaced, only counts are proved")
-            bound = bound.of_two
-        self._check(bound, event, event.relation)
-
-    def _check(
-        self, bound: Bound, event: NoisySums, relation: Relation = Relation.ADD_REMOVE
-    ) -> None:
-        """Refuse an event that promises less than what one protected unit can change."""
-        _check_noise(event)
-        honest = (
-            event.steps >= bound.steps
-            and event.rows >= bound.rows
-            and event.cells >= bound.cells
-            and len(event.shares) == bound.statistics
-            and event.touched >= bound.rows * bound.coordinates
-            and event.relation == relation
-        )
-        if not honest:
-            raise ValueError(f"the event understates what the query reveals: {event.what}")
-
-
-def _check_noise(event: Event) -> None:
-    """Refuse an event without noise, whatever made it."""
-    if not event.noise > 0:
-        raise BudgetError(f"private rows are never told exactly: {event.what}")
 
 
 def _everywhere(scales: np.ndarray, query: SumQuery) -> np.ndarray:

@@ -13,3 +13,8 @@ from privboost.randomness.keystream import KeyStream
 def public_generator(stream: KeyStream) -> np.random.Generator:
     """Return a generator for public choices, keyed by a stream that is used for nothing else."""
     return np.random.Generator(np.random.Philox(key=stream.words(2)))
+
+
+def fixed_generator() -> np.random.Generator:
+    """Return a generator whose draws are the same each time: part of a measure, hiding nothing."""
+    return np.random.Generator(np.random.Philox(key=0))
