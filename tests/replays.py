@@ -11,6 +11,7 @@ import numpy as np
 from privboost.boosting import interactions, knowledge, privboost
 from privboost.boosting import posterior_kernels as kernels
 from privboost.boosting.effects import Effect
+from privboost.boosting.pace import Pace
 from privboost.privacy import curator
 
 
@@ -33,35 +34,37 @@ class Tape:
 def _record(tape, patch):
     """Let everything that noise decides pass through a tape."""
     known, joint = knowledge.Knowledge, interactions.Interactions
-    asks, tree, weigh = (
-        (known.next_feature, known.question),
-        joint.next_tree,
+    ask, trees, pairs = known.next_questions, joint.next_trees, joint.next_pairs
+    weigh, leaves, start = (
         kernels.weigh_variances,
+        interactions.leaf_values,
+        privboost.release_start,
     )
-    next_pair, leaves, start = joint.next_pair, interactions.leaf_values, privboost.release_start
-    noise = curator.discrete_gaussian
+    heed, noise = Pace.heed, curator.discrete_gaussian
     patch.setattr(
-        known, "next_feature", lambda own, *a: tape.follow("feature", lambda: asks[0](own, *a))
+        known, "next_questions", lambda own, *a: tape.follow("questions", lambda: ask(own, *a))
     )
-    patch.setattr(
-        known, "question", lambda own, *a: tape.follow("question", lambda: asks[1](own, *a))
-    )
-    patch.setattr(joint, "next_tree", lambda own, *a: tape.follow("tree", lambda: tree(own, *a)))
+    patch.setattr(joint, "next_trees", lambda own, *a: tape.follow("trees", lambda: trees(own, *a)))
 
-    def pair_again(own, generator):
+    def pairs_again(own, *a):
         def decide():
-            pair = next_pair(own, generator)
-            return None if pair is None else (id(pair), pair.cells, pair.effect.basis)
+            return [(id(pair), pair.cells, pair.effect.basis) for pair in pairs(own, *a)]
 
-        decided = tape.follow("pair", decide)
-        if decided is None:
-            return None
+        decided = tape.follow("pairs", decide)
         if not tape.playing:
-            return next(pair for pair in own.pairs.values() if id(pair) == decided[0])
-        key, cells, basis = decided
-        return own.pairs.setdefault(
-            key, interactions.Pair(cells, Effect(basis, own._most, fade=1.0))
-        )
+            found = {id(pair): pair for pair in own.pairs.values()}
+            return [found[key] for key, _, _ in decided]
+        return [
+            own.pairs.setdefault(key, interactions.Pair(cells, Effect(basis, own._most, fade=1.0)))
+            for key, cells, basis in decided
+        ]
+
+    def heed_again(own, ways):
+        def decide():
+            heed(own, ways)
+            return own.part
+
+        own.part = tape.follow("pace", decide)
 
     def weigh_again(info, pull, variances, belief, evidence, weights):
         def decide():
@@ -87,7 +90,8 @@ def _record(tape, patch):
         score, counts = start(*a)
         return score, tape.follow("rows", lambda: counts)
 
-    patch.setattr(joint, "next_pair", pair_again)
+    patch.setattr(joint, "next_pairs", pairs_again)
+    patch.setattr(Pace, "heed", heed_again)
     patch.setattr(kernels, "weigh_variances", weigh_again)
     patch.setattr(interactions, "leaf_values", leaves_again)
     patch.setattr(privboost, "release_start", start_again)

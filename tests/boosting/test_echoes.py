@@ -40,14 +40,16 @@ def redundant(rows=6000, seed=0):
     return frame.assign(y=(rng.random(rows) < 1 / (1 + np.exp(-score))).astype(int))
 
 
-def coverage(monkeypatch, frame, domain, epsilon, fits, width=2.0):
+def coverage(monkeypatch, frame, domain, epsilon, fits, width=2.0, **how):
     """Return the mean coverage of each feature over some fits."""
     return np.mean(
         [
             covered(
                 *fit_twice(
                     monkeypatch,
-                    lambda seed=seed: PrivBoostClassifier(epsilon, 1e-6, domain, random_state=seed),
+                    lambda seed=seed: PrivBoostClassifier(
+                        epsilon, 1e-6, domain, random_state=seed, **how
+                    ),
                     frame,
                 ),
                 width,
@@ -58,9 +60,9 @@ def coverage(monkeypatch, frame, domain, epsilon, fits, width=2.0):
     )
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_bands_cover_what_noise_did(monkeypatch, epsilon):
-    found = coverage(monkeypatch, redundant(), DOMAIN, epsilon, 6)
+@pytest.mark.parametrize(("epsilon", "at_once"), [(0.1, 1), (1.0, 1), (1.0, 5)])
+def test_bands_cover_what_noise_did(monkeypatch, epsilon, at_once):
+    found = coverage(monkeypatch, redundant(), DOMAIN, epsilon, 6, at_once=at_once)
     assert found.mean() >= 0.88
     assert found.min() >= 0.7
 

@@ -59,6 +59,10 @@ class Plain:
         return gain @ heard, covariance - gain @ looks @ covariance, evidence
 
 
+def hear(effect, *answer):
+    effect.go(effect.hear(*answer, EVEN), 1.0)
+
+
 def answers(ordered, size, count, seed):
     """Answers about a step of an effect, with noise, and cells as they are asked for."""
     rng = np.random.default_rng(seed)
@@ -80,7 +84,7 @@ def test_an_effect_is_the_posterior_of_all_answers(ordered, size, missing):
     effect, plain = Effect(basis_of(ordered, learned)), Plain(ordered, learned)
     for cell_of, gradient, hessian, noise in answers(ordered, size, 6, seed=size):
         before = effect.values
-        effect.hear(cell_of, gradient, hessian, noise, EVEN)
+        hear(effect, cell_of, gradient, hessian, noise)
         plain.hear(effect, cell_of, before, gradient, hessian, noise)
         each = [plain.posterior(variance) for variance in VARIANCES]
         evidence = np.array([found[2] for found in each])
@@ -122,7 +126,7 @@ def test_no_noise_and_no_answer_leaves_the_numbers(scale, clip):
         cell_of = moving_cells(effect.profile, 64, 32, rng)
         gradient, hessian = clip * scale * rng.normal(size=(2, cell_of.max() + 1))
         noise = Noise(clip * scale, scale, 0.05)
-        effect.hear(cell_of, gradient, hessian / clip, noise, EVEN)
+        hear(effect, cell_of, gradient, hessian / clip, noise)
         assert (np.abs(effect.values) <= MOST_VALUE).all()
         assert np.isfinite(effect.variances()).all()
         assert np.isfinite(effect.size)
@@ -134,7 +138,7 @@ def test_no_score_leaves_the_grid_however_many_features_there_are():
         assert features * steps < (MAX_SCORE - 16) * SCORE_STEPS
     rng = np.random.default_rng(2)
     effect = Effect(basis_of(0, np.ones(3, dtype=bool)), most=0.01)
-    effect.hear(np.arange(3), 1e6 * rng.normal(size=3), np.full(3, 1e3), Noise(1, 1, 1.0), EVEN)
+    hear(effect, np.arange(3), 1e6 * rng.normal(size=3), np.full(3, 1e3), Noise(1, 1, 1.0))
     assert np.abs(effect.values).max() == 0.01
 
 
@@ -154,7 +158,7 @@ def test_the_same_answers_give_the_same_bits():
     def told():
         effect = Effect(basis_of(20, np.ones(21, dtype=bool)))
         for answer in answers(20, 21, 5, seed=3):
-            effect.hear(*answer, EVEN)
+            hear(effect, *answer)
         return effect.values.tobytes() + effect.weights.tobytes() + effect.variances().tobytes()
 
     assert told() == told()

@@ -87,16 +87,15 @@ def joined(places, rounds=100, cells=64):
 def test_features_of_a_large_effect_are_looked_at_more_often():
     large, none = place_of([-1.0, 1.0], [1, 1], 0), place_of([0.0, 0.0], [1, 1], 0)
     own, generator = joined([large, none, none, none]), np.random.default_rng(0)
-    seen = np.concatenate([own.next_tree(generator).feature for _ in range(50)])
+    seen = np.concatenate([own.next_trees(1, generator)[0].feature for _ in range(50)])
     assert (seen == 0).mean() == pytest.approx(0.7 + 0.3 / 4, abs=0.02)
-    even, pairs = joined([none] * 4), set()
-    seen = np.concatenate([even.next_tree(generator).feature for _ in range(50)])
+    even = joined([none] * 4)
+    seen = np.concatenate([even.next_trees(1, generator)[0].feature for _ in range(50)])
     assert np.bincount(seen, minlength=4).min() > 0.2 * len(seen)
     for _ in range(200):
-        even.next_pair(generator)
+        even.next_pairs(1, generator)
     assert all(first < second for first, second in even.pairs)
     assert len(even.pairs) == 6
-    assert pairs == set()
 
 
 def test_no_cut_of_a_tree_is_above_one_that_parted_its_rows():
@@ -104,7 +103,7 @@ def test_no_cut_of_a_tree_is_above_one_that_parted_its_rows():
     number = place_of(np.zeros(65), [1] * 64 + [0], ordered=64)
     own, generator = joined([number, number], cells=8), np.random.default_rng(1)
     for _ in range(20):
-        tree = own.next_tree(generator)
+        (tree,) = own.next_trees(1, generator)
         for node in range(1, 7):
             above = (node - 1) // 2
             if tree.feature[node] == tree.feature[above]:
@@ -118,20 +117,23 @@ def test_no_cut_of_a_tree_is_above_one_that_parted_its_rows():
 def test_a_pair_is_pooled_and_a_tree_is_told_once():
     number = place_of(np.zeros(65), [1] * 64 + [0], ordered=64)
     own, generator = joined([number, number]), np.random.default_rng(2)
-    pair = None
-    while pair is None:
-        pair = own.next_pair(generator)
+    pairs = []
+    while not pairs:
+        pairs = own.next_pairs(1, generator)
+    (pair,) = pairs
     cells = pair.cells.n_cells
     truth = np.where(np.arange(cells) % 2, 0.5, -0.5)
     told = np.zeros(cells)
     for _ in range(3):
         gradient = 200 * (truth - told / SCORE_STEPS)
-        change = own.hear_pair(pair, np.stack([-gradient, np.full(cells, 200)], axis=1) / 0.1)
+        sums = np.stack([-gradient, np.full(cells, 200)], axis=1) / 0.1
+        (change,) = own.hear_pairs(pairs, [sums])
         told = told + change
     assert (told == pair.told).all()
     np.testing.assert_allclose(told / SCORE_STEPS, truth, atol=0.1)
-    tree = own.next_tree(generator)
-    assert (own.hear_tree(tree, np.zeros((tree.n_leaves, 2))) == own.trees[-1].told).all()
+    trees = own.next_trees(3, generator)
+    told = own.hear_trees(trees, np.zeros((3, trees[0].n_leaves, 2)))
+    assert (told == [grown.told for grown in own.trees]).all()
 
 
 def test_the_part_of_interactions_grows_with_what_they_could_tell():

@@ -1,12 +1,18 @@
+from functools import partialmethod
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from privboost import PrivBoostClassifier
+from privboost import PrivBoostClassifier, PrivBoostRegressor
+from privboost.boosting import knowledge
 from privboost.boosting.candidates import uniform_grid
+from privboost.boosting.knowledge import Knowledge
+from privboost.boosting.pace import Pace
 from privboost.boosting.plan import Budget
 from privboost.boosting.privboost import boost_privboost
-from privboost.boosting.privboost_plan import PrivBoostSettings, plan_privboost
+from privboost.boosting.privboost_plan import PrivBoostPlan, PrivBoostSettings, plan_privboost
+from privboost.boosting.questions import Question
 from privboost.engine.backend import LocalBackend
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.randomness.keystream import KeyStream
@@ -59,11 +65,12 @@ def boost(rows, plan, seed=0):
 
 
 @pytest.mark.parametrize(("target", "outputs"), [(CLASSES, 1), (THREE, 3), (NUMBER, 1)])
-@pytest.mark.parametrize("rounds", [2, 20])
-def test_it_releases_exactly_its_plan(target, outputs, rounds):
+@pytest.mark.parametrize(("answers", "at_once", "rounds"), [(2, 1, 2), (20, 1, 20), (20, 3, 7)])
+def test_it_releases_exactly_its_plan(target, outputs, answers, at_once, rounds):
     domain = make_domain(target)
     for epsilon, joint in ((1.0, False), (1.0, True), (3e3, True)):
-        plan = plan_for(domain, rounds=rounds, epsilon=epsilon, interactions=joint)
+        how = {"rounds": answers, "at_once": at_once, "epsilon": epsilon, "interactions": joint}
+        plan = plan_for(domain, **how)
         _, tell = boost(encode_training(plan.encoder, make_frame(50, target=target)), plan)
         assert tell.given_up == plan.answers
         kept = [planned for planned in plan.releases if planned.event != plan.answers]
@@ -76,13 +83,57 @@ def test_it_releases_exactly_its_plan(target, outputs, rounds):
 
 
 @pytest.mark.parametrize("interactions", [False, True])
+@pytest.mark.parametrize("at_once", [1, 4, 10**6])
 @pytest.mark.parametrize("weight", [1.0, 1e2, 1e4, 1e8])
-def test_answers_cost_together_what_is_reserved_for_them(interactions, weight):
-    plan = plan_for(make_domain(THREE), interactions=interactions)
+def test_answers_cost_together_what_is_reserved_for_them(interactions, at_once, weight):
+    plan = plan_for(make_domain(THREE), interactions=interactions, at_once=at_once)
     made = plan.answers_for(weight, 0.3).planned(3)
     together = sum(planned.count * planned.event.mu**2 for planned in made)
     assert together == pytest.approx(plan.answers.mu**2, rel=1e-12)
     assert len(made) == 1 + (interactions and weight > 1e2)
+
+
+def test_questions_at_once_have_the_noise_of_as_many_rounds():
+    """One round of several questions costs what as many rounds of one cost, and is as loud."""
+    one, several = (plan_for(make_domain(), at_once=k).answers_for(1e4, 0.3) for k in (1, 6))
+    assert one.n_alone == 6 * several.n_alone
+    assert several.alone.cells == 6
+    np.testing.assert_allclose(several.alone.sigmas, one.alone.sigmas)
+    assert several.alone.mu**2 == pytest.approx(6 * one.alone.mu**2)
+
+
+def test_more_questions_than_an_answer_was_paid_for_are_refused(monkeypatch):
+    """A twin that reserves one question, and asks three, is stopped by the curator."""
+    honest = PrivBoostPlan._answer
+    monkeypatch.setattr(
+        PrivBoostPlan, "_answer", lambda plan, what, _, times: honest(plan, what, 1, times)
+    )
+    monkeypatch.setattr(Knowledge, "next_questions", partialmethod(ask, 3))
+    with pytest.raises(ValueError, match="understates what the query reveals"):
+        PrivBoostClassifier(domain=make_domain(), random_state=1).fit(make_frame(50))
+
+
+def ask(known, count, _, generator):
+    return [Question(f, known._cells_for(f, generator)) for f in range(count)]
+
+
+def test_copies_asked_about_at_once_do_not_overshoot(monkeypatch):
+    """Twenty copies of one feature share its effect; each going the whole way, they could not."""
+    x, error = np.random.default_rng(1).random(5000), np.random.default_rng(2).normal(size=5000)
+    X, y = np.repeat(x[:, None], 20, axis=1), x + 0.05 * error
+    features = {f"x{k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(20)}
+    form = {"version": 1, "features": features, "target": {"name": "y", "bounds": [-1, 2]}}
+
+    def missed():
+        model = PrivBoostRegressor(
+            30.0, 1e-6, form, at_once=20, interactions=False, random_state=1
+        ).fit(X, y)
+        return np.sqrt(np.mean((model.predict(X) - y) ** 2))
+
+    assert missed() < 0.5 * y.std()
+    monkeypatch.setattr(knowledge, "ALONE", 0.0)
+    monkeypatch.setattr(Pace, "heed", lambda pace, ways: None)
+    assert missed() > 3 * 0.05
 
 
 def loss_of(target, block, scores):
@@ -171,7 +222,7 @@ def test_clip_and_cells_follow_the_rows_that_were_released():
     cells = []
     for weight in (1, 1e2, 1e4, 1e9):
         answers = plan.answers_for(weight, 0.3)
-        cells.append(plan.cells_of(answers.alone, answers.n_alone, weight, 0.3))
+        cells.append(plan._cells(answers.alone, answers.n_alone, weight, 0.3))
     assert cells == sorted(cells)
     assert cells[0] < 4 < 32 < cells[-1]
 

@@ -185,6 +185,8 @@ CASES = [
     (DPXGBClassifier, THREE, 1, False, COUNTED | {"accountant": "rdp"}),
     (BoostedAdaSSPClassifier, THREE, 2, False, {"calibration_share": 0.3}),
     (LazyBBClassifier, THREE, 1, False, VOTES | {"delta": 1e-6, "calibration_share": 0.3}),
+    (PrivBoostClassifier, CLASSES, 2, True, {"epsilon": 3e3, "at_once": 3, "n_estimators": 12}),
+    (PrivBoostRegressor, NUMBER, 1, False, {"epsilon": 3e3, "at_once": 99, "n_estimators": 12}),
 ]
 
 

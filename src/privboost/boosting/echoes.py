@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from privboost.boosting import echo_kernels as kernels
-from privboost.boosting.effects import Effect, Heard
+from privboost.boosting.effects import Effect, Heard, Step
 from privboost.boosting.interactions import Grown, Interactions, Pair
 from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.leaves import weight_and_precision
@@ -46,17 +46,25 @@ own, and that is not known."""
 class _Noisy:
     """What noise does to one effect."""
 
-    basis: np.ndarray
-    fade: float
+    effect: Effect
     info: np.ndarray = field(init=False)
     pull: np.ndarray = field(init=False)
     values: np.ndarray = field(init=False)
     told: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        bins, size = self.basis.shape
+        bins, size = self.effect.basis.shape
         self.info, self.pull = np.zeros((size, size)), np.zeros((size, N_DRAWS))
         self.values, self.told = np.zeros((bins, N_DRAWS)), np.zeros(bins)
+
+    @property
+    def deviations(self) -> np.ndarray:
+        """The standard deviation of each bin of the centred effect."""
+        profile = self.effect.profile
+        centred = self.values - (profile[:, None] * self.values).sum(axis=0)
+        variance = (centred**2).mean(axis=1)
+        deviations: np.ndarray = np.sqrt(variance + SHARED * (profile * variance).sum())
+        return deviations
 
 
 class Echoes:
@@ -71,7 +79,7 @@ class Echoes:
     start, start_noise : float
         Where scores begin, and the standard deviation of it.
     response : callable
-        By how much the gradients of rows change with their scores, given these.
+        By how much the gradients of all rows change with their scores, given these, on average.
     """
 
     def __init__(
@@ -82,7 +90,7 @@ class Echoes:
         start_noise: float,
         response: Callable[[np.ndarray], np.ndarray],
     ) -> None:
-        self._response = response
+        self._respond = response
         self._generator = fixed_generator()
         self._codes = draw_codes(known, self._generator)
         self._scores = np.full(N_ROWS, start)
@@ -93,6 +101,10 @@ class Echoes:
         self.trees: list[np.ndarray] = []
         if joined is not None:
             self._follow_interactions(joined)
+
+    def _response(self, scores: np.ndarray) -> np.ndarray:
+        """Return by how much the gradients of the rows that each drawn one stands for change."""
+        return self._respond(scores) / N_ROWS
 
     @property
     def together(self) -> float:
@@ -106,16 +118,17 @@ class Echoes:
     def _follow_features(self, known: Knowledge) -> list[np.ndarray]:
         """Tell the answers about features again; return the deviation of each bin."""
         noisy: dict[int, _Noisy] = {}
-        for feature, heard in known.heard:
-            effect = known.effect(feature)
-            own = noisy.setdefault(feature, _Noisy(effect.basis, effect.fade))
-            bin_of_row = known.bins[feature].of_code[self._codes[feature]].astype(np.int64)
-            self._hear(own, heard, effect, bin_of_row)
+        for round_ in known.steps:
+            told = []
+            for feature, step in round_:
+                own = noisy.setdefault(feature, _Noisy(known.effect(feature)))
+                rows = known.bins[feature].of_code[self._codes[feature]].astype(np.int64)
+                told.append((own, step, rows, self._answer(own, step.heard, rows)))
+            for each in told:
+                self._hear(*each)
         found = []
         for feature, bins in enumerate(known.bins):
-            moved = np.zeros(len(bins.learned))
-            if feature in noisy:
-                moved = _deviations(noisy[feature].values, known.effect(feature))
+            moved = noisy[feature].deviations if feature in noisy else np.zeros(len(bins.learned))
             self._alone += moved[bins.of_code[self._codes[feature]]] ** 2
             found.append(moved)
         return found
@@ -124,46 +137,63 @@ class Echoes:
         """Tell the answers about pairs and trees again; keep the deviations of their values."""
         noisy: dict[int, _Noisy] = {}
         codes = Codes.of(Layout(tuple(len(place.of_code) for place in joined.places)), self._codes)
-        for asked, heard in joined.heard:
-            if isinstance(asked, Pair):
-                assert heard is not None
-                own = noisy.setdefault(id(asked), _Noisy(asked.effect.basis, asked.effect.fade))
-                self._hear(own, heard, asked.effect, self._cells_of_pair(asked))
-            else:
-                self.trees.append(self._hear_tree(asked, codes))
+        for round_ in joined.steps:
+            told, grown = [], []
+            for asked in round_:
+                if isinstance(asked, Grown):
+                    grown.append((asked, *self._answer_of_tree(asked, codes)))
+                else:
+                    pair, step = asked
+                    own = noisy.setdefault(id(pair), _Noisy(pair.effect))
+                    rows = self._cells_of_pair(pair)
+                    told.append((own, step, rows, self._answer(own, step.heard, rows)))
+            for each in told:
+                self._hear(*each)
+            for tree in grown:
+                self.trees.append(self._hear_tree(*tree))
         for pair in joined.pairs.values():
-            self.pairs.append(_deviations(noisy[id(pair)].values, pair.effect))
+            self.pairs.append(noisy[id(pair)].deviations)
             self._alone += self.pairs[-1][self._cells_of_pair(pair)] ** 2
 
-    def _hear(self, own: _Noisy, heard: Heard, effect: Effect, bin_of_row: np.ndarray) -> None:
-        """Take in the noise of an answer about an effect."""
+    def _answer(self, own: _Noisy, heard: Heard, bin_of_row: np.ndarray) -> np.ndarray:
+        """Return the noise of an answer about an effect, and what earlier noise does to it."""
         cell_of, cells = heard.cell_of, len(heard.weight)
-        missed = np.bincount(cell_of, heard.within * (own.told - effect.values), minlength=cells)
+        missed = heard.within * (own.told - own.effect.values)
+        missed = np.bincount(cell_of, missed, minlength=cells)
         answer = self._noise(heard.noise.gradient, heard.noise.hessian * missed, cells)
         kernels.take_answer(cell_of[bin_of_row], self._response(self._scores), self._moved, answer)
-        today = np.zeros((cells, N_DRAWS))
+        return answer
+
+    def _hear(self, own: _Noisy, step: Step, bin_of_row: np.ndarray, answer: np.ndarray) -> None:
+        """Take in the noise of an answer about an effect."""
+        effect, heard, cell_of = own.effect, step.heard, step.heard.cell_of
+        today = np.zeros((len(heard.weight), N_DRAWS))
         np.add.at(today, cell_of, heard.within[:, None] * own.values)
         answer += heard.weight[:, None] * today
-        how = (heard.within, heard.weight, heard.precision, own.fade, own.info, own.pull)
-        kernels.add_answer(own.basis, cell_of, *how, answer)
+        how = (heard.within, heard.weight, heard.precision, effect.fade, own.info, own.pull)
+        kernels.add_answer(effect.basis, cell_of, *how, answer)
         root = root_of(own.info + np.eye(len(own.info)) / heard.variance)
-        values = kernels.noise_of_bins(own.basis, root, own.pull)
-        kernels.move_rows(bin_of_row, values - own.values, self._moved)
-        self._scores += (heard.values - own.told)[bin_of_row]
-        own.values, own.told = values, heard.values
+        change = step.part * (kernels.noise_of_bins(effect.basis, root, own.pull) - own.values)
+        kernels.move_rows(bin_of_row, change, self._moved)
+        self._scores += (step.values - own.told)[bin_of_row]
+        own.values, own.told = own.values + change, step.values
 
-    def _hear_tree(self, grown: Grown, codes: Codes) -> np.ndarray:
-        """Take in the noise of an answer about a tree; return the deviation of each leaf."""
+    def _answer_of_tree(self, grown: Grown, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
+        """Return the leaf of each drawn row, and the noise of an answer about a tree."""
         leaf = np.zeros(N_ROWS, dtype=np.uint16)
         route(codes, grown.tree, leaf)
         told = grown.told / SCORE_STEPS
-        weight, precision = weight_and_precision(grown.mass, grown.noise)
         answer = self._noise(grown.noise.gradient, grown.noise.hessian * told, len(told))
         kernels.take_answer(leaf, self._response(self._scores), self._moved, answer)
+        return leaf, answer
+
+    def _hear_tree(self, grown: Grown, leaf: np.ndarray, answer: np.ndarray) -> np.ndarray:
+        """Take in the noise of an answer about a tree; return the deviation of each leaf."""
+        weight, precision = weight_and_precision(grown.mass, grown.noise)
         part = grown.variance / max(grown.tree.depth, 1)
-        values = kernels.shrink_leaves(answer, weight, precision, part)
+        values = grown.part * kernels.shrink_leaves(answer, weight, precision, part)
         kernels.move_rows(leaf, values, self._moved)
-        self._scores += told[leaf]
+        self._scores += (grown.told / SCORE_STEPS)[leaf]
         deviation: np.ndarray = np.sqrt((values**2).mean(axis=1))
         self._alone += deviation[leaf] ** 2
         return deviation
@@ -190,15 +220,6 @@ class Echoes:
     def _signs(self, cells: int) -> np.ndarray:
         """Draw noise of variance 1: only variances matter, and signs are the same everywhere."""
         return 2.0 * self._generator.integers(0, 2, (cells, N_DRAWS)) - 1.0
-
-
-def _deviations(values: np.ndarray, effect: Effect) -> np.ndarray:
-    """Return the standard deviation of each bin of a centred effect."""
-    profile = effect.profile
-    centred = values - (profile[:, None] * values).sum(axis=0)
-    variance = (centred**2).mean(axis=1)
-    deviation: np.ndarray = np.sqrt(variance + SHARED * (profile * variance).sum())
-    return deviation
 
 
 def draw_codes(known: Knowledge, generator: np.random.Generator) -> np.ndarray:

@@ -70,8 +70,6 @@ class Heard:
         What is known of the answer's errors.
     variance : float
         The prior variance, on average over those that were weighed.
-    values : float array
-        What the bins were thought to be then.
     """
 
     cell_of: np.ndarray
@@ -80,6 +78,24 @@ class Heard:
     precision: np.ndarray
     noise: Noise
     variance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What an answer did to an effect.
+
+    Attributes
+    ----------
+    heard : Heard
+        What was made of the answer.
+    part : float
+        Which part of the way values went.
+    values : float array
+        What they were then.
+    """
+
+    heard: Heard
+    part: float
     values: np.ndarray
 
 
@@ -110,6 +126,8 @@ class Effect:
     info: np.ndarray = field(init=False)
     pull: np.ndarray = field(init=False)
     values: np.ndarray = field(init=False)
+    goal: np.ndarray = field(init=False)
+    way: np.ndarray = field(init=False)
     evidence: np.ndarray = field(init=False)
     weights: np.ndarray = field(init=False)
     mass: np.ndarray = field(init=False)
@@ -118,6 +136,7 @@ class Effect:
         size = len(self.basis)
         self.info, self.pull = np.zeros((size, size)), np.zeros(size)
         self.values, self.mass = np.zeros(size), np.zeros(size)
+        self.goal, self.way = np.zeros(size), np.zeros(size)
         self.evidence = np.zeros(len(VARIANCES))
         self.weights = np.full(len(VARIANCES), 1 / len(VARIANCES))
 
@@ -125,7 +144,7 @@ class Effect:
     def of(cls, bins: Bins, features: int, slope: int = 0) -> Effect:
         """Return the effect of one of so many features, of which nothing is known."""
         basis, most = basis_of(bins.ordered, bins.learned), largest_value(features)
-        return cls(basis, most, ordered=bins.ordered, slope=slope)
+        return cls(basis, most, FADE, bins.ordered, slope)
 
     @property
     def rows(self) -> np.ndarray:
@@ -147,7 +166,7 @@ class Effect:
         noise: Noise,
         belief: np.ndarray,
     ) -> Heard:
-        """Take in the sums of −gradients and of Hessians by cell, and change the values.
+        """Take in the sums of −gradients and of Hessians by cell, and find how far to go.
 
         Parameters
         ----------
@@ -179,11 +198,21 @@ class Effect:
         white = kernels.weigh_variances(
             self.info, self.pull, VARIANCES, belief, self.evidence, self.weights
         )
-        self.values = np.clip(kernels.to_bins(self.basis, white), -self.most, self.most)
+        self.goal = np.clip(kernels.to_bins(self.basis, white), -self.most, self.most)
+        return Heard(cell_of, within, weight, precision, noise, mean_variance(self.weights))
+
+    @property
+    def turn(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What `Pace.heed` asks for."""
+        return self.profile, self.way, self.goal - self.values
+
+    def go(self, heard: Heard, part: float) -> Step:
+        """Change the values after an answer: go a part of the way to where it points."""
+        self.way = self.goal - self.values
+        self.values = self.goal.copy() if part == 1 else self.values + part * self.way
         if self.slope:
             self._go_one_way()
-        variance = mean_variance(self.weights)
-        return Heard(cell_of, within, weight, precision, noise, variance, self.values)
+        return Step(heard, part, self.values)
 
     def _go_one_way(self) -> None:
         """Take the nearest values, by released mass, that go one way only."""

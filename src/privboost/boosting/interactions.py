@@ -15,15 +15,14 @@ from functools import lru_cache
 import numpy as np
 
 from privboost.boosting import posterior_kernels as kernels
-from privboost.boosting.effects import VARIANCES, Effect, Heard, Noise, mean_variance
+from privboost.boosting.effects import VARIANCES, Effect, Heard, Noise, Step, mean_variance
 from privboost.boosting.leaves import leaf_values
+from privboost.boosting.pace import JOINT, Pace
+from privboost.boosting.questions import shares_of
 from privboost.compiling import compiled
 from privboost.grid import SCORE_STEPS
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
-
-FOCUS = 0.7
-"""The part of draws that follows the size of effects; the rest is shared evenly."""
 
 AGAIN = 0.25
 """How often the best pair is asked about again instead of a new one."""
@@ -104,6 +103,13 @@ class Pair:
     def __post_init__(self) -> None:
         self.told = np.zeros(self.cells.n_cells, dtype=np.int32)
 
+    def tell(self) -> np.ndarray:
+        """Return by how much the values of its cells have changed since rows were told."""
+        told = np.rint(self.effect.values * SCORE_STEPS).astype(np.int32)
+        change: np.ndarray = told - self.told
+        self.told = told
+        return change
+
     @property
     def worth(self) -> float:
         """What it moves scores by, with some doubt about one that was asked about often."""
@@ -127,6 +133,8 @@ class Grown:
         The noise of the answer.
     variance : float
         The prior variance, on average over those that were weighed.
+    part : float
+        Which part of the way values went.
     """
 
     tree: Tree
@@ -134,6 +142,7 @@ class Grown:
     mass: np.ndarray
     noise: Noise
     variance: float
+    part: float
 
 
 class Interactions:
@@ -155,6 +164,8 @@ class Interactions:
         What values are clipped to.
     free : bool sequence
         Which features may act together with others: those whose effects may go any way.
+    questions : int
+        How many are asked at once.
     """
 
     def __init__(
@@ -166,28 +177,31 @@ class Interactions:
         worth: tuple[float, float],
         most: float,
         free: Sequence[bool],
+        questions: int = 1,
     ) -> None:
         self.places, self._noise, self._worth, self._most = places, noise, worth, most
+        self._pace = Pace(questions, JOINT)
         self.depth = max(round(float(np.log2(cells))), 2)
         self.side = int(min(max(cells**0.5, 3), 8))
         self._free = np.flatnonzero(free)
-        sizes = np.array([place.size for place in places])
-        total = float(sizes.sum())
-        focus = FOCUS if total > 0 else 0.0
-        chances = focus * sizes / max(total, 1e-300) + (1 - focus) / len(sizes)
+        chances = shares_of(np.array([place.size for place in places]))
         self._ends = np.cumsum(chances * np.asarray(free))
         self._pair_chance = min(0.5, _MOST_PAIRS / rounds)
         even = np.full(len(VARIANCES), 1 / len(VARIANCES))
         self._belief = {"pair": even, "tree": even}
         self.pairs: dict[tuple[int, int], Pair] = {}
         self.trees: list[Grown] = []
-        self.heard: list[tuple[Pair, Heard] | tuple[Grown, None]] = []
+        self.steps: list[list[tuple[Pair, Step]] | list[Grown]] = []
 
-    def next_pair(self, generator: np.random.Generator) -> Pair | None:
-        """Return the pair to ask about next, or None: then it is a tree's turn."""
-        chances = generator.random(4)
-        if chances[0] >= self._pair_chance:
-            return None
+    def next_pairs(self, count: int, generator: np.random.Generator) -> list[Pair]:
+        """Return at most so many pairs to ask about next, or none: then it is a tree's turn."""
+        chances = generator.random((count, 4))
+        if chances[0, 0] >= self._pair_chance:
+            return []
+        return list({id(pair): pair for pair in map(self._pair, chances)}.values())
+
+    def _pair(self, chances: np.ndarray) -> Pair:
+        """Return the best pair so far, or any."""
         if self.pairs and chances[1] < AGAIN:
             return max(self.pairs.values(), key=lambda pair: pair.worth)
         first, second = (int(f) for f in self._features(chances[2:]))
@@ -202,8 +216,12 @@ class Interactions:
             self.pairs[key] = Pair(CellMap.joint(parts), effect)
         return self.pairs[key]
 
-    def next_tree(self, generator: np.random.Generator) -> Tree:
-        """Draw the next tree: where it cuts, rows are parted at any share with the same chance."""
+    def next_trees(self, count: int, generator: np.random.Generator) -> tuple[Tree, ...]:
+        """Draw the next trees."""
+        return tuple(self._tree(generator) for _ in range(count))
+
+    def _tree(self, generator: np.random.Generator) -> Tree:
+        """Draw a tree: where it cuts, rows are parted at any share with the same chance."""
         nodes = 2**self.depth - 1
         chances = generator.random((3, nodes))
         features = self._features(chances[0])
@@ -217,29 +235,41 @@ class Interactions:
                 turns[node, place.missing] = chances[2, node] < 0.5
         return Tree(features.astype(np.uint16), turns)
 
-    def hear_pair(self, pair: Pair, sums: np.ndarray) -> np.ndarray:
-        """Take in an answer about a pair; return by how much the values of its cells change."""
+    def hear_pairs(self, pairs: Sequence[Pair], answers: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Take in answers about pairs; return by how much the values of their cells change."""
+        heard = [self._hear_pair(pair, sums) for pair, sums in zip(pairs, answers, strict=True)]
+        self._pace.heed([pair.effect.turn for pair in pairs])
+        steps = [
+            pair.effect.go(own, self._pace.part) for pair, own in zip(pairs, heard, strict=True)
+        ]
+        self.steps.append(list(zip(pairs, steps, strict=True)))
+        return [pair.tell() for pair in pairs]
+
+    def _hear_pair(self, pair: Pair, sums: np.ndarray) -> Heard:
+        """Take in an answer about a pair."""
         gradient, hessian = self._read(sums)
         effect, belief = pair.effect, self._belief["pair"] + 0.02
         heard = effect.hear(np.arange(len(hessian)), gradient, hessian, self._noise, belief)
-        self.heard.append((pair, heard))
         self._learn("pair", effect.weights)
-        told = np.rint(effect.values * SCORE_STEPS).astype(np.int32)
-        change: np.ndarray = told - pair.told
-        pair.told = told
-        return change
+        return heard
 
-    def hear_tree(self, tree: Tree, sums: np.ndarray) -> np.ndarray:
-        """Take in an answer about a tree; return the values of its leaves."""
+    def hear_trees(self, trees: Sequence[Tree], answers: np.ndarray) -> np.ndarray:
+        """Take in answers about trees; return the values of their leaves."""
+        grown = [self._hear_tree(tree, sums) for tree, sums in zip(trees, answers, strict=True)]
+        self.trees += grown
+        self.steps.append(grown)
+        return np.stack([own.told for own in grown])
+
+    def _hear_tree(self, tree: Tree, sums: np.ndarray) -> Grown:
+        """Take in an answer about a tree."""
         gradient, hessian = self._read(sums)
         belief = self._belief["tree"] + 0.02
         values, weights = leaf_values(gradient, hessian, self._noise, belief)
         self._learn("tree", weights)
-        values = np.clip(values, -self._most, self._most)
+        part = self._pace.part
+        values = part * np.clip(values, -self._most, self._most)
         told: np.ndarray = np.rint(values * SCORE_STEPS).astype(np.int32)
-        self.trees.append(Grown(tree, told, hessian, self._noise, mean_variance(weights)))
-        self.heard.append((self.trees[-1], None))
-        return told
+        return Grown(tree, told, hessian, self._noise, mean_variance(weights), part)
 
     def _features(self, chances: np.ndarray) -> np.ndarray:
         """Draw features."""

@@ -9,17 +9,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privboost.boosting.effects import VARIANCES, Effect, Heard, Noise, shared_belief
+from privboost.boosting.effects import VARIANCES, Effect, Heard, Noise, Step, shared_belief
 from privboost.boosting.interactions import Place
-from privboost.boosting.questions import BINS, Bins, moving_cells
+from privboost.boosting.pace import ALONE, Pace
+from privboost.boosting.questions import BINS, Bins, Question, moving_cells, shares_of
 from privboost.grid import SCORE_STEPS
 from privboost.tables.encoding import Encoder
+from privboost.trees.cell_map import CellMap
 
 TURNS = 4
 """How often each feature is asked about before some come more often."""
-
-FOCUS = 0.7
-"""The part of later rounds that follows the size of effects; the rest is shared evenly."""
 
 
 class Knowledge:
@@ -39,6 +38,8 @@ class Knowledge:
         Of each feature, which way its effect goes: see `Effect`.
     most_bins : int
         How many bins a number has at most.
+    questions : int
+        How many are asked at once.
     """
 
     def __init__(
@@ -49,32 +50,38 @@ class Knowledge:
         worth: tuple[float, float],
         slopes: Sequence[int],
         most_bins: int = BINS,
+        questions: int = 1,
     ) -> None:
         self.bins = [Bins.of(encoder, f, most_bins) for f in range(len(encoder.domain.features))]
         self._effects = [
             None if own.too_many else Effect.of(own, len(self.bins), slope)
             for own, slope in zip(self.bins, slopes, strict=True)
         ]
-        self.heard: list[tuple[int, Heard]] = []
+        self.steps: list[list[tuple[int, Step]]] = []
         self._told = [np.zeros(len(own.learned), dtype=np.int32) for own in self.bins]
         self._noise, self._cells, self._worth = noise, cells, worth
+        self._pace = Pace(questions, ALONE)
         self._evidence = np.zeros((len(self.bins), len(VARIANCES)))
         self._weights = np.full_like(self._evidence, 1 / len(VARIANCES))
         self._sizes, self._due = np.zeros(len(self.bins)), np.zeros(len(self.bins))
+        self._asked = 0
 
-    def next_feature(self, round_: int) -> int:
+    def next_questions(self, count: int, generator: np.random.Generator) -> list[Question]:
+        """Return what is asked next, about so many features."""
+        return [Question(f, self._cells_for(f, generator)) for f in self._next_features(count)]
+
+    def _next_features(self, count: int) -> list[int]:
         """Return each feature in turn, then those of a large effect or doubt more often."""
-        count = len(self.bins)
-        if round_ < TURNS * count:
-            return round_ % count
-        total = float(self._sizes.sum())
-        focus = FOCUS if total > 0 else 0.0
-        self._due += focus * self._sizes / max(total, 1e-300) + (1 - focus) / count
-        feature = int(self._due.argmax())
-        self._due[feature] -= 1
-        return feature
+        features, asked = len(self.bins), self._asked
+        self._asked += count
+        if asked < TURNS * features:
+            return [(asked + number) % features for number in range(count)]
+        self._due += count * shares_of(self._sizes)
+        chosen = np.argsort(-self._due, kind="stable")[:count]
+        self._due[chosen] -= 1
+        return [int(feature) for feature in chosen]
 
-    def question(self, feature: int, generator: np.random.Generator) -> np.ndarray:
+    def _cells_for(self, feature: int, generator: np.random.Generator) -> np.ndarray:
         """Return the cell of each bin that the next answer about a feature is about."""
         effect = self._effects[feature]
         if effect is None:  # which of many categories are frequent is not known yet
@@ -82,20 +89,43 @@ class Knowledge:
         ordered = self.bins[feature].ordered
         return moving_cells(effect.profile, ordered, self._cells, generator)
 
-    def hear(self, feature: int, cell_of: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Take in an answer; return by how much the values of the feature's bins change."""
+    def cells_of(self, question: Question) -> CellMap:
+        """Return the cells of the codes that a question is about."""
+        return self.bins[question.feature].joined(question.cell_of)
+
+    def hear(
+        self, questions: Sequence[Question], answers: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Take in answers; return by how much the values of each feature's bins change."""
+        belief = shared_belief(self._evidence, self._weights)
+        heard = [self._hear(*each, belief) for each in zip(questions, answers, strict=True)]
+        features = [question.feature for question in questions]
+        effects = [self.effect(feature) for feature in features]
+        self._pace.heed([effect.turn for effect in effects])
+        steps = [
+            effect.go(own, self._pace.part) for effect, own in zip(effects, heard, strict=True)
+        ]
+        self.steps.append(list(zip(features, steps, strict=True)))
+        return [self._tell(feature) for feature in features]
+
+    def _hear(self, question: Question, sums: np.ndarray, belief: np.ndarray) -> Heard:
+        """Take in an answer about one feature."""
+        feature, cell_of, noise = question.feature, question.cell_of, self._noise
         gradient: np.ndarray = -sums[:, 0] * self._worth[0]
         hessian: np.ndarray = sums[:, 1] * self._worth[1]
-        noise = self._noise
         if self._effects[feature] is None:
             shared = self._share_bins(feature, hessian)
             noise = noise.times(np.sqrt(np.bincount(shared)))
             gradient, hessian = np.bincount(shared, gradient), np.bincount(shared, hessian)
             cell_of = np.arange(len(hessian))
-        effect, belief = self.effect(feature), shared_belief(self._evidence, self._weights)
+        effect = self.effect(feature)
         heard = effect.hear(cell_of, gradient, hessian, noise, belief)
-        self.heard.append((feature, heard))
         self._evidence[feature], self._weights[feature] = effect.evidence, effect.weights
+        return heard
+
+    def _tell(self, feature: int) -> np.ndarray:
+        """Return by how much the values of a feature's bins have changed since rows were told."""
+        effect = self.effect(feature)
         if effect.asked >= TURNS:  # before, nobody looks
             self._sizes[feature] = effect.size
         told = np.rint(effect.values * SCORE_STEPS).astype(np.int32)

@@ -7,12 +7,14 @@ fixed sum of μ² is reserved for them, and exchanged for what follows from rele
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from privboost.boosting.answers import Answers, Rule
 from privboost.boosting.calibrated import check_calibration, counts_release
 from privboost.boosting.checks import (
     check_count,
@@ -98,6 +100,8 @@ class PrivBoostSettings:
         The Hessian's share of an answer.
     init_share, calibration_share, span_share : float
         What the start, the calibration of scores, and finding a number's span, have of μ².
+    at_once : int
+        How many questions one round asks, at most.
     monotone : tuple of (str, int)
         Numbers whose effect goes one way: 1 if it never falls, −1 if it never rises.
     """
@@ -110,12 +114,14 @@ class PrivBoostSettings:
     init_share: float
     calibration_share: float
     span_share: float = 0.0
+    at_once: int = 1
     monotone: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         keep_checked(
             self,
             n_estimators=check_count,
+            at_once=check_count,
             interactions=check_flag,
             monotone=check_monotone,
             gradient_clip=_check_clip,
@@ -134,72 +140,6 @@ class PrivBoostSettings:
 
 def _check_clip(name: str, value: Any, **bounds: float) -> float | None:
     return None if value is None else check_size(name, value, **bounds)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """How answers are divided between single features and interactions.
-
-    It reads public facts and released values alone, and is part of the plan's digest.
-
-    Attributes
-    ----------
-    tried : int
-        With so many answers, for half of what is left, it is seen how many cells interactions
-        could have.
-    fewest : float
-        With fewer cells than this there are none.
-    steep, most_part : float
-        Their part for each time that cells double, and the largest part.
-    count : float
-        Answers about interactions, for a part of 1.
-    many : float
-        Beyond so many cells their number grows with the root of cells.
-    most_count : int
-        The most answers there are.
-    """
-
-    tried: int = 100
-    fewest: float = 1.4
-    steep: float = 0.25
-    most_part: float = 0.7
-    count: float = 400.0
-    many: float = 60.0
-    most_count: int = 1500
-
-    def divide(self, cells: float) -> tuple[float, int]:
-        """Return the part of interactions and how many answers they have, given those cells."""
-        part = self.steep * math.log2(max(cells, 1e-300) / self.fewest)
-        part = min(max(part, 0.0), self.most_part)
-        count = self.count * part * max(math.sqrt(cells / self.many), 1.0)
-        return part, int(min(count, self.most_count))
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What is asked once the number of rows is known.
-
-    Attributes
-    ----------
-    alone : GaussianRelease
-        One answer about a feature.
-    joint : GaussianRelease or None
-        One answer about a pair or a tree.
-    n_alone, n_joint : int
-        How many there are of each, for each output.
-    """
-
-    alone: GaussianRelease
-    joint: GaussianRelease | None
-    n_alone: int
-    n_joint: int
-
-    def planned(self, outputs: int) -> list[Planned]:
-        """Return all of them, to be put in the place of what was reserved."""
-        alone = [Planned(self.alone, outputs * self.n_alone)]
-        return (
-            alone if self.joint is None else [*alone, Planned(self.joint, outputs * self.n_joint)]
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +166,7 @@ class PrivBoostPlan(Plan):
     init: GaussianRelease
     answers: GaussianRelease
     scores: GaussianRelease | None
-    rule: Rule = Rule()
+    rule: Rule = field(default_factory=Rule)
 
     @property
     def step(self) -> float:
@@ -289,6 +229,10 @@ class PrivBoostPlan(Plan):
         response: np.ndarray = rate * (1 - rate) * inside
         return response
 
+    def response(self, rows: float, clip: float) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the same of so many rows, as a function of scores."""
+        return lambda scores: rows * self.response_of(scores, clip)
+
     def start_noise(self, start: int, count: int) -> float:
         """Return the standard deviation of where scores begin, given what was released."""
         mean = float(self.init.sigmas[0]) / max(count, self.contribution.row_steps)
@@ -303,7 +247,7 @@ class PrivBoostPlan(Plan):
         Interactions have a part that grows with the cells that an answer about them could have.
         """
         tried = self.answers.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
-        cells = self.cells_of(tried, self.rule.tried, weight, clip)
+        cells = self._cells(tried, self.rule.tried, weight, clip)
         part, joint = self.rule.divide(cells)
         return self._divided(part, joint) if self._joins and joint else self._divided(0.0, 0)
 
@@ -314,13 +258,12 @@ class PrivBoostPlan(Plan):
 
     def _divided(self, part: float, joint: int) -> Answers:
         """Return answers of which so many are about several features, and cost a part of all."""
-        outputs, alone = self.task.n_outputs, self.settings.n_estimators
-        return Answers(
-            self._answer(ALONE, outputs * alone / (1 - part)),
-            self._answer(JOINT, outputs * joint / part) if joint else None,
-            alone,
-            joint,
-        )
+        outputs, most = self.task.n_outputs, self.settings.at_once
+        features, others = min(most, self.n_features), min(most, max(joint, 1))
+        n_alone, n_joint = -(-self.settings.n_estimators // features), -(-joint // others)
+        alone = self._answer(ALONE, features, outputs * n_alone / (1 - part))
+        jointly = self._answer(JOINT, others, outputs * n_joint / part) if joint else None
+        return Answers(alone, jointly, n_alone, n_joint, features, others)
 
     def check_answers(self) -> None:
         """Refuse a plan whose answers might not fit the grid, or the budget with the grid's slack.
@@ -341,12 +284,12 @@ class PrivBoostPlan(Plan):
                     "cost of many answers would exceed it"
                 )
 
-    def _answer(self, what: str, times: float) -> GaussianRelease:
-        """Return one of so many answers that cost together what is reserved."""
-        return replace(self.answers.scaled(math.sqrt(times)), what=what)
+    def _answer(self, what: str, questions: int, times: float) -> GaussianRelease:
+        """Return one of so many rounds that cost together what is reserved, of some questions."""
+        return replace(self.answers.asking(questions).scaled(math.sqrt(times)), what=what)
 
-    def cells_of(self, answer: GaussianRelease, count: int, weight: float, clip: float) -> float:
-        """Return how many cells each of so many answers should have, for an effect to stand out.
+    def _cells(self, answer: GaussianRelease, count: int, weight: float, clip: float) -> float:
+        """Return how many cells each of so many questions should have, for an effect to stand out.
 
         Parameters
         ----------
@@ -359,22 +302,26 @@ class PrivBoostPlan(Plan):
 
     def knowledge(self, answers: Answers, weight: float, clip: float) -> Knowledge:
         """Return what is known of one output's features before any answer: nothing."""
-        wanted = self.cells_of(answers.alone, answers.n_alone, weight, clip)
+        count = answers.n_alone * answers.questions_alone
+        wanted = self._cells(answers.alone, count, weight, clip)
         bins = FINE_BINS if wanted > _FINE * BINS else BINS
         cells = int(min(max(wanted, FEWEST_CELLS), bins // 2))
         noise, worth = self.noise_of(answers.alone, clip), self.worth_of_steps(clip)
-        return Knowledge(self.encoder, noise, cells, worth, self.slopes, bins)
+        questions = answers.questions_alone
+        return Knowledge(self.encoder, noise, cells, worth, self.slopes, bins, questions)
 
     def interactions(
         self, answers: Answers, known: Knowledge, weight: float, clip: float
     ) -> Interactions:
         """Return what is known of one output's pairs and trees, once its features are."""
         assert answers.joint is not None
-        cells = self.cells_of(answers.joint, answers.n_joint, weight, clip)
+        questions = answers.questions_joint
+        count = answers.n_joint * questions
+        cells = self._cells(answers.joint, count, weight, clip)
         leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
         noise, worth = self.noise_of(answers.joint, clip), self.worth_of_steps(clip)
-        most = largest_value(answers.n_joint)
-        return Interactions(known.places(), noise, leaves, answers.n_joint, worth, most, self.free)
+        most = largest_value(count)
+        return Interactions(known.places(), noise, leaves, count, worth, most, self.free, questions)
 
     @property
     def slopes(self) -> list[int]:

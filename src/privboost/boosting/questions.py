@@ -25,6 +25,25 @@ A feature of more than `BINS` categories is asked once about each, then they sha
 WIDTH = 0.3
 """The part of a cell's measure that is width; the rest is released mass."""
 
+FOCUS = 0.7
+"""The part of questions that follows the size of effects; the rest is shared evenly."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked about one feature.
+
+    Attributes
+    ----------
+    feature : int
+        The feature.
+    cell_of : int array
+        The cell of each of its bins.
+    """
+
+    feature: int
+    cell_of: np.ndarray
+
 
 @dataclass(frozen=True, eq=False)
 class Bins:
@@ -88,6 +107,14 @@ class Bins:
         learned = np.ones(BINS + 1, dtype=np.bool_)
         learned[-1] = self.learned[-1]
         return Bins(self.joined(bin_of), 0, learned), bin_of
+
+
+def shares_of(sizes: np.ndarray) -> np.ndarray:
+    """Return which part of questions each feature has, given how large effects are."""
+    total = float(sizes.sum())
+    focus = FOCUS if total > 0 else 0.0
+    shares: np.ndarray = focus * sizes / max(total, 1e-300) + (1 - focus) / len(sizes)
+    return shares
 
 
 def moving_cells(

@@ -42,6 +42,10 @@ _PARAMETERS = (
     interactions : bool
         Whether features are asked about together as well, where the released number of rows says
         that it pays: in pairs, and by random trees. If not, the model is purely additive.
+    at_once : int
+        How many features one round asks about, at most, or how many pairs or trees: fewer rounds
+        for the same budget, where a round is dear. It costs accuracy, since those that are asked
+        about together do not yet know of each other.
     monotone : mapping, optional
         From names of numeric features to 1 (predictions never fall as it grows), -1 (never rise)
         or 0 (any way): known facts, not read off the rows. Such features take no part in pairs
@@ -76,6 +80,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         *,
         n_estimators: int | None = None,
         interactions: bool = True,
+        at_once: int = 1,
         monotone: Mapping[str, int] | None = None,
         gradient_clip: float | None = None,
         hessian_clip: float | None = None,
@@ -107,6 +112,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         settings = PrivBoostSettings(
             n_estimators=SWEEPS * len(encoder.domain.features) if rounds is None else rounds,
             interactions=self.interactions,
+            at_once=self.at_once,
             monotone=self.monotone,
             gradient_clip=self.gradient_clip,
             hessian_clip=self.hessian_clip,

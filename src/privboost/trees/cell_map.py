@@ -140,6 +140,10 @@ class CellMap:
         """Whether each part is one feature that no other part looks at."""
         return len(set(self.features)) == len(self.features) == len(self.parts)
 
+    def split(self, sums: np.ndarray) -> list[np.ndarray]:
+        """Return the sums of each part, given those of all cells."""
+        return np.split(sums, self.first[1:])
+
     def by_feature(self) -> dict[int, np.ndarray]:
         """Return for each feature the cell of each code, numbered through; for parts apart."""
         if not self.apart:

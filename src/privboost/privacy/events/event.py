@@ -311,6 +311,10 @@ class Exact(Event):
         own = tuple(Planned(cls.of(planned.event), planned.count) for planned in inner)
         return cls(event.what, 0.0, len(event.scales), event.rate, own)
 
+    def asking(self, questions: int) -> Exact:
+        """Return what several questions at once cost: without noise, the same."""
+        return self
+
     @property
     def rate(self) -> float:
         """The chance of a row to be used."""

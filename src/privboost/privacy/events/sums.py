@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -66,6 +66,10 @@ class NoisySums(Event):
     def touched(self) -> int:
         """The number of coordinates that one protected unit can change."""
         return self.rows * self.cells * len(self.shares)
+
+    def asking(self, questions: int) -> Self:
+        """Return the same for so many questions at once: a row touches the cells of each."""
+        return replace(self, cells=questions * self.cells)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON."""
