@@ -21,7 +21,7 @@ LEVELS = [
     {"boosting"},
     {"learning"},
     {"estimators"},
-    {"cli_files", "datasets", "audit"},
+    {"cli_files", "cli_columns", "datasets", "audit"},
     {"demo"},
     {"cli", "__init__", "__main__"},
 ]

@@ -191,14 +191,22 @@ def _without_noise(of: Iterable[str], panel: str) -> tuple[Point, ...]:
     )
 
 
-def _gains(loss: str) -> tuple[Point, ...]:
+def _gains(number: int, loss: str) -> Figure:
     """F1 of 10, 100 and 1,000 rounds over that of one, by ε (of 1,000 at four)."""
-    return tuple(
+    points = tuple(
         Point(f"{rounds} rounds", epsilon, boosted, how, panel=data, of="gain")
         for data in DATA
         for rounds in ROUNDS[1:]
         for epsilon in (LEVELS if rounds == ROUNDS[-1] else EPSILONS)
         for how in [_algorithm(data, loss, rounds, epsilon=epsilon, delta=DELTA)]
+    )
+    return Figure(
+        f"adassp.figure{number}",
+        f"what rounds add to one, {loss} loss",
+        points,
+        y="F1 over that of one round",
+        log=True,
+        runs=2,
     )
 
 
@@ -235,14 +243,7 @@ FIGURES: tuple[Figure, ...] = (
         runs=2,
         average=True,
     ),
-    Figure(
-        "adassp.figure4",
-        "what rounds add to one, squared loss",
-        _gains("squared"),
-        y="F1 over that of one round",
-        log=True,
-        runs=2,
-    ),
+    _gains(4, "squared"),
     Figure(
         "adassp.figure6",
         "F1 and AUROC without noise, by rounds",
@@ -269,20 +270,6 @@ FIGURES: tuple[Figure, ...] = (
         log=True,
         runs=2,
     ),
-    Figure(
-        "adassp.figure9",
-        "what rounds add to one, logistic loss",
-        _gains("logistic"),
-        y="F1 over that of one round",
-        log=True,
-        runs=2,
-    ),
-    Figure(
-        "adassp.figure10",
-        "what rounds add to one, hinge loss",
-        _gains("hinge"),
-        y="F1 over that of one round",
-        log=True,
-        runs=2,
-    ),
+    _gains(9, "logistic"),
+    _gains(10, "hinge"),
 )

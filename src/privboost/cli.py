@@ -259,8 +259,8 @@ def predict(
     """Predict the rows of a table: the prediction and, for classes, probabilities or scores."""
     import pyarrow as pa
 
+    from privboost.cli_columns import error_columns, prediction_columns
     from privboost.models.files import load_model
-    from privboost.tables.features import ClassTarget
     from privboost.tables.file_sources import open_file
 
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
@@ -269,31 +269,11 @@ def predict(
         check_files((data, model), [out], [out] if force else ())
     trained = load_model(model)
     table = open_file(data, missing or [], every_line=True, separator=read_separator(separator))
-    columns: dict[str, Any] = {"prediction": trained.predict(table)}
-    if trained.has_chances:
-        chances = trained.predict_proba(table).T
-        for label, chance in zip(trained.classes, chances, strict=True):
-            columns[f"probability of {label}"] = chance
-    elif isinstance(trained.domain.target, ClassTarget):
-        scores = trained.decision_function(table)
-        if scores.ndim == 1:
-            columns["score"] = scores
-        else:
-            columns |= {f"score of {c}": s for c, s in zip(trained.classes, scores.T, strict=True)}
-    if std:
-        columns |= _errors(trained, table)
+    columns = prediction_columns(trained, table) | (error_columns(trained, table) if std else {})
     if out is None:
         print_csv(pa.table(columns))
     else:
         write_table(pa.table(columns), out)
-
-
-def _errors(trained: Any, table: Any) -> dict[str, Any]:
-    """Return the standard errors of predictions, or of probabilities, as columns."""
-    if not trained.has_chances:
-        return {"std of prediction": trained.predict(table, return_std=True)[1]}
-    errors = trained.predict_proba(table, return_std=True)[1].T
-    return {f"std of {label}": own for label, own in zip(trained.classes, errors, strict=True)}
 
 
 @app.command()

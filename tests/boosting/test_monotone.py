@@ -38,7 +38,7 @@ def test_the_nearest_values_that_never_fall(size):
 @pytest.mark.parametrize("slope", [1, -1])
 def test_predictions_go_one_way_in_that_feature(target, epsilon, slope):
     """Also against the rows, with interactions of the others, and after calibration."""
-    domain, frame = make_domain(target), make_frame(1500, target=target)
+    domain, frame = make_domain(target), make_frame(500, target=target)
     kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
     model = kind(epsilon, domain=domain, monotone={"age": slope, "gain": 0}, random_state=1)
     model.fit(frame)

@@ -54,13 +54,12 @@ def run(command):
 
 @pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
 def test_train_predict_report(tmp_path, target, run):
-    if target is CLASSES:
-        run = run_process
+    train = run_process if target is CLASSES else run
     domain, data, model = (tmp_path / name for name in ("d.json", "t.csv", "m.privboost"))
     make_domain(target).to_json(domain)
     frame = make_frame(150, target=target)
     frame.to_csv(data, index=False, na_rep="?")
-    done = run(
+    done = train(
         *("train", data, "--domain", domain, "--model", model, "--epsilon", 1, "--delta", 1e-6),
         *("--missing", "?", "--set", "n_estimators=12", "--set", "gradient_clip=0.3"),
         *("--ledger", tmp_path / "ledger.jsonl", "--jobs", 2),

@@ -126,6 +126,7 @@ def reference(blocks, loss, n_outputs, told, query):
         nodes = [leaves(block, tree) for tree in query.trees]
     elif isinstance(query, NodeHistograms):
         node = leaves(block, query.tree)
+    parts = list(cells_of(block, query.cells)) if hasattr(query, "cells") else []
     for i in range(len(block)):
         label = block.label[i]
         if label == UNKNOWN_LABEL:
@@ -140,7 +141,7 @@ def reference(blocks, loss, n_outputs, told, query):
         weight = 1 if block.weight is None else int(block.weight[i])
         pair = np.array([int(table[name]) * weight for name in query.statistics])
         if isinstance(query, CellSums):
-            for cells in cells_of(block, query.cells):
+            for cells in parts:
                 out[cells[i]] += pair
         elif isinstance(query, ScoreCounts):
             cell = sum(state[query.output, i] >= edge for edge in query.edges)
@@ -149,7 +150,7 @@ def reference(blocks, loss, n_outputs, told, query):
             for tree, node in enumerate(nodes):
                 out[tree, node[i]] += pair
         else:
-            for cells in cells_of(block, query.cells):
+            for cells in parts:
                 out[node[i], cells[i]] += pair
     return out
 

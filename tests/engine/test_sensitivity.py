@@ -96,7 +96,7 @@ def check(domain, frame, fewer, loss, n_outputs, weighted, shuffle):
     shuffle=st.integers(0, 1000),
     data=st.data(),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_adding_any_row(task, rows, seed, weighted, shuffle, data):
     target, loss, n_outputs = TASKS[task]
     frame = make_frame(rows, seed, target)
@@ -113,7 +113,7 @@ def test_adding_any_row(task, rows, seed, weighted, shuffle, data):
     shuffle=st.integers(0, 1000),
     max_rows=st.integers(1, 4),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_adding_any_unit(task, rows, seed, weighted, shuffle, max_rows):
     target, loss, n_outputs = TASKS[task]
     frame = make_frame(rows, seed, target)
@@ -197,7 +197,7 @@ def moved_by_replacing(frame, other, unit_rows, weighted):
     weighted=st.booleans(),
     unit_rows=st.integers(1, 4),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_replacing_any_unit_moves_counts_of_scores_by_two_cells(rows, seed, weighted, unit_rows):
     frame = make_frame(rows, seed)
     other = [make_frame(5, seed + k).assign(person="the same") for k in (1, 2)]
@@ -252,7 +252,7 @@ def loss_of_the_start(domain, frames, clip, weighted):
     clip=st.sampled_from([0.01, 0.3, 1.0]),
     max_rows=st.integers(1, 4),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_adding_any_unit_to_an_initial_score(rows, seed, weighted, clip, max_rows):
     """One ε for the sum and one for the count: together they are all that a unit can move."""
     frame = make_frame(rows, seed, NUMBER).assign(person="someone")

@@ -57,6 +57,7 @@ def estimator(name, **parameters):
     delta = 0.0 if name.startswith("Sarus") else 1e-6
     own = {"epsilon": 1.0, "delta": delta, "domain": domain, "n_estimators": 3}
     own |= {"density": 0.5} if "LazyBB" in name else {}
+    own |= {"interactions": False} if "PrivBoost" in name else {}  # they have a test of their own
     return kind(**(own | parameters))
 
 
@@ -89,6 +90,7 @@ def cases(name):
         values = [*COUNTS, *ODD, *LISTS.get(parameter, [])]
         values += [] if isinstance(default, str | bool) else SIZES
         values += SHARES if parameter.endswith("share") else []
+        values = ODD[-3:] if parameter == "verbose" else values  # any is true, false or neither
         for value in values:
             yield parameter, value
 
@@ -114,11 +116,23 @@ def test_every_parameter_is_named_or_gives_a_model(name, tmp_path):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", ["SBDTClassifier", "SarusXGBRegressor"])
-def test_few_rows_may_be_sampled(name, tmp_path):
-    for accountant in ("auto", "rdp"):
-        model = estimator(name, subsample=LEAST_RATE, delta=1e-9, accountant=accountant)
-        assert judge(model, "subsample", tmp_path) is None
+@pytest.mark.parametrize("name", ["PrivBoostClassifier", "PrivBoostRegressor"])
+def test_as_many_interactions_as_there_may_be_give_a_model(name, tmp_path):
+    model = estimator(name, interactions=True, epsilon=MOST_SIZE * 0.99)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", PrivacyWarning)
+        assert judge(model, "epsilon", tmp_path) is None
+    assert model.model_.scores.kind == "compound"
+
+
+@pytest.mark.parametrize(
+    ("name", "accountant"),
+    [("SBDTClassifier", "auto"), ("SarusXGBRegressor", "auto"), ("SarusXGBRegressor", "rdp")],
+)
+def test_few_rows_may_be_sampled(name, accountant, tmp_path):
+    model = estimator(name, subsample=LEAST_RATE, delta=1e-9, accountant=accountant)
+    assert judge(model, "subsample", tmp_path) is None
 
 
 def test_no_sizes_together_leave_the_floats():

@@ -1,6 +1,7 @@
 """Importances: the order of known effects, and nothing for features of pure noise."""
 
 import tracemalloc
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -82,6 +83,7 @@ RECIPES = {
 }
 
 
+@cache
 def fit_planted(name, epsilon=1.0, seed=0, **data):
     kind, target, how = RECIPES[name]
     frame, domain = planted(target, **data)

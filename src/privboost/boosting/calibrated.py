@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from privboost.boosting.probabilities import ScoreCells, fit_line, worth_of_vote
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import UseLoss
 from privboost.losses import loss_of
-from privboost.models.additive import AdditiveScores
-from privboost.models.compound import CompoundScores
-from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
 from privboost.privacy.curator import Curator
 from privboost.privacy.events.event import Event, Relation
@@ -28,9 +25,18 @@ from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 
 _WHAT = "rows by score and class"
 
-_Lined = TypeVar(
-    "_Lined", AdditiveScores, CompoundScores, "AdditiveScores | CompoundScores", TreeScores
-)
+
+class Lineable(Protocol):
+    """Scores of a model that can be put on lines."""
+
+    def typical(self) -> np.ndarray:
+        """Return the scores of rows drawn from released mass: shape (outputs, rows)."""
+
+    def on_lines(self, lines: np.ndarray) -> Self:
+        """Return the model with each output's scores on a line: slopes and shifts."""
+
+
+_Model = TypeVar("_Model", bound=Lineable)
 
 
 def counts_release(
@@ -105,7 +111,7 @@ def calibrate_votes(curator: Curator, plan: Plan, scores: Event, votes: VoteScor
     return OddsVotes.worth_of(votes, np.array(lines) * [worth, 1.0])
 
 
-def calibrate_scores(curator: Curator, plan: Any, model: _Lined) -> _Lined:
+def calibrate_scores(curator: Curator, plan: Any, model: _Model) -> _Model:
     """Put the scores of a model on a line that fits the rows, where the plan has counts for it.
 
     All rows count, also those that training left out: rows whose gradient was filtered, or that
@@ -117,7 +123,7 @@ def calibrate_scores(curator: Curator, plan: Any, model: _Lined) -> _Lined:
         Who releases.
     plan : Plan
         The plan; its `scores`, if there are any, are the counts.
-    model : AdditiveScores, CompoundScores or TreeScores
+    model : Lineable
         What the rows were told.
 
     Privacy

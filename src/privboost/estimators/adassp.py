@@ -25,6 +25,7 @@ from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     RUN_PARAMETERS,
     SPAN_PARAMETER,
+    TaskDefaults,
     keep_parameters,
 )
 from privboost.estimators.presets import PresetEstimator
@@ -84,7 +85,7 @@ def _has_stages(estimator: Any) -> bool:
     return True
 
 
-class AdaSSPEstimator(PresetEstimator):
+class AdaSSPEstimator(TaskDefaults, PresetEstimator):
     """What the classifier and the regressor share: plan, recipe, coefficients and stages."""
 
     _presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
@@ -130,6 +131,7 @@ class AdaSSPEstimator(PresetEstimator):
         rate = self.learning_rate
         if rate is None:
             rate = 4.0 if loss == "logistic" else 1.0
+        countable = loss == "logistic" and intercept and self.class_weight is None
         settings = AdaSSPSettings(
             loss=loss,
             n_estimators=self.n_estimators,
@@ -141,7 +143,7 @@ class AdaSSPEstimator(PresetEstimator):
             class_weight=self._class_weight(encoder),
             ridge=self.ridge,
             keep_stages=self.keep_stages,
-            calibration_share=self._calibration_share(loss, intercept),
+            calibration_share=self._share("calibration_share", countable),
             span_share=getattr(self, "span_share", 0.0),
         )
         bins, bound = self.bins, self.norm_bound
@@ -153,14 +155,6 @@ class AdaSSPEstimator(PresetEstimator):
             _check_norm_bound(bound),
         )
         return plan_adassp(encoder, settings, own, weight_bound, budget, self.accountant)
-
-    def _calibration_share(self, loss: str, intercept: bool) -> Any:
-        """Return the share of the counts by score; by default none where there can be none."""
-        given = getattr(self, "calibration_share", 0.0)
-        if given is not None:
-            return given
-        possible = loss == "logistic" and intercept and self.class_weight is None
-        return 0.04 if possible else 0.0
 
     def _class_weight(self, encoder: Encoder) -> str | tuple[float, float] | None:
         """Return the weights of the two classes in the model's order, if they are given."""
@@ -233,6 +227,7 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
         name: {"loss": "squared", "class_weight": None, "calibration_share": 0.0} | preset
         for name, preset in PRESETS.items()
     }
+    _defaults: ClassVar[Mapping[str, Any]] = {"calibration_share": 0.04}
 
     def __init__(
         self,

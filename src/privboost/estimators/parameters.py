@@ -92,6 +92,13 @@ class TaskDefaults:
         value = getattr(self, name)
         return self._defaults[name] if value is None else value
 
+    def _share(self, name: str, possible: bool) -> Any:
+        """Return a share of the budget; by default 0 where there can be nothing for it."""
+        given = getattr(self, name, None)  # some have it for classes only
+        if given is not None:
+            return given
+        return self._defaults[name] if possible else 0
+
 
 def check_arguments(kind: type, by_place: tuple[Any, ...], by_name: Mapping[str, Any]) -> None:
     """Refuse arguments that a constructor does not have, in words of the estimator.

@@ -154,7 +154,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
             subsample=self.subsample,
             n_candidates=self.n_candidates,
             init_share=self.init_share,
-            calibration_share=self._calibration_share(loss),
+            calibration_share=self._share("calibration_share", loss == "logistic"),
             shares=self.shares,
             split_lambda=self.split_lambda,
             gradient_filter=self.gradient_filter,
@@ -179,12 +179,6 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         return plan_sarus(
             encoder, step, settings, weight_bound, budget, self.accountant, noise_lambda, loss
         )
-
-    def _calibration_share(self, loss: str) -> Any:
-        """Return the share of the counts by score; by default none where there can be none."""
-        if self.calibration_share is None and loss != "logistic":
-            return 0
-        return self._or_default("calibration_share")
 
     def _rate(self, geometric_clip: bool) -> Any:
         """Return the learning rate: with a geometric clip the published one, unless given."""

@@ -172,17 +172,19 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         batch: int | None = None,
     ) -> SBDTPlan:
         loss = check_choice("loss", self._or_default("loss"), newton_losses(self._task))
+        own_start = self.init_epsilon is not None or self.init_count_epsilon is not None
+        countable = loss == "logistic" and batch is None
         settings = SBDTSettings(
             n_estimators=self._or_default("n_estimators"),
             max_depth=self._or_default("max_depth"),
             subsample=self.subsample,
             boosting=self.boosting,
-            init_share=self._init_share(),
+            init_share=self._share("init_share", not own_start),
             init_noise=self.init_noise,
             init_clip=self.init_clip,
             init_epsilon=self.init_epsilon,
             init_count_epsilon=self.init_count_epsilon,
-            calibration_share=self._calibration_share(loss, batch),
+            calibration_share=self._share("calibration_share", countable),
             features=self.features,
             candidates=self.candidates,
             n_candidates=self.n_candidates,
@@ -224,18 +226,6 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
             noise_lambda,
             loss,
         )
-
-    def _calibration_share(self, loss: str, batch: int | None) -> Any:
-        """Return the share of the counts by score; by default none where there can be none."""
-        none = loss != "logistic" or batch is not None
-        return (
-            0 if none and self.calibration_share is None else self._or_default("calibration_share")
-        )
-
-    def _init_share(self) -> Any:
-        """Return the initial score's share; by default none where it has an ε of its own."""
-        own = self.init_epsilon is not None or self.init_count_epsilon is not None
-        return 0 if own and self.init_share is None else self._or_default("init_share")
 
     def _boost(
         self, curator: Curator, plan: SBDTPlan, structures: KeyStream, track: Any
