@@ -105,7 +105,7 @@ def test_without_noise_splits_are_the_best(weighted):
 @pytest.mark.parametrize(("target", "how"), CASES)
 def test_the_releases_are_those_planned(target, how):
     curator, plan, scores, _ = train(target, rows=50, **how)
-    calibrate_scores(curator, plan, scores)
+    calibrate_scores(curator, plan, plan.scores, scores)
     for planned in plan.releases:
         assert curator.asked.count(planned.event) == planned.count
     assert len(curator.asked) == sum(p.count for p in plan.releases)

@@ -89,7 +89,9 @@ def test_the_releases_are_those_planned(target, how):
     rows = encode_training(encoder, make_frame(60, target=target))
     curator = Tell(rows.blocks, plan.contribution)
     learn_span(curator, plan)
-    calibrate_scores(curator, plan, boost_sarus(curator, plan, start_boosting(curator, plan)))
+    calibrate_scores(
+        curator, plan, plan.scores, boost_sarus(curator, plan, start_boosting(curator, plan))
+    )
     for planned in plan.releases:
         assert curator.asked.count(planned.event) == planned.count
         if isinstance(planned.event, SampledGroup):

@@ -145,7 +145,7 @@ def test_without_noise_it_is_plain_boosting(target, how, weighted):
 @pytest.mark.parametrize(("target", "how"), CASES)
 def test_the_releases_are_those_planned(target, how):
     curator, plan, scores, _ = train(target, rows=50, **how)
-    calibrate_scores(curator, plan, scores)
+    calibrate_scores(curator, plan, plan.scores, scores)
     made = [e for e in curator.asked if e is plan.leaf]
     assert len(made) == plan.settings.n_updates * plan.task.n_outputs
     if plan.life is None:

@@ -111,8 +111,8 @@ def calibrate_votes(curator: Curator, plan: Plan, scores: Event, votes: VoteScor
     return OddsVotes.worth_of(votes, np.array(lines) * [worth, 1.0])
 
 
-def calibrate_scores(curator: Curator, plan: Any, model: _Model) -> _Model:
-    """Put the scores of a model on a line that fits the rows, where the plan has counts for it.
+def calibrate_scores(curator: Curator, plan: Plan, scores: Event | None, model: _Model) -> _Model:
+    """Put the scores of a model on a line that fits the rows, where there are counts for it.
 
     All rows count, also those that training left out: rows whose gradient was filtered, or that
     have spent their budgets, are the ones that fit the model worst.
@@ -122,20 +122,20 @@ def calibrate_scores(curator: Curator, plan: Any, model: _Model) -> _Model:
     curator : Curator
         Who releases.
     plan : Plan
-        The plan; its `scores`, if there are any, are the counts.
+        The plan, for how rows are weighted.
+    scores : GaussianRelease or LaplaceRelease, optional
+        The counts, as they were reserved; without them the model stays as it is.
     model : Lineable
         What the rows were told.
 
     Privacy
     -------
-    Spends `plan.scores` once for each output, beside the rows' budgets where they have some.
+    Spends `scores` once for each output, beside the rows' budgets where they have some.
     """
-    if plan.scores is None:
+    if scores is None:
         return model
     curator.close_budgets()
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
     cells = [ScoreCells.around(own) for own in model.typical()]
-    lines = [
-        release_line(curator, plan, plan.scores, output, own) for output, own in enumerate(cells)
-    ]
+    lines = [release_line(curator, plan, scores, output, own) for output, own in enumerate(cells)]
     return model.on_lines(np.array(lines))

@@ -96,7 +96,8 @@ def boost_privboost(
         )
         for output in outputs
     ]
-    return calibrate_scores(curator, plan, pack_model(plan, known, joined, start, echoes))
+    model = pack_model(plan, known, joined, start, echoes)
+    return calibrate_scores(curator, plan, plan.scores, model)
 
 
 def _ask_alone(

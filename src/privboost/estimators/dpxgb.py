@@ -174,7 +174,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
             public_generator(structures),
         )
         model = boost_dpxgb(curator, plan, draws, start_boosting(curator, plan), track)
-        return calibrate_scores(curator, plan, model)
+        return calibrate_scores(curator, plan, plan.scores, model)
 
 
 class DPXGBClassifier(DPXGBEstimator, TreeClassifier):  # noqa: D101

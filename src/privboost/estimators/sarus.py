@@ -190,7 +190,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         self, curator: Curator, plan: SarusPlan, structures: KeyStream, track: Any
     ) -> TreeScores:
         model = boost_sarus(curator, plan, start_boosting(curator, plan), track)
-        return calibrate_scores(curator, plan, model)
+        return calibrate_scores(curator, plan, plan.scores, model)
 
 
 class SarusXGBClassifier(SarusEstimator, AnyLossTreeClassifier):  # noqa: D101

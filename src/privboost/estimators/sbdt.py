@@ -232,7 +232,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
     ) -> TreeScores:
         before = start_boosting(curator, plan, plan.settings.init_clip)
         model = boost_sbdt(curator, plan, self._structures(plan, structures), before, track)
-        return calibrate_scores(curator, plan, model)
+        return calibrate_scores(curator, plan, plan.scores, model)
 
     def _plan_batch(
         self, batch: int, encoder: Encoder, weight_bound: float | None, budget: Budget
