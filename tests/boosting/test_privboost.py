@@ -32,6 +32,9 @@ class Tell:
         self.asked.append(event)
         return self.backend.sum(query)
 
+    def sums(self, query, event):
+        return self.gaussian(query, event)
+
     def exchange(self, reserved, releases):
         self.given_up, self.instead = reserved, releases
 
@@ -100,6 +103,36 @@ def test_questions_at_once_have_the_noise_of_as_many_rounds():
     assert several.alone.cells == 6
     np.testing.assert_allclose(several.alone.sigmas, one.alone.sigmas)
     assert several.alone.mu**2 == pytest.approx(6 * one.alone.mu**2)
+
+
+@pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_pure_epsilon_is_spent_by_laplace_noise_on_features_alone(target, at_once):
+    kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
+    model = kind(3.0, 0, make_domain(target), at_once=at_once).fit(make_frame(100, target=target))
+    report = model.privacy_
+    assert report.guarantee == "3-differential privacy (pure)"
+    assert 3 * (1 - 1e-6) < report.epsilon <= 3
+    assert {release.mechanism.split(",")[0] for release in report.releases} == {
+        "discrete Laplace noise"
+    }
+    (answers,) = (release for release in report.releases if "by cell" in release.what)
+    features, outputs = len(make_domain(target).features), 3 if target is THREE else 1
+    assert answers.count == outputs * -(-3 * features // min(at_once, features))
+    assert model.model_.scores.kind == "additive"
+
+
+def test_pure_epsilon_learns_what_there_is_to_learn():
+    x = np.random.default_rng(1).random((8000, 2))
+    form = {
+        "version": 1,
+        "features": {name: {"kind": "numeric", "bounds": [0, 1]} for name in "ab"},
+        "target": {"name": "y", "classes": [0, 1]},
+    }
+    y = (x[:, 0] > 0.4).astype(int)
+    model = PrivBoostClassifier(1.0, 0, form, random_state=1).fit(x, y)
+    assert (model.predict(x) == y).mean() > 0.95
+    assert model.feature_importances_[0] > 0.9
 
 
 def test_more_questions_than_an_answer_was_paid_for_are_refused(monkeypatch):

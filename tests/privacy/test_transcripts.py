@@ -187,6 +187,8 @@ CASES = [
     (LazyBBClassifier, THREE, 1, False, VOTES | {"delta": 1e-6, "calibration_share": 0.3}),
     (PrivBoostClassifier, CLASSES, 2, True, {"epsilon": 3e3, "at_once": 3, "n_estimators": 12}),
     (PrivBoostRegressor, NUMBER, 1, False, {"epsilon": 3e3, "at_once": 99, "n_estimators": 12}),
+    (PrivBoostClassifier, THREE, 2, True, {"delta": 0.0, "at_once": 4, "n_estimators": 8}),
+    (PrivBoostRegressor, WIDE, 3, False, {"delta": 0.0, "n_estimators": 4}),
 ]
 
 
@@ -352,10 +354,12 @@ class Replay:
     def __init__(self, released):
         self._released = iter(released)
 
-    def gaussian(self, query, event):
+    def sums(self, query, event):
         answer = next(self._released)
         assert answer.shape == query.shape
         return answer
+
+    gaussian = sums
 
     def publish(self, update):
         pass
@@ -367,21 +371,27 @@ class Replay:
         pass
 
 
-@pytest.mark.parametrize("case", QUESTIONS, ids=lambda case: case[0].__name__)
+PURE = [(*QUESTIONS[0][:-1], QUESTIONS[0][-1] | {"delta": 0.0})]
+
+
+@pytest.mark.parametrize("case", QUESTIONS + PURE, ids=lambda case: case[0].__name__)
 def test_the_flagship_is_made_of_released_values_alone(monkeypatch, case):
     """Who has the releases, the plan and public randomness, but no row, makes the same model."""
     released, runs = [], []
-    release = Curator.gaussian
 
-    def kept(curator, query, event):
-        released.append(release(curator, query, event))
-        return released[-1].copy()
+    def kept(release):
+        def method(curator, query, event):
+            released.append(release(curator, query, event))
+            return released[-1].copy()
+
+        return method
 
     def boost(curator, plan, generator, track):
         runs.append((plan, copy.deepcopy(generator)))
         return boost_privboost(curator, plan, generator, track)
 
-    monkeypatch.setattr(Curator, "gaussian", kept)
+    for name in ("gaussian", "laplace"):
+        monkeypatch.setattr(Curator, name, kept(getattr(Curator, name)))
     monkeypatch.setattr(privboost, "boost_privboost", boost)
     model = ask(*case).model_
     curator, (plan, generator) = Replay(released), runs[0]

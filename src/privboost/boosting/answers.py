@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease
+from privboost.privacy.events.sums import GaussianRelease, NoisySums
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Answers:
 
     Attributes
     ----------
-    alone : GaussianRelease
+    alone : GaussianRelease or LaplaceRelease
         The answers of one round about features.
     joint : GaussianRelease or None
         The answers of one round about pairs, or about trees.
@@ -67,7 +67,7 @@ class Answers:
         How many questions one round of each has.
     """
 
-    alone: GaussianRelease
+    alone: NoisySums
     joint: GaussianRelease | None
     n_alone: int
     n_joint: int

@@ -6,7 +6,6 @@ small release, and what follows from it is free.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Protocol, Self, TypeVar
 
@@ -20,8 +19,8 @@ from privboost.engine.updates import UseLoss
 from privboost.losses import loss_of
 from privboost.models.votes import OddsVotes, VoteScores
 from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Event, Relation
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.privacy.events.event import Relation
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, NoisySums
 
 _WHAT = "rows by score and class"
 
@@ -66,7 +65,7 @@ def check_calibration(share: float, target: str, loss: str) -> None:
 
 
 def release_line(
-    curator: Curator, plan: Plan, scores: Event, output: int, cells: ScoreCells
+    curator: Curator, plan: Plan, scores: NoisySums, output: int, cells: ScoreCells
 ) -> tuple[float, float]:
     """Release the rows by score and class; return the slope and shift that fit.
 
@@ -87,15 +86,14 @@ def release_line(
     -------
     Spends `scores` once. Cells follow from released values and public ones, and so does the line.
     """
-    pure = isinstance(scores, LaplaceRelease)
-    release: Any = curator.laplace if pure else curator.gaussian
     step = grid_step(None if plan.weight_bound is None else 1.0)  # rows of the largest weight
-    counts = release(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * step
-    sigma = float(scores.scales[0]) * (math.sqrt(2) if pure else 1.0) * step
-    return fit_line(counts, sigma, cells.at)
+    counts = curator.sums(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * step
+    return fit_line(counts, float(scores.deviations[0]) * step, cells.at)
 
 
-def calibrate_votes(curator: Curator, plan: Plan, scores: Event, votes: VoteScores) -> OddsVotes:
+def calibrate_votes(
+    curator: Curator, plan: Plan, scores: NoisySums, votes: VoteScores
+) -> OddsVotes:
     """Find what votes are worth: the line from their sum to log-odds that fits the rows.
 
     Privacy
@@ -111,7 +109,9 @@ def calibrate_votes(curator: Curator, plan: Plan, scores: Event, votes: VoteScor
     return OddsVotes.worth_of(votes, np.array(lines) * [worth, 1.0])
 
 
-def calibrate_scores(curator: Curator, plan: Plan, scores: Event | None, model: _Model) -> _Model:
+def calibrate_scores(
+    curator: Curator, plan: Plan, scores: NoisySums | None, model: _Model
+) -> _Model:
     """Put the scores of a model on a line that fits the rows, where there are counts for it.
 
     All rows count, also those that training left out: rows whose gradient was filtered, or that

@@ -81,12 +81,11 @@ def release_start(
     assert loss.start is not None
     clip = loss.start_clip if clip is None else clip
     curator.publish(Start(loss.table(clip, 1.0), len(outputs)))
-    release = curator.gaussian if isinstance(init, GaussianRelease) else curator.laplace
     start = np.zeros(len(outputs), dtype=np.int32)
     counts = np.zeros(len(outputs), dtype=np.int64)
     for output in outputs:
         query = TreeSums((stump(),), output, GRADIENT_COUNT)
-        total, counts[output] = release(query, init)[0, 0]  # type: ignore[arg-type]
+        total, counts[output] = curator.sums(query, init)[0, 0]
         mean = total / max(counts[output], plan.contribution.row_steps)
         score = loss.start(mean * (clip / loss.start_clip))
         start[output] = int(np.rint(score * SCORE_STEPS))

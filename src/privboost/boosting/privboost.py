@@ -61,8 +61,8 @@ def boost_privboost(
     -------
     Spends `plan.releases`: the start, the counts by score, and between them answers that cost at
     most what is reserved for them together; their number and noise follow from the released number
-    of rows. Which features and which cells an answer is about follows from earlier answers; a row
-    lies in one cell of each question, whichever they are.
+    of rows (with pure ε both are fixed beforehand). Which features and which cells an answer is
+    about follows from earlier answers; a row lies in one cell of each question, whichever they are.
     """
     outputs = range(plan.task.n_outputs)
     start, counts = release_start(curator, plan, plan.init)
@@ -71,7 +71,8 @@ def boost_privboost(
     tell_start(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
     weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
     answers = plan.answers_for(float(np.mean(weights)), clip)
-    curator.exchange(plan.answers, answers.planned(len(outputs)))
+    if not plan.pure:
+        curator.exchange(plan.answers, answers.planned(len(outputs)))
 
     known = [plan.knowledge(answers, weight, clip) for weight in weights]
     rounds = iter(track(range(answers.n_alone + answers.n_joint)))
@@ -110,7 +111,7 @@ def _ask_alone(
     """Ask about one feature, or several, learn from the answer, and tell the rows."""
     questions = known.next_questions(answers.questions_alone, generator)
     cells = CellMap.side_by_side(known.cells_of(question) for question in questions)
-    sums = curator.gaussian(CellSums(cells, output), answers.alone)
+    sums = curator.sums(CellSums(cells, output), answers.alone)
     changes = known.hear(questions, cells.split(sums))
     moved = CellMap.side_by_side(known.bins[question.feature].map for question in questions)
     curator.publish(AddCellValues(moved, np.concatenate(changes), output))

@@ -38,11 +38,16 @@ from privboost.boosting.questions import BINS, FINE_BINS
 from privboost.boosting.target_span import plan_span
 from privboost.grid import SCORE_STEPS
 from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, NoisySums
 from privboost.tables.encoding import Encoder
 
-SWEEPS = 12
-"""How often a feature is asked about, on average."""
+SWEEPS, PURE_SWEEPS = 12, 3
+"""How often a feature is asked about, on average; the latter with pure ε.
+
+There each answer has a part of ε, not of μ²: twice as many are twice as loud."""
+
+PURE_HESSIAN_SHARE = 0.2
+"""The Hessian's share of an answer with pure ε, where noise goes with 1/share, not its root."""
 
 FEWEST_CELLS = 4
 """Cells of one answer; the most are half of a number's bins."""
@@ -50,6 +55,7 @@ FEWEST_CELLS = 4
 _FINE = 4.0
 """Where an answer could have so many cells for each bin, numbers have finer bins."""
 
+ALL = "all answers together"
 ALONE = "gradients and Hessians by cell of a feature"
 JOINT = "gradients and Hessians by cell of two features, or by leaf of a tree"
 """What an answer is about, in words: which features they are is no part of its cost."""
@@ -137,6 +143,11 @@ class PrivBoostSettings:
             span_share=self.span_share,
         )
 
+    def rounds_alone(self, features: int) -> tuple[int, int]:
+        """Return how many rounds ask about single features, and about how many each."""
+        questions = min(self.at_once, features)
+        return -(-self.n_estimators // questions), questions
+
 
 def _check_clip(name: str, value: Any, **bounds: float) -> float | None:
     return None if value is None else check_size(name, value, **bounds)
@@ -150,11 +161,11 @@ class PrivBoostPlan(Plan):
     ----------
     settings : PrivBoostSettings
         What was chosen.
-    init : GaussianRelease
+    init : GaussianRelease or LaplaceRelease
         Where boosting begins, and the number of rows.
-    answers : GaussianRelease
-        What all answers together may cost: it is never made itself.
-    scores : GaussianRelease or None
+    answers : GaussianRelease or LaplaceRelease
+        What all answers together may cost: it is never made itself. With pure ε, one round.
+    scores : GaussianRelease or LaplaceRelease or None
         Rows by score and class.
     rule : Rule
         How answers are divided.
@@ -169,6 +180,11 @@ class PrivBoostPlan(Plan):
     rule: Rule = field(default_factory=Rule)
 
     @property
+    def pure(self) -> bool:
+        """Whether the budget is pure ε: then noise is Laplace's, and answers are of features."""
+        return self.budget.delta == 0
+
+    @property
     def step(self) -> float:
         """What one step of a sum is worth, in clips of rows of the largest weight."""
         return grid_step(None if self.weight_bound is None else 1.0)
@@ -177,9 +193,9 @@ class PrivBoostPlan(Plan):
         """Return what one step of an answer's gradients and Hessians is worth."""
         return clip * self.step, self.hessian_clip_for(clip) * self.step
 
-    def noise_of(self, answer: GaussianRelease, clip: float) -> Noise:
+    def noise_of(self, answer: NoisySums, clip: float) -> Noise:
         """Return the noise of an answer where gradients are clipped to `clip`."""
-        gradient, hessian = np.asarray(answer.sigmas) * self.worth_of_steps(clip)
+        gradient, hessian = answer.deviations * self.worth_of_steps(clip)
         return Noise(float(gradient), float(hessian), _SPREAD[self.task.target])
 
     def clip_for(self, rows: float) -> float:
@@ -192,10 +208,18 @@ class PrivBoostPlan(Plan):
             return self.settings.gradient_clip
         if self.task.target == "number":
             return _CLIP
-        sigma = float(self.answers.sigmas[0]) * math.sqrt(self.task.n_outputs) * self.step
+        sigma = self._noise_of_all * self.step
         strength = rows / max(sigma * self.n_features, 1e-300)
         grown = _CLIP * (strength / _STRENGTH) ** _GROWTH
         return float(min(max(grown, _NARROWEST), _WIDEST))
+
+    @property
+    def _noise_of_all(self) -> float:
+        """The noise in the mean of one output's answers, times the root of their number."""
+        noise = float(self.answers.deviations[0])
+        if self.pure:
+            return noise / math.sqrt(math.prod(self.settings.rounds_alone(self.n_features)))
+        return noise * math.sqrt(self.task.n_outputs)
 
     def hessian_clip_for(self, clip: float) -> float:
         """Return what Hessians are clipped to: a third of the gradients' clip, for classes.
@@ -235,7 +259,7 @@ class PrivBoostPlan(Plan):
 
     def start_noise(self, start: int, count: int) -> float:
         """Return the standard deviation of where scores begin, given what was released."""
-        mean = float(self.init.sigmas[0]) / max(count, self.contribution.row_steps)
+        mean = float(self.init.deviations[0]) / max(count, self.contribution.row_steps)
         if self.task.target == "number":
             return mean
         rate = 1 / (1 + math.exp(-start / SCORE_STEPS))
@@ -246,6 +270,9 @@ class PrivBoostPlan(Plan):
 
         Interactions have a part that grows with the cells that an answer about them could have.
         """
+        if self.pure:
+            rounds, questions = self.settings.rounds_alone(self.n_features)
+            return Answers(self.answers, None, rounds, 0, questions, 1)
         tried = self.answers.scaled(math.sqrt(2 * self.task.n_outputs * self.rule.tried))
         cells = self._cells(tried, self.rule.tried, weight, clip)
         part, joint = self.rule.divide(cells)
@@ -258,9 +285,9 @@ class PrivBoostPlan(Plan):
 
     def _divided(self, part: float, joint: int) -> Answers:
         """Return answers of which so many are about several features, and cost a part of all."""
-        outputs, most = self.task.n_outputs, self.settings.at_once
-        features, others = min(most, self.n_features), min(most, max(joint, 1))
-        n_alone, n_joint = -(-self.settings.n_estimators // features), -(-joint // others)
+        outputs, others = self.task.n_outputs, min(self.settings.at_once, max(joint, 1))
+        n_alone, features = self.settings.rounds_alone(self.n_features)
+        n_joint = -(-joint // others)
         alone = self._answer(ALONE, features, outputs * n_alone / (1 - part))
         jointly = self._answer(JOINT, others, outputs * n_joint / part) if joint else None
         return Answers(alone, jointly, n_alone, n_joint, features, others)
@@ -270,7 +297,7 @@ class PrivBoostPlan(Plan):
 
         How many there are is known once the start is paid for; whatever they are, they must do.
         """
-        if isinstance(self.budget, PublicRows):
+        if self.pure or isinstance(self.budget, PublicRows):
             return
         most = [(self.rule.most_part, self.rule.most_count)] if self._joins else []
         others = [planned for planned in self.releases if planned.event is not self.answers]
@@ -288,7 +315,7 @@ class PrivBoostPlan(Plan):
         """Return one of so many rounds that cost together what is reserved, of some questions."""
         return replace(self.answers.asking(questions).scaled(math.sqrt(times)), what=what)
 
-    def _cells(self, answer: GaussianRelease, count: int, weight: float, clip: float) -> float:
+    def _cells(self, answer: NoisySums, count: int, weight: float, clip: float) -> float:
         """Return how many cells each of so many questions should have, for an effect to stand out.
 
         Parameters
@@ -360,14 +387,17 @@ def plan_privboost(
     check_calibration(last, draft.task.target, draft.task.loss)
     check_slopes(settings.monotone, encoder, outputs)
     shares = (1 - settings.hessian_share, settings.hessian_share)
-    init = initial_release(GaussianRelease, 1.0, draft.bound)
-    answers = GaussianRelease("all answers together", 1.0, cells=1, shares=shares, **draft.bound)
-    scores = counts_release(GaussianRelease, draft.bound)
+    kind = LaplaceRelease if budget.delta == 0 else GaussianRelease
+    init, scores = initial_release(kind, 1.0, draft.bound), counts_release(kind, draft.bound)
+    answer, count = kind(ALL, 1.0, cells=1, shares=shares, **draft.bound), 1
+    if kind is LaplaceRelease:
+        rounds, questions = settings.rounds_alone(len(encoder.domain.features))
+        answer, count = replace(answer.asking(questions), what=ALONE), outputs * rounds
     made = draft.share(
         [
-            ("span", plan_span(draft, span, GaussianRelease), span),
+            ("span", plan_span(draft, span, kind), span),
             ("init", Planned(init, outputs), settings.init_share),
-            ("answers", Planned(answers, 1), 1 - settings.init_share - last - span),
+            ("answers", Planned(answer, count), 1 - settings.init_share - last - span),
             ("scores", Planned(scores, outputs), last),
         ]
     )

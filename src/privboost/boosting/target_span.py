@@ -100,13 +100,12 @@ def _look(curator: Curator, event: Any, edges: np.ndarray) -> np.ndarray:
     """Count rows by state between edges; return the counts in deviations of their noise."""
     cells = edges.astype(np.int32)
     cells[-1] += 1  # the last cell has its end
-    pure = isinstance(event, LaplaceRelease)
-    counts = (curator.laplace if pure else curator.gaussian)(ScoreCounts(cells, 1), event)
+    counts = curator.sums(ScoreCounts(cells, 1), event)
     scale = float(event.scales[0])
     if scale == 0:  # of public rows, who are counted exactly
         return np.where(counts[1:-1, 0, 0] > 0, math.inf, 0.0)
     inside: np.ndarray = counts[1:-1, 0, 0] / scale
-    return as_normal(inside) if pure else inside
+    return as_normal(inside) if isinstance(event, LaplaceRelease) else inside
 
 
 def as_normal(laplace: np.ndarray) -> np.ndarray:

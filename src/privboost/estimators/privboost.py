@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from privboost.boosting.plan import Budget
 from privboost.boosting.privboost import boost_privboost
 from privboost.boosting.privboost_plan import (
+    PURE_HESSIAN_SHARE,
+    PURE_SWEEPS,
     SWEEPS,
     PrivBoostPlan,
     PrivBoostSettings,
@@ -37,11 +39,12 @@ _PARAMETERS = (
     BUDGET_PARAMETERS.rstrip()
     + """
     n_estimators : int, optional
-        Rounds that ask about one feature (for each class beyond two classes). Default 12 times the
-        number of features.
+        Answers about one feature (for each class beyond two classes). Default 12 times the number
+        of features, 3 times where delta is 0.
     interactions : bool
         Whether features are asked about together as well, where the released number of rows says
-        that it pays: in pairs, and by random trees. If not, the model is purely additive.
+        that it pays: in pairs, and by random trees. If not, and where delta is 0, the model is
+        purely additive.
     at_once : int
         How many features one round asks about, at most, or how many pairs or trees: fewer rounds
         for the same budget, where a round is dear. It costs accuracy, since those that are asked
@@ -58,7 +61,8 @@ _PARAMETERS = (
         The same for the Hessian. By default a third of the gradient's, at most 0.25, for classes,
         and 1 for a number.
     hessian_share : float, optional
-        The share of the Hessian in an answer. Default 0.04 for classes, 0.1 for a number.
+        The share of the Hessian in an answer. Default 0.04 for classes, 0.1 for a number; 0.2 where
+        delta is 0.
     init_share : float
         What the start has of the budget (of μ²): the mean label, and the number of rows.
     calibration_share : float, optional
@@ -108,15 +112,18 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         weight_bound: float | None,
         budget: Budget,
     ) -> PrivBoostPlan:
-        rounds = self.n_estimators
+        pure, rounds, share = budget.delta == 0, self.n_estimators, self.hessian_share
+        sweeps = PURE_SWEEPS if pure else SWEEPS
+        if share is None:
+            share = PURE_HESSIAN_SHARE if pure else self._or_default("hessian_share")
         settings = PrivBoostSettings(
-            n_estimators=SWEEPS * len(encoder.domain.features) if rounds is None else rounds,
+            n_estimators=sweeps * len(encoder.domain.features) if rounds is None else rounds,
             interactions=self.interactions,
             at_once=self.at_once,
             monotone=self.monotone,
             gradient_clip=self.gradient_clip,
             hessian_clip=self.hessian_clip,
-            hessian_share=self._or_default("hessian_share"),
+            hessian_share=share,
             init_share=self.init_share,
             calibration_share=self._or_default("calibration_share"),
             span_share=self._or_default("span_share"),

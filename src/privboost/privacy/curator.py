@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -39,6 +40,7 @@ from privboost.privacy.events.sums import (
     GaussianRelease,
     GramRelease,
     LaplaceRelease,
+    NoisySums,
     ThresholdRelease,
     VectorRelease,
 )
@@ -133,6 +135,17 @@ class Curator:
             if type(event) is not GaussianRelease or event.sampling_rate != 1:
                 raise ValueError("only Gaussian releases of all rows can be exchanged")
         self._ledger.exchange(Planned(reserved, 1), releases, self._ledger.accountant)
+
+    def sums(self, query: SumQuery, event: NoisySums) -> np.ndarray:
+        """Release the sums of a query with the noise that its event has, Gaussian or Laplace.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first: see `gaussian` and `laplace`.
+        """
+        release: Any = self.laplace if isinstance(event, LaplaceRelease) else self.gaussian
+        noisy: np.ndarray = release(query, event)
+        return noisy
 
     def laplace(self, query: SumQuery, event: LaplaceRelease) -> np.ndarray:
         """Release the sums of a query with discrete Laplace noise.

@@ -331,6 +331,11 @@ class Exact(Event):
         return self.scales
 
     @property
+    def deviations(self) -> np.ndarray:
+        """The standard deviation of each statistic's noise: none."""
+        return self.scales
+
+    @property
     def mechanism(self) -> str:
         """How it is told, in words."""
         return f"no noise: exact, and not private{sampled_words(self.sampling_rate)}"

@@ -33,6 +33,8 @@ class NoisySums(Event):
         The chance of a row to take part (Poisson sampling).
     """
 
+    spread: ClassVar[float] = 1.0
+    """The standard deviation of noise of scale 1."""
     steps: int
     cells: int
     rows: int
@@ -66,6 +68,11 @@ class NoisySums(Event):
     def touched(self) -> int:
         """The number of coordinates that one protected unit can change."""
         return self.rows * self.cells * len(self.shares)
+
+    @property
+    def deviations(self) -> np.ndarray:
+        """The standard deviation of each statistic's noise, in grid steps."""
+        return self.spread * self.scales
 
     def asking(self, questions: int) -> Self:
         """Return the same for so many questions at once: a row touches the cells of each."""
@@ -213,6 +220,7 @@ class LaplaceRelease(NoisySums):
     """
 
     kind: ClassVar[str] = "laplace"
+    spread: ClassVar[float] = math.sqrt(2)
     plain_mu_squared: ClassVar[float] = 2.0
 
     @property
