@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from bench import runner
-from bench.page import speed_text, utility_text
+from bench.page import ablation_text, speed_text, utility_text
 from bench.page.comparisons import better, by_point, value
 from bench.page.markdown import figure, table
 from bench.utility.methods import CEILING, FLAGSHIP, METHODS
@@ -50,6 +50,7 @@ def page(folder: Path = runner.RESULTS) -> str:
         "same": utility_text.same_score_table(summaries),
         "large": utility_text.large_table(summaries),
         "losses": utility_text.losses_table(summaries),
+        "ideas": ablation_text.ideas(folder),
         "speed": "\n\n".join(part for part in speed if part),
         "accounting": speed_text.accounting(folder),
     }

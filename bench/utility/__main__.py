@@ -5,6 +5,7 @@
     python -m bench.utility grid --tables cardio:5000 --epsilon 0.3 1 --jobs 8
     python -m bench.utility curve large                      # the flagship's curves, and ε = 100
     python -m bench.utility --list                           # what there is to run
+    python -m bench.utility.ablation                         # the flagship without its ideas
 
 Each run is a line in `bench/results/runs/utility.jsonl`; what is there is not run again, unless
 `--again` is given. Files of other machines may lie beside it. `python -m bench.results` makes

@@ -71,12 +71,13 @@ def changed(constants: Mapping[str, Any]) -> Iterator[None]:
 def _set(module: str, constant: str, value: Any) -> Any:
     """Set a constant, an array in its place (others hold it, too); return what it was."""
     owner = import_module(f"privboost.boosting.{module}")
-    old = getattr(owner, constant)
-    if isinstance(old, np.ndarray):
-        old, old[:] = old.copy(), value
-    else:
-        setattr(owner, constant, value)
-    return old
+    found = getattr(owner, constant)
+    if isinstance(found, np.ndarray):
+        old = found.copy()
+        found[:] = value
+        return old
+    setattr(owner, constant, value)
+    return found
 
 
 def run(table: str, epsilon: float, idea: str, seed: int) -> dict[str, float]:
