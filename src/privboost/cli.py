@@ -39,7 +39,7 @@ Delta = Annotated[float, typer.Option(help="The privacy budget's delta.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
 Parameters = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Another parameter, as name=value; repeatable."),
+    typer.Option("--set", help="Another parameter, as name=value; a mapping is JSON. Repeatable."),
 ]
 Weights = Annotated[str | None, typer.Option(help="The column of sample weights.")]
 WeightBound = Annotated[
@@ -250,7 +250,10 @@ def predict(
         Path | None, typer.Option(help="A .csv or .parquet file; else standard output, as CSV.")
     ] = None,
     std: Annotated[
-        bool, typer.Option("--std", help="Add the standard errors that noise gives, as columns.")
+        bool,
+        typer.Option(
+            "--std", help="Add the standard errors that noise gives, as columns (PrivBoost alone)."
+        ),
     ] = False,
     missing: Missing = None,
     separator: Separator = None,

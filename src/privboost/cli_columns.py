@@ -22,7 +22,15 @@ def prediction_columns(model: Model, table: Any) -> dict[str, np.ndarray]:
 
 
 def error_columns(model: Model, table: Any) -> dict[str, np.ndarray]:
-    """Return the standard errors of probabilities, or of predictions where there are none."""
+    """Return the standard errors of probabilities, or of predictions where there are none.
+
+    Raises
+    ------
+    ValueError
+        If the model holds none.
+    """
+    if not model.has_errors:
+        raise ValueError("--std: models of this recipe hold no standard errors; PrivBoost's do")
     if model.has_chances:
         return _by_class("std of", model, model.predict_proba(table, return_std=True)[1])
     return {"std of prediction": model.predict(table, return_std=True)[1]}

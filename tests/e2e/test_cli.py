@@ -244,6 +244,9 @@ def test_votes_and_linear_models(tmp_path, recipe, run):
     assert ("probability" in header) == (recipe == "adassp")
     assert ("score" in header) == (recipe == "lazybb")
     assert "is needed" in run("predict", model, data, "--out", tmp_path / "p.xlsx", code=1).stderr
+    said = run("predict", model, data, "--std", code=1).stderr
+    assert "models of this recipe hold no standard errors" in " ".join(said.split())
+    assert "Traceback" not in said
     relation = "replace one" if recipe == "lazybb" else "add or remove one"
     assert f"{relation} protected unit" in run("report", model).stdout
     if recipe == "lazybb":

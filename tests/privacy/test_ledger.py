@@ -97,7 +97,9 @@ def test_a_placeholder_gives_way_once_and_only_before_it_is_spent():
     ledger.reserve(PLAN)
     held = PLAN[0].count
     halves = [Planned(PLAN[0].event.scaled(math.sqrt(2 * k)), held * k) for k in (1, 9)]
+    assert ledger.cost == GdpAccountant().cost(PLAN, 1e-6) < 1
     ledger.exchange(PLAN[0], halves, GdpAccountant())
+    assert ledger.cost == 1  # the budget: the path's own cost would tell which path it was
     assert ledger.profile.mu == pytest.approx(GdpAccountant().compose(PLAN).mu)
     for planned in halves:
         ledger.charge(planned.event)

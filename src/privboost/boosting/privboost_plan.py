@@ -56,10 +56,6 @@ _FINE = 4.0
 """Where an answer could have so many cells for each bin, numbers have finer bins."""
 
 ALL = "all answers together"
-ALONE = "gradients and Hessians by cell of a feature"
-JOINT = "gradients and Hessians by cell of two features, or by leaf of a tree"
-"""What an answer is about, in words: which features they are is no part of its cost."""
-
 _TYPICAL = {"classes": 0.5, "number": 0.15}
 """The size of an effect that an answer should be able to tell, by the target."""
 
@@ -147,6 +143,22 @@ class PrivBoostSettings:
         """Return how many rounds ask about single features, and about how many each."""
         questions = min(self.at_once, features)
         return -(-self.n_estimators // questions), questions
+
+
+def alone_in_words(questions: int) -> str:
+    """Say what a round about features releases; which they are is no part of its cost."""
+    features = "a feature" if questions == 1 else f"each of {questions} features"
+    return f"gradients and Hessians by cell of {features}"
+
+
+def joint_in_words(questions: int) -> str:
+    """Say the same of a round about pairs, or about trees."""
+    if questions == 1:
+        return "gradients and Hessians by cell of two features, or by leaf of a tree"
+    return (
+        f"gradients and Hessians by cell of each of {questions} pairs of features, or by leaf of "
+        f"each of {questions} trees"
+    )
 
 
 def _check_clip(name: str, value: Any, **bounds: float) -> float | None:
@@ -288,8 +300,12 @@ class PrivBoostPlan(Plan):
         outputs, others = self.task.n_outputs, min(self.settings.at_once, max(joint, 1))
         n_alone, features = self.settings.rounds_alone(self.n_features)
         n_joint = -(-joint // others)
-        alone = self._answer(ALONE, features, outputs * n_alone / (1 - part))
-        jointly = self._answer(JOINT, others, outputs * n_joint / part) if joint else None
+        alone = self._answer(alone_in_words(features), features, outputs * n_alone / (1 - part))
+        jointly = (
+            self._answer(joint_in_words(others), others, outputs * n_joint / part)
+            if joint
+            else None
+        )
         return Answers(alone, jointly, n_alone, n_joint, features, others)
 
     def check_answers(self) -> None:
@@ -382,6 +398,8 @@ def plan_privboost(
     accountant: str,
 ) -> PrivBoostPlan:
     """Decide everything about a run, and calibrate its noise."""
+    if budget.delta == 0:
+        settings = replace(settings, interactions=False)
     draft = Draft(encoder, weight_bound, budget, accountant)
     outputs, last, span = draft.task.n_outputs, settings.calibration_share, settings.span_share
     check_calibration(last, draft.task.target, draft.task.loss)
@@ -392,7 +410,8 @@ def plan_privboost(
     answer, count = kind(ALL, 1.0, cells=1, shares=shares, **draft.bound), 1
     if kind is LaplaceRelease:
         rounds, questions = settings.rounds_alone(len(encoder.domain.features))
-        answer, count = replace(answer.asking(questions), what=ALONE), outputs * rounds
+        answer, count = answer.asking(questions), outputs * rounds
+        answer = replace(answer, what=alone_in_words(questions))
     made = draft.share(
         [
             ("span", plan_span(draft, span, kind), span),

@@ -109,6 +109,12 @@ class Model:
         joined: np.ndarray = np.concatenate([empty, *parts], axis=1) / SCORE_STEPS
         return joined[0] if len(joined) == 1 else joined.T
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether it tells how far noise may have moved what it says."""
+        scores = self.scores.alone if isinstance(self.scores, CompoundScores) else self.scores
+        return isinstance(scores, AdditiveScores) and scores.noise is not None
+
     def _with_errors(self) -> AdditiveScores | CompoundScores:
         """Return the scores, if they tell how far noise moved them."""
         if not isinstance(self.scores, AdditiveScores | CompoundScores):

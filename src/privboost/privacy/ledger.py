@@ -50,6 +50,7 @@ class Ledger:
         self._ranges: list[
             list[float]
         ] = []  # of selections yet to come: [range, how many], in order
+        self._exchanged = False
 
     def reserve(self, plan: Sequence[Planned]) -> None:
         """Set a plan aside; refuse it if the budget does not cover it and what came before."""
@@ -80,6 +81,18 @@ class Ledger:
             self.accountant = before
             raise
         self._left[placeholder.event] -= placeholder.count
+        self._exchanged = True
+
+    @property
+    def cost(self) -> float:
+        """The ε that all reserved releases cost, whatever they turned out to be.
+
+        What was exchanged follows from releases, and so does what the grid adds to its cost: then
+        it is the whole budget, which no path exceeds.
+        """
+        if self._exchanged:
+            return self.epsilon
+        return self.accountant.cost(self.reserved, self.delta)
 
     def _set_aside(
         self, entry: str, others: Sequence[Planned], plan: Sequence[Planned], **words: str

@@ -29,7 +29,7 @@ def write_report(
     """State what a ledger's reservations guarantee."""
     profile = ledger.profile
     return PrivacyReport(
-        epsilon=ledger.accountant.cost(ledger.reserved, ledger.delta),
+        epsilon=ledger.cost,
         delta=ledger.delta,
         relation=(
             ledger.reserved[0].event.relation if ledger.reserved else Relation.ADD_REMOVE

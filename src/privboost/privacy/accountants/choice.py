@@ -46,7 +46,8 @@ def choose_accountant(name: str, events: Sequence[Planned], delta: float) -> Acc
     if delta == 0 and not ACCOUNTANTS["pure"]().supports(events):
         raise ValueError(
             "delta = 0 (pure DP) is impossible with Gaussian noise or thresholds; the recipes "
-            "sarus (SarusXGBClassifier, SarusXGBRegressor) and lazybb (LazyBBClassifier) are pure"
+            "privboost (PrivBoostClassifier, PrivBoostRegressor), sarus (SarusXGBClassifier, "
+            "SarusXGBRegressor) and lazybb (LazyBBClassifier) can be pure"
         )
     if name != "auto":
         if delta == 0 and name != "pure":
