@@ -9,9 +9,10 @@ from scipy.special import expit
 
 from privboost import PrivBoostClassifier
 from privboost.boosting import calibrated
-from privboost.boosting.probabilities import EDGES, centres, fit_line
+from privboost.boosting.probabilities import EDGES, ScoreCells, cells_for, centres, fit_line
 from privboost.grid import SCORE_STEPS
 from tests.tables import CLASSES, THREE, make_domain, make_frame
+
 
 SCORES = EDGES / SCORE_STEPS
 MIDDLES = np.r_[-6.3, (SCORES[1:] + SCORES[:-1]) / 2, 6.3]
@@ -44,7 +45,9 @@ def test_the_search_finds_what_scipy_finds(sigma):
     rng = np.random.default_rng(1)
     for slope, shift in [(1.0, 0.0), (0.6, -0.5), (2.0, 1.0)]:
         counts = counts_of(slope, shift, 500, sigma, rng)
-        np.testing.assert_allclose(fit_line(counts, sigma), by_scipy(counts, sigma), atol=0.01)
+        np.testing.assert_allclose(
+            fit_line(counts, sigma, MIDDLES), by_scipy(counts, sigma), atol=0.01
+        )
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.01, 1.0])
@@ -52,22 +55,22 @@ def test_the_search_finds_what_scipy_finds(sigma):
 def test_scores_that_no_row_has_say_nothing(sigma, where):
     """Of nearly exact counts the line is the true one, on whichever side scores lie."""
     counts = counts_of(1.3, 0.3, 4000, sigma, np.random.default_rng(2), where)
-    assert fit_line(counts, sigma) == pytest.approx((1.3, 0.3), abs=0.15)
+    assert fit_line(counts, sigma, MIDDLES) == pytest.approx((1.3, 0.3), abs=0.15)
 
 
 @pytest.mark.parametrize("sigma", [0.0, 1e-8, 1.0, 1e9])
 def test_no_rows_and_any_noise_keep_the_line_within_its_bounds(sigma):
     rng = np.random.default_rng(3)
     for counts in (np.zeros((24, 2)), rng.normal(0, sigma, (24, 2)), np.full((24, 2), -1e12)):
-        slope, shift = fit_line(counts, sigma)
+        slope, shift = fit_line(counts, sigma, MIDDLES)
         assert math.exp(-2) <= slope <= math.exp(2)
         assert abs(shift) <= 2
-    assert fit_line(np.zeros((24, 2)), 0.0) == (1.0, 0.0)
+    assert fit_line(np.zeros((24, 2)), 0.0, MIDDLES) == (1.0, 0.0)
 
 
 def test_loud_noise_leaves_scores_nearly_as_they_are():
     counts = counts_of(1.0, 0.0, 10, 1e4, np.random.default_rng(4))
-    assert fit_line(counts, 1e4) == pytest.approx((1.0, 0.0), abs=0.9)
+    assert fit_line(counts, 1e4, MIDDLES) == pytest.approx((1.0, 0.0), abs=0.9)
 
 
 def test_a_line_stretches_values_and_their_doubt_alike(monkeypatch):
@@ -119,3 +122,42 @@ def test_a_line_leaves_good_scores_alone_where_they_are_few(truth):
     model = PrivBoostClassifier(8.0, domain=domain, random_state=1).fit(x[:, None], y)
     low, high = model.decision_function(np.array([[0], [1]]))
     assert high - low == pytest.approx(truth, abs=0.2)
+
+
+def test_few_cells_where_noise_is_loud_and_all_where_there_is_none():
+    assert cells_for(1e3, 0.0) == cells_for(1e9, 1.0) == len(EDGES) + 1
+    assert cells_for(1.0, 1e3) == 4
+    assert cells_for(8 * 10 * 7.0, 7.0) == 10
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-4, 0.1, 1.0, 1e4])
+@pytest.mark.parametrize("cells", [4, 24])
+def test_cells_lie_about_the_scores_there_are(spread, cells):
+    drawn = np.random.default_rng(1).normal(1.0, spread, 1024).clip(-1e4, 1e4)
+    own = ScoreCells.around(np.rint(drawn * SCORE_STEPS).astype(np.int32), cells)
+    assert own.edges.dtype == np.int32
+    assert (np.diff(own.edges) > 0).all()
+    assert len(own.at) == len(own.edges) + 1 <= cells
+    assert (np.abs(own.at) <= 8).all()
+    if spread in (0.1, 1.0):
+        assert len(own.edges) == cells - 1
+        assert abs(own.edges.mean() / SCORE_STEPS - 1.0) < 0.1 * spread
+        assert abs(own.edges[-1] / SCORE_STEPS - (1.0 + 4 * spread)) < 0.3 * spread
+
+
+def test_a_slope_is_found_where_all_scores_lie_close_together():
+    """In cells of half a log-odd they would all be in one, and tell nothing."""
+    rng = np.random.default_rng(2)
+    scores = rng.normal(0.0, 0.1, 20_000)
+    label = rng.random(20_000) < expit(7.0 * scores)
+    state = np.rint(scores * SCORE_STEPS).astype(np.int32)
+    slopes = []
+    for cells in (None, 8):
+        own = ScoreCells.around(state, cells)
+        cell = np.searchsorted(own.edges, state, side="right")
+        counts = np.stack(
+            [np.bincount(cell[label == k], minlength=len(own.at)) for k in (0, 1)], axis=1
+        )
+        slopes.append(fit_line(counts + rng.normal(0, 20, counts.shape), 20.0, own.at)[0])
+    assert abs(slopes[1] - 7.0) < abs(slopes[0] - 7.0)
+    assert slopes[1] == pytest.approx(7.0, rel=0.3)

@@ -6,14 +6,14 @@ small release, and what follows from it is free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
 from privboost.boosting.newton import grid_step
 from privboost.boosting.plan import Plan
-from privboost.boosting.probabilities import ScoreCells, fit_line, worth_of_vote
+from privboost.boosting.probabilities import ScoreCells, cells_for, fit_line, worth_of_vote
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import UseLoss
 from privboost.losses import loss_of
@@ -86,9 +86,14 @@ def release_line(
     -------
     Spends `scores` once. Cells follow from released values and public ones, and so does the line.
     """
-    step = grid_step(None if plan.weight_bound is None else 1.0)  # rows of the largest weight
+    step = _step(plan)
     counts = curator.sums(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * step
     return fit_line(counts, float(scores.deviations[0]) * step, cells.at)
+
+
+def _step(plan: Plan) -> float:
+    """Return what one step of a count is worth, in rows of the largest weight."""
+    return grid_step(None if plan.weight_bound is None else 1.0)
 
 
 def calibrate_votes(
@@ -110,7 +115,11 @@ def calibrate_votes(
 
 
 def calibrate_scores(
-    curator: Curator, plan: Plan, scores: NoisySums | None, model: _Model
+    curator: Curator,
+    plan: Plan,
+    scores: NoisySums | None,
+    model: _Model,
+    rows: Sequence[float] | None = None,
 ) -> _Model:
     """Put the scores of a model on a line that fits the rows, where there are counts for it.
 
@@ -127,6 +136,8 @@ def calibrate_scores(
         The counts, as they were reserved; without them the model stays as it is.
     model : Lineable
         What the rows were told.
+    rows : sequence of float, optional
+        How many rows each output has, as far as was released: where they are few, so are cells.
 
     Privacy
     -------
@@ -134,8 +145,13 @@ def calibrate_scores(
     """
     if scores is None:
         return model
+    typical = model.typical()
     curator.close_budgets()
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
-    cells = [ScoreCells.around(own) for own in model.typical()]
+    cells = [ScoreCells.around(own) for own in typical]
+    if rows is not None:
+        sigma = float(scores.deviations[0]) * _step(plan)
+        counts = [cells_for(own, sigma) for own in rows]
+        cells = [ScoreCells.around(*own) for own in zip(typical, counts, strict=True)]
     lines = [release_line(curator, plan, scores, output, own) for output, own in enumerate(cells)]
     return model.on_lines(np.array(lines))

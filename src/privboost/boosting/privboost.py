@@ -98,7 +98,7 @@ def boost_privboost(
         for output in outputs
     ]
     model = pack_model(plan, known, joined, start, echoes)
-    return calibrate_scores(curator, plan, plan.scores, model)
+    return calibrate_scores(curator, plan, plan.scores, model, list(rows))
 
 
 def _ask_alone(

@@ -20,16 +20,47 @@ _SCORES = np.linspace(-6.0, 6.0, 23)
 EDGES = np.rint(_SCORES * SCORE_STEPS).astype(np.int32)
 """The same on the grid."""
 
-_MIDDLES = np.concatenate([[-6.3], (_SCORES[1:] + _SCORES[:-1]) / 2, [6.3]])
+_FAR = 8
+"""Scores beyond this are as sure as this, in log-odds."""
 _WIDEST = 2.0
 """The largest logarithm of the slope, and the largest shift, either way."""
 _WORTH_OF_VOTES = 2.2
 """The log-odds of one vote, times the root of their number: measured on four tables."""
+_ROWS, _FEWEST_CELLS = 8.0, 4
+"""Rows of a cell in deviations of the noise, on average, and the fewest cells."""
+_DEVIATIONS, _BEYOND = 4.0, 0.3
+"""How far cells reach about scores, in their deviations; and where rows beyond the last lie."""
 _LEAST_SPREAD = 0.1
 """No count is surer than this, in squared rows: a cell without noise may be without rows, too."""
 
 
-def centres(scores: np.ndarray) -> np.ndarray:
+def cells_for(rows: float, sigma: float) -> int:
+    """Return how many cells of scores there should be, few where noise is loud.
+
+    A line needs two; every further one brings its own noise.
+
+    Parameters
+    ----------
+    rows : float
+        How many rows there are, as far as was released.
+    sigma : float
+        The standard deviation of the noise in a count.
+    """
+    return int(min(max(rows / max(_ROWS * sigma, 1e-300), _FEWEST_CELLS), len(EDGES) + 1))
+
+
+def edges_around(scores: np.ndarray, cells: int) -> np.ndarray:
+    """Return where so many cells begin that lie evenly about what scores are thought to be."""
+    near = np.clip(scores, -_FAR * SCORE_STEPS, _FAR * SCORE_STEPS)
+    whole, count = near.astype(np.int64), len(near)  # sums of integers are the same everywhere
+    middle = int(whole.sum()) / count
+    spread = math.sqrt(max(int((whole**2).sum()) / count - middle**2, 0.0))
+    reach = min(_DEVIATIONS * spread, float(EDGES[-1]))
+    evenly = middle + reach * np.linspace(-1.0, 1.0, cells - 1)
+    return np.unique(np.rint(evenly).astype(np.int32))
+
+
+def centres(scores: np.ndarray, edges: np.ndarray = EDGES) -> np.ndarray:
     """Return the mean score of each cell, its middle where no score lies.
 
     Scores may be few, or lie close together: then the middle of a cell is not where its rows are.
@@ -38,11 +69,17 @@ def centres(scores: np.ndarray) -> np.ndarray:
     ----------
     scores : int array
         What scores are thought to be, in score steps.
+    edges : int array
+        Where cells begin, but the first.
     """
-    cells = np.searchsorted(EDGES, scores, side="right")
-    number = np.bincount(cells, minlength=len(_MIDDLES))
-    total = np.bincount(cells, scores / SCORE_STEPS, minlength=len(_MIDDLES))
-    return np.clip(np.where(number > 0, total / np.maximum(number, 1), _MIDDLES), -8.0, 8.0)
+    odds = edges / SCORE_STEPS
+    middles = np.concatenate(
+        [[odds[0] - _BEYOND], (odds[1:] + odds[:-1]) / 2, [odds[-1] + _BEYOND]]
+    )
+    cells = np.searchsorted(edges, scores, side="right")
+    number = np.bincount(cells, minlength=len(middles))
+    total = np.bincount(cells, scores / SCORE_STEPS, minlength=len(middles))
+    return np.clip(np.where(number > 0, total / np.maximum(number, 1), middles), -_FAR, _FAR)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +98,10 @@ class ScoreCells:
     at: np.ndarray
 
     @classmethod
-    def around(cls, scores: np.ndarray) -> ScoreCells:
-        """Return the usual cells; see `centres`."""
-        return cls(EDGES, centres(scores))
+    def around(cls, scores: np.ndarray, cells: int | None = None) -> ScoreCells:
+        """Return the usual cells, or so many about what scores are thought to be."""
+        edges = EDGES if cells is None else edges_around(scores, cells)
+        return cls(edges, centres(scores, edges))
 
     @classmethod
     def of_votes(cls, votes: int) -> ScoreCells:
@@ -77,7 +115,7 @@ class ScoreCells:
         cells = np.searchsorted(edges, sums, side="right")
         held = np.unique(cells)
         at = [sums[cells == cell].mean() * worth / VOTE for cell in held]
-        return cls(edges[held[1:] - 1], np.clip(at, -8.0, 8.0))
+        return cls(edges[held[1:] - 1], np.clip(at, -_FAR, _FAR))
 
 
 def worth_of_vote(votes: int) -> float:
@@ -85,7 +123,7 @@ def worth_of_vote(votes: int) -> float:
     return _WORTH_OF_VOTES / math.sqrt(votes)
 
 
-def fit_line(counts: np.ndarray, sigma: float, at: np.ndarray = _MIDDLES) -> tuple[float, float]:
+def fit_line(counts: np.ndarray, sigma: float, at: np.ndarray) -> tuple[float, float]:
     """Return the slope and shift with which scores fit noisy counts.
 
     Parameters
