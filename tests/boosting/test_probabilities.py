@@ -13,7 +13,6 @@ from privboost.boosting.probabilities import EDGES, ScoreCells, cells_for, centr
 from privboost.grid import SCORE_STEPS
 from tests.tables import CLASSES, THREE, make_domain, make_frame
 
-
 SCORES = EDGES / SCORE_STEPS
 MIDDLES = np.r_[-6.3, (SCORES[1:] + SCORES[:-1]) / 2, 6.3]
 
