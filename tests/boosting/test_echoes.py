@@ -159,3 +159,17 @@ def test_drawn_rows_have_the_released_mass_and_agree():
         np.testing.assert_allclose(np.bincount(own) / echoes.N_ROWS, [0.5, 0.3, 0.2], atol=0.01)
     ranks = np.array([3, 1, 2])[codes[0]], np.array([0, 5, 9])[codes[1]]
     assert np.corrcoef(ranks)[0, 1] > 0.4
+
+
+def test_errors_do_not_grow_where_drawn_rows_are_many_and_released_ones_few():
+    rng = np.random.default_rng(3)
+    moved = rng.normal(size=(200, 4))
+    before = np.abs(moved).max()
+    weight, precision = np.array([2.0, 300.0]), np.array([0.5, 0.003])
+    for _ in range(300):
+        leaf = rng.integers(0, 2, 200).astype(np.uint16)
+        answer = np.zeros((2, 4))
+        echo_kernels.take_answer(leaf, np.full(200, 1.0), weight, moved, answer)
+        values = echo_kernels.shrink_leaves(answer, weight, precision, 5.0)
+        echo_kernels.move_rows(leaf, values, moved)
+    assert np.abs(moved).max() <= 2 * before

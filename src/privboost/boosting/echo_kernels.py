@@ -11,7 +11,7 @@ from privboost.compiling import compiled
 
 
 @compiled
-def take_answer(cell_of_row, response, moved, answer):
+def take_answer(cell_of_row, response, weight, moved, answer):
     """Take off an answer what rows say otherwise, since noise moved their scores.
 
     Parameters
@@ -20,15 +20,24 @@ def take_answer(cell_of_row, response, moved, answer):
         The cell of each row.
     response : float array
         By how much a row's gradient changes with its score.
+    weight : float array
+        The Hessians of each cell. Its rows together do not respond by more: where drawn rows are
+        many and released ones few, errors would grow from answer to answer.
     moved : float array of shape (rows, draws)
         How far noise moved scores.
     answer : float array of shape (cells, draws), changed in place
         The noise in an answer.
     """
+    total = np.zeros(weight.size)
     for row in range(cell_of_row.size):
-        own = answer[cell_of_row[row]]
+        total[cell_of_row[row]] += response[row]
+    for row in range(cell_of_row.size):
+        cell = cell_of_row[row]
+        own, part = answer[cell], response[row]
+        if total[cell] > weight[cell]:
+            part *= weight[cell] / total[cell]
         for draw in range(moved.shape[1]):
-            own[draw] -= response[row] * moved[row, draw]
+            own[draw] -= part * moved[row, draw]
 
 
 @compiled

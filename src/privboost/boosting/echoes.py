@@ -161,7 +161,8 @@ class Echoes:
         missed = heard.within * (own.told - own.effect.values)
         missed = np.bincount(cell_of, missed, minlength=cells)
         answer = self._noise(heard.noise.gradient, heard.noise.hessian * missed, cells)
-        kernels.take_answer(cell_of[bin_of_row], self._response(self._scores), self._moved, answer)
+        response = self._response(self._scores)
+        kernels.take_answer(cell_of[bin_of_row], response, heard.weight, self._moved, answer)
         return answer
 
     def _hear(self, own: _Noisy, step: Step, bin_of_row: np.ndarray, answer: np.ndarray) -> None:
@@ -184,7 +185,8 @@ class Echoes:
         route(codes, grown.tree, leaf)
         told = grown.told / SCORE_STEPS
         answer = self._noise(grown.noise.gradient, grown.noise.hessian * told, len(told))
-        kernels.take_answer(leaf, self._response(self._scores), self._moved, answer)
+        weight, _ = weight_and_precision(grown.mass, grown.noise)
+        kernels.take_answer(leaf, self._response(self._scores), weight, self._moved, answer)
         return leaf, answer
 
     def _hear_tree(self, grown: Grown, leaf: np.ndarray, answer: np.ndarray) -> np.ndarray:
