@@ -15,7 +15,8 @@ _TABLES = {
     "dask": "privboost.clusters.dask_table",
     "pyspark": "privboost.clusters.spark_table",
 }
-"""By the package of a frame's type: the module whose `open_frame` makes a `RemoteTable` of it."""
+"""By the package of a frame's type: the module whose `open_frame` makes a `RemoteTable` of it,
+and whose `map_rows` predicts."""
 
 
 def is_remote(data: Any) -> bool:
@@ -28,6 +29,11 @@ def open_remote(data: Any) -> Any:
     if isinstance(data, RemoteTable) or not is_remote(data):
         return data
     return import_module(_TABLES[_package(data)]).open_frame(data)
+
+
+def map_rows(model: Any, method: str, data: Any) -> Any:
+    """Return what a model's method says of a cluster's rows: lazily, as a frame of the cluster."""
+    return import_module(_TABLES[_package(data)]).map_rows(model, method, data)
 
 
 def open_where_rows_lie(n_threads: int) -> OpenBackend:

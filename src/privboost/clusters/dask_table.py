@@ -1,0 +1,93 @@
+"""A Dask frame as a table whose rows lie with workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import narwhals.stable.v1 as nw
+
+from privboost.clusters.dask_backend import DaskBackend
+from privboost.clusters.dask_cluster import DaskCluster
+from privboost.clusters.dask_worker import count_part, predict_part
+from privboost.engine.backend import Backend
+from privboost.tables.loading import Load
+from privboost.tables.pieces import Batch
+from privboost.tables.remote import RemoteTable
+from privboost.tables.sources import FrameTable
+
+
+class DaskTable(RemoteTable):
+    """A Dask frame with an active client.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+        The frame.
+    cluster : DaskCluster
+        The workers.
+    """
+
+    def __init__(self, frame: Any, cluster: DaskCluster) -> None:
+        self._frame, self._cluster = frame, cluster
+        self._empty = FrameTable(nw.from_native(frame._meta, eager_only=True))
+        self.columns = self._empty.columns
+
+    def no_rows(self, names: Sequence[str]) -> Batch:
+        """Return the named columns as the frame declares them."""
+        return next(self._empty.batches(names, 1))
+
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+        return sum(self.lengths)
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """How many rows each partition has: workers count them, by one column alone."""
+        column = self.columns[:1]
+        count = dask.delayed(count_part, pure=False)
+        futures = self._cluster.client.compute([count(part) for part in self.parts(column)])
+        return [self._cluster.wait(future, column) for future in futures]
+
+    def parts(self, names: Sequence[str]) -> list[Any]:
+        """Return the named columns of each partition, not computed yet."""
+        own = [self._frame.columns[self.columns.index(name)] for name in names]
+        parts: list[Any] = self._frame[own].to_delayed()
+        return parts
+
+    def open_backend(self, loads: Sequence[Load]) -> Backend:
+        """Have the workers load the rows."""
+        (load,) = loads  # streams keep their rows on the driver, and are refused before
+        return DaskBackend(self._cluster, self, load.loader)
+
+
+def open_frame(frame: Any) -> DaskTable:
+    """Return a Dask frame as a table."""
+    _need_frame(frame)
+    return DaskTable(frame, DaskCluster.active())
+
+
+def map_rows(model: Any, method: str, frame: Any) -> Any:
+    """Return what a model's method says of each row: lazily, as a Dask series or frame.
+
+    Parameters
+    ----------
+    model : Model
+        Released values alone: it travels to the workers.
+    method : str
+        The method, which takes a table and returns an array.
+    frame : dask.dataframe.DataFrame
+        The rows.
+    """
+    _need_frame(frame)
+    return frame.map_partitions(
+        predict_part, model, method, meta=predict_part(frame._meta, model, method)
+    )
+
+
+def _need_frame(frame: Any) -> None:
+    if not isinstance(frame, dd.DataFrame):
+        raise TypeError("of Dask's collections a DataFrame is needed")
