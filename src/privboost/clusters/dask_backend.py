@@ -32,6 +32,9 @@ class Parts(Protocol):
     def lengths(self) -> list[int]:
         """How many rows each part has."""
 
+    def declared(self, names: Sequence[str]) -> Any:
+        """Return the named columns of a frame without rows: what parts hold."""
+
     def parts(self, names: Sequence[str]) -> list[Any]:
         """Return the named columns of each part, not computed yet."""
 
@@ -113,7 +116,7 @@ class DaskBackend:
     def _leave(self, seat: Seat) -> None:
         """Let a party go."""
         if seat.future is not None:
-            self._cluster.forget(seat.future)
+            self._cluster.forget([seat.future])
         seat.future, seat.party, seat.followed = None, None, 0
 
     def _all(self, question: str, *message: bytes) -> list[Any]:
@@ -152,22 +155,26 @@ class DaskBackend:
             return
         threads = self._cluster.threads()
         self._place(seats, list(threads))
-        order = Order(self._loader.to_bytes(), own_version(), max(threads.values()))
+        declared = self._source.declared(self._loader.columns)
+        order = Order(self._loader.to_bytes(), declared, own_version(), max(threads.values()))
         coded = self._code(order, seats)
-        for seat in seats:
-            seat.future = self._cluster.client.submit(
-                Party,
-                order,
-                self._share(coded, seat),
-                workers=[seat.worker],
-                actor=True,
-                pure=False,
-            )
-        for seat in seats:
-            try:
-                seat.party = self._cluster.wait(seat.future, self._loader.columns, seat.worker)
-            except LostError:
-                self._leave(seat)
+        shares = {seat: self._share(coded, seat) for seat in seats}
+        try:
+            for seat, share in shares.items():
+                seat.future = self._cluster.client.submit(
+                    Party, order, share, workers=[seat.worker], actor=True, pure=False
+                )
+            for seat in seats:
+                self._await(seat)
+        finally:
+            picked = {future for share in shares.values() for future in share}
+            self._cluster.forget([*picked, *coded.values()])
+
+    def _await(self, seat: Seat) -> None:
+        try:
+            seat.party = self._cluster.wait(seat.future, self._loader.columns, seat.worker)
+        except LostError:
+            self._leave(seat)
 
     def _place(self, seats: Sequence[Seat], workers: Sequence[str]) -> None:
         """Give each party the worker with the fewest of them."""

@@ -120,9 +120,9 @@ class DaskCluster:
                 raise LostError
             raise _unreadable(done, columns)
 
-    def forget(self, future: Future) -> None:
-        """Have workers let go of a result, whoever else refers to it; a lost cluster has none."""
-        _try(lambda: self.client.cancel([future], force=True))
+    def forget(self, futures: Sequence[Future]) -> None:
+        """Have workers let go of results, whoever else refers to them (an error's frames, say)."""
+        _try(lambda: self.client.cancel(list(futures), force=True))  # a lost cluster has none
 
 
 def _try(act: Callable[[], Any]) -> Any:
@@ -141,10 +141,11 @@ def _judge(result: Any) -> Any:
 
 def _unreadable(error: Exception, columns: Sequence[str]) -> Exception:
     """Say that a partition cannot be computed; what its own error says may be private."""
-    if isinstance(error, KeyError):
-        for name in columns:
-            if repr(name) in str(error):
-                return SchemaError(f"a partition has no column {name!r}")
+    said = str(error)
+    missing = said if isinstance(error, KeyError) else said.partition("\n  Missing: ")[2]
+    for name in columns:  # pandas and Dask write them so
+        if repr(name) in missing:
+            return SchemaError(f"a partition has no column {name!r}")
     return ClusterError(
         f"a partition of the frame cannot be computed ({type(error).__name__}): compute it without "
         "privboost to see why"

@@ -47,16 +47,26 @@ class DaskTable(RemoteTable):
     @cached_property
     def lengths(self) -> list[int]:
         """How many rows each partition has: workers count them, by one column alone."""
-        column = self.columns[:1]
         count = dask.delayed(count_part, pure=False)
-        futures = self._cluster.client.compute([count(part) for part in self.parts(column)])
-        return [self._cluster.wait(future, column) for future in futures]
+        parts = self.parts(self.columns[:1])
+        futures = self._cluster.client.compute([count(part) for part in parts])
+        try:
+            return [self._cluster.wait(future, self.columns) for future in futures]
+        finally:
+            self._cluster.forget(futures)
+
+    def declared(self, names: Sequence[str]) -> Any:
+        """Return the named columns of the frame that says what partitions hold."""
+        return self._frame._meta[self._own(names)]
 
     def parts(self, names: Sequence[str]) -> list[Any]:
         """Return the named columns of each partition, not computed yet."""
-        own = [self._frame.columns[self.columns.index(name)] for name in names]
-        parts: list[Any] = self._frame[own].to_delayed()
+        parts: list[Any] = self._frame[self._own(names)].to_delayed()
         return parts
+
+    def _own(self, names: Sequence[str]) -> list[Any]:
+        """Return what the frame itself calls these columns: numbers, perhaps."""
+        return [self._frame.columns[self.columns.index(name)] for name in names]
 
     def open_backend(self, loads: Sequence[Load]) -> Backend:
         """Have the workers load the rows."""

@@ -58,6 +58,8 @@ class Order:
     ----------
     loader : bytes
         How rows are coded.
+    declared : pandas.DataFrame
+        The columns without rows: what parts are said to hold.
     version : str
         The driver's version of privboost.
     threads : int
@@ -65,6 +67,7 @@ class Order:
     """
 
     loader: bytes
+    declared: Any
     version: str
     threads: int
 
@@ -103,10 +106,8 @@ def code_part(frame: Any, order: Order, first: int, rows: int) -> CodedPart | Fa
 def _code(frame: Any, order: Order, first: int) -> CodedPart | Failure:
     if own_version() != order.version:
         return Failure(other_version(own_version(), order.version))
-    loader, table = read_loader(order.loader), FrameTable(nw.from_native(frame, eager_only=True))
-    absent = [name for name in loader.columns if name not in table.columns]
-    if absent:
-        return Failure(f"a partition has no column {absent[0]!r}", of_schema=True)
+    loader, frame = read_loader(order.loader), _as_declared(frame, order.declared)
+    table = FrameTable(nw.from_native(frame, eager_only=True))
     coded = [
         each
         for piece in table.pieces(loader.columns, block_rows(table, order.threads))
@@ -114,6 +115,26 @@ def _code(frame: Any, order: Order, first: int) -> CodedPart | Failure:
     ]
     units = tuple(each.units for each in coded if each.units is not None)
     return CodedPart(tuple(each.rows for each in coded), units)
+
+
+def _as_declared(frame: Any, declared: Any) -> Any:
+    """Have the columns of a part read value by value where they are not what the frame declares.
+
+    What a part's column holds may follow from its values (nothing but missing ones, say), so it
+    must not raise.
+    """
+    odd = [
+        name for name, kind in declared.dtypes.items() if not _are_alike(frame.dtypes[name], kind)
+    ]
+    return frame.astype(dict.fromkeys(odd, object))
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Whether two types of columns differ at most in what numbers or categories they can hold."""
+    if all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in (one, other)):
+        return True
+    values = [getattr(getattr(kind, "categories", None), "dtype", None) for kind in (one, other)]
+    return bool(one == other or (values[0] is not None and values[0] == values[1]))
 
 
 def pick_bucket(part: CodedPart | Failure, bucket: int, buckets: int) -> CodedPart | Failure:
