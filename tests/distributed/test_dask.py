@@ -48,7 +48,7 @@ def client():
 
 def start(workers):
     return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
     )
 
 

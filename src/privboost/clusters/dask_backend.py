@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Protocol
 
 import dask
@@ -139,7 +139,7 @@ class DaskBackend:
         answers = {}
         for seat, call in calls.items():
             try:
-                answers[seat] = self._cluster.answer(call, seat.worker)
+                answers[seat] = self._cluster.answer(call, seat.future, seat.worker)
                 seat.followed = len(self._log)
             except LostError:
                 self._leave(seat)
@@ -166,9 +166,11 @@ class DaskBackend:
                 )
             for seat in seats:
                 self._await(seat)
-        finally:
-            picked = {future for share in shares.values() for future in share}
-            self._cluster.forget([*picked, *coded.values()])
+        except BaseException:
+            self._cluster.forget(list(coded.values()))
+            raise
+        for future in [*coded.values(), *chain(*shares.values())]:
+            future.release()  # parties hold the rows now
 
     def _await(self, seat: Seat) -> None:
         try:

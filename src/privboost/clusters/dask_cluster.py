@@ -74,7 +74,7 @@ class DaskCluster:
         call = _try(lambda: getattr(actor, question)(*message))
         return None if isinstance(call, Exception) else call
 
-    def answer(self, call: Any, worker: str) -> Any:
+    def answer(self, call: Any, future: Future, worker: str) -> Any:
         """Wait for what an actor answers to a call.
 
         Raises
@@ -86,7 +86,8 @@ class DaskCluster:
             answer = _try(lambda: call.result(timeout=_PATIENCE))
             if not isinstance(answer, Exception):
                 return _judge(answer)
-            if not isinstance(answer, TimeoutError) or worker not in self.threads():
+            lost = future.status != "finished" or worker not in self.threads()
+            if lost or not isinstance(answer, TimeoutError):
                 break
         raise LostError
 
@@ -121,7 +122,10 @@ class DaskCluster:
             raise _unreadable(done, columns)
 
     def forget(self, futures: Sequence[Future]) -> None:
-        """Have workers let go of results, whoever else refers to them (an error's frames, say)."""
+        """Have workers let go of results and of all that was made of them.
+
+        Whoever else refers to them (an error's frames, say).
+        """
         _try(lambda: self.client.cancel(list(futures), force=True))  # a lost cluster has none
 
 

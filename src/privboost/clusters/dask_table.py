@@ -11,9 +11,10 @@ import dask.dataframe as dd
 import narwhals.stable.v1 as nw
 
 from privboost.clusters.dask_backend import DaskBackend
-from privboost.clusters.dask_cluster import DaskCluster
+from privboost.clusters.dask_cluster import DaskCluster, LostError
 from privboost.clusters.dask_worker import count_part, predict_part
 from privboost.engine.backend import Backend
+from privboost.errors import ClusterError
 from privboost.tables.loading import Load
 from privboost.tables.pieces import Batch
 from privboost.tables.remote import RemoteTable
@@ -52,6 +53,8 @@ class DaskTable(RemoteTable):
         futures = self._cluster.client.compute([count(part) for part in parts])
         try:
             return [self._cluster.wait(future, self.columns) for future in futures]
+        except LostError:  # by Dask itself, which has tried again and again
+            raise ClusterError("workers were lost while the rows were counted") from None
         finally:
             self._cluster.forget(futures)
 
