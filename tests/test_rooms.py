@@ -17,6 +17,7 @@ LEVELS = [
     {"tables"},
     {"trees"},
     {"engine"},
+    {"clusters"},
     {"privacy", "models"},
     {"boosting"},
     {"learning"},

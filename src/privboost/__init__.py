@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the same names, for tools that read types
     from privboost.unit import Unit as Unit
     from privboost.errors import (
         BudgetError as BudgetError,
+        ClusterError as ClusterError,
         DomainError as DomainError,
         ModelFileError as ModelFileError,
         PrivacyWarning as PrivacyWarning,
@@ -63,6 +64,7 @@ _HOMES = {
     "NumericFeature": "tables.features",
     "Unit": "unit",
     "BudgetError": "errors",
+    "ClusterError": "errors",
     "DomainError": "errors",
     "ModelFileError": "errors",
     "PrivacyWarning": "errors",

@@ -84,7 +84,7 @@ def traces(request, monkeypatch, tmp_path):
         model.fit(frame)
     model.save(tmp_path / "model")
     # The backend given by the test holds no rows itself; it is not part of what is searched.
-    model.set_params(backend="local")
+    model.set_params(backend="auto")
     report = model.privacy_
     places = {
         "model file": (tmp_path / "model").read_bytes(),

@@ -228,7 +228,7 @@ def test_a_batch_that_dies_midway_ends_the_stream():
     model.set_params(backend=opens(Dying))
     with pytest.raises(KeyboardInterrupt):
         model.partial_fit(second)
-    model.set_params(backend="local")
+    model.set_params(backend="auto")
     with pytest.raises(ValueError, match="failed midway ends a stream"):
         model.partial_fit(second)
     assert len(model.predict(second)) == 300
@@ -313,7 +313,7 @@ def test_nobody_goes_on_from_a_state_whose_rows_paid(where, monkeypatch):
         with pytest.raises((OSError, KeyboardInterrupt)):
             model.partial_fit(second)
     assert model.n_batches_ == 0
-    model.set_params(backend="local")
+    model.set_params(backend="auto")
     with pytest.raises(ValueError, match="failed midway"):
         model.partial_fit(third)
     with pytest.raises(ValueError, match="no stream"):
@@ -422,7 +422,7 @@ def test_a_first_batch_that_died_midway_is_not_repeated():
     model = stream(backend=opens(FailingClose))
     with pytest.raises(OSError, match="worker"):
         model.partial_fit(first)
-    model.set_params(backend="local")
+    model.set_params(backend="auto")
     with pytest.raises(ValueError, match="failed midway"):
         model.partial_fit(first)
     model.fit(second)  # a fit of its own is told as one

@@ -258,7 +258,7 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,
-        backend: Any = "local",
+        backend: Any = "auto",
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -331,7 +331,7 @@ class BoostedAdaSSPRegressor(AdaSSPEstimator, PrivateRegressor):  # noqa: D101
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,
-        backend: Any = "local",
+        backend: Any = "auto",
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:

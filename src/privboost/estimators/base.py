@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from privboost.boosting.checks import check_choice, check_file, check_flag, check_path, check_size
 from privboost.boosting.plan import Budget, PublicRows
 from privboost.boosting.target_span import learn_span
-from privboost.engine.backend import OpenBackend, open_local
+from privboost.clusters.recognition import open_remote, open_where_rows_lie
+from privboost.engine.backend import OpenBackend
 from privboost.errors import DomainError
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import Given, MakePlan, Preparation, Setting
@@ -100,6 +101,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
         """Return the stages up to training."""
         budget = self._budget()
+        X = open_remote(X)
         given = Given(X, y, sample_weight, self._weight_bound(sample_weight))
         kind = PublicPreparation if isinstance(budget, PublicRows) else Preparation
         make_plan = self._planner(X)
@@ -243,12 +245,12 @@ class PrivateEstimator(BaseEstimator, ABC):
         return Path(self.ledger)
 
     def _open_backend(self, threads: int) -> OpenBackend:
-        if self.backend == "local":
-            return partial(open_local, n_threads=threads)
+        if self.backend == "auto":
+            return open_where_rows_lie(threads)
         if callable(self.backend):
             opened: OpenBackend = self.backend
             return opened
-        raise ValueError('backend must be "local" or a callable that takes loads of rows')
+        raise ValueError('backend must be "auto" or a callable that takes loads of rows')
 
 
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):

@@ -120,7 +120,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,
-        backend: Any = "local",
+        backend: Any = "auto",
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:

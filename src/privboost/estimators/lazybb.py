@@ -119,7 +119,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,
-        backend: Any = "local",
+        backend: Any = "auto",
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:

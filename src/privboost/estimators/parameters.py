@@ -48,8 +48,8 @@ RUN_PARAMETERS = """
         warning that says so.
     n_jobs : int, optional
         Threads, at most 8 for each core; -1 for all cores. The model does not depend on it.
-    backend : "local" or callable
-        Who holds the rows during a fit.
+    backend : "auto" or callable
+        Who holds the rows during a fit: "auto" is the cluster where they lie, or this machine.
     ledger : path, optional
         A file that records the reservation and every charge before the release it pays for.
     verbose : bool

@@ -100,7 +100,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,
-        backend: Any = "local",
+        backend: Any = "auto",
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:

@@ -158,7 +158,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,
-        backend: Any = "local",
+        backend: Any = "auto",
         ledger: Any = None,
         verbose: bool = False,
     ) -> None:

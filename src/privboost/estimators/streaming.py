@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from privboost.boosting.plan import Budget, Plan, PublicRows
 from privboost.boosting.target_span import learn_span
+from privboost.clusters.recognition import is_remote
 from privboost.engine.backend import RecordingBackend
 from privboost.errors import BudgetError, DomainError
 from privboost.estimators.base import PrivateEstimator
@@ -28,6 +29,7 @@ from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget
 from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load, load_rows
+from privboost.tables.remote import refuse_remote
 from privboost.tables.sources import Table
 
 _UNSAVED = ("_stream", "_training")
@@ -149,6 +151,8 @@ class StreamEstimator(TreeEstimator):
                 "public_rows: a stream keeps budgets for life, and public rows have none; give all "
                 "rows to fit"
             )
+        if is_remote(X):
+            refuse_remote()  # a stream keeps its rows on this machine
         given = Given(X, y, sample_weight, self._weight_bound(sample_weight))
         make_plan = partial(self._plan_batch, stream.n_batches)
         lesson = partial(self._lesson, given, make_plan)

@@ -10,7 +10,7 @@ from typing import Any
 from privboost.boosting.checks import check_file, check_grid
 from privboost.boosting.plan import Budget
 from privboost.cautions import caution
-from privboost.engine.backend import open_local
+from privboost.clusters.recognition import open_remote, open_where_rows_lie
 from privboost.errors import DomainError
 from privboost.learning.domain_learning import (
     LearningPlan,
@@ -51,7 +51,7 @@ def learn_domain(
     epsilon, delta, part = budget.epsilon, budget.delta, open_given("given", given)
     stream = KeyStream.of(random_state)
     caution(epsilon, delta, random_state)
-    table = open_unknown(frame, y, target)
+    table = open_unknown(open_remote(frame), y, target)
     plan = plan_learning(table, target, task, part, delta)
     earlier = _price(part)
     if not lessons_of(plan.given) <= paid_lessons(earlier):
@@ -66,7 +66,7 @@ def learn_domain(
     check_grid(planned.event for planned in plan.releases)
     book = Ledger(epsilon, delta, accountant, ledger)
     book.reserve(plan.releases)
-    domain, _ = learn(plan, table, open_local, book, stream)
+    domain, _ = learn(plan, table, open_where_rows_lie(1), book, stream)
     report = state_lesson(book, plan, domain, random_state is not None)
     if earlier is not None:
         report = add_lesson(earlier, report, "learning the rest of it")

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit, log_expit, softmax
 
+from privboost.clusters.prediction import where_rows_lie
 from privboost.grid import SCORE_STEPS, WHOLE_SPAN
 from privboost.models.additive import AdditiveScores
 from privboost.models.compound import CompoundScores
@@ -78,6 +79,7 @@ class Model:
         low, high = self.domain.target.bounds
         return max(low, middle - half), min(high, middle + half)
 
+    @where_rows_lie
     def decision_function(self, data: Any, return_std: bool = False) -> Any:
         """Return scores: of shape (rows,), or (rows, classes) beyond two classes.
 
@@ -131,6 +133,7 @@ class Model:
             scores = np.concatenate(stage, axis=1) / SCORE_STEPS
             yield scores[0] if len(scores) == 1 else scores.T
 
+    @where_rows_lie
     def predict_proba(self, data: Any, return_std: bool = False) -> Any:
         """Return class probabilities, in the order of `classes`.
 
@@ -156,6 +159,7 @@ class Model:
             raise AttributeError("staged probabilities: a vote's stages are votes, and no log-odds")
         return map(self._chances, self.staged_decision_function(data))
 
+    @where_rows_lie
     def predict(self, data: Any, return_std: bool = False) -> Any:
         """Return the most probable class, or the predicted number within `bounds`.
 

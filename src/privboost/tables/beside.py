@@ -11,6 +11,7 @@ from privboost.tables.domain import Domain
 from privboost.tables.encoding import need_columns
 from privboost.tables.loader import Roles
 from privboost.tables.pieces import Batch, Column, Piece
+from privboost.tables.remote import RemoteTable, refuse_remote
 from privboost.tables.sources import Table, open_table, open_vector, slice_vector
 
 _APART = "\0 {} given apart"
@@ -111,6 +112,8 @@ def put_beside(table: Table, apart: Mapping[str, Any], named: Mapping[str, str])
     for name, values in apart.items():
         if table.is_text:
             raise SchemaError(f"{name} of a CSV file must be one of its columns")
+        if isinstance(table, RemoteTable):
+            refuse_remote()
         vectors[named[name]] = vector = open_vector(values, name)
         if len(vector) != table.count_rows():
             raise SchemaError(f"X and {name} have different numbers of rows")

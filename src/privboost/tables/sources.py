@@ -22,6 +22,7 @@ import pyarrow as pa
 from privboost.errors import SchemaError
 from privboost.tables.file_sources import FilesTable, ParquetTable, are_files, open_file, open_files
 from privboost.tables.pieces import Batch, Column, Piece
+from privboost.tables.remote import RemoteTable
 from privboost.tables.text_sources import CsvTable, unique
 
 
@@ -127,7 +128,7 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
         Whether a text file's malformed lines (see `CsvTable`), and a list's rows that do not fit
         the features, are refused.
     """
-    if isinstance(data, ParquetTable | CsvTable | FilesTable):
+    if isinstance(data, ParquetTable | CsvTable | FilesTable | RemoteTable):
         return data
     if isinstance(data, str | Path):
         return open_file(data, every_line=every_line)
@@ -162,7 +163,7 @@ def count_rows(data: Any) -> int:
         data = open_file(data)
     elif are_files(data):
         data = open_files(data)
-    if isinstance(data, ParquetTable | CsvTable | FilesTable):
+    if isinstance(data, ParquetTable | CsvTable | FilesTable | RemoteTable):
         return data.count_rows()
     return len(data if hasattr(data, "__len__") else _array(data))
 

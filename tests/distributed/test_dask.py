@@ -1,0 +1,360 @@
+"""Rows with Dask's workers: real processes, which give the same bytes as one machine."""
+
+import os
+import re
+import signal
+import time
+import uuid
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+distributed = pytest.importorskip("distributed", reason="Dask is not installed: extra 'dask'")
+dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed: extra 'dask'")
+
+from dask import delayed
+
+from privboost import (
+    BoostedAdaSSPClassifier,
+    BoostedAdaSSPRegressor,
+    ClusterError,
+    Domain,
+    DPXGBClassifier,
+    DPXGBRegressor,
+    LazyBBClassifier,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
+    SarusXGBClassifier,
+    SarusXGBRegressor,
+    SBDTClassifier,
+    SBDTRegressor,
+    SchemaError,
+)
+from privboost.models.files import model_bytes
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+ROWS = 700
+QUICK = 15
+"""Seconds within which an error must come."""
+
+
+@pytest.fixture(scope="module")
+def client():
+    with start(2) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def start(workers):
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+    )
+
+
+def in_parts(frame, sizes):
+    """A Dask frame whose partitions have these sizes, and the rest."""
+    ends = [0, *np.cumsum(sizes), len(frame)]
+    parts = [delayed(frame.iloc[a:b]) for a, b in pairwise(ends)]
+    return dd.from_delayed(parts, meta=frame.iloc[:0])
+
+
+def train(kind, table, target=CLASSES, weighted=False, unit=None, domain=None, **how):
+    settings = {"epsilon": 3.0, "delta": 1e-6, "n_estimators": 4, "random_state": 7} | how
+    if weighted:
+        settings |= {"sample_weight_bound": 2.0}
+    model = kind(**settings, domain=domain or make_domain(target, unit))
+    return model.fit(table, **({"sample_weight": "weight"} if weighted else {}))
+
+
+def bytes_of(*args, **how):
+    return model_bytes(train(*args, **how).model_)
+
+
+RECIPES = [
+    (PrivBoostClassifier, THREE, True, {}),
+    (PrivBoostRegressor, NUMBER, True, {}),
+    (SBDTClassifier, CLASSES, False, {"subsample": 0.3, "features": "uniform"}),
+    (SBDTClassifier, THREE, True, {"features": "cyclical", "extra_estimators": 3}),
+    (SBDTRegressor, NUMBER, True, {"candidates": "hessian", "candidate_rounds": 2}),
+    (DPXGBClassifier, CLASSES, True, {"accountant": "rdp", "max_depth": 2}),
+    (DPXGBRegressor, NUMBER, False, {"accountant": "rdp", "max_depth": 2}),
+    (SarusXGBClassifier, THREE, False, {"delta": 0.0, "subsample": 0.3, "max_depth": 2}),
+    (SarusXGBRegressor, NUMBER, True, {"delta": 0.0, "max_depth": 2}),
+    (LazyBBClassifier, CLASSES, False, {"delta": 0.0}),
+    (BoostedAdaSSPClassifier, CLASSES, True, {"clip_decay": 0.9}),
+    (BoostedAdaSSPRegressor, NUMBER, False, {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "target", "weighted", "how"), RECIPES)
+def test_every_recipe_gives_the_same_bytes(client, kind, target, weighted, how):
+    frame = make_frame(ROWS, target=target)
+    expected = bytes_of(kind, frame, target, weighted, **how)
+    for parts in (3, 7):
+        table = dd.from_pandas(frame, npartitions=parts, sort=False)
+        assert table.npartitions == parts
+        assert bytes_of(kind, table, target, weighted, **how) == expected
+
+
+@pytest.mark.parametrize(("most", "subsample"), [(20, 1.0), (1, 0.4)])
+def test_units_in_several_partitions_are_brought_together(client, most, subsample):
+    unit = {"column": "person", "max_rows": most}
+    frame = make_frame(ROWS)
+    how = {"unit": unit, "subsample": subsample, "weighted": True}
+    expected = bytes_of(SBDTClassifier, frame, **how)
+    assert expected != bytes_of(SBDTClassifier, frame, **how | {"unit": None})
+    for sizes in ([1, 200, 300], [100] * 6):
+        assert bytes_of(SBDTClassifier, in_parts(frame, sizes), **how) == expected
+
+
+def test_empty_partitions_and_empty_tables(client):
+    frame = make_frame(ROWS)
+    expected = bytes_of(SBDTClassifier, frame, subsample=0.5)
+    table = in_parts(frame, [0, 300, 0, 0, 400])
+    assert bytes_of(SBDTClassifier, table, subsample=0.5) == expected
+    for unit in (None, {"column": "person", "max_rows": 2}):
+        nobody = bytes_of(PrivBoostClassifier, frame[:0], unit=unit)
+        assert bytes_of(PrivBoostClassifier, in_parts(frame[:0], [0]), unit=unit) == nobody
+
+
+def test_domains_are_learned_where_rows_lie(client):
+    table = dd.from_pandas(make_frame(3000).drop(columns=["person", "place"]), npartitions=5)
+    local = table.compute()
+    how = {"epsilon": 8.0, "delta": 1e-4, "n_estimators": 4, "random_state": 7}
+    expected, found = (PrivBoostClassifier(**how).fit(each, "income") for each in (local, table))
+    assert model_bytes(found.model_) == model_bytes(expected.model_)
+    own = {"target": "income", "epsilon": 8.0, "delta": 1e-4, "random_state": 7}
+    assert Domain.learn(table, **own).to_dict() == Domain.learn(local, **own).to_dict()
+
+
+def test_files_that_workers_read(client, tmp_path):
+    frame = make_frame(ROWS)
+    expected = bytes_of(SBDTClassifier, frame, subsample=0.5)
+    for k in range(3):
+        frame[k * 250 : (k + 1) * 250].to_parquet(tmp_path / f"{k}.parquet")
+    table = dd.read_parquet(tmp_path)
+    assert bytes_of(SBDTClassifier, table, subsample=0.5) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [(PrivBoostClassifier, CLASSES), (PrivBoostClassifier, THREE), (PrivBoostRegressor, NUMBER)],
+)
+def test_predictions_are_lazy_and_those_of_one_machine(client, kind, target):
+    frame = make_frame(ROWS, target=target)
+    model = train(kind, frame, target)
+    table = in_parts(frame, [100, 0, 300])
+    names = ["predict"]
+    names += ["predict_proba", "decision_function"] if kind is PrivBoostClassifier else []
+    for name in names:
+        found, expected = getattr(model, name)(table), getattr(model, name)(frame)
+        assert isinstance(found, dd.Series if expected.ndim == 1 else dd.DataFrame)
+        there = found.compute()
+        np.testing.assert_array_equal(there.to_numpy(), expected)
+        pd.testing.assert_index_equal(there.index, frame.index)
+        if expected.ndim == 2:
+            assert list(found.columns) == list(model.classes_)
+    with pytest.raises(ValueError, match="return_std"):
+        model.model_.predict(table, return_std=True)
+
+
+def test_nothing_stays_with_workers(client):
+    train(PrivBoostClassifier, in_parts(make_frame(ROWS), [300]))
+    await_none(client)
+
+
+def await_none(client):
+    def held(dask_worker):
+        return [*dask_worker.state.actors, *dask_worker.data]
+
+    until = time.monotonic() + QUICK
+    while any(client.run(held).values()):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+class Hooked:
+    """Does something before the query of a number is asked."""
+
+    def __init__(self, act, at=3):
+        self._act, self._at = act, at
+
+    def __call__(self, loads):
+        self._backend, self._asked = loads[0].source.open_backend(loads), 0
+        return self
+
+    def sum(self, query):
+        self._asked += 1
+        if self._asked == self._at:
+            self._act()
+        return self._backend.sum(query)
+
+    def __getattr__(self, name):
+        return getattr(self._backend, name)
+
+
+@pytest.mark.parametrize("unit", [None, {"column": "person", "max_rows": 1}])
+def test_a_killed_worker_changes_nothing(client, unit):
+    frame = make_frame(ROWS)
+    how = {"unit": unit, "subsample": 0.5, "n_estimators": 8}
+    expected = bytes_of(SBDTClassifier, frame, **how)
+
+    def kill():
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    table = in_parts(frame, [100, 200, 300])
+    assert bytes_of(SBDTClassifier, table, backend=Hooked(kill), **how) == expected
+    client.wait_for_workers(2, timeout=60)
+
+
+@pytest.mark.parametrize("end", ["workers", "scheduler"])
+def test_a_lost_cluster_is_an_error_and_no_hang(end):
+    with start(1) as cluster, distributed.Client(cluster, set_as_default=True):
+        lost = []
+
+        def lose():
+            cluster.scale(0) if end == "workers" else cluster.close()
+            lost.append(time.monotonic())
+
+        table = in_parts(make_frame(ROWS), [300])
+        with pytest.raises(ClusterError, match=r"no worker left|cannot be reached"):
+            train(PrivBoostClassifier, table, backend=Hooked(lose))
+        assert time.monotonic() - lost[0] < QUICK
+
+
+def test_versions_must_be_the_same(client):
+    def put(version):
+        import privboost
+
+        privboost.__version__ = version
+
+    own = __import__("privboost").__version__
+    first = next(iter(client.scheduler_info()["workers"]))
+    client.run(put, "0.0.1", workers=[first])
+    try:
+        with pytest.raises(ClusterError, match=r"0\.0\.1"):
+            train(PrivBoostClassifier, in_parts(make_frame(ROWS), [300]))
+    finally:
+        client.run(put, own, workers=[first])
+
+
+def test_labels_and_weights_are_columns(client):
+    table = in_parts(make_frame(ROWS), [300])
+    model = PrivBoostClassifier(1.0, 1e-6, make_domain(), sample_weight_bound=2.0)
+    with pytest.raises(SchemaError, match="must be columns of it"):
+        model.fit(table, table["income"])
+    with pytest.raises(SchemaError, match="must be columns of it"):
+        model.fit(table, sample_weight=table["weight"])
+    with pytest.raises(TypeError, match="a DataFrame is needed"):
+        model.fit(table["age"])
+
+
+def at_one(change):
+    """Change the second partition, behind Dask's back."""
+
+    def act(part, partition_info=None):
+        return part if partition_info["number"] != 1 else change(part)
+
+    return act
+
+
+ODD = [
+    lambda part: part.assign(age=pd.Timestamp("2020-01-01"), job=np.nan),
+    lambda part: part.assign(age=pd.Series([1j] * len(part), part.index), job=pd.NaT),
+    lambda part: part.assign(age=None, job=pd.Series(None, part.index, dtype="Float64")),
+]
+
+
+@pytest.mark.parametrize("change", ODD)
+def test_what_a_partition_holds_instead_is_read_by_value(client, change):
+    """An inferred type follows from values, so it must not raise."""
+    frame = make_frame(ROWS)
+    local = frame.copy()
+    local.loc[300:499, "age"], local.loc[300:499, "job"] = np.nan, None
+    table = in_parts(frame, [300, 200]).map_partitions(at_one(change), meta=frame[:0])
+    assert bytes_of(PrivBoostClassifier, table) == bytes_of(PrivBoostClassifier, local)
+
+
+@pytest.mark.parametrize("enforced", [False, True])
+def test_partitions_without_a_column_are_refused(client, enforced):
+    frame = make_frame(ROWS)
+    lacking = at_one(lambda part: part.drop(columns="age"))
+    how = {"meta": frame[:0], "enforce_metadata": enforced}
+    table = in_parts(frame, [300, 200]).map_partitions(lacking, **how)
+    with pytest.raises(SchemaError, match="'age'"):
+        train(PrivBoostClassifier, table)
+    await_none(client)
+
+
+def test_columns_are_judged_before_anything_is_reserved(client, tmp_path):
+    frame = make_frame(ROWS)
+    ledger = tmp_path / "ledger"
+    for wrong in (frame.drop(columns="age"), frame.assign(age=pd.Timestamp("2020-01-01"))):
+        with pytest.raises(SchemaError, match="age"):
+            train(PrivBoostClassifier, in_parts(wrong, [300]), ledger=ledger)
+    assert not ledger.exists()
+
+
+def grow(part, folder):
+    (folder / uuid.uuid4().hex).touch()
+    return part.iloc[: -len(list(folder.iterdir()))]
+
+
+def test_partitions_that_change_between_readings_are_refused(client, tmp_path):
+    frame = make_frame(ROWS)
+    table = in_parts(frame, []).map_partitions(grow, tmp_path, meta=frame[:0])
+    with pytest.raises(ClusterError, match="has changed"):
+        train(PrivBoostClassifier, table)
+
+
+def test_without_a_client_there_is_a_clear_error(client):
+    table = in_parts(make_frame(ROWS), [300])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("privboost.clusters.dask_cluster.default_client", no_client)
+        with pytest.raises(ClusterError, match=r"distributed\.Client"):
+            train(PrivBoostClassifier, table)
+
+
+def no_client():
+    raise ValueError("no clients found")
+
+
+SECRET = "zq8secret"
+
+
+def fail(part):
+    raise ValueError(part["place"].iloc[0])
+
+
+def test_dask_is_told_nothing_private(client, tmp_path):
+    """Not by keys, which would be hashes of what is told, nor by its logs and events."""
+    frame = make_frame(ROWS).assign(place=SECRET, person=SECRET)
+    how = {"unit": {"column": "person", "max_rows": 1}, "subsample": 0.5}
+    table = in_parts(frame, [300, 200])
+    for _ in range(2):
+        train(SBDTClassifier, table, **how)
+    with pytest.raises(ClusterError):
+        train(SBDTClassifier, table.map_partitions(grow, tmp_path, meta=frame[:0]), **how)
+
+    def story(dask_scheduler):
+        return [str(entry[0]) for entry in dask_scheduler.transition_log]
+
+    keys = set(client.run_on_scheduler(story))
+    own = [key for key in keys if re.match(r"Party|code_part|count_part|pick_bucket", key)]
+    assert len(own) > 20
+    for key in own:
+        uuid.UUID(key.split("-", 1)[1])
+        assert uuid.UUID(key.split("-", 1)[1]).version == 4  # drawn, not hashed
+    told = [keys, client.get_worker_logs(), client.get_scheduler_logs(), client.get_events()]
+    assert SECRET not in repr(told)
+
+
+def test_a_partition_that_cannot_be_computed_is_not_quoted(client):
+    frame = make_frame(ROWS).assign(place=SECRET)
+    table = in_parts(frame, [300, 200]).map_partitions(at_one(fail), meta=frame[:0])
+    with pytest.raises(ClusterError, match="ValueError") as caught:
+        train(PrivBoostClassifier, table)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__context__ is None
+    await_none(client)
