@@ -19,3 +19,7 @@ class PrivacyWarning(UserWarning):
 
 class ModelFileError(ValueError):
     """A file is not a privboost model, or was written by a version this one cannot read."""
+
+
+class ClusterError(RuntimeError):
+    """A cluster that was lost, or whose workers do not fit."""
