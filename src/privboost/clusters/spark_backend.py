@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -46,6 +46,11 @@ class SparkBackend:
         self._context = frame.sparkSession.sparkContext
         self._run = uuid4().hex
         self._persisted: list[RDD] = []
+        self._parts: list[Part] = []
+        self._firsts: list[int] = []
+        self._rows: Any = None
+        self._surveyed: Any = None
+        self._asked = False
         self._chunks: list[Chunk] = []
         self._newest: list[bytes] = []
         try:
@@ -66,16 +71,17 @@ class SparkBackend:
         """Keep what has been released: whoever is asked next is told before."""
         self._newest.append(to_bytes(update))
         if len(self._newest) >= _MOST_NEW or sum(map(len, self._newest)) >= _MOST_NEW_BYTES:
-            first = self._chunks[-1].first + self._n_last if self._chunks else 0
-            self._n_last = len(self._newest)
-            self._chunks.append(Chunk(first, self._context.broadcast(self._newest)))
+            first = self._chunks[-1].stop if self._chunks else 0
+            stop = first + len(self._newest)
+            self._chunks.append(Chunk(first, stop, self._context.broadcast(self._newest)))
             self._newest = []
 
     def close(self) -> None:
         """Let go of the rows; what Spark has lost or stopped by now is let go of already."""
         with suppress(Exception):
-            if self._persisted:
-                self._surveyed.mapPartitions(spark_worker.forget).collect()
+            if self._asked:  # as far as tasks reach; Spark ends idle processes after a minute
+                seats = self._context.parallelize(range(self._context.defaultParallelism))
+                seats.mapPartitions(spark_worker.forget).collect()
         for rdd in self._persisted:
             with suppress(Exception):
                 rdd.unpersist()
@@ -83,14 +89,15 @@ class SparkBackend:
             with suppress(Exception):
                 chunk.messages.destroy()
         self._persisted, self._chunks, self._newest = [], [], []
+        self._rows = self._surveyed = None  # Spark clears files of shuffles that nobody refers to
 
     def _load(self, frame: DataFrame, loader: Loader) -> None:
         data = loader.to_bytes()
-        coded = frame.mapInArrow(
-            partial(spark_worker.code, __version__, data), f"{COLUMN} binary"
-        ).rdd.map(_blob_of)
-        if not coded.getNumPartitions():
-            coded = self._context.parallelize([], 1)
+        code = partial(spark_worker.code, __version__, data)
+        coded = frame.mapInArrow(code, f"{COLUMN} binary").rdd.map(_blob_of)
+        with _in_own_words():
+            if not coded.getNumPartitions():
+                coded = self._context.parallelize([], 1)
         self._hold(coded)
         if loader.unit is None:
             return
@@ -109,7 +116,7 @@ class SparkBackend:
         self._rows = self._persist(rows)
         # A survey lies where its rows do, and is small: rounds run over it.
         self._surveyed = self._persist(self._rows.mapPartitions(spark_worker.survey))
-        self._parts: list[Part] = self._job(self._surveyed)
+        self._parts = self._job(self._surveyed)
         self._firsts = [0, *accumulate(part.n_rows for part in self._parts)][:-1]
 
     def _persist(self, rdd: RDD) -> RDD:
@@ -128,6 +135,7 @@ class SparkBackend:
             tuple(self._newest),
             query,
         )
+        self._asked = True
         asked = self._surveyed.mapPartitionsWithIndex(partial(spark_worker.ask, question))
         answers = dict(self._job(asked))
         if lost := [number for number, answer in answers.items() if answer is None]:
@@ -136,12 +144,20 @@ class SparkBackend:
         return list(answers.values())
 
     def _job(self, rdd: RDD, partitions: Sequence[int] | None = None) -> list[Any]:
-        try:
-            return self._context.runJob(rdd, list, partitions)
-        except Exception as error:
-            said = _SAYABLE.search(str(error))
-            text = said[1] if said else "a Spark job failed: Spark's logs, private as rows, say why"
-        raise ClusterError(text)
+        with _in_own_words():
+            done: list[Any] = self._context.runJob(rdd, list, partitions)
+        return done
+
+
+@contextmanager
+def _in_own_words() -> Iterator[None]:
+    """Turn errors of Spark into ones that name no value."""
+    try:
+        yield
+    except Exception as error:
+        said = _SAYABLE.search(str(error))
+        text = said[1] if said else "a Spark job failed: Spark's logs, private as rows, say why"
+        raise ClusterError(text) from None
 
 
 def _blob_of(row: Any) -> bytes:

@@ -38,7 +38,7 @@ class SparkTable(RemoteTable):
 
     def count_rows(self) -> int:
         """Return the number of rows."""
-        return self._frame.count()
+        return int(self._frame.count())
 
     def open_backend(self, loads: Sequence[Load]) -> SparkBackend:
         """Have the executors load the rows."""

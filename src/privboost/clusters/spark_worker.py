@@ -46,9 +46,10 @@ class Part(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some updates in a row: the number of the first, and a broadcast of their bytes."""
+    """Some updates in a row: from which number to which, and a broadcast of their bytes."""
 
     first: int
+    stop: int
     messages: Any
 
 
@@ -85,15 +86,11 @@ class Question:
     def news(self, seen: int) -> list[bytes]:
         """Return the updates after the first so many."""
         out: list[bytes] = []
-        end = 0
-        for number, chunk in enumerate(self.chunks):
-            later = number + 1 < len(self.chunks)
-            if later and self.chunks[number + 1].first <= seen:
-                continue
-            messages = chunk.messages.value
-            out += messages[max(0, seen - chunk.first) :]
-            end = chunk.first + len(messages)
-        return out + list(self.newest[max(0, seen - end) :])
+        for chunk in self.chunks:
+            if seen < chunk.stop:  # what is not needed is not fetched
+                out += chunk.messages.value[max(0, seen - chunk.first) :]
+        stop = self.chunks[-1].stop if self.chunks else 0
+        return [*out, *self.newest[max(0, seen - stop) :]]
 
 
 class _Held:
@@ -150,6 +147,7 @@ def deal(
     """Deal a partition's rows out by the names of their units; rows without one are left out."""
     for place, blob in enumerate(_same(blobs, parts[number])):
         rows, units = read_rows(blob)
+        assert units is not None
         owner = _owners(units, len(parts))
         moved = _move(rows, firsts[number])
         for part in np.unique(owner[owner >= 0]):
@@ -195,11 +193,10 @@ def forget_others(run: str | None = None) -> None:
         del _HELD[key]
 
 
-def forget(surveyed: Iterable[Part]) -> list[None]:
+def forget(seats: Iterable[int]) -> Iterator[int]:
     """Let go of everything."""
-    for _ in surveyed:
-        forget_others()
-    return []
+    yield from seats
+    forget_others()
 
 
 def _answer(held: _Held, question: Question, number: int) -> Any:
@@ -242,11 +239,12 @@ def _move(rows: Rows, first: int) -> Rows:
     return replace(rows, ids=rows.ids + np.uint32(first))
 
 
-def _owners(units: pa.Array | None, n_parts: int) -> np.ndarray:
+def _owners(units: pa.Array, n_parts: int) -> np.ndarray:
     """Return the partition that has all rows of each row's unit; −1 where there is no unit."""
     unit, names = number_units([units])
     owners = [int.from_bytes(_digest(name).digest(), "big") % n_parts for name in names.to_pylist()]
-    return np.array([*owners, -1], dtype=np.int64)[unit]
+    of_rows: np.ndarray = np.array([*owners, -1], dtype=np.int64)[unit]
+    return of_rows
 
 
 def _digest(data: bytes = b"") -> Any:
