@@ -29,6 +29,7 @@ _MOST_NEW_BYTES = 2**18
 """More updates, or more bytes of them, do not travel with every task: they are broadcast once."""
 _SAYABLE = re.compile(r"(?:privboost\.errors\.\w+|ModuleNotFoundError): (.*)")
 """Errors of workers that name no value; those of others (a frame's own functions) may."""
+_UNSAID = "a Spark job failed: Spark's logs, which are as private as rows, say why"
 
 
 class SparkBackend:
@@ -116,7 +117,7 @@ class SparkBackend:
         self._rows = self._persist(rows)
         # A survey lies where its rows do, and is small: rounds run over it.
         self._surveyed = self._persist(self._rows.mapPartitions(spark_worker.survey))
-        self._parts = self._job(self._surveyed)
+        self._parts = self._job(self._surveyed, range(rows.getNumPartitions()))
         self._firsts = [0, *accumulate(part.n_rows for part in self._parts)][:-1]
 
     def _persist(self, rdd: RDD) -> RDD:
@@ -137,15 +138,15 @@ class SparkBackend:
         )
         self._asked = True
         asked = self._surveyed.mapPartitionsWithIndex(partial(spark_worker.ask, question))
-        answers = dict(self._job(asked))
+        answers = dict(self._job(asked, range(len(self._parts))))
         if lost := [number for number, answer in answers.items() if answer is None]:
             loading = partial(spark_worker.load_and_ask, question)
             answers |= dict(self._job(self._rows.mapPartitionsWithIndex(loading), lost))
         return list(answers.values())
 
-    def _job(self, rdd: RDD, partitions: Sequence[int] | None = None) -> list[Any]:
+    def _job(self, rdd: RDD, partitions: Sequence[int]) -> list[Any]:
         with _in_own_words():
-            done: list[Any] = self._context.runJob(rdd, list, partitions)
+            done: list[Any] = self._context.runJob(rdd, list, list(partitions))
         return done
 
 
@@ -156,7 +157,7 @@ def _in_own_words() -> Iterator[None]:
         yield
     except Exception as error:
         said = _SAYABLE.search(str(error))
-        text = said[1] if said else "a Spark job failed: Spark's logs, private as rows, say why"
+        text = f"in a worker: {said[1]}" if said else _UNSAID
         raise ClusterError(text) from None
 
 
