@@ -1,0 +1,165 @@
+"""Rows that lie with Spark's executors: one job a query; updates travel with the next one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import accumulate
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from pyspark import RDD, StorageLevel
+from pyspark.sql import DataFrame
+
+from privboost import __version__
+from privboost.clusters import spark_worker
+from privboost.clusters.spark_worker import COLUMN, Chunk, Part, Question
+from privboost.engine.backend import add_answers, add_tallies
+from privboost.engine.commands import to_bytes
+from privboost.engine.queries import Query
+from privboost.engine.updates import Update
+from privboost.errors import ClusterError
+from privboost.tables.loader import Loader
+
+_MOST_NEW = 64
+_MOST_NEW_BYTES = 2**18
+"""More updates, or more bytes of them, do not travel with every task: they are broadcast once."""
+_SAYABLE = re.compile(r"(?:privboost\.errors\.\w+|ModuleNotFoundError): (.*)")
+"""Errors of workers that name no value; those of others (a frame's own functions) may."""
+_UNSAID = "a Spark job failed: Spark's logs, which are as private as rows, say why"
+
+
+class SparkBackend:
+    """Holds coded rows as a persisted RDD, and shards of them in Spark's Python workers.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        The columns that the loader reads, in its order.
+    loader : Loader
+        How rows are coded.
+    """
+
+    def __init__(self, frame: DataFrame, loader: Loader) -> None:
+        self._context = frame.sparkSession.sparkContext
+        self._run = uuid4().hex
+        self._persisted: list[RDD] = []
+        self._parts: list[Part] = []
+        self._firsts: list[int] = []
+        self._rows: Any = None
+        self._surveyed: Any = None
+        self._asked = False
+        self._chunks: list[Chunk] = []
+        self._newest: list[bytes] = []
+        try:
+            self._load(frame, loader)
+        except BaseException:
+            self.close()
+            raise
+
+    def sum(self, query: Query) -> np.ndarray:
+        """Return the exact int64 sums over all rows."""
+        return add_answers(self._ask(to_bytes(query)))
+
+    def tally(self) -> dict[bytes, int]:
+        """Return how many rows have each text."""
+        return add_tallies(self._ask(None))
+
+    def apply(self, update: Update) -> None:
+        """Keep what has been released: whoever is asked next is told before."""
+        self._newest.append(to_bytes(update))
+        if len(self._newest) >= _MOST_NEW or sum(map(len, self._newest)) >= _MOST_NEW_BYTES:
+            first = self._chunks[-1].stop if self._chunks else 0
+            stop = first + len(self._newest)
+            self._chunks.append(Chunk(first, stop, self._context.broadcast(self._newest)))
+            self._newest = []
+
+    def close(self) -> None:
+        """Let go of the rows; what Spark has lost or stopped by now is let go of already."""
+        with suppress(Exception):
+            if self._asked:  # as far as tasks reach; Spark ends idle processes after a minute
+                seats = self._context.parallelize(range(self._context.defaultParallelism))
+                seats.mapPartitions(spark_worker.forget).collect()
+        for rdd in self._persisted:
+            with suppress(Exception):
+                rdd.unpersist()
+        for chunk in self._chunks:
+            with suppress(Exception):
+                chunk.messages.destroy()
+        self._persisted, self._chunks, self._newest = [], [], []
+        self._rows = self._surveyed = None  # Spark clears files of shuffles that nobody refers to
+
+    def _load(self, frame: DataFrame, loader: Loader) -> None:
+        data = loader.to_bytes()
+        code = partial(spark_worker.code, __version__, data)
+        coded = frame.mapInArrow(code, f"{COLUMN} binary").rdd.map(_blob_of)
+        with _in_own_words():
+            if not coded.getNumPartitions():
+                coded = self._context.parallelize([], 1)
+        self._hold(coded)
+        if loader.unit is None:
+            return
+        before = list(self._persisted)
+        dealt = coded.mapPartitionsWithIndex(
+            partial(spark_worker.deal, self._parts, self._firsts)
+        ).partitionBy(len(self._parts), int)
+        self._hold(dealt.mapPartitions(partial(spark_worker.bound, data)))
+        self._firsts = [0] * len(self._parts)  # rows were placed before they were dealt
+        for rdd in before:
+            rdd.unpersist()
+        self._persisted = self._persisted[len(before) :]
+
+    def _hold(self, rows: RDD) -> None:
+        """Persist coded rows, and learn what each partition has."""
+        self._rows = self._persist(rows)
+        # A survey lies where its rows do, and is small: rounds run over it.
+        self._surveyed = self._persist(self._rows.mapPartitions(spark_worker.survey))
+        self._parts = self._job(self._surveyed, range(rows.getNumPartitions()))
+        self._firsts = [0, *accumulate(part.n_rows for part in self._parts)][:-1]
+
+    def _persist(self, rdd: RDD) -> RDD:
+        rdd.persist(StorageLevel.MEMORY_AND_DISK)
+        self._persisted.append(rdd)
+        return rdd
+
+    def _ask(self, query: bytes | None) -> list[Any]:
+        """Ask every partition; those that nobody holds are made from their rows."""
+        question = Question(
+            self._run,
+            __version__,
+            self._parts,
+            self._firsts,
+            tuple(self._chunks),
+            tuple(self._newest),
+            query,
+        )
+        self._asked = True
+        asked = self._surveyed.mapPartitionsWithIndex(partial(spark_worker.ask, question))
+        answers = dict(self._job(asked, range(len(self._parts))))
+        if lost := [number for number, answer in answers.items() if answer is None]:
+            loading = partial(spark_worker.load_and_ask, question)
+            answers |= dict(self._job(self._rows.mapPartitionsWithIndex(loading), lost))
+        return list(answers.values())
+
+    def _job(self, rdd: RDD, partitions: Sequence[int]) -> list[Any]:
+        with _in_own_words():
+            done: list[Any] = self._context.runJob(rdd, list, list(partitions))
+        return done
+
+
+@contextmanager
+def _in_own_words() -> Iterator[None]:
+    """Turn errors of Spark into ones that name no value."""
+    try:
+        yield
+    except Exception as error:
+        said = _SAYABLE.search(str(error))
+        text = f"in a worker: {said[1]}" if said else _UNSAID
+        raise ClusterError(text) from None
+
+
+def _blob_of(row: Any) -> bytes:
+    return bytes(row[0])

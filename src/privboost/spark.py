@@ -1,0 +1,147 @@
+"""Models on Spark: lazy scores as columns, and stages of a `pyspark.ml.Pipeline`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from pyspark.ml import Estimator, Model
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col, struct
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+)
+from sklearn.base import clone
+
+from privboost.boosting.checks import check_choice
+from privboost.estimators.base import PrivateEstimator
+from privboost.models.files import model_bytes, read_model
+from privboost.models.model import Model as TrainedModel
+from privboost.tables.features import ClassTarget
+
+_WHAT = {
+    "prediction": "predict",
+    "probability": "predict_proba",
+    "score": "decision_function",
+}
+_CLASSES = {
+    "U": StringType(),
+    "i": LongType(),
+    "u": LongType(),
+    "f": DoubleType(),
+    "b": BooleanType(),
+}
+
+
+def score_column(model: TrainedModel, what: str = "prediction") -> Column:
+    """Return what a model says of each row, as a column that Spark computes when it is needed.
+
+    Costs no privacy. For example `frame.withColumn("prediction", score_column(fitted.model_))`.
+
+    Parameters
+    ----------
+    model : Model
+        A trained model.
+    what : str
+        "prediction" (a class or a number), "probability" (an array, in the order of
+        `model.classes`) or "score" (`decision_function`: an array beyond two classes).
+    """
+    check_choice("what", what, tuple(_WHAT))
+    if what == "probability" and not model.has_chances:
+        raise AttributeError("probability: the scores of this model are not log-odds")
+    content, method = model_bytes(model), _WHAT[what]
+
+    def score(batches: Iterator[pd.DataFrame]) -> Iterator[pd.Series]:
+        own = read_model(content, "the model of a column")
+        for rows in batches:
+            yield pd.Series(list(getattr(own, method)(rows)))
+
+    fields = [_named(name).alias(name) for name in model.domain.feature_names]
+    make: Any = pandas_udf
+    scored: Column = make(score, returnType=_type_of(model, what))(struct(*fields))
+    return scored
+
+
+class SparkEstimator(Estimator):
+    """An estimator of privboost as a stage of a `pyspark.ml.Pipeline`.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+        Any of privboost's; it is not changed.
+    target : str, optional
+        The column of labels; by default the one that the estimator's domain names.
+    weight : str, optional
+        The column of sample weights.
+    columns : dict, optional
+        What is added to a frame: from "prediction", "probability" and "score" (see
+        `score_column`) to names of columns; by default {"prediction": "prediction"}.
+
+    Notes
+    -----
+    Stages that were fitted to the same private rows before (a `StandardScaler`, a `StringIndexer`)
+    are covered by no ε of this one.
+    """
+
+    def __init__(
+        self,
+        estimator: PrivateEstimator,
+        target: str | None = None,
+        weight: str | None = None,
+        columns: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.estimator, self.target, self.weight = estimator, target, weight
+        self.columns = _checked(columns)
+
+    def _fit(self, dataset: DataFrame) -> SparkModel:
+        fitted = clone(self.estimator).fit(dataset, self.target, self.weight)
+        return SparkModel(fitted.model_, self.columns)
+
+
+class SparkModel(Model):
+    """A trained model as a transformer.
+
+    Parameters
+    ----------
+    model : Model
+        The model: `model.save` writes it to a file.
+    columns : dict, optional
+        See `SparkEstimator`.
+    """
+
+    def __init__(self, model: TrainedModel, columns: dict[str, str] | None = None) -> None:
+        super().__init__()
+        self.model, self.columns = model, _checked(columns)
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        for what, name in self.columns.items():
+            dataset = dataset.withColumn(name, score_column(self.model, what))
+        return dataset
+
+
+def _checked(columns: dict[str, str] | None) -> dict[str, str]:
+    columns = {"prediction": "prediction"} if columns is None else dict(columns)
+    for what in columns:
+        check_choice("columns", what, tuple(_WHAT))
+    return columns
+
+
+def _named(name: str) -> Column:
+    """Return a frame's column, whatever its name."""
+    return col("`" + name.replace("`", "``") + "`")
+
+
+def _type_of(model: TrainedModel, what: str) -> DataType:
+    if what == "probability" or (what == "score" and model.scores.n_outputs > 1):
+        return ArrayType(DoubleType())
+    if what == "prediction" and isinstance(model.domain.target, ClassTarget):
+        return _CLASSES[model.classes.dtype.kind]
+    return DoubleType()

@@ -1,0 +1,306 @@
+"""Rows that lie with Spark: a real session, and the bytes of the local backend."""
+
+import base64
+import os
+import re
+import shutil
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+    pytest.skip("Spark needs Java, and there is none", allow_module_level=True)
+
+from pyspark.ml import Pipeline
+from pyspark.ml.feature import SQLTransformer
+from pyspark.sql import SparkSession
+
+from privboost import (
+    BoostedAdaSSPClassifier,
+    DPXGBClassifier,
+    LazyBBClassifier,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
+    SarusXGBRegressor,
+    SBDTClassifier,
+)
+from privboost.clusters import spark_backend, spark_worker
+from privboost.clusters.spark_backend import SparkBackend
+from privboost.clusters.spark_table import open_frame
+from privboost.errors import ClusterError, SchemaError
+from privboost.models.files import model_bytes
+from privboost.spark import SparkEstimator, score_column
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+ROWS = 600
+CUTS = [0, 250, 250, 320, 600]
+"""Where partitions begin and end: the second is empty."""
+WORDS = {"job", "place", "person", "income"}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    """A session whose tasks may fail, with a log of events."""
+    events = tmp_path_factory.mktemp("events")
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYSPARK_PYTHON", sys.executable)
+    made = SparkSession.builder.master("local[2,2]").config(map=settings).getOrCreate()
+    made.sparkContext.setLogLevel("OFF")
+    made.events = events
+    yield made
+    made.stop()
+    patch.undo()
+
+
+def make_table(target=CLASSES):
+    """The same types as Spark has: doubles and texts."""
+    frame = make_frame(ROWS, target=target)
+    words = WORDS - ({"income"} if "bounds" in target else set())
+    columns = {
+        name: pa.array(frame[name].tolist(), pa.string(), from_pandas=True)
+        if name in words
+        else pa.array(frame[name].tolist(), pa.float64())
+        for name in frame
+    }
+    return pa.table(columns)
+
+
+def to_spark(spark, table, cuts=CUTS):
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    slices = [rows[a:b] for a, b in pairwise(cuts)]
+    kinds = {pa.string(): "string", pa.float64(): "double"}
+    schema = ", ".join(f"{field.name} {kinds[field.type]}" for field in table.schema)
+    dealt = spark.sparkContext.parallelize(slices, len(slices)).flatMap(lambda part: part)
+    return spark.createDataFrame(dealt, schema)
+
+
+def make(kind, target=CLASSES, unit=None, **how):
+    shared = {"epsilon": 3.0, "delta": 1e-6, "n_estimators": 3, "random_state": 7}
+    return kind(**(shared | {"domain": make_domain(target, unit)} | how))
+
+
+def n_persisted(spark):
+    return spark.sparkContext._jsc.getPersistentRDDs().size()
+
+
+GREEDY = {"n_estimators": 1, "max_depth": 2, "accountant": "rdp"}
+WEIGHTED = {"sample_weight_bound": 2.0}
+PEOPLE = {"column": "person", "max_rows": 20}
+RECIPES = [
+    (PrivBoostClassifier, CLASSES, {"at_once": 8}),
+    (PrivBoostClassifier, THREE, {"at_once": 8, "interactions": False} | WEIGHTED),
+    (PrivBoostClassifier, CLASSES, {"unit": PEOPLE, "interactions": False} | WEIGHTED),
+    (PrivBoostRegressor, NUMBER, {"at_once": 8, "interactions": False} | WEIGHTED),
+    (SBDTClassifier, CLASSES, {"subsample": 0.3, "extra_estimators": 2, "max_depth": 3}),
+    (SBDTClassifier, CLASSES, {"unit": PEOPLE | {"max_rows": 1}, "subsample": 0.3, "max_depth": 3}),
+    (DPXGBClassifier, THREE, {"features": 3} | GREEDY | WEIGHTED),
+    (SarusXGBRegressor, NUMBER, {"subsample": 0.3} | GREEDY),
+    (LazyBBClassifier, CLASSES, {"delta": 0.0}),
+    (BoostedAdaSSPClassifier, CLASSES, {"clip_decay": 0.9} | WEIGHTED),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "how"), RECIPES, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_every_recipe_gives_the_same_bytes(spark, kind, target, how):
+    table, weight = make_table(target), "weight" if "sample_weight_bound" in how else None
+    more = {} if weight is None else {"sample_weight": weight}
+    here = make(kind, target, **how).fit(table, **more)
+    there = make(kind, target, **how).fit(to_spark(spark, table), **more)
+    assert model_bytes(there.model_) == model_bytes(here.model_)
+    assert n_persisted(spark) == 0
+
+
+@pytest.mark.parametrize("cuts", [[0, ROWS], [0, 0, 1, 599, ROWS]], ids=len)
+def test_any_partitions_give_the_same_sample(spark, cuts):
+    table, how = make_table(), {"subsample": 0.5, "n_estimators": 2}
+    here = make(SBDTClassifier, **how).fit(table)
+    there = make(SBDTClassifier, **how).fit(to_spark(spark, table, cuts))
+    assert model_bytes(there.model_) == model_bytes(here.model_)
+
+
+def test_a_domain_is_learned_the_same(spark):
+    table = make_table().drop_columns(["person", "weight"])
+    how = {"domain": None, "epsilon": 30.0, "interactions": False, "at_once": 8}
+    here = make(PrivBoostClassifier, **how).fit(table, "income")
+    there = make(PrivBoostClassifier, **how).fit(to_spark(spark, table), "income")
+    assert there.domain_ == here.domain_
+    assert model_bytes(there.model_) == model_bytes(here.model_)
+
+
+def test_no_rows_at_all_are_a_table_too(spark):
+    table, how = make_table().slice(0, 0), {"interactions": False, "at_once": 8}
+    frame = spark.createDataFrame([], to_spark(spark, table).schema)
+    here, there = (make(PrivBoostClassifier, **how).fit(each) for each in (table, frame))
+    assert model_bytes(there.model_) == model_bytes(here.model_)
+
+
+def test_a_process_that_dies_changes_nothing(spark, tmp_path, monkeypatch):
+    """It takes the shards of other partitions along; updates were broadcast or are new."""
+    died = str(tmp_path / "died")
+
+    def ask(question, number, surveyed):
+        told = sum(chunk.stop - chunk.first for chunk in question.chunks) + len(question.newest)
+        if number == 2 and told >= 3 and not os.path.exists(died):
+            with open(died, "w"):
+                os._exit(1)
+        return spark_worker.ask(question, number, surveyed)
+
+    table, how = make_table(), {"interactions": False, "n_estimators": 4}
+    expected = model_bytes(make(PrivBoostClassifier, **how).fit(table).model_)
+    monkeypatch.setattr(spark_backend.spark_worker, "ask", ask)
+    monkeypatch.setattr(spark_backend, "_MOST_NEW", 2)
+    there = make(PrivBoostClassifier, **how).fit(to_spark(spark, table))
+    assert os.path.exists(died)
+    assert model_bytes(there.model_) == expected
+
+
+def test_lost_rows_are_made_again_or_refused(spark, tmp_path, monkeypatch):
+    """A frame whose rows change when they are computed again is noticed, not summed."""
+    path, lost = tmp_path / "rows", []
+    path.write_text("0.1 0.9 0.5")
+    name, whole = str(path), SparkBackend._ask
+
+    def rows(_):
+        with open(name) as file:
+            return [(float(x), str(float(x) > 0.4)) for x in file.read().split()]
+
+    def ask(self, query):
+        lost.append(len(lost))
+        if len(lost) == 3:
+            for rdd in self._persisted:
+                rdd.unpersist(blocking=True)
+                rdd.persist()
+            path.write_text(after)
+        return whole(self, query)
+
+    monkeypatch.setattr(SparkBackend, "_ask", ask)
+    form = {"version": 1, "features": {"x": {"kind": "numeric", "bounds": [0, 1]}}}
+    form["target"] = {"name": "y", "classes": ["False", "True"]}
+    frame = spark.createDataFrame(
+        spark.sparkContext.parallelize([0], 1).flatMap(rows), "x double, y string"
+    )
+    model = make(PrivBoostClassifier, interactions=False).set_params(domain=form)
+    after = path.read_text()
+    model.fit(frame)
+    after, lost[:] = "0.1 0.9 0.6", []
+    with pytest.raises(ClusterError, match="has other rows now"):
+        model.fit(frame)
+    assert n_persisted(spark) == 0
+
+
+def test_workers_of_another_version_are_refused(spark, monkeypatch):
+    monkeypatch.setattr(spark_backend, "__version__", "0.0")
+    with pytest.raises(ClusterError, match=r"the driver 0\.0"):
+        make(PrivBoostClassifier).fit(to_spark(spark, make_table()))
+    assert n_persisted(spark) == 0
+
+
+def test_errors_of_the_frame_quote_no_value(spark):
+    frame = to_spark(spark, make_table()).selectExpr(
+        "*", "assert_true(place <> 'p7', concat('value ', place)) as broken"
+    )
+    frame = frame.selectExpr("* except (flag, broken)", "if(broken is null, flag, 0) as flag")
+    with pytest.raises(ClusterError, match="a Spark job failed") as caught:
+        make(PrivBoostClassifier).fit(frame)
+    assert "p7" not in str(caught.value)
+
+
+def test_what_does_not_fit_is_refused_before_rows_are_read(spark, tmp_path):
+    frame = to_spark(spark, make_table())
+    ledger = tmp_path / "ledger"
+    model = make(PrivBoostClassifier, ledger=str(ledger))
+    with pytest.raises(SchemaError, match="must be columns of it"):
+        model.fit(frame, np.zeros(ROWS))
+    with pytest.raises(SchemaError, match="'age'"):
+        model.fit(frame.selectExpr("* except (age)", "array(age) as age"))
+    with pytest.raises(SchemaError, match="'age'"):
+        model.fit(frame.drop("age"))
+    with pytest.raises(SchemaError, match="same name"):
+        open_frame(frame.select("age", "age"))
+    with pytest.raises(TypeError, match="stream"):
+        open_frame(spark.readStream.format("rate").load())
+    assert not ledger.exists()
+    assert open_frame(frame).count_rows() == ROWS
+
+
+def test_nothing_private_is_in_the_log_of_events(spark, monkeypatch):
+    """Sums, keys of samples and messages travel in closures and results, which are not logged."""
+    asked, sums = [], []
+    whole = SparkBackend.sum
+
+    def keep(self, query):
+        answer = whole(self, query)
+        asked.append(query)
+        sums.extend(int(value) for value in answer.ravel())
+        return answer
+
+    monkeypatch.setattr(SparkBackend, "sum", keep)
+    make(SBDTClassifier, subsample=0.5).fit(to_spark(spark, make_table()))
+    text = "".join(
+        path.read_text()
+        for path in spark.events.rglob("*")
+        if path.is_file() and path.stat().st_size
+    )
+    assert "SparkListenerTaskEnd" in text
+    numbers = set(re.findall(r"\d+", text))
+    large = {str(abs(value)) for value in sums if abs(value) > 2**20}
+    assert len(large) > 10
+    assert not large & numbers
+    keys = {bytes(query.sample.key) for query in asked if query.sample is not None}
+    assert keys
+    for key in keys:
+        for written in (key.hex(), base64.b64encode(key).decode()[:40], str(list(key))):
+            assert written not in text
+    assert "PVBMSG" not in text
+
+
+def test_columns_of_scores_are_what_the_model_says(spark):
+    table = make_table(THREE)
+    frame = to_spark(spark, table)
+    model = make(PrivBoostClassifier, THREE, at_once=8).fit(table).model_
+    said = frame.select(
+        score_column(model).alias("prediction"),
+        score_column(model, "probability").alias("chances"),
+        score_column(model, "score").alias("score"),
+    ).collect()
+    assert [row.prediction for row in said] == model.predict(table).tolist()
+    np.testing.assert_array_equal([row.chances for row in said], model.predict_proba(table))
+    np.testing.assert_array_equal([row.score for row in said], model.decision_function(table))
+    number = make(PrivBoostRegressor, NUMBER, interactions=False).fit(make_table(NUMBER)).model_
+    said = frame.select(score_column(number).alias("number")).collect()
+    np.testing.assert_array_equal([row.number for row in said], number.predict(table))
+    with pytest.raises(AttributeError, match="probability"):
+        score_column(number, "probability")
+    with pytest.raises(ValueError, match="what must be"):
+        score_column(number, "odds")
+
+
+def test_a_pipeline_has_private_stages(spark):
+    table = make_table()
+    private = make(PrivBoostClassifier, interactions=False, at_once=8, **WEIGHTED)
+    columns = {"prediction": "said", "probability": "chances"}
+    halved = SQLTransformer(statement="select * except (gain), gain * 2 as gain from __THIS__")
+    stage = SparkEstimator(private, "income", "weight", columns)
+    frame = to_spark(spark, table)
+    fitted = Pipeline(stages=[halved, stage]).fit(frame)
+    doubled = table.to_pandas().assign(gain=lambda own: own.gain * 2)
+    here = private.fit(doubled, "income", "weight").model_
+    assert model_bytes(fitted.stages[1].model) == model_bytes(here)
+    said = fitted.transform(frame).select("said", "chances").collect()
+    assert [row.said for row in said] == here.predict(doubled).tolist()
+    np.testing.assert_array_equal([row.chances for row in said], here.predict_proba(doubled))

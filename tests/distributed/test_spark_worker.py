@@ -1,0 +1,142 @@
+"""What Spark's workers do, without Spark: any process may be asked about any partition."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privboost import DPXGBClassifier, PrivBoostClassifier, SBDTClassifier, __version__
+from privboost.clusters import spark_worker
+from privboost.clusters.rows_bytes import read_rows, write_rows
+from privboost.clusters.spark_worker import Chunk, Part, Question
+from privboost.engine.backend import add_answers
+from privboost.engine.commands import to_bytes
+from privboost.errors import ClusterError
+from privboost.models.files import model_bytes
+from tests.tables import CLASSES, make_domain, make_frame
+
+CUTS = [0, 0, 130, 131, 400]
+
+
+class Processes:
+    """Three processes of which each question meets any; now and then one forgets everything."""
+
+    def __init__(self, loads):
+        (load,) = loads
+        self._rng = np.random.default_rng(4)
+        self._held, self._log = [{}, {}, {}], []
+        data = load.loader.to_bytes()
+        self._rows = []
+        table = pa.table(dict(next_batch(load)))
+        for a, b in pairwise(CUTS):
+            batches = table.slice(a, b - a).to_batches(max_chunksize=50)
+            coded = spark_worker.code(__version__, data, batches)
+            self._rows.append([batch["rows"][0].as_py() for batch in coded])
+        self._survey()
+        if load.loader.unit is not None:
+            dealt = [[] for _ in self._rows]
+            for number, blobs in enumerate(self._rows):
+                for owner, bucket in spark_worker.deal(self._parts, self._firsts, number, blobs):
+                    dealt[owner].append((owner, bucket))
+            for buckets in dealt:
+                self._rng.shuffle(buckets)
+            self._rows = [list(spark_worker.bound(data, buckets)) for buckets in dealt]
+            self._survey()
+            self._firsts = [0] * len(self._parts)
+
+    def _survey(self):
+        self._parts = [part for blobs in self._rows for part in spark_worker.survey(blobs)]
+        self._firsts = np.cumsum([0] + [part.n_rows for part in self._parts]).tolist()[:-1]
+
+    def sum(self, query):
+        cut = int(self._rng.integers(0, len(self._log) + 1))
+        chunks = tuple(
+            Chunk(a, b, SimpleNamespace(value=self._log[a:b]))
+            for a, b in ((0, cut // 2), (cut // 2, cut))
+        )
+        question = Question(
+            "run",
+            __version__,
+            self._parts,
+            self._firsts,
+            chunks,
+            tuple(self._log[cut:]),
+            to_bytes(query),
+        )
+        return add_answers([self._ask(question, number) for number in range(len(self._parts))])
+
+    def _ask(self, question, number):
+        place = int(self._rng.integers(0, 3))
+        if self._rng.random() < 0.05:
+            self._held[place].clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(spark_worker, "_HELD", self._held[place])
+            ((_, answer),) = spark_worker.ask(question, number, [self._parts[number]])
+            if answer is None:
+                ((_, answer),) = spark_worker.load_and_ask(question, number, self._rows[number])
+        return answer
+
+    def apply(self, update):
+        self._log.append(to_bytes(update))
+
+    def close(self):
+        self._held, self._rows = [{}, {}, {}], []
+
+
+def next_batch(load):
+    """All rows of a small table in one batch."""
+    (piece,) = load.source.pieces(load.loader.columns, 1000)
+    return next(batch for batch in piece.batches() if len(next(iter(batch.values()))))
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "unit"),
+    [
+        (PrivBoostClassifier, {"n_estimators": 12}, None),
+        (DPXGBClassifier, {"n_estimators": 3, "max_depth": 4, "accountant": "rdp"}, None),
+        (SBDTClassifier, {"subsample": 0.4, "extra_estimators": 3, "batch_size": 2}, None),
+        (SBDTClassifier, {"subsample": 0.4}, {"column": "person", "max_rows": 1}),
+        (PrivBoostClassifier, {"n_estimators": 12}, {"column": "person", "max_rows": 20}),
+    ],
+)
+def test_processes_that_missed_rounds_answer_the_same(kind, how, unit):
+    table = pa.Table.from_pandas(make_frame(400), preserve_index=False)
+
+    def run(**where):
+        shared = {"epsilon": 3.0, "delta": 1e-6, "n_estimators": 4, "random_state": 7}
+        return kind(**(shared | how), domain=make_domain(CLASSES, unit), **where).fit(table)
+
+    assert model_bytes(run(backend=Processes).model_) == model_bytes(run().model_)
+
+
+def test_rows_that_changed_and_other_versions_are_refused():
+    part, question = Part(1, b"x"), Question("run", "0.0", [Part(1, b"y")], [0], (), (), None)
+    with pytest.raises(ClusterError, match="other rows now"):
+        next(spark_worker.ask(question, 0, [part]))
+    for load in (
+        lambda: next(spark_worker.load_and_ask(question, 0, [])),
+        lambda: next(spark_worker.code("0.0", b"", [])),
+    ):
+        with pytest.raises(ClusterError, match=r"the driver 0\.0"):
+            load()
+
+
+def test_rows_come_back_from_their_bytes():
+    kept = []
+
+    def keep(loads):
+        kept.append(Processes(loads))
+        return kept[0]
+
+    unit = {"column": "person", "max_rows": 20}
+    model = PrivBoostClassifier(1.0, 1e-6, make_domain(CLASSES, unit), n_estimators=1, backend=keep)
+    rows = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Processes, "close", lambda self: rows.extend(self._rows))
+        model.fit(pa.Table.from_pandas(make_frame(400), preserve_index=False))
+    blobs = [blob for each in rows for blob in each]
+    assert len(blobs) > 1
+    for blob in blobs:
+        assert write_rows(*read_rows(blob)) == blob
