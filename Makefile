@@ -2,11 +2,13 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+# Clusters have an environment of their own: the rest must work without their packages.
+CLUSTERS := .venv-distributed
 
 # What a bench- target is to run, in the words of its own command line: WHAT="grid --runs 2".
 WHAT ?=
 
-.PHONY: demo test test-slow lint results clean
+.PHONY: demo test test-slow test-distributed lint results clean
 .PHONY: bench-utility bench-speed bench-accounting bench-papers
 
 demo: $(VENV)/.demo
@@ -17,6 +19,9 @@ test: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow
+
+test-distributed: $(CLUSTERS)/.test
+	$(CLUSTERS)/bin/python -m pytest tests/distributed
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
@@ -30,7 +35,7 @@ results: $(VENV)/.bench
 	$(BIN)/python -m bench.results
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(CLUSTERS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -46,4 +51,9 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 
 $(VENV)/.bench: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -e ".[test,bench]"
+	touch $@
+
+$(CLUSTERS)/.test: pyproject.toml
+	$(PYTHON) -m venv $(CLUSTERS)
+	$(CLUSTERS)/bin/python -m pip install --quiet -e ".[test,dask]"
 	touch $@

@@ -6,6 +6,7 @@ import signal
 import time
 import uuid
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -135,6 +136,17 @@ def test_files_that_workers_read(client, tmp_path):
         frame[k * 250 : (k + 1) * 250].to_parquet(tmp_path / f"{k}.parquet")
     table = dd.read_parquet(tmp_path)
     assert bytes_of(SBDTClassifier, table, subsample=0.5) == expected
+
+
+def test_the_example_of_the_page_runs(client, tmp_path, monkeypatch):
+    page = Path(__file__).parents[2] / "docs" / "clusters.md"
+    section = page.read_text(encoding="utf-8").split("\n## Dask\n")[1]
+    example = section.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    make_domain().to_json("my.domain.json")
+    in_parts(make_frame(ROWS), [300]).to_parquet("visits")
+    exec(example.replace("Client()", "Client.current()"), {"__name__": "__main__"})
+    assert len(pd.read_parquet("chances")) == ROWS
 
 
 @pytest.mark.parametrize(
