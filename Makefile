@@ -55,5 +55,5 @@ $(VENV)/.bench: pyproject.toml | $(BIN)/python
 
 $(CLUSTERS)/.test: pyproject.toml
 	$(PYTHON) -m venv $(CLUSTERS)
-	$(CLUSTERS)/bin/python -m pip install --quiet -e ".[test,dask]"
+	$(CLUSTERS)/bin/python -m pip install --quiet -e ".[test,dask,spark]"
 	touch $@
