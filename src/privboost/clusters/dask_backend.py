@@ -124,11 +124,11 @@ class DaskBackend:
         answers: dict[Seat, Any] = {}
         for _ in range(_MOST_LOSSES):
             asked = [seat for seat in self._seats if seat not in answers]
-            if not asked:
-                return [answers[seat] for seat in self._seats]
             self._load([seat for seat in asked if seat.party is None])
             there = [seat for seat in asked if seat.party is not None]
             answers |= self._ask(there, question, message)
+            if len(answers) == len(self._seats):
+                return list(answers.values())
         raise ClusterError("the Dask cluster loses its workers again and again")
 
     def _ask(
