@@ -41,7 +41,7 @@ def fit_untouched(**parameters):
         ({"epsilon": float("inf")}, "epsilon"),
         ({"epsilon": "1"}, "epsilon"),
         ({"epsilon": 1e-9, "delta": 1e-15}, "too small"),
-        ({"delta": 0}, "delta = 0 .pure DP. is impossible with Gaussian noise"),
+        ({"delta": 0, "accountant": "gdp"}, "gdp accountant needs delta above 0"),
         ({"delta": 1}, "delta"),
         ({"delta": None}, "delta"),
         ({"domain": None}, "requires y to be passed"),
@@ -64,6 +64,12 @@ def fit_untouched(**parameters):
 def test_parameters_are_checked_before_data_are_touched(parameters, words):
     with pytest.raises(ValueError, match=words):
         fit_untouched(**parameters)
+
+
+def test_pure_epsilon_is_refused_where_noise_is_gaussian():
+    words = r"delta = 0 .pure DP. is impossible with Gaussian noise.*PrivBoostClassifier"
+    with pytest.raises(ValueError, match=words):
+        SBDTClassifier(1.0, 0, make_domain()).fit(Untouchable())
 
 
 def domain_of(edges):
