@@ -148,10 +148,8 @@ def calibrate_scores(
     typical = model.typical()
     curator.close_budgets()
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
-    cells = [ScoreCells.around(own) for own in typical]
-    if rows is not None:
-        sigma = float(scores.deviations[0]) * _step(plan)
-        counts = [cells_for(own, sigma) for own in rows]
-        cells = [ScoreCells.around(*own) for own in zip(typical, counts, strict=True)]
+    sigma = float(scores.deviations[0]) * _step(plan)
+    counts = [None] * len(typical) if rows is None else [cells_for(own, sigma) for own in rows]
+    cells = [ScoreCells.around(*own) for own in zip(typical, counts, strict=True)]
     lines = [release_line(curator, plan, scores, output, own) for output, own in enumerate(cells)]
     return model.on_lines(np.array(lines))

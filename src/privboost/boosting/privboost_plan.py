@@ -55,7 +55,9 @@ FEWEST_CELLS = 4
 _FINE = 4.0
 """Where an answer could have so many cells for each bin, numbers have finer bins."""
 
-ALL = "all answers together"
+_ALL = "all answers together"
+"""What is reserved for answers, in words; what is made of it has words of its own."""
+
 _TYPICAL = {"classes": 0.5, "number": 0.15}
 """The size of an effect that an answer should be able to tell, by the target."""
 
@@ -407,7 +409,7 @@ def plan_privboost(
     shares = (1 - settings.hessian_share, settings.hessian_share)
     kind = LaplaceRelease if budget.delta == 0 else GaussianRelease
     init, scores = initial_release(kind, 1.0, draft.bound), counts_release(kind, draft.bound)
-    answer, count = kind(ALL, 1.0, cells=1, shares=shares, **draft.bound), 1
+    answer, count = kind(_ALL, 1.0, cells=1, shares=shares, **draft.bound), 1
     if kind is LaplaceRelease:
         rounds, questions = settings.rounds_alone(len(encoder.domain.features))
         answer, count = answer.asking(questions), outputs * rounds

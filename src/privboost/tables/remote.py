@@ -11,7 +11,7 @@ from privboost.tables.pieces import Batch, Piece
 
 _ELSEWHERE = (
     "the rows of this table lie with a cluster's workers: labels and weights must be columns of "
-    "it, and only a fit can use them"
+    "it, and what keeps rows on this machine (a stream) cannot take it"
 )
 
 
