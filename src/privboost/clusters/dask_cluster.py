@@ -115,7 +115,7 @@ class DaskCluster:
             there = self.threads()
             if worker is not None and worker not in there:
                 raise LostError
-            if future.status == "pending":
+            if future.status in ("pending", "finished"):  # since then, perhaps
                 continue
             if future.status != "error" or isinstance(done, KilledWorker):
                 raise LostError
