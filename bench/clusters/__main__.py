@@ -35,7 +35,10 @@ def main() -> None:
     for name, default in _settings(parser.parse_known_args()[0].what).items():
         many = {"nargs": "+", "type": type(default[0])} if isinstance(default, tuple) else {}
         parser.add_argument(
-            f"--{name}", default=default, help=f"default {default}", **(many or {"type": type(default)})
+            f"--{name}",
+            default=default,
+            help=f"default {default}",
+            **(many or {"type": type(default)}),
         )
     settings = vars(parser.parse_args())
     what, busy = settings.pop("what"), os.getloadavg()[0]

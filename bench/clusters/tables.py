@@ -36,6 +36,11 @@ def dask_frame(rows: int, columns: int, parts: int) -> Any:
     return dd.from_delayed(made, meta=part(1, columns), verify_meta=False)
 
 
+def features(frame: Any) -> tuple[Any, Any]:
+    """Return the numbers and the class of a frame, as peers take them."""
+    return frame.drop(columns="y"), frame["y"]
+
+
 def write_parts(folder: Path, rows: int, columns: int, parts: int) -> Path:
     """Write a table as so many Parquet files, of one group of rows each."""
     folder.mkdir(parents=True, exist_ok=True)
