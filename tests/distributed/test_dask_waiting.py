@@ -1,4 +1,4 @@
-"""Waiting for Dask's tasks: what ends while somebody looks whether workers are there is not lost."""
+"""Waiting for Dask: what ends while somebody looks whether workers are there is not lost."""
 
 import pytest
 
