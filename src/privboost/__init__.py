@@ -27,7 +27,10 @@ if TYPE_CHECKING:  # the same names, for tools that read types
         ModelFileError as ModelFileError,
         PrivacyWarning as PrivacyWarning,
         SchemaError as SchemaError,
+        StoreError as StoreError,
     )
+    from privboost.accounts.account import BudgetAccount as BudgetAccount
+    from privboost.accounts.store import BudgetStore as BudgetStore
     from privboost.estimators.adassp import (
         BoostedAdaSSPClassifier as BoostedAdaSSPClassifier,
         BoostedAdaSSPRegressor as BoostedAdaSSPRegressor,
@@ -69,6 +72,9 @@ _HOMES = {
     "ModelFileError": "errors",
     "PrivacyWarning": "errors",
     "SchemaError": "errors",
+    "StoreError": "errors",
+    "BudgetAccount": "accounts.account",
+    "BudgetStore": "accounts.store",
     "Model": "models.model",
     "load_model": "models.files",
     "PrivacyReport": "reports.report",

@@ -13,6 +13,15 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from privboost.cli_budget import (
+    Budget,
+    NewDelta,
+    NewEpsilon,
+    OfDataset,
+    RunName,
+    account_of,
+    budget_app,
+)
 from privboost.cli_files import check_files, check_output, print_csv, read_separator, write_table
 from privboost.recipes import RECIPES
 
@@ -22,6 +31,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Boosted models for private tables, with differential privacy.",
 )
+
+app.add_typer(budget_app, name="budget")
 
 DataFile = Annotated[
     Path, typer.Argument(help="A .parquet, .csv or .tsv file, or a folder of such files.")
@@ -134,6 +145,11 @@ def train(
     separator: Separator = None,
     jobs: Jobs = 1,
     ledger: LedgerFile = None,
+    budget: Budget = None,
+    dataset: OfDataset = None,
+    limit_epsilon: NewEpsilon = None,
+    limit_delta: NewDelta = None,
+    name: RunName = None,
     seed: Seed = None,
     quiet: Quiet = False,
     force: Force = False,
@@ -172,8 +188,12 @@ def train(
     table = open_file(data, missing or [], separator=read_separator(separator))
     written = [model] if stream is None else [model, stream]
     check_files(
-        (data, domain, domain_given, ledger), written, written if force else ()
+        (data, domain, domain_given, ledger, budget), written, written if force else ()
     )  # before it costs
+    account = account_of(
+        budget, dataset, limit_epsilon, limit_delta, name, _unit_column(public, domain_given)
+    )
+    estimator.set_params(budget=account)
     with _spending(estimator):
         act = estimator.fit if stream is None else estimator.partial_fit
         act(table, target, **({} if weights is None else {"sample_weight": weights}))
@@ -201,6 +221,9 @@ def extend(
     separator: Separator = None,
     jobs: Jobs = 1,
     ledger: LedgerFile = None,
+    budget: Budget = None,
+    dataset: OfDataset = None,
+    name: RunName = None,
     seed: Seed = None,
     quiet: Quiet = False,
     force: Force = False,
@@ -212,6 +235,7 @@ def extend(
     from privboost.estimators.streams import load_stream, take_stream
     from privboost.tables.features import ClassTarget
     from privboost.tables.file_sources import open_file
+    from privboost.unit import column_of
 
     began, before = load_stream(stream)
     classes = isinstance(before.domain.target, ClassTarget)
@@ -226,7 +250,9 @@ def extend(
     )
     estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
     table = open_file(data, missing or [], separator=read_separator(separator))
-    check_files((data, ledger), [model, stream], [model, stream] if force else [stream])
+    column = column_of(before.domain.unit)
+    estimator.set_params(budget=account_of(budget, dataset, None, None, name, column))
+    check_files((data, ledger, budget), [model, stream], [model, stream] if force else [stream])
     found: list[int] = []
     with _spending(estimator):
         with take_stream(stream, lambda: found in ([], [estimator.n_batches_])) as taken:
@@ -390,6 +416,17 @@ def _kind_of(recipe: str, classes: bool) -> Any:
     return getattr(privboost, name)
 
 
+def _unit_column(domain: Any, given: Path | None) -> str | None:
+    """Return the column that tells protected units apart, where a domain or a part of one says."""
+    from privboost.learning.given import open_given
+    from privboost.unit import Unit, column_of
+
+    if domain is not None:
+        return column_of(domain.unit)
+    form = None if given is None else open_given("domain_given", given).get("unit")
+    return None if form is None else column_of(Unit.from_dict(form))
+
+
 @contextmanager
 def _spending(estimator: Any) -> Iterator[None]:
     """Say what an interruption has cost."""
@@ -425,6 +462,7 @@ def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
         "n_jobs",
         "backend",
         "ledger",
+        "budget",
         "verbose",
     }
     own.add("sample_weight_bound")  # options of their own

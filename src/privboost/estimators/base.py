@@ -13,8 +13,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from privboost.accounts.given import check_account
 from privboost.boosting.checks import check_choice, check_file, check_flag, check_path, check_size
-from privboost.boosting.plan import Budget, PublicRows
+from privboost.boosting.plan import Budget, PublicRows, leave_some
 from privboost.boosting.target_span import learn_span
 from privboost.clusters.recognition import open_remote, open_where_rows_lie
 from privboost.engine.backend import OpenBackend
@@ -122,12 +123,15 @@ class PrivateEstimator(BaseEstimator, ABC):
                 "domain_given is the part of a domain whose rest is to be learned: give it, or "
                 "domain, not both"
             )
+        account = check_account("budget", self.budget, self.random_state)
         return Setting(
-            self._budget(),
+            self._budget() if account is None else leave_some(self._budget(), account),
             self.random_state,
             KeyStream.of(self.random_state),
             self._open_backend(self._threads()),
             self._ledger_path(),
+            account,
+            type(self).__name__,
             None if self.domain is None else self._domain(),
             self.domain_rows,
         )

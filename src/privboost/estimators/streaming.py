@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
+from privboost.accounts.account import Posting
 from privboost.boosting.plan import Budget, Plan, PublicRows
 from privboost.boosting.target_span import learn_span
 from privboost.clusters.recognition import is_remote
@@ -25,12 +26,14 @@ from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
+from privboost.reports.report import PrivacyReport
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget
 from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load, load_rows
 from privboost.tables.remote import refuse_remote
 from privboost.tables.sources import Table
+from privboost.unit import Unit
 
 _UNSAVED = ("_stream", "_training")
 """What no copy of an estimator has: private rows, and who is training."""
@@ -61,6 +64,12 @@ class BatchPreparation(Preparation):
             )
         paid = None if self._stream.learned else self.paid_before(domain)
         return Ground(domain, self.setting.budget, paid)
+
+    def posting(self, unit: Unit | None, lesson: PrivacyReport | None = None) -> Posting | None:
+        """Return the account, whose entry of the stream goes on."""
+        posting = super().posting(unit, lesson)
+        entry = self._stream.entry_in("" if posting is None else posting.rows)
+        return None if posting is None else replace(posting, stream=entry)
 
     def rows(self, plan: Plan) -> tuple[RowLoader, Table]:
         """Say how rows are loaded: they have ids and a cohort of their own."""

@@ -22,7 +22,7 @@ from privboost.boosting.checks import check_scores
 from privboost.boosting.sbdt_plan import SBDTPlan
 from privboost.engine.commands import from_bytes, to_bytes
 from privboost.engine.updates import Update
-from privboost.errors import DomainError, ModelFileError, SchemaError
+from privboost.errors import BudgetError, DomainError, ModelFileError, SchemaError
 from privboost.estimators.preparation import Run
 from privboost.estimators.stream_checks import (
     ROW_ARRAYS,
@@ -138,6 +138,24 @@ class RowStream:
         for budget, used in self.budgets:
             for event in filter(None, (plan.leaf, plan.hessian)):
                 budget.check(event, count, used)
+
+    def entry_in(self, rows: str) -> str:
+        """Return the entry that earlier batches have in an account; empty before the first.
+
+        Raises
+        ------
+        BudgetError
+            If they were charged to another account, or to none: no account would know all cohorts.
+        """
+        if not self.cohorts:
+            return ""
+        report = self.cohorts[-1].report
+        if report.rows != rows:
+            raise BudgetError(
+                "budget: all batches of a stream are charged to the account that the first one was "
+                "charged to, or to none"
+            )
+        return report.entry
 
     def check_unit(self, kind: str) -> None:
         """Raise before anything is spent if a batch's unit column is of another kind."""

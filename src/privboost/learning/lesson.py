@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from privboost.accounts.account import Posting
 from privboost.boosting.checks import check_grid, check_share
 from privboost.boosting.plan import Budget
 from privboost.cautions import warn
@@ -37,6 +38,7 @@ from privboost.tables.domain import Domain
 from privboost.tables.encoding import code_weights
 from privboost.tables.features import CategoricalFeature, lessons_of
 from privboost.tables.sources import Table
+from privboost.unit import Unit
 
 _HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
 Pass y (labels, or the name of their column), or write a domain: what is public about the table.
@@ -186,6 +188,11 @@ class Lesson:
         return spare if unit is None else replace(spare, unit=replace(unit, column=_SPARE_UNIT))
 
     @property
+    def unit(self) -> Unit | None:
+        """Who is protected, as it is given."""
+        return self.plan(self.budget.delta).unit
+
+    @property
     def target(self) -> str:
         """The name of the target."""
         return self.y if isinstance(self.y, str) else _name_of(self.y)
@@ -218,11 +225,13 @@ class Learned:
     placeholder: Planned | None = None
 
 
-def learn_within(lesson: Lesson, path: Path | None, keys: KeyStream) -> Learned:
+def learn_within(
+    lesson: Lesson, path: Path | None, posting: Posting | None, keys: KeyStream
+) -> Learned:
     """Learn a domain with a share of μ²; the rest stays reserved for training."""
     budget, share = lesson.budget, lesson.share
     plan = lesson.plan(budget.delta)
-    ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), path)
+    ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), path, posting)
     rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), CLIP_STEPS, 1, 1, (1.0,))
     wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
     made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
@@ -235,17 +244,27 @@ def learn_within(lesson: Lesson, path: Path | None, keys: KeyStream) -> Learned:
     return Learned(domain, replace(budget, before=plan.releases), ledger, placeholder)
 
 
-def learn_apart(lesson: Lesson, relation: str, path: Path | None, keys: KeyStream) -> Learned:
+def learn_apart(
+    lesson: Lesson,
+    relation: str,
+    path: Path | None,
+    posting: Posting | None,
+    after: Sequence[Planned],
+    keys: KeyStream,
+) -> Learned:
     """Learn a domain with a share of ε and δ, which add up with those of training.
 
     Where training is not all Gaussian: its plan is made after the domain is known, and only two
-    whole guarantees add up whatever the second is.
+    whole guarantees add up whatever the second is. An account is charged with each; it must have
+    room for a plan like the one that will come after.
     """
     epsilon, delta = lesson.own(relation)
     plan = lesson.plan(delta)
-    ledger = Ledger(epsilon, delta, plan.accountant, path)
+    ledger = Ledger(epsilon, delta, plan.accountant, path, posting)
     made = calibrate(plan.releases, epsilon, delta, ledger.accountant)
     check_grid(planned.event for planned in made)
+    if posting is not None:
+        posting.check(made, after)
     ledger.reserve(made)
     return Learned(_learn(plan.with_releases(made), lesson, ledger, ledger, keys), lesson.rest)
 

@@ -8,13 +8,30 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from privboost.errors import BudgetError
 from privboost.privacy.accountants.base import Accountant, Profile
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.events.event import Event, Planned
 from privboost.privacy.events.sums import GaussianRelease
+
+EXCHANGE_ROOM = 1 + 1e-4
+"""What takes the place of a reservation may exceed its μ² by so much: calibrations are rounded."""
+
+
+class Posting(Protocol):
+    """An account that lasts, and what is about to be run."""
+
+    @property
+    def rows(self) -> str:
+        """What tells these rows from others."""
+
+    def post(self, plan: Sequence[Planned], epsilon: float, delta: float) -> str:
+        """Write down what a plan takes, for good, or refuse it; return the entry's name."""
+
+    def check_exchange(self, plan: Sequence[Planned]) -> None:
+        """Refuse what is to take the place of reserved releases, if it costs more there."""
 
 
 class Ledger:
@@ -31,6 +48,13 @@ class Ledger:
         reservation is on the disk before any data are touched, so a process that is killed has
         spent at most what the file says. What is exchanged for a part of a reservation has an
         entry of its own; its ε is that of all that is reserved then, not a further one.
+    posting : Posting, optional
+        An account to which every reservation goes first, and which may refuse it.
+
+    Attributes
+    ----------
+    entry : str
+        The account's name for what was reserved; empty without one.
     """
 
     def __init__(
@@ -39,8 +63,10 @@ class Ledger:
         delta: float,
         accountant: Accountant,
         path: str | Path | None = None,
+        posting: Posting | None = None,
     ) -> None:
         self.epsilon, self.delta, self.accountant = epsilon, delta, accountant
+        self.entry, self._posting = "", posting
         self._path = None if path is None else _checked(Path(path))
         self._reserved: list[Planned] = []
         self._left: Counter[Event] = Counter()
@@ -51,6 +77,7 @@ class Ledger:
             list[float]
         ] = []  # of selections yet to come: [range, how many], in order
         self._exchanged = False
+        self._posted: list[Planned] = []
 
     def reserve(self, plan: Sequence[Planned]) -> None:
         """Set a plan aside; refuse it if the budget does not cover it and what came before."""
@@ -67,11 +94,13 @@ class Ledger:
         whole = all(p.event.mu is not None and p.event.extra_delta == 0 for p in made)
         total = sum(p.count * (p.event.mu or math.inf) ** 2 for p in made)
         held = placeholder.count * (placeholder.event.mu or 0.0) ** 2
-        if not (whole and total <= held * (1 + 1e-4)):
+        if not (whole and total <= held * EXCHANGE_ROOM):
             # What comes was chosen after seeing releases: only a fixed sum of μ² bounds that.
             raise BudgetError(
                 f"the plan needs more than was reserved for it: {placeholder.event.what}"
             )
+        if self._posting is not None:
+            self._posting.check_exchange(made)
         others = list(self._reserved)
         others.remove(placeholder)
         before, self.accountant = self.accountant, accountant
@@ -105,10 +134,14 @@ class Ledger:
                 f"the plan costs epsilon {cost:.6g} at delta {self.delta:g}; "
                 f"the budget is {self.epsilon:.6g}"
             )
+        if self._posting is not None and entry == "reserve":  # an exchange costs no more
+            self.entry = self._posting.post(plan, cost, self.delta)
         if self._path is not None:
             content = {"epsilon": cost, "delta": self.delta, **words, "plan": _rows(plan)}
             _append(self._path, {"entry": entry, **content}, durable=True)
         self._reserved = together
+        if entry == "reserve":
+            self._posted += plan
         for planned in plan:
             self._left[planned.event] += planned.count
             if planned.event.range_epsilon is not None and planned.count:
@@ -164,6 +197,16 @@ class Ledger:
     def reserved(self) -> tuple[Planned, ...]:
         """All that was set aside; what is reported, whether a run came to its end or not."""
         return tuple(self._reserved)
+
+    @property
+    def posted(self) -> tuple[Planned, ...]:
+        """What was set aside before anything was exchanged: public, whatever was released."""
+        return tuple(self._posted)
+
+    @property
+    def rows(self) -> str:
+        """What tells these rows from others; empty without an account."""
+        return "" if self._posting is None else self._posting.rows
 
     @property
     def spent(self) -> tuple[Planned, ...]:
