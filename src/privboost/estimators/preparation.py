@@ -223,7 +223,7 @@ class Preparation:
             ) from None
         return plan
 
-    def rows(self, plan: Plan) -> tuple[RowLoader, Table]:
+    def rows(self, plan: Plan) -> tuple[Any, Table]:
         """Say how rows are loaded, and where they lie."""
         encoder, given = plan.encoder, self.given
         source, roles = open_source(encoder.domain, given.X, given.y, given.sample_weight)
