@@ -23,7 +23,7 @@ LEVELS = [
     {"learning"},
     {"estimators"},
     {"evaluation"},
-    {"cli_files", "cli_columns", "datasets", "audit", "dask", "spark"},
+    {"cli_files", "cli_columns", "datasets", "audit", "spark"},
     {"demo"},
     {"cli", "__init__", "__main__"},
 ]

@@ -22,8 +22,9 @@ from privboost.evaluation.bars import (
 from privboost.evaluation.result import Bin, Measures, Value
 from privboost.grid import SCORE_STEPS
 
-_BINS = 8
-"""Lines of a reliability table: cells are joined, so that noise does not drown them."""
+_LINES = np.array([-3.5, -2.0, -1.0, 0.0, 1.0, 2.0, 3.5])
+"""Between lines of a reliability table, in log-odds: cells are joined, so that noise does not drown
+them, and however many there are a line is about the same."""
 _FARTHEST = 2.0
 """Where the last cells end, in parts of where they begin: no probability is surer than that."""
 
@@ -205,7 +206,8 @@ class ClassCounts:
     @cached_property
     def _lines(self) -> list[np.ndarray]:
         """The cells of each line of a reliability table."""
-        return np.array_split(np.arange(len(self.cells.at)), min(_BINS, len(self.cells.at)))
+        line_of = np.searchsorted(_LINES, self.cells.at)
+        return [np.flatnonzero(line_of == line) for line in np.unique(line_of)]
 
     def reliability(self, output: int, name: str) -> list[Bin]:
         """Return the reliability table of one output."""

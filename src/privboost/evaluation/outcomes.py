@@ -111,7 +111,11 @@ class NumberOutcomes:
         middle, half = model.middle_and_half
         scores = model.scores.scores(codes)[0] / SCORE_STEPS
         predicted = np.clip(middle + half * scores, *model.bounds)
-        columns = [_in_steps((labels - predicted) / self.clip), _in_steps((labels - middle) / half)]
+        with np.errstate(over="ignore"):  # no value may warn
+            columns = [
+                _in_steps((labels - predicted) / self.clip),
+                _in_steps((labels - middle) / half),
+            ]
         return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), columns
 
     def to_form(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _CHIEF = "chief"
 """The release by which kinds of noise are compared: the one that matters most."""
 _SHARES: tuple[tuple[str, str, float, tuple[float, ...]], ...] = (
     ("rows", "the number of rows", 0.1, (1.0,)),
-    (_CHIEF, "sums of residuals and their squares", 0.45, (0.1, 0.9)),
+    (_CHIEF, "sums of residuals and their squares", 0.45, (0.2, 0.8)),
     ("sizes", "sums of absolute residuals and their fourth powers", 0.2, (0.85, 0.15)),
     ("labels", "sums of labels and their squares", 0.25, (0.4, 0.6)),
 )
