@@ -52,6 +52,8 @@ if TYPE_CHECKING:  # the same names, for tools that read types
         SBDTClassifier as SBDTClassifier,
         SBDTRegressor as SBDTRegressor,
     )
+    from privboost.evaluation.evaluate import evaluate as evaluate
+    from privboost.evaluation.result import Evaluation as Evaluation
     from privboost.models.files import load_model as load_model
     from privboost.models.model import Model as Model
     from privboost.reports.report import PrivacyReport as PrivacyReport
@@ -75,6 +77,8 @@ _HOMES = {
     "StoreError": "errors",
     "BudgetAccount": "accounts.account",
     "BudgetStore": "accounts.store",
+    "Evaluation": "evaluation.result",
+    "evaluate": "evaluation.evaluate",
     "Model": "models.model",
     "load_model": "models.files",
     "PrivacyReport": "reports.report",

@@ -1,4 +1,4 @@
-"""The command line: train, predict, report, and a demonstration."""
+"""The command line: train, predict, evaluate, report, and a demonstration."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -303,6 +304,74 @@ def predict(
         print_csv(pa.table(columns))
     else:
         write_table(pa.table(columns), out)
+
+
+@app.command()
+def evaluate(
+    model: ModelFile,
+    data: DataFile,
+    epsilon: Epsilon,
+    delta: Delta = 1e-6,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="A feature by whose values rows are looked at as well; repeatable."),
+    ] = None,
+    score_cells: Annotated[
+        int | None, typer.Option(help="Cells of scores that rows are told apart by.")
+    ] = None,
+    clip: Annotated[
+        float | None, typer.Option(help="Of a number: what residuals are clipped to.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not a table.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A file; else standard output.")] = None,
+    public_rows: PublicRows = False,
+    missing: Missing = None,
+    separator: Separator = None,
+    jobs: Jobs = 1,
+    ledger: LedgerFile = None,
+    budget: Budget = None,
+    dataset: OfDataset = None,
+    limit_epsilon: NewEpsilon = None,
+    limit_delta: NewDelta = None,
+    name: RunName = None,
+    seed: Seed = None,
+    force: Force = False,
+) -> None:
+    """Say how good a model is on a private table. Spends the budget."""
+    from privboost.evaluation.evaluate import evaluate
+    from privboost.files import write_file
+    from privboost.models.files import load_model
+    from privboost.tables.file_sources import open_file
+    from privboost.unit import column_of
+
+    if out is None:
+        check_output()  # before it costs
+    else:
+        check_files((model, data, ledger, budget), [out], [out] if force else ())
+    trained = load_model(model)
+    table = open_file(data, missing or [], separator=read_separator(separator))
+    column = column_of(trained.domain.unit)
+    account = account_of(budget, dataset, limit_epsilon, limit_delta, name, column)
+    with _spending(SimpleNamespace(epsilon=epsilon, delta=delta, public_rows=public_rows)):
+        found = evaluate(
+            trained,
+            table,
+            epsilon=epsilon,
+            delta=delta,
+            by=by or (),
+            score_cells=score_cells,
+            clip=clip,
+            public_rows=public_rows,
+            random_state=seed,
+            n_jobs=jobs,
+            ledger=ledger,
+            budget=account,
+        )
+        text = found.to_json() if as_json else str(found)
+        if out is None:
+            typer.echo(text)
+        else:
+            write_file(out, f"{text}\n".encode())
 
 
 @app.command()

@@ -32,6 +32,7 @@ from privboost import (
     SBDTClassifier,
     SBDTRegressor,
     SchemaError,
+    evaluate,
 )
 from privboost.models.files import model_bytes
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -169,6 +170,16 @@ def test_predictions_are_lazy_and_those_of_one_machine(client, kind, target):
             assert list(found.columns) == list(model.classes_)
     with pytest.raises(ValueError, match="return_std"):
         model.model_.predict(table, return_std=True)
+
+
+@pytest.mark.parametrize("unit", [None, {"column": "person", "max_rows": 2}], ids=["row", "unit"])
+@pytest.mark.parametrize("target", [THREE, NUMBER], ids=["classes", "number"])
+def test_evaluations_are_those_of_one_machine(client, target, unit):
+    kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
+    frame = make_frame(ROWS, target=target)
+    model = train(kind, frame, target, unit=unit)
+    how = {"epsilon": 1.0, "by": ["job", "age"], "random_state": 3}
+    assert evaluate(model, in_parts(frame, [10, 200, 0]), **how) == evaluate(model, frame, **how)
 
 
 def test_nothing_stays_with_workers(client):

@@ -27,6 +27,7 @@ from privboost import (
     PrivBoostRegressor,
     SarusXGBRegressor,
     SBDTClassifier,
+    evaluate,
 )
 from privboost.clusters import spark_backend, spark_worker
 from privboost.clusters.spark_backend import SparkBackend
@@ -122,6 +123,15 @@ def test_every_recipe_gives_the_same_bytes(spark, kind, target, how):
     here = make(kind, target, **how).fit(table, **more)
     there = make(kind, target, **how).fit(to_spark(spark, table), **more)
     assert model_bytes(there.model_) == model_bytes(here.model_)
+    assert n_persisted(spark) == 0
+
+
+@pytest.mark.parametrize("unit", [None, PEOPLE], ids=["row", "unit"])
+def test_evaluations_are_those_of_one_machine(spark, unit):
+    table = make_table(CLASSES)
+    model = make(PrivBoostClassifier, CLASSES, unit=unit, interactions=False).fit(table)
+    how = {"epsilon": 1.0, "by": ["job", "age"], "random_state": 3}
+    assert evaluate(model, to_spark(spark, table), **how) == evaluate(model, table, **how)
     assert n_persisted(spark) == 0
 
 

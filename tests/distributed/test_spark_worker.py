@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privboost import DPXGBClassifier, PrivBoostClassifier, SBDTClassifier, __version__
+from privboost import DPXGBClassifier, PrivBoostClassifier, SBDTClassifier, __version__, evaluate
 from privboost.clusters import spark_worker
 from privboost.clusters.rows_bytes import read_rows, write_rows
 from privboost.clusters.spark_worker import Chunk, Part, Question
@@ -109,6 +109,15 @@ def test_processes_that_missed_rounds_answer_the_same(kind, how, unit):
         return kind(**(shared | how), domain=make_domain(CLASSES, unit), **where).fit(table)
 
     assert model_bytes(run(backend=Processes).model_) == model_bytes(run().model_)
+
+
+@pytest.mark.parametrize("unit", [None, {"column": "person", "max_rows": 2}], ids=["row", "unit"])
+def test_evaluations_are_those_of_one_machine(unit):
+    table = pa.Table.from_pandas(make_frame(400), preserve_index=False)
+    how = {"n_estimators": 4, "random_state": 7}
+    model = PrivBoostClassifier(3.0, 1e-6, make_domain(CLASSES, unit), **how).fit(table)
+    asked = {"epsilon": 1.0, "by": ["job", "age"], "random_state": 3}
+    assert evaluate(model, table, backend=Processes, **asked) == evaluate(model, table, **asked)
 
 
 def test_rows_that_changed_and_other_versions_are_refused():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privboost.accounts.database import reading, writing
-from privboost.accounts.filters import Filter, Price, filter_of
+from privboost.accounts.filters import Filter, GaussianFilter, Price, filter_of
 from privboost.errors import BudgetError, StoreError
 from privboost.forms import is_writable
 from privboost.privacy.events.event import Planned, Relation
@@ -217,6 +217,11 @@ class BudgetAccount:
     def rows(self) -> str:
         """What tells these rows from others, in reports."""
         return f"{self.dataset} ({self.store})"
+
+    @property
+    def takes_gaussian_only(self) -> bool:
+        """Whether nothing but Gaussian noise adds up here."""
+        return self.statement().rules.filter.name == GaussianFilter.name
 
     def named(self, name: str) -> BudgetAccount:
         """Return the same account, whose next runs bear a name."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
@@ -14,15 +13,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privboost.accounts.given import check_account
-from privboost.boosting.checks import check_choice, check_file, check_flag, check_path, check_size
+from privboost.boosting.checks import check_choice, check_flag, check_path, check_size
 from privboost.boosting.plan import Budget, PublicRows, leave_some
 from privboost.boosting.target_span import learn_span
-from privboost.clusters.recognition import open_remote, open_where_rows_lie
+from privboost.clusters.recognition import open_remote
 from privboost.engine.backend import OpenBackend
 from privboost.errors import DomainError
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import Given, MakePlan, Preparation, Setting
 from privboost.estimators.public_rows import PublicPreparation, budget_of
+from privboost.estimators.running import choose_backend, count_threads, ledger_path
 from privboost.learning.given import named_target, open_given
 from privboost.learning.lesson import Lesson
 from privboost.models.files import save_model
@@ -40,8 +40,6 @@ _ANY_DOMAIN = {
     "number": Domain(_ANY_FEATURE, NumberTarget("y", (0, 1))),
 }
 """Stand for a domain that is yet to be learned, so that parameters are checked before."""
-_MOST_THREADS = 8
-"""For each core: more do nothing but wait, and some systems never come to an end of making them."""
 
 
 class PrivateEstimator(BaseEstimator, ABC):
@@ -221,12 +219,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Refuse a domain whose target is of the other kind."""
 
     def _threads(self) -> int:
-        jobs = 1 if self.n_jobs is None else self.n_jobs
-        if not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0:
-            raise ValueError("n_jobs must be a whole number other than 0, or None")
-        cores = os.cpu_count() or 1
-        wanted = int(jobs) if jobs > 0 else max(1, cores + 1 + int(jobs))
-        return min(wanted, _MOST_THREADS * cores)
+        return count_threads(self.n_jobs)
 
     def _weight_bound(self, sample_weight: Any) -> float | None:
         bound: float | None = None
@@ -242,20 +235,10 @@ class PrivateEstimator(BaseEstimator, ABC):
         return bound
 
     def _ledger_path(self) -> Path | None:
-        if self.ledger is not None and not isinstance(self.ledger, str | Path):
-            raise TypeError("ledger must be the path of a file, or None")
-        if self.ledger is None:
-            return None
-        check_file("ledger", self.ledger)
-        return Path(self.ledger)
+        return ledger_path(self.ledger)
 
     def _open_backend(self, threads: int) -> OpenBackend:
-        if self.backend == "auto":
-            return open_where_rows_lie(threads)
-        if callable(self.backend):
-            opened: OpenBackend = self.backend
-            return opened
-        raise ValueError('backend must be "auto" or a callable that takes loads of rows')
+        return choose_backend(self.backend, threads)
 
 
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):
@@ -283,8 +266,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
         Privacy
         -------
-        None: an exact score tells about every row in it, at any ε, and so does whatever is chosen
-        by it. Use public or synthetic rows.
+        None: it is exact, without any noise, and not private. An exact score tells about every row
+        in it, at any ε, and so does whatever is chosen by it. Use public or synthetic rows; for
+        private ones there is `privboost.evaluate`, which has a price and keeps to it.
         """
         return float(super().score(X, y, sample_weight))
 
@@ -335,7 +319,13 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         return self._fitted().predict(X, return_std)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the exact R² on rows that must be public: see `PrivateClassifier.score`."""
+        """Return the exact R² on rows that must be public.
+
+        Privacy
+        -------
+        None: it is exact, without any noise, and not private; for private rows there is
+        `privboost.evaluate`. See `PrivateClassifier.score`.
+        """
         return float(super().score(X, y, sample_weight))
 
     def _check_target(self, domain: Domain) -> None:

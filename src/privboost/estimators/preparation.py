@@ -232,7 +232,7 @@ class Preparation:
             ) from None
         return plan
 
-    def rows(self, plan: Plan) -> tuple[RowLoader, Table]:
+    def rows(self, plan: Plan) -> tuple[Any, Table]:
         """Say how rows are loaded, and where they lie."""
         encoder, given = plan.encoder, self.given
         source, roles = open_source(encoder.domain, given.X, given.y, given.sample_weight)
@@ -263,6 +263,19 @@ class Preparation:
         ledger.reserve(plan.releases)
         return ledger
 
+    def alone(self) -> str:
+        """Say what other releases of the same rows mean."""
+        account = self.setting.account
+        if account is None:
+            return (
+                "these rows were used in no other release; another one adds to the epsilon stated "
+                "here"
+            )
+        return (
+            "this epsilon is of this run alone: what all runs on these rows cost together is in "
+            f"the account of {account.dataset!r}"
+        )
+
     def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
         """Say what was taken to be public, and what else the guarantee rests on."""
         domain, bound = ground.domain, self.given.weight_bound
@@ -270,7 +283,7 @@ class Preparation:
             _origin(ground),
             "all parameters of the estimator were chosen, and all that came before it was fitted, "
             "without these rows or exact scores on them",
-            _alone(self.setting.account),
+            self.alone(),
         ]
         if domain.unit is not None:
             said += unit_assumptions(domain.unit)
@@ -290,18 +303,6 @@ class Preparation:
             if is_column_vector(getattr(self.given, name)):
                 message = f"A column-vector {name} was passed when a 1d array was expected"
                 warnings.warn(message, DataConversionWarning, stacklevel=4)
-
-
-def _alone(account: BudgetAccount | None) -> str:
-    """Say what other releases of the same rows mean."""
-    if account is None:
-        return (
-            "these rows were used in no other release; another one adds to the epsilon stated here"
-        )
-    return (
-        f"this epsilon is of this run alone: what all runs on these rows cost together is in the "
-        f"account of {account.dataset!r}"
-    )
 
 
 def _origin(ground: Ground) -> str:

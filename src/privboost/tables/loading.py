@@ -87,7 +87,9 @@ def _load(load: Load, known: list[pa.Array], n_threads: int, rows: int | None) -
 
 def read_loader(data: bytes) -> Loader:
     """Read what any loader's `to_bytes` wrote: how another process gets to know it."""
-    for kind in (RowLoader, SizeLoader):
+    from privboost.evaluation.loader import OutcomeLoader  # it holds a model
+
+    for kind in (RowLoader, SizeLoader, OutcomeLoader):
         if data[:8] == kind.magic:
             return kind.from_bytes(data)
     raise ValueError("these bytes are no loader's")
