@@ -24,6 +24,7 @@ LEVELS = [
     {"learning"},
     {"estimators"},
     {"evaluation"},
+    {"search"},
     {"cli_files", "cli_columns", "datasets", "audit", "spark"},
     {"cli_budget"},
     {"demo"},

@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # the same names, for tools that read types
     )
     from privboost.evaluation.evaluate import evaluate as evaluate
     from privboost.evaluation.result import Evaluation as Evaluation
+    from privboost.search.search import PrivateSearchCV as PrivateSearchCV
     from privboost.models.files import load_model as load_model
     from privboost.models.model import Model as Model
     from privboost.reports.report import PrivacyReport as PrivacyReport
@@ -79,6 +80,7 @@ _HOMES = {
     "BudgetStore": "accounts.store",
     "Evaluation": "evaluation.result",
     "evaluate": "evaluation.evaluate",
+    "PrivateSearchCV": "search.search",
     "Model": "models.model",
     "load_model": "models.files",
     "PrivacyReport": "reports.report",

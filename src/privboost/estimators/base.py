@@ -20,7 +20,7 @@ from privboost.clusters.recognition import open_remote
 from privboost.engine.backend import OpenBackend
 from privboost.errors import DomainError
 from privboost.estimators.parameters import check_arguments
-from privboost.estimators.preparation import Given, MakePlan, Preparation, Setting
+from privboost.estimators.preparation import Given, MakePlan, Preparation, Run, Setting
 from privboost.estimators.public_rows import PublicPreparation, budget_of
 from privboost.estimators.running import choose_backend, count_threads, ledger_path
 from privboost.learning.given import named_target, open_given
@@ -86,7 +86,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         chose (a grid search), are not covered at any ε. With `public_rows=True` it spends nothing
         and protects nothing.
         """
-        run = self._prepare(X, y, sample_weight).run()
+        self._keep(self._train(self._prepare(X, y, sample_weight).run()))
+        return self
+
+    def _train(self, run: Run) -> Model:
+        """Train on the rows of a run that is ready."""
         backend = run.open_backend([run.load])
         try:
             curator = run.curator(backend)
@@ -95,8 +99,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             scores = self._boost(curator, run.plan, structures, rounds_bar(bool(self.verbose)))
         finally:
             backend.close()
-        self._keep(Model(run.plan.encoder, scores, run.report(), span))
-        return self
+        return Model(run.plan.encoder, scores, run.report(), span)
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
         """Return the stages up to training."""

@@ -114,6 +114,20 @@ class EvaluationPlan(Plan):
         return _cell_map(self.outcomes, self.model, self.groups)
 
 
+_SCORE_COLUMNS = 2
+"""Columns that one score of a search touches, at most: predictions, and cells of scores."""
+
+
+def plan_score(encoder: Encoder, budget: Budget) -> tuple[Planned, ...]:
+    """Return the releases of `plan_evaluation(…, only_score=True)` for any model of an encoder."""
+    draft = Draft(encoder, None, budget, "auto")
+    classes = isinstance(encoder.domain.target, ClassTarget)
+    releases = _class_releases(draft, _SCORE_COLUMNS) if classes else _number_releases(draft, 1)
+    made, _ = _quietest(draft, releases, gaussian=True)
+    planned: tuple[Planned, ...] = made.fields["releases"]
+    return planned
+
+
 def plan_evaluation(
     model: Model,
     groups: Encoder | None,
@@ -122,6 +136,7 @@ def plan_evaluation(
     curves: Any = None,
     clip: Any = None,
     gaussian: bool = False,
+    only_score: bool = False,
 ) -> EvaluationPlan:
     """Decide everything about an evaluation, and calibrate its noise.
 
@@ -137,6 +152,8 @@ def plan_evaluation(
         See `evaluate`.
     gaussian : bool
         Whether noise must be Gaussian, so that it adds up by μ² with what else was spent.
+    only_score : bool
+        Whether the releases must be those of `plan_score`, whatever the model.
     """
     domain = model.domain
     public = isinstance(budget, PublicRows)
@@ -149,7 +166,7 @@ def plan_evaluation(
         cells = None if score_cells is None else _check_cells(score_cells)
         own = _has_curves(curves, model)
         columns = len(ClassOutcomes(np.zeros(1, dtype=np.int32), own).sizes(model))
-        touched = columns * (1 + _n_features(groups))
+        touched = max(columns, _SCORE_COLUMNS if only_score else 0) * (1 + _n_features(groups))
         made, noise = _quietest(draft, _class_releases(draft, touched), gaussian)
         found = cells_of_scores(model, cells or count_cells(noise), public)
         outcomes = ClassOutcomes(found.edges, own)
