@@ -11,7 +11,7 @@ from privboost.grid import SCORE_STEPS
 from privboost.models.model import Model
 from privboost.models.votes import VoteScores
 
-_CELLS = ((20.0, 16), (3.0, 24), (0.0, 40))
+_CELLS = ((60.0, 12), (8.0, 16), (4.0, 24), (0.0, 32))
 """How many cells there are, by how many rows the noise of one count is worth at least."""
 _EXACT_CELLS = 1024
 """Without noise cells cost nothing."""
