@@ -84,7 +84,15 @@ def test_every_estimator_has_an_example():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/evaluation.md", "docs/sharp_edges.md", "docs/recipes.md"]
+    "page",
+    [
+        "README.md",
+        "docs/accounts.md",
+        "docs/composition.md",
+        "docs/evaluation.md",
+        "docs/sharp_edges.md",
+        "docs/recipes.md",
+    ],
 )
 def test_examples_of_the_pages_run(page, tmp_path, monkeypatch):
     """The Python blocks of a page, in order, in one session."""
