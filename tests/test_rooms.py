@@ -25,8 +25,9 @@ LEVELS = [
     {"estimators"},
     {"evaluation"},
     {"search"},
-    {"cli_files", "cli_columns", "datasets", "audit", "spark"},
+    {"cli_files", "cli_columns", "cli_options", "cli_estimators", "datasets", "audit", "spark"},
     {"cli_budget"},
+    {"cli_search"},
     {"demo"},
     {"cli", "__init__", "__main__"},
 ]

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -23,8 +18,32 @@ from privboost.cli_budget import (
     account_of,
     budget_app,
 )
+from privboost.cli_estimators import fail, kind_of, read_parameters, spending
 from privboost.cli_files import check_files, check_output, print_csv, read_separator, write_table
-from privboost.recipes import RECIPES
+from privboost.cli_options import (
+    FIRST_RECIPE,
+    DataFile,
+    Delta,
+    DomainRows,
+    Epsilon,
+    Force,
+    Form,
+    Jobs,
+    LedgerFile,
+    Missing,
+    ModelFile,
+    Parameters,
+    PublicRows,
+    Quiet,
+    Recipe,
+    Rows,
+    Seed,
+    Separator,
+    Task,
+    WeightBound,
+    Weights,
+)
+from privboost.cli_search import search
 
 app = typer.Typer(
     add_completion=False,
@@ -34,75 +53,7 @@ app = typer.Typer(
 )
 
 app.add_typer(budget_app, name="budget")
-
-DataFile = Annotated[
-    Path, typer.Argument(help="A .parquet, .csv or .tsv file, or a folder of such files.")
-]
-ModelFile = Annotated[Path, typer.Argument(help="A model file.")]
-Missing = Annotated[
-    list[str] | None, typer.Option(help='A text that means "missing" in a CSV file; repeatable.')
-]
-Separator = Annotated[
-    str | None,
-    typer.Option(help="What stands between the cells of a CSV file, such as ';' or '\\t'."),
-]
-Epsilon = Annotated[float, typer.Option(help="The privacy budget.")]
-Delta = Annotated[float, typer.Option(help="The privacy budget's delta.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Another parameter, as name=value; a mapping is JSON. Repeatable."),
-]
-Weights = Annotated[str | None, typer.Option(help="The column of sample weights.")]
-WeightBound = Annotated[
-    float | None, typer.Option(help="The largest weight a row may have; public knowledge.")
-]
-Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.")]
-LedgerFile = Annotated[
-    Path | None, typer.Option(help="A file that records every charge before its release.")
-]
-Seed = Annotated[
-    int | None, typer.Option(help="For tests and demonstrations: NO privacy guarantee.")
-]
-PublicRows = Annotated[
-    bool,
-    typer.Option(
-        "--public-rows", help="All rows are public: with --epsilon inf, no noise and NO privacy."
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
-
-
-class Form(StrEnum):
-    """The forms of a report."""
-
-    text = "text"
-    json = "json"
-    html = "html"
-
-
-Recipe = StrEnum("Recipe", list(RECIPES))  # type: ignore[misc]  # its names are not written here
-_FIRST_RECIPE = next(iter(Recipe))
-
-
-class Task(StrEnum):
-    """What a target is."""
-
-    classes = "classes"
-    number = "number"
-
-
-class Rows(StrEnum):
-    """From which rows a domain was learned."""
-
-    same = "same"
-    other = "other"
-
-
-DomainRows = Annotated[
-    Rows,
-    typer.Option(help="From which rows a learned domain was learned; same adds its price."),
-]
+app.command()(search)
 
 
 @app.command()
@@ -129,7 +80,7 @@ def train(
     ] = None,
     recipe: Annotated[
         Recipe, typer.Option(help="How to boost: see docs/recipes.md.")
-    ] = _FIRST_RECIPE,
+    ] = FIRST_RECIPE,
     preset: Annotated[
         str | None, typer.Option(help="A published variant of the recipe, such as TR_cyc.")
     ] = None,
@@ -172,7 +123,7 @@ def train(
     classes = task is Task.classes if public is None else isinstance(public.target, ClassTarget)
     if stream is not None and recipe != "sbdt":
         raise ValueError("--stream needs --recipe sbdt")
-    kind = _kind_of(recipe, classes)
+    kind = kind_of(recipe, classes)
     if preset is not None and not hasattr(kind, "from_preset"):
         raise ValueError(f"--preset: the recipe {recipe} has none")
     make = kind if preset is None else partial(kind.from_preset, preset)
@@ -185,7 +136,7 @@ def train(
         estimator.set_params(sample_weight_bound=weight_bound)
     elif weights is not None or weight_bound is not None:
         raise ValueError(f"--recipe {recipe} takes no weights")
-    estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
+    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
     table = open_file(data, missing or [], separator=read_separator(separator))
     written = [model] if stream is None else [model, stream]
     check_files(
@@ -195,7 +146,7 @@ def train(
         budget, dataset, limit_epsilon, limit_delta, name, _unit_column(public, domain_given)
     )
     estimator.set_params(budget=account)
-    with _spending(estimator):
+    with spending(epsilon, estimator.delta, public_rows):
         act = estimator.fit if stream is None else estimator.partial_fit
         act(table, target, **({} if weights is None else {"sample_weight": weights}))
         if stream is not None:
@@ -240,7 +191,7 @@ def extend(
 
     began, before = load_stream(stream)
     classes = isinstance(before.domain.target, ClassTarget)
-    estimator = _kind_of("sbdt", classes)(epsilon, delta, random_state=seed)
+    estimator = kind_of("sbdt", classes)(epsilon, delta, random_state=seed)
     estimator.set_params(**began.parameters)
     estimator.set_params(
         n_jobs=jobs,
@@ -249,13 +200,13 @@ def extend(
         domain_rows=domain_rows.value,
         sample_weight_bound=weight_bound,
     )
-    estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
+    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
     table = open_file(data, missing or [], separator=read_separator(separator))
     column = column_of(before.domain.unit)
     estimator.set_params(budget=account_of(budget, dataset, None, None, name, column))
     check_files((data, ledger, budget), [model, stream], [model, stream] if force else [stream])
     found: list[int] = []
-    with _spending(estimator):
+    with spending(epsilon, delta):
         with take_stream(stream, lambda: found in ([], [estimator.n_batches_])) as taken:
             estimator.load_stream(taken)  # what was taken: another process may have gone on
             found.append(estimator.n_batches_)
@@ -352,7 +303,7 @@ def evaluate(
     table = open_file(data, missing or [], separator=read_separator(separator))
     column = column_of(trained.domain.unit)
     account = account_of(budget, dataset, limit_epsilon, limit_delta, name, column)
-    with _spending(SimpleNamespace(epsilon=epsilon, delta=delta, public_rows=public_rows)):
+    with spending(epsilon, delta, public_rows):
         found = evaluate(
             trained,
             table,
@@ -457,32 +408,17 @@ def main() -> None:
         app()
     except OSError as error:
         place = f": {error.filename}" if error.filename else ""
-        _fail(f"{error.strerror}{place}" if error.strerror else str(error), 1)
+        fail(f"{error.strerror}{place}" if error.strerror else str(error), 1)
     except (ValueError, TypeError) as error:
-        _fail(str(error), 1)
+        fail(str(error), 1)
     except OverflowError as error:
-        _fail(f"a number is too large: {error}", 1)
+        fail(f"a number is too large: {error}", 1)
     except ArithmeticError:  # whose own words name nothing
-        _fail("a number is too small or too large to compute with", 1)
+        fail("a number is too small or too large to compute with", 1)
     except RecursionError:
-        _fail("a parameter or a file is nested too deeply", 1)
+        fail("a parameter or a file is nested too deeply", 1)
     except MemoryError:  # its own words may say how many rows there are
-        _fail("there is not enough memory", 1)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    typer.echo(f"privboost: {message}", err=True)
-    raise SystemExit(code)
-
-
-def _kind_of(recipe: str, classes: bool) -> Any:
-    """Return the estimator of a recipe."""
-    import privboost
-
-    name = RECIPES[recipe].estimators.get("classes" if classes else "number")
-    if name is None:
-        raise ValueError(f"--recipe {recipe} is for classes; the target is a number")
-    return getattr(privboost, name)
+        fail("there is not enough memory", 1)
 
 
 def _unit_column(domain: Any, given: Path | None) -> str | None:
@@ -496,53 +432,5 @@ def _unit_column(domain: Any, given: Path | None) -> str | None:
     return None if form is None else column_of(Unit.from_dict(form))
 
 
-@contextmanager
-def _spending(estimator: Any) -> Iterator[None]:
-    """Say what an interruption has cost."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if estimator.public_rows:
-            _fail("interrupted", 130)
-        _fail(
-            f"interrupted; epsilon {estimator.epsilon:g} and delta {estimator.delta:g} count as "
-            "spent: all was reserved before the first row was read",
-            130,
-        )
-
-
 def _say_warning(message: Warning | str, *about: Any, **more: Any) -> None:
     typer.echo(f"privboost: warning: {message}", err=True)
-
-
-_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-
-
-def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
-    """Read name=value pairs, a value as JSON or else as text."""
-    own = {
-        "epsilon",
-        "delta",
-        "domain",
-        "domain_given",
-        "domain_rows",
-        "public_rows",
-        "random_state",
-        "n_jobs",
-        "backend",
-        "ledger",
-        "budget",
-        "verbose",
-    }
-    own.add("sample_weight_bound")  # options of their own
-    names = sorted(set(known) - own)
-    parameters = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or name not in names:
-            raise typer.BadParameter(f"{setting!r}: name=value with one of {', '.join(names)}")
-        try:
-            parameters[name] = json.loads(_PYTHON_WORDS.get(text, text))
-        except json.JSONDecodeError:
-            parameters[name] = text
-    return parameters
