@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from privboost.evaluation.result import Value
-from privboost.randomness.public_choices import fixed_generator
 
 DRAWS = 300
 """How often noise and rows are drawn again."""
@@ -38,11 +37,6 @@ def noisy_again(counts: np.ndarray, noise: float, generator: np.random.Generator
     again[0] = 0
     noisy: np.ndarray = counts + again
     return noisy
-
-
-def own_generator() -> np.random.Generator:
-    """Return the generator of draws: the same each time, for the same bars."""
-    return fixed_generator()
 
 
 def ratio(above: np.ndarray, below: np.ndarray, least: float) -> np.ndarray:

@@ -15,12 +15,12 @@ from privboost.evaluation.bars import (
     bounded,
     drawn_again,
     noisy_again,
-    own_generator,
     ratio,
     stands_out,
 )
 from privboost.evaluation.result import Bin, Measures, Value
 from privboost.grid import SCORE_STEPS
+from privboost.randomness.public_choices import fixed_generator
 
 _LINES = np.array([-3.5, -2.0, -1.0, 0.0, 1.0, 2.0, 3.5])
 """Between lines of a reliability table, in log-odds: cells are joined, so that noise does not drown
@@ -73,7 +73,7 @@ class ClassCounts:
         if len(columns) > 1:
             curves = np.stack([own.reshape(n_cells, -1) for own in columns[1:]])[None]
         hits, curves = _agreed(hits, curves)
-        draw = own_generator()
+        draw = fixed_generator()
         rows = drawn_again(curves[0], draw)
         # Of two classes, rows that move the one move the other.
         others = _sides(rows) if len(names) == 2 else drawn_again(hits[0], draw)

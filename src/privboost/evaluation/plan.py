@@ -168,7 +168,7 @@ def plan_evaluation(
         columns = len(ClassOutcomes(np.zeros(1, dtype=np.int32), own).sizes(model))
         touched = max(columns, _SCORE_COLUMNS if only_score else 0) * (1 + _n_features(groups))
         made, noise = _quietest(draft, _class_releases(draft, touched), gaussian)
-        found = cells_of_scores(model, cells or count_cells(noise), public)
+        found = cells_of_scores(model, cells or count_cells(noise, model.scores.n_outputs), public)
         outcomes = ClassOutcomes(found.edges, own)
         settings = _settings(model, groups, touched, outcomes.n_cells, own, None)
     else:

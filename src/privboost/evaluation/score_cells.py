@@ -13,8 +13,8 @@ from privboost.models.votes import VoteScores
 
 _CELLS = ((60.0, 12), (8.0, 16), (4.0, 24), (0.0, 32))
 """How many cells there are, by how many rows the noise of one count is worth at least."""
-_EXACT_CELLS = 1024
-"""Without noise cells cost nothing."""
+_EXACT_CELLS, _LEAST_EXACT = 1024, 64
+"""Without noise cells cost nothing but memory, of all outputs together and of each at least."""
 MOST_CELLS = 4096
 _REACH, _EXACT_REACH = 5.0, 12.0
 """Where the last cells begin, in log-odds."""
@@ -26,7 +26,7 @@ _BEYOND = 1.15
 """Where rows of the last cells lie, in parts of where those begin."""
 
 
-def count_cells(noise: float) -> int:
+def count_cells(noise: float, outputs: int) -> int:
     """Return how many cells of scores there should be: few where noise is loud.
 
     A cell that is too wide hides how scores within it order rows, which lowers an AUC; each further
@@ -36,9 +36,11 @@ def count_cells(noise: float) -> int:
     ----------
     noise : float
         The standard deviation of the noise of a count, in rows.
+    outputs : int
+        How many outputs have such cells.
     """
     if noise == 0:
-        return _EXACT_CELLS
+        return max(_EXACT_CELLS // outputs // 2 * 2, _LEAST_EXACT)
     return next(cells for least, cells in _CELLS if noise >= least)
 
 
@@ -68,4 +70,4 @@ def cells_of_scores(model: Model, count: int, exact: bool = False) -> ScoreCells
     edges[len(edges) // 2] = 1  # a score of 0 is of the first class
     middles = (ends[1:] + ends[:-1]) / 2
     at = np.concatenate([[_BEYOND * ends[0]], middles, [_BEYOND * ends[-1]]])
-    return ScoreCells(np.unique(edges), at)
+    return ScoreCells(edges, at)
