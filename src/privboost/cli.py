@@ -17,6 +17,7 @@ from privboost.cli_budget import (
     RunName,
     account_of,
     budget_app,
+    kind_for,
 )
 from privboost.cli_estimators import fail, kind_of, read_parameters, spending
 from privboost.cli_files import check_files, check_output, print_csv, read_separator, write_table
@@ -143,7 +144,13 @@ def train(
         (data, domain, domain_given, ledger, budget), written, written if force else ()
     )  # before it costs
     account = account_of(
-        budget, dataset, limit_epsilon, limit_delta, name, _unit_column(public, domain_given)
+        budget,
+        dataset,
+        limit_epsilon,
+        limit_delta,
+        name,
+        _unit_column(public, domain_given),
+        **kind_for(recipe, estimator.delta),
     )
     estimator.set_params(budget=account)
     with spending(epsilon, estimator.delta, public_rows):

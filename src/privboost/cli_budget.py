@@ -123,6 +123,13 @@ def close(store: StoreFile, dataset: Dataset) -> None:
     typer.echo(str(account.statement()))
 
 
+def kind_for(recipe: str, delta: float) -> dict[str, str]:
+    """Return what an account must be so that a recipe can be charged to it."""
+    if recipe == "lazybb":
+        return {"filter": "renyi", "relation": "replace-one"}
+    return {"filter": "renyi"} if recipe in ("dpxgb", "sarus") or delta == 0 else {}
+
+
 def account_of(
     budget: Path | None,
     dataset: str | None,
@@ -130,8 +137,12 @@ def account_of(
     limit_delta: float | None,
     name: str | None,
     unit: str | None,
+    **kind: str,
 ) -> Any:
-    """Return the account that options name, opened where they give a limit; None without one."""
+    """Return the account that options name, opened where they give a limit; None without one.
+
+    `kind` says what else an account is opened with: its filter and relation.
+    """
     from privboost.accounts.store import BudgetStore
 
     limit = (limit_epsilon, limit_delta)
@@ -145,7 +156,7 @@ def account_of(
         raise ValueError("a limit is --limit-epsilon and --limit-delta")
     store = BudgetStore(budget)
     if limit_epsilon is not None and (not budget.exists() or dataset not in store.datasets()):
-        store.open(dataset, limit_epsilon, limit_delta or 0.0, unit=unit)
+        store.open(dataset, limit_epsilon, limit_delta or 0.0, unit=unit, **kind)
     account = store.account(dataset)
     rules = account.statement().rules
     if limit_epsilon is not None and (rules.epsilon, rules.delta) != limit:

@@ -90,7 +90,9 @@ def search(
         scoring=scoring,
         random_state=seed,
         ledger=ledger,
-        budget=account_of(budget, dataset, limit_epsilon, limit_delta, name, column),
+        budget=account_of(
+            budget, dataset, limit_epsilon, limit_delta, name, column, filter="renyi"
+        ),
     )
     with spending(epsilon, delta):
         own.fit(table)

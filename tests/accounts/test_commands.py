@@ -101,6 +101,17 @@ def test_a_stream(act):
     assert len(shown["runs"]) == 1
 
 
+@pytest.mark.parametrize("recipe", ["dpxgb", "lazybb"])
+def test_an_account_is_opened_so_that_the_run_fits(act, recipe):
+    act(
+        f"train t.parquet --domain d.json --recipe {recipe} --epsilon 0.3 --model a --quiet "
+        "--budget s.db --dataset people --limit-epsilon 3 --limit-delta 1e-5 --set n_estimators=2"
+    )
+    (shown,) = json.loads(act("budget show s.db --json"))
+    assert shown["filter"] == "renyi"
+    assert ("replace" in shown["relation"]) == (recipe == "lazybb")
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -166,9 +166,13 @@ def test_a_domain_that_a_fit_learns_is_in_its_entry(store):
     how = {"n_estimators": 4, "interactions": False}
     model = PrivBoostClassifier(1.0, 1e-6, budget=account, **how).fit(frame, "income")
     (entry,) = account.statement().entries
-    assert model.domain_.privacy.entry == ""  # the lesson alone has no entry of its own
-    assert model.privacy_.entry == entry.key
+    assert model.domain_.privacy.entry == model.privacy_.entry == entry.key
     assert account.statement().epsilon <= 1.0
+    account.set_limit(2.0, 1e-6)
+    PrivBoostClassifier(0.5, 1e-6, model.domain_, budget=account, **how).fit(frame)
+    PrivBoostClassifier(0.5, 1e-6, make_domain(), budget=account, **how).fit(frame)
+    again, alone = account.statement().entries[1:]
+    assert again.price.size == pytest.approx(alone.price.size, rel=0.05)  # no lesson in it
 
 
 def test_learning_apart_is_an_entry_of_its_own_and_needs_room_for_both(store):

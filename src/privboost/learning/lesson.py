@@ -279,7 +279,9 @@ def _learn(
             "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
             "publishes a whole record; choose a smaller one"
         )
-    return replace(domain, privacy=state_lesson(own, plan, domain, lesson.seeded))
+    report = state_lesson(own, plan, domain, lesson.seeded)
+    # Where the lesson is a part of a fit, it is in the account as the fit's own entry.
+    return replace(domain, privacy=replace(report, rows=ledger.rows, entry=ledger.entry))
 
 
 def _name_of(y: Any) -> str:
