@@ -137,7 +137,7 @@ def account_of(
     limit_delta: float | None,
     name: str | None,
     unit: str | None,
-    **kind: str,
+    **kind: Any,
 ) -> Any:
     """Return the account that options name, opened where they give a limit; None without one.
 
