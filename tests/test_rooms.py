@@ -22,7 +22,7 @@ LEVELS = [
     {"boosting"},
     {"learning"},
     {"estimators"},
-    {"cli_files", "cli_columns", "datasets", "audit", "spark"},
+    {"cli_files", "cli_columns", "datasets", "audit", "dask", "spark"},
     {"demo"},
     {"cli", "__init__", "__main__"},
 ]

@@ -3,21 +3,14 @@
 import base64
 import os
 import re
-import shutil
-import sys
-from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed")
-if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
-    pytest.skip("Spark needs Java, and there is none", allow_module_level=True)
+pytest.importorskip("pyspark", reason="pyspark is not installed: extra 'spark'")
 
 from pyspark.ml import Pipeline
 from pyspark.ml.feature import SQLTransformer
-from pyspark.sql import SparkSession
 
 from privboost import (
     BoostedAdaSSPClassifier,
@@ -34,57 +27,8 @@ from privboost.clusters.spark_table import open_frame
 from privboost.errors import ClusterError, SchemaError
 from privboost.models.files import model_bytes
 from privboost.spark import SparkEstimator, score_column
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
-
-ROWS = 600
-CUTS = [0, 250, 250, 320, 600]
-"""Where partitions begin and end: the second is empty."""
-WORDS = {"job", "place", "person", "income"}
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    """A session whose tasks may fail, with a log of events."""
-    events = tmp_path_factory.mktemp("events")
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": events.as_uri(),
-        "spark.eventLog.enabled": "true",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    patch = pytest.MonkeyPatch()
-    patch.setenv("PYSPARK_PYTHON", sys.executable)
-    made = SparkSession.builder.master("local[2,2]").config(map=settings).getOrCreate()
-    made.sparkContext.setLogLevel("OFF")
-    made.events = events
-    yield made
-    made.stop()
-    patch.undo()
-
-
-def make_table(target=CLASSES):
-    """The same types as Spark has: doubles and texts."""
-    frame = make_frame(ROWS, target=target)
-    words = WORDS - ({"income"} if "bounds" in target else set())
-    columns = {
-        name: pa.array(frame[name].tolist(), pa.string(), from_pandas=True)
-        if name in words
-        else pa.array(frame[name].tolist(), pa.float64())
-        for name in frame
-    }
-    return pa.table(columns)
-
-
-def to_spark(spark, table, cuts=CUTS):
-    rows = [tuple(row.values()) for row in table.to_pylist()]
-    slices = [rows[a:b] for a, b in pairwise(cuts)]
-    kinds = {pa.string(): "string", pa.float64(): "double"}
-    schema = ", ".join(f"{field.name} {kinds[field.type]}" for field in table.schema)
-    dealt = spark.sparkContext.parallelize(slices, len(slices)).flatMap(lambda part: part)
-    return spark.createDataFrame(dealt, schema)
+from tests.distributed.spark_frames import ROWS, make_table, to_spark
+from tests.tables import CLASSES, NUMBER, THREE, make_domain
 
 
 def make(kind, target=CLASSES, unit=None, **how):
@@ -198,14 +142,14 @@ def test_lost_rows_are_made_again_or_refused(spark, tmp_path, monkeypatch):
     after = path.read_text()
     model.fit(frame)
     after, lost[:] = "0.1 0.9 0.6", []
-    with pytest.raises(ClusterError, match="has other rows now"):
+    with pytest.raises(ClusterError, match="other rows than"):
         model.fit(frame)
     assert n_persisted(spark) == 0
 
 
 def test_workers_of_another_version_are_refused(spark, monkeypatch):
     monkeypatch.setattr(spark_backend, "__version__", "0.0")
-    with pytest.raises(ClusterError, match=r"the driver 0\.0"):
+    with pytest.raises(ClusterError, match=r"the driver has 0\.0"):
         make(PrivBoostClassifier).fit(to_spark(spark, make_table()))
     assert n_persisted(spark) == 0
 
