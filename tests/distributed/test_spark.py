@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: extra 'spark'")
 
-from pyspark.ml import Pipeline
+from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.feature import SQLTransformer
 
 from privboost import (
@@ -24,9 +24,9 @@ from privboost import (
 from privboost.clusters import spark_backend, spark_worker
 from privboost.clusters.spark_backend import SparkBackend
 from privboost.clusters.spark_table import open_frame
-from privboost.errors import ClusterError, SchemaError
+from privboost.errors import ClusterError, ModelFileError, SchemaError
 from privboost.models.files import model_bytes
-from privboost.spark import SparkEstimator, score_column
+from privboost.spark import SparkEstimator, SparkModel, score_column
 from tests.distributed.spark_frames import ROWS, make_table, to_spark
 from tests.tables import CLASSES, NUMBER, THREE, make_domain
 
@@ -234,7 +234,7 @@ def test_columns_of_scores_are_what_the_model_says(spark):
         score_column(number, "odds")
 
 
-def test_a_pipeline_has_private_stages(spark):
+def test_a_pipeline_has_private_stages(spark, tmp_path):
     table = make_table()
     private = make(PrivBoostClassifier, interactions=False, at_once=8, **WEIGHTED)
     columns = {"prediction": "said", "probability": "chances"}
@@ -245,6 +245,26 @@ def test_a_pipeline_has_private_stages(spark):
     doubled = table.to_pandas().assign(gain=lambda own: own.gain * 2)
     here = private.fit(doubled, "income", "weight").model_
     assert model_bytes(fitted.stages[1].model) == model_bytes(here)
-    said = fitted.transform(frame).select("said", "chances").collect()
-    assert [row.said for row in said] == here.predict(doubled).tolist()
-    np.testing.assert_array_equal([row.chances for row in said], here.predict_proba(doubled))
+    fitted.write().save(str(tmp_path / "pipeline"))
+    again = PipelineModel.load(str(tmp_path / "pipeline"))
+    assert again.stages[1].uid == fitted.stages[1].uid
+    assert model_bytes(again.stages[1].model) == model_bytes(here)
+    for each in (fitted, again):
+        said = each.transform(frame).select("said", "chances").collect()
+        assert [row.said for row in said] == here.predict(doubled).tolist()
+        np.testing.assert_array_equal([row.chances for row in said], here.predict_proba(doubled))
+
+
+def test_a_stage_is_saved_by_itself_and_a_broken_one_refused(spark, tmp_path):
+    stage = SparkModel(make(PrivBoostClassifier, interactions=False).fit(make_table()).model_)
+    path = str(tmp_path / "stage")
+    stage.save(path)
+    with pytest.raises(Exception, match="already exists"):
+        stage.save(path)
+    stage.write().overwrite().save(path)
+    assert SparkModel.load(path).columns == {"prediction": "prediction"}
+    broken = bytearray(model_bytes(stage.model)[:-9])
+    content = spark.createDataFrame([(broken,)], "content binary")
+    content.write.mode("overwrite").parquet(f"{path}/model")
+    with pytest.raises(ModelFileError):
+        SparkModel.load(path)
