@@ -18,11 +18,16 @@ def client():
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    """A session whose tasks may fail, with a log of events."""
+def needs_spark():
+    """Skip where there is no Spark."""
     pytest.importorskip("pyspark", reason="pyspark is not installed: extra 'spark'")
     if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         pytest.skip("Spark needs Java, and there is none")
+
+
+@pytest.fixture(scope="session")
+def spark(needs_spark, tmp_path_factory):
+    """A session whose tasks may fail, with a log of events."""
     from pyspark.sql import SparkSession
 
     events = tmp_path_factory.mktemp("events")

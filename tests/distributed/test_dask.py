@@ -33,7 +33,8 @@ from privboost import (
 )
 from privboost.dask import from_worker_files
 from privboost.models.files import model_bytes
-from tests.distributed.dask_frames import Hooked, in_parts, start
+from tests.distributed.dask_frames import in_parts, start
+from tests.distributed.hooked import Hooked
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 ROWS = 700

@@ -9,7 +9,7 @@ from typing import Any
 from distributed import Client, Future, KilledWorker, default_client
 
 from privboost.clusters.dask_worker import Failure, own_version
-from privboost.clusters.parts import other_version
+from privboost.clusters.parts import NO_PRIVBOOST, other_version
 from privboost.errors import ClusterError, SchemaError
 
 _PATIENCE = 1.0
@@ -67,11 +67,22 @@ class DaskCluster:
 
     def check_versions(self) -> None:
         """Refuse workers that have another privboost, or none."""
-        found = self.client.run(own_version, workers=list(self.threads()), on_error="return")
+
+        # Within this method, so that it travels whole to workers that have no privboost.
+        def tell() -> str:
+            try:
+                from privboost import __version__
+            except Exception:
+                return ""
+            return __version__
+
+        found = self.client.run(tell, workers=list(self.threads()), on_error="return")
         for version in found.values():
-            if isinstance(version, ImportError):
-                raise ClusterError("a worker has no privboost: install it on all of them")
-            if isinstance(version, str) and version != own_version():
+            if isinstance(version, Exception):
+                continue  # the worker is gone by now
+            if not version:
+                raise ClusterError(NO_PRIVBOOST)
+            if version != own_version():
                 raise ClusterError(other_version(version, own_version()))
 
     def ask(self, actor: Any, question: str, *message: Any) -> Any:

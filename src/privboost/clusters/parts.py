@@ -18,6 +18,10 @@ CHANGED = (
     "a partition has other rows than when it was first read: a frame's rows, and their order, must "
     "be the same whenever they are computed (write them to files first)"
 )
+NO_PRIVBOOST = (
+    "a worker cannot import privboost: install it, with what it needs, on all workers (and name "
+    "their Python in PYSPARK_PYTHON, where Spark starts it)"
+)
 
 _Own = TypeVar("_Own", bound=RemoteTable)
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from privboost import __version__
 from privboost.clusters import spark_worker
-from privboost.clusters.parts import CHANGED, coding_of
+from privboost.clusters.parts import CHANGED, NO_PRIVBOOST, coding_of
 from privboost.clusters.spark_worker import COLUMN, Chunk, Part, Question
 from privboost.engine.backend import add_answers, add_tallies
 from privboost.engine.commands import to_bytes
@@ -177,9 +177,14 @@ def _in_own_words() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = _SAYABLE.search(str(error))
-        text = f"in a worker: {said[1]}" if said else _UNSAID
-        raise ClusterError(text) from None
+        raise ClusterError(_sayable(str(error))) from None
+
+
+def _sayable(said: str) -> str:
+    if "No module named 'privboost" in said:
+        return NO_PRIVBOOST
+    found = _SAYABLE.search(said)
+    return f"in a worker: {found[1]}" if found else _UNSAID
 
 
 def _coded(frame: DataFrame, loader: bytes) -> RDD:
