@@ -334,6 +334,13 @@ def test_partitions_that_change_between_readings_are_refused(client, tmp_path):
         train(PrivBoostClassifier, table)
 
 
+def test_what_another_client_persisted_is_gone_with_it(client):
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        table = other.persist(in_parts(make_frame(ROWS), [300]))
+    with pytest.raises(ClusterError):
+        train(PrivBoostClassifier, table)
+
+
 def test_without_a_client_there_is_a_clear_error(client):
     table = in_parts(make_frame(ROWS), [300])
     with pytest.MonkeyPatch.context() as patch:

@@ -3,6 +3,8 @@
 import base64
 import os
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -111,6 +113,28 @@ def test_a_process_that_dies_changes_nothing(spark, tmp_path, monkeypatch):
     there = make(PrivBoostClassifier, **how).fit(to_spark(spark, table))
     assert os.path.exists(died)
     assert model_bytes(there.model_) == expected
+
+
+def test_two_fits_at_once_share_an_application(spark, monkeypatch):
+    """They ask in turns; processes are told that both are open, and hold the rows of both."""
+    turns, whole, both = threading.Barrier(2), SparkBackend._ask, []
+
+    def ask(self, query):
+        turns.wait(120)
+        both.append(len(spark_backend._OPEN))
+        return whole(self, query)
+
+    table, how = make_table(), {"interactions": False, "at_once": 8}
+    here = make(PrivBoostClassifier, **how).fit(table)
+    frame = to_spark(spark, table)
+    monkeypatch.setattr(SparkBackend, "_ask", ask)
+    with ThreadPoolExecutor(2) as pool:
+        fits = [pool.submit(make(PrivBoostClassifier, **how).fit, frame) for _ in range(2)]
+        for fit in fits:
+            assert model_bytes(fit.result(240).model_) == model_bytes(here.model_)
+    assert set(both) == {2}
+    assert not spark_backend._OPEN
+    assert n_persisted(spark) == 0
 
 
 def test_lost_rows_are_made_again_or_refused(spark, tmp_path, monkeypatch):

@@ -127,6 +127,14 @@ def test_rows_that_changed_and_other_versions_are_refused():
             load()
 
 
+def test_a_process_holds_the_rows_of_all_runs_that_are_open(monkeypatch):
+    monkeypatch.setattr(spark_worker, "_HELD", held := {("one", 0): 1, ("two", 0): 2})
+    assert list(spark_worker.forget(frozenset({"one", "two"}), [0])) == [0]
+    assert len(held) == 2
+    assert list(spark_worker.forget(frozenset({"two"}), [0])) == [0]
+    assert list(held) == [("two", 0)]
+
+
 def test_rows_come_back_from_their_bytes():
     kept = []
 

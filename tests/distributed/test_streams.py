@@ -1,11 +1,14 @@
 """Streams whose batches lie with a cluster: the bytes of one machine, batch by batch."""
 
+import os
+import signal
 from itertools import pairwise
 
 import pytest
 
 from privboost import ClusterError, SBDTClassifier, SBDTRegressor, SchemaError
 from privboost.models.files import model_bytes
+from tests.distributed.hooked import Hooked
 from tests.distributed.spark_frames import make_table, to_spark
 from tests.tables import CLASSES, NUMBER, make_domain
 
@@ -157,3 +160,18 @@ def test_rows_that_changed_since_their_batch_are_refused(request, place, tmp_pat
     model.partial_fit(later)
     here = begin().partial_fit(first).partial_fit(second)
     assert model_bytes(model.model_) == model_bytes(here.model_)
+
+
+def test_a_worker_that_is_killed_in_a_later_batch_changes_nothing(request):
+    client, send = request.getfixturevalue("client"), on_dask(3)
+    here, there = (begin(unit=PEOPLE, n_estimators=6) for _ in range(2))
+    first, second, _ = known_people(batches())
+    there.partial_fit(send(request, first))
+
+    def kill():
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    there.set_params(backend=Hooked(kill)).partial_fit(send(request, second))
+    here.partial_fit(first).partial_fit(second)
+    assert model_bytes(there.model_) == model_bytes(here.model_)
+    client.wait_for_workers(2, timeout=60)

@@ -234,7 +234,7 @@ class DaskBackend:
         """Have the parts coded that some parties hold rows of."""
         wanted = sorted({place for seat in seats for place in self._own(seat)})
         tasks = [load.tasks() for load in self._loads]
-        futures = self._cluster.client.compute([tasks[number][part] for number, part in wanted])
+        futures = self._cluster.compute([tasks[number][part] for number, part in wanted])
         return dict(zip(wanted, futures, strict=True))
 
     def _share(self, coded: dict[tuple[int, int], Future], seat: Seat) -> list[list[Future]]:

@@ -65,6 +65,17 @@ class DaskCluster:
             raise ClusterError("the Dask cluster has no worker left")
         return dict(sorted(found.items()))
 
+    def compute(self, tasks: Sequence[Any]) -> list[Future]:
+        """Have workers begin some tasks."""
+        futures = _try(lambda: self.client.compute(list(tasks)))
+        if isinstance(futures, Exception):
+            raise ClusterError(
+                f"the active client cannot compute the frame ({type(futures).__name__}): what was "
+                "persisted with another one is gone with it"
+            )
+        begun: list[Future] = futures
+        return begun
+
     def check_versions(self) -> None:
         """Refuse workers that have another privboost, or none."""
 
@@ -126,7 +137,7 @@ class DaskCluster:
         ClusterError
             If something is needed that nobody who is there may compute.
         """
-        ran = time.monotonic()
+        looked, stranded = time.monotonic(), False
         while True:
             done = _try(lambda: future.result(timeout=_PATIENCE))
             if not isinstance(done, Exception):
@@ -135,11 +146,11 @@ class DaskCluster:
             if worker is not None and worker not in there:
                 raise LostError
             if future.status == "pending":
-                now = time.monotonic()
-                if not self._is_stranded(future):
-                    ran = now
-                elif now - ran > _ABSENCE:
-                    raise ClusterError(_STRANDED)
+                if time.monotonic() - looked > _ABSENCE:
+                    was, stranded = stranded, self._is_stranded(future)
+                    if was and stranded:
+                        raise ClusterError(_STRANDED)
+                    looked = time.monotonic()
                 continue
             if future.status != "error" or isinstance(done, KilledWorker):
                 raise LostError

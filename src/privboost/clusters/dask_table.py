@@ -54,7 +54,7 @@ class DaskTable(RemoteTable):
         """How many rows each partition has: workers count them, by one column alone."""
         count = dask.delayed(count_part, pure=False)
         parts = self.parts(self.columns[:1])
-        futures = self._cluster.client.compute([count(part) for part in parts])
+        futures = self._cluster.compute([count(part) for part in parts])
         try:
             return [self._cluster.wait(future, self.columns) for future in futures]
         except LostError:  # by Dask itself, which has tried again and again

@@ -119,7 +119,8 @@ class StreamEstimator(TreeEstimator):
         Every protected unit of every batch has the guarantee (`epsilon`, `delta`) for the whole
         stream, if it is in one batch only; rows of a unit that came with an earlier batch are left
         out. Without a unit column every row given is a new unit: give no row twice. The estimator
-        keeps the coded rows: see `save_stream` and `forget_rows`. What was fitted to the rows
+        keeps the coded rows (of a cluster's frames: the frames, which must stay as they are): see
+        `save_stream` and `forget_rows`. What was fitted to the rows
         before, and parameters that exact scores on them chose, are not covered. A batch that fails
         after it has released anything ends the stream, for what its rows paid is not given back.
         """
@@ -215,6 +216,7 @@ class StreamEstimator(TreeEstimator):
 
         The file is as secret as the table itself; a model's own file (see `save`) never holds any
         of it. Keep the newest only: rows that go on from an older state spend their budgets twice.
+        A stream whose rows lie with a cluster is refused: the driver does not hold them.
         """
         save_stream(self._need_stream(), self._fitted(), path)
 
