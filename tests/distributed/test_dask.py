@@ -38,8 +38,8 @@ from tests.distributed.hooked import Hooked
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 ROWS = 700
-QUICK = 15
-"""Seconds within which an error must come."""
+QUICK = 60
+"""Seconds within which an error must come, also on a busy machine."""
 
 
 def train(kind, table, target=CLASSES, weighted=False, unit=None, domain=None, **how):
@@ -231,7 +231,7 @@ def test_a_killed_worker_changes_nothing(client, unit):
 
     table, kill = in_parts(frame, [100, 200, 300]), partial(kill_one, client)
     assert bytes_of(SBDTClassifier, table, backend=Hooked(kill), **how) == expected
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=300)
 
 
 @pytest.mark.parametrize("end", ["workers", "scheduler"])

@@ -120,7 +120,7 @@ def test_two_fits_at_once_share_an_application(spark, monkeypatch):
     turns, whole, both = threading.Barrier(2), SparkBackend._ask, []
 
     def ask(self, query):
-        turns.wait(120)
+        turns.wait(600)
         both.append(len(spark_backend._OPEN))
         return whole(self, query)
 
@@ -131,7 +131,7 @@ def test_two_fits_at_once_share_an_application(spark, monkeypatch):
     with ThreadPoolExecutor(2) as pool:
         fits = [pool.submit(make(PrivBoostClassifier, **how).fit, frame) for _ in range(2)]
         for fit in fits:
-            assert model_bytes(fit.result(240).model_) == model_bytes(here.model_)
+            assert model_bytes(fit.result(600).model_) == model_bytes(here.model_)
     assert set(both) == {2}
     assert not spark_backend._OPEN
     assert n_persisted(spark) == 0

@@ -174,4 +174,4 @@ def test_a_worker_that_is_killed_in_a_later_batch_changes_nothing(request):
     there.set_params(backend=Hooked(kill)).partial_fit(send(request, second))
     here.partial_fit(first).partial_fit(second)
     assert model_bytes(there.model_) == model_bytes(here.model_)
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=300)
