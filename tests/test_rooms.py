@@ -25,7 +25,8 @@ LEVELS = [
     {"estimators"},
     {"evaluation"},
     {"search"},
-    {"cli_files", "cli_columns", "cli_options", "cli_estimators", "datasets", "audit", "spark"},
+    {"cli_files", "cli_columns", "cli_options", "cli_estimators", "datasets", "audit"}
+    | {"dask", "spark"},
     {"cli_budget"},
     {"cli_search"},
     {"demo"},

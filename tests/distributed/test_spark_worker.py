@@ -18,6 +18,7 @@ from privboost.models.files import model_bytes
 from tests.tables import CLASSES, make_domain, make_frame
 
 CUTS = [0, 0, 130, 131, 400]
+RUNS = frozenset({"run"})
 
 
 class Processes:
@@ -42,7 +43,9 @@ class Processes:
                     dealt[owner].append((owner, bucket))
             for buckets in dealt:
                 self._rng.shuffle(buckets)
-            self._rows = [list(spark_worker.bound(data, buckets)) for buckets in dealt]
+            self._rows = [
+                list(spark_worker.bound([data] * len(dealt), buckets)) for buckets in dealt
+            ]
             self._survey()
             self._firsts = [0] * len(self._parts)
 
@@ -58,6 +61,7 @@ class Processes:
         )
         question = Question(
             "run",
+            RUNS,
             __version__,
             self._parts,
             self._firsts,
@@ -121,15 +125,23 @@ def test_evaluations_are_those_of_one_machine(unit):
 
 
 def test_rows_that_changed_and_other_versions_are_refused():
-    part, question = Part(1, b"x"), Question("run", "0.0", [Part(1, b"y")], [0], (), (), None)
-    with pytest.raises(ClusterError, match="other rows now"):
+    part, question = Part(1, b"x"), Question("run", RUNS, "0.0", [Part(1, b"y")], [0], (), (), None)
+    with pytest.raises(ClusterError, match="other rows than"):
         next(spark_worker.ask(question, 0, [part]))
     for load in (
         lambda: next(spark_worker.load_and_ask(question, 0, [])),
         lambda: next(spark_worker.code("0.0", b"", [])),
     ):
-        with pytest.raises(ClusterError, match=r"the driver 0\.0"):
+        with pytest.raises(ClusterError, match=r"the driver has 0\.0"):
             load()
+
+
+def test_a_process_holds_the_rows_of_all_runs_that_are_open(monkeypatch):
+    monkeypatch.setattr(spark_worker, "_HELD", held := {("one", 0): 1, ("two", 0): 2})
+    assert list(spark_worker.forget(frozenset({"one", "two"}), [0])) == [0]
+    assert len(held) == 2
+    assert list(spark_worker.forget(frozenset({"two"}), [0])) == [0]
+    assert list(held) == [("two", 0)]
 
 
 def test_rows_come_back_from_their_bytes():

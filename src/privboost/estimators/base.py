@@ -65,7 +65,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         X : data frame, array, or path of a Parquet or CSV file
             The rows; the files of a folder, or a list of paths, are one table. A frame may have
             more columns than the domain; an array has exactly the domain's features, in order.
-            The rows of a Dask frame stay with its workers.
+            The rows of a Dask or Spark frame stay with its workers.
         y : one-dimensional or str, optional
             The target; by default the column of `X` that the domain names. Without a domain, the
             name of that column may be given.

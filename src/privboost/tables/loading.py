@@ -158,7 +158,12 @@ def block_rows(table: Table, n_threads: int) -> int:
     """Choose blocks small enough that every thread has one, where the table's length is known."""
     if n_threads == 1 or table.is_text:
         return BLOCK_ROWS
-    return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-table.count_rows() // n_threads)))
+    return even_block(table.count_rows(), n_threads)
+
+
+def even_block(rows: int, n_threads: int) -> int:
+    """Return how many rows a block has, so that every thread has about as many."""
+    return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // n_threads)))
 
 
 def number_units(parts: Sequence[pa.Array | None]) -> tuple[np.ndarray, pa.Array]:
