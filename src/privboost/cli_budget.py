@@ -157,6 +157,7 @@ def account_of(
     store = BudgetStore(budget)
     if limit_epsilon is not None and (not budget.exists() or dataset not in store.datasets()):
         store.open(dataset, limit_epsilon, limit_delta or 0.0, unit=unit, **kind)
+        typer.echo(f"privboost: {budget}: opened a new account for {dataset!r}", err=True)
     account = store.account(dataset)
     rules = account.statement().rules
     if limit_epsilon is not None and (rules.epsilon, rules.delta) != limit:

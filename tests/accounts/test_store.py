@@ -29,7 +29,7 @@ def charge(account, size, what="a run", **how):
 
 def test_what_is_charged_stays_and_the_limit_holds(store):
     account = store.open("patients", 3.0, 1e-5)
-    room = account.statement().rules.filter.room(3.0, 1e-5)
+    room = account.statement().rules.filter.room(3.0, 0.9e-5)
     keys = [charge(account, room / 4) for _ in range(3)]
     assert [entry.key for entry in store.account("patients").statement().entries] == keys
     assert account.has(keys[0])
@@ -112,13 +112,52 @@ def test_a_closed_account_is_closed(store):
 
 def test_a_stream_is_one_entry_of_its_dearest_batch(store):
     account = store.open("a", 3.0, 1e-5)
-    key = charge(account, 0.02)
-    assert charge(account, 0.05, stream=key) == key
-    assert charge(account, 0.01, stream=key) == key
+    key = charge(account, 0.02, batch=1)
+    assert charge(account, 0.05, stream=key, batch=2) == key
+    assert charge(account, 0.01, stream=key, batch=3) == key
     (entry,) = account.statement().entries
-    assert entry.price == Price(0.05)
+    assert (entry.price, entry.batches) == (Price(0.05), 3)
     with pytest.raises(BudgetError, match="another account"):
-        charge(account, 0.01, stream="0" * 16)
+        charge(account, 0.01, stream="0" * 16, batch=2)
+
+
+def test_a_state_that_was_gone_on_from_before_pays_for_the_whole_stream_again(store):
+    account = store.open("a", 3.0, 1e-5)
+    key = charge(account, 0.05, batch=1)
+    assert charge(account, 0.02, stream=key, batch=2) == key
+    other = charge(account, 0.02, stream=key, batch=2)  # a copy, or a batch that failed
+    assert other != key
+    assert [entry.price for entry in account.statement().entries] == [Price(0.05)] * 2
+    assert charge(account, 0.03, stream=other, batch=3) == other
+    assert [entry.batches for entry in account.statement().entries] == [2, 3]
+
+
+def test_what_is_no_stream_is_not_gone_on_with(store):
+    account = store.open("a", 3.0, 1e-5)
+    key = charge(account, 0.05)
+    with pytest.raises(BudgetError, match="another account"):
+        charge(account, 0.02, stream=key, batch=1)
+
+
+@pytest.mark.parametrize("size", [-0.1, float("nan"), float("inf")])
+def test_prices_are_prices(store, size):
+    account = store.open("a", 3.0, 1e-5)
+    with pytest.raises(ValueError, match="a price is finite"):
+        charge(account, size)
+
+
+def test_thresholds_have_a_part_of_delta_and_noise_the_rest(store):
+    """Else whoever sees releases could choose between them: each path within delta, all not."""
+    account = store.open("a", 1.0, 1e-6)
+    room = account.statement().rules.filter.room(1.0, 1e-6)
+    with pytest.raises(BudgetError, match="does not cover"):
+        charge(account, room)  # with all of delta: a twin would take it
+    with pytest.raises(BudgetError, match="leave nothing of delta"):
+        account.charge(Price(1e-3, delta=2e-7), "words", 0.1, 1e-7)
+    account.charge(Price(1e-3, delta=1e-7), "words", 0.1, 1e-7)
+    before = account.statement()
+    assert before.words_delta_left < 1e-20
+    charge(account, before.rules.filter.room(1.0, 0.9e-6) - 1.1e-3)
 
 
 def test_dates_are_words(store, monkeypatch):
@@ -242,7 +281,7 @@ def charge_often(path, times, done):
 
 def test_eight_processes_never_spend_what_is_not_there(store):
     account = store.open("a", 1.0, 1e-6)
-    limit = account.statement().rules.filter.room(1.0, 1e-6)
+    limit = account.statement().rules.filter.room(1.0, 0.9e-6)
     most = int(limit / 1e-4)
     charge(account, limit - 100.5e-4)  # room for a hundred of them
     assert most > 100

@@ -23,6 +23,7 @@ from privboost import (
     DPXGBClassifier,
     DPXGBRegressor,
     LazyBBClassifier,
+    PrivateSearchCV,
     PrivBoostClassifier,
     PrivBoostRegressor,
     SarusXGBClassifier,
@@ -217,6 +218,18 @@ def test_evaluations_are_those_of_one_machine(client, target, unit):
     model = train(kind, frame, target, unit=unit)
     how = {"epsilon": 1.0, "by": ["job", "age"], "random_state": 3}
     assert evaluate(model, in_parts(frame, [10, 200, 0]), **how) == evaluate(model, frame, **how)
+
+
+def test_a_search_has_the_winner_of_one_machine(client):
+    frame = make_frame(ROWS)
+    base = PrivBoostClassifier(domain=make_domain(), interactions=False)
+    tried = [{"n_estimators": 3}, {"n_estimators": 6}]
+    found = [
+        PrivateSearchCV(base, tried, 1.0, 1e-6, expected_runs=1.5, random_state=3).fit(rows)
+        for rows in (frame, in_parts(frame, [10, 200, 0]))
+    ]
+    assert found[0].best_score_ == found[1].best_score_
+    assert len({model_bytes(each.best_estimator_.model_) for each in found}) == 1
 
 
 def test_nothing_stays_with_workers(client):

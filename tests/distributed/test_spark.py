@@ -18,6 +18,7 @@ from privboost import (
     BoostedAdaSSPClassifier,
     DPXGBClassifier,
     LazyBBClassifier,
+    PrivateSearchCV,
     PrivBoostClassifier,
     PrivBoostRegressor,
     SarusXGBRegressor,
@@ -78,6 +79,21 @@ def test_evaluations_are_those_of_one_machine(spark, unit):
     model = make(PrivBoostClassifier, CLASSES, unit=unit, interactions=False).fit(table)
     how = {"epsilon": 1.0, "by": ["job", "age"], "random_state": 3}
     assert evaluate(model, to_spark(spark, table), **how) == evaluate(model, table, **how)
+    assert n_persisted(spark) == 0
+
+
+def test_a_search_has_the_winner_of_one_machine(spark):
+    table = make_table()
+    base = make(SBDTClassifier, n_estimators=2, max_depth=2)
+    base.set_params(random_state=None)
+    found = [
+        PrivateSearchCV(
+            base, [{"subsample": 0.5}], 1.0, 1e-6, expected_runs=1.2, random_state=3
+        ).fit(rows)
+        for rows in (table, to_spark(spark, table, [0, 0, 1, 599, ROWS]))
+    ]
+    assert found[0].best_score_ == found[1].best_score_
+    assert len({model_bytes(each.best_estimator_.model_) for each in found}) == 1
     assert n_persisted(spark) == 0
 
 

@@ -2,12 +2,20 @@
 
 from itertools import pairwise
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from privboost import DPXGBClassifier, PrivBoostClassifier, SBDTClassifier, __version__, evaluate
+from privboost import (
+    DPXGBClassifier,
+    PrivateSearchCV,
+    PrivBoostClassifier,
+    SBDTClassifier,
+    __version__,
+    evaluate,
+)
 from privboost.clusters import spark_worker
 from privboost.clusters.rows_bytes import read_rows, write_rows
 from privboost.clusters.spark_worker import Chunk, Part, Question
@@ -31,11 +39,15 @@ class Processes:
         data = load.loader.to_bytes()
         self._rows = []
         table = pa.table(dict(next_batch(load)))
-        for a, b in pairwise(CUTS):
+        counted = [b - a for a, b in pairwise(CUTS)] if load.loader.by_place else None
+        for number, (a, b) in enumerate(pairwise(CUTS)):
             batches = table.slice(a, b - a).to_batches(max_chunksize=50)
-            coded = spark_worker.code(__version__, data, batches)
+            with mock.patch.object(spark_worker, "_own_number", lambda own=number: own):
+                coded = list(spark_worker.code(__version__, data, counted, batches))
             self._rows.append([batch["rows"][0].as_py() for batch in coded])
         self._survey()
+        if load.loader.by_place:
+            self._firsts = [0] * len(self._parts)
         if load.loader.unit is not None:
             dealt = [[] for _ in self._rows]
             for number, blobs in enumerate(self._rows):
@@ -130,7 +142,7 @@ def test_rows_that_changed_and_other_versions_are_refused():
         next(spark_worker.ask(question, 0, [part]))
     for load in (
         lambda: next(spark_worker.load_and_ask(question, 0, [])),
-        lambda: next(spark_worker.code("0.0", b"", [])),
+        lambda: next(spark_worker.code("0.0", b"", None, [])),
     ):
         with pytest.raises(ClusterError, match=r"the driver has 0\.0"):
             load()
@@ -161,3 +173,37 @@ def test_rows_come_back_from_their_bytes():
     assert len(blobs) > 1
     for blob in blobs:
         assert write_rows(*read_rows(blob)) == blob
+
+
+@pytest.mark.parametrize("unit", [None, {"column": "person", "max_rows": 2}])
+def test_sides_of_a_search_are_those_of_one_machine(unit):
+    frame = make_frame(400).assign(person=[k // 3 for k in range(400)])
+
+    def search(**how):
+        base = SBDTClassifier(domain=make_domain(unit=unit), n_estimators=2, max_depth=2, **how)
+        tried = [{"subsample": 0.5 if unit is None else 1.0}]
+        own = PrivateSearchCV(base, tried, 1.0, 1e-6, expected_runs=1.5, random_state=3)
+        return own.fit(frame)
+
+    here, there = search(), search(backend=Processes)
+    assert there.best_score_ == here.best_score_
+    assert model_bytes(there.best_estimator_.model_) == model_bytes(here.best_estimator_.model_)
+
+
+def test_a_partition_that_was_counted_otherwise_is_refused():
+    data = next_loader().to_bytes()
+    own = mock.patch.object(spark_worker, "_own_number", return_value=0)
+    with own, pytest.raises(ClusterError):
+        list(spark_worker.code(__version__, data, [7], []))
+
+
+def next_loader():
+    seen = []
+
+    def keep(loads):
+        seen.append(loads[0].loader)
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        PrivBoostClassifier(1.0, 1e-6, make_domain(), backend=keep).fit(make_frame(10))
+    return seen[0]

@@ -158,6 +158,7 @@ def test_a_learned_domain_adds_its_price(tmp_path):
         ({"candidates": {"n_estimators": 3}}, "candidates"),
         ({"candidates": [{"epsilon": 3.0}]}, "the same for all"),
         ({"candidates": [{"no_such": 3}]}, "no_such"),
+        ({"candidates": [{"domain_rows": "other"}, {}]}, "the same for all"),
         ({"expected_runs": 1.0}, "expected_runs"),
         ({"validation_share": 0.0}, "validation_share"),
         ({"scoring": "rmse"}, "scoring"),

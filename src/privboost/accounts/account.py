@@ -14,12 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from privboost.accounts.database import reading, writing
-from privboost.accounts.filters import Filter, GaussianFilter, Price, filter_of
+from privboost.accounts.filters import (
+    Filter,
+    GaussianFilter,
+    Price,
+    are_near,
+    far_factor,
+    filter_of,
+)
 from privboost.errors import BudgetError, StoreError
 from privboost.forms import is_writable
 from privboost.privacy.events.event import Planned, Relation
 from privboost.reports.report import PrivacyReport, round_up
 
+_WORDS_SHARE = 0.1
 _LONGEST = 200
 """Characters of a name."""
 
@@ -44,6 +52,8 @@ class Entry:
         What was run.
     epsilon, delta : float
         What its own report states.
+    batches : int
+        Of a stream: how many batches were charged to it; 0 of anything else.
     price : Price
         What it takes of the account.
     """
@@ -56,6 +66,7 @@ class Entry:
     what: str
     epsilon: float
     delta: float
+    batches: int
     price: Price
 
 
@@ -86,6 +97,16 @@ class Rules:
     delta: float
     opened: str
     closed: str | None
+
+    @property
+    def noise_delta(self) -> float:
+        """The part of δ that noise has; fixed, so that nobody can choose between the two."""
+        return self.delta * (1 - _WORDS_SHARE)
+
+    @property
+    def words_delta(self) -> float:
+        """The part of δ that thresholds of learned words have."""
+        return self.delta * _WORDS_SHARE
 
 
 @dataclass(frozen=True)
@@ -118,21 +139,31 @@ class Statement:
 
     def epsilon_of(self, price: Price) -> float:
         """The ε that a price costs by itself, at the account's δ."""
-        return self.rules.filter.epsilon(price, self.rules.delta, self.rules.epsilon)
+        rules = self.rules
+        if price.words_delta(rules.epsilon) > rules.words_delta * (1 + 1e-9):
+            return math.inf
+        return rules.filter.epsilon(price, rules.noise_delta)
 
     @property
     def left(self) -> float:
         """The ε that one more run of Gaussian noise could have, at the account's δ."""
         rules, spent = self.rules, self.spent
-        left = spent.left_of(rules.delta, rules.epsilon)
-        if rules.closed is not None or left <= 0 or self.epsilon > rules.epsilon:
+        room = rules.filter.room(rules.epsilon, rules.noise_delta) - spent.size
+        if rules.closed is not None or self.epsilon > rules.epsilon or room <= 0:
             return 0.0
-        room = rules.filter.room(rules.epsilon, left) - spent.size
-        return rules.filter.as_gaussian(room, left) if room > 0 else 0.0
+        return rules.filter.as_gaussian(room, rules.noise_delta)
+
+    @property
+    def words_delta_left(self) -> float:
+        """What one more lesson may use of δ for thresholds: half of what is left for them."""
+        rules = self.rules
+        left = rules.words_delta - self.spent.words_delta(rules.epsilon)
+        near = rules.relation == Relation.ADD_REMOVE
+        return max(0.0, left / 2 / (1 if near else far_factor(rules.epsilon)))
 
     def share_of(self, price: Price) -> float:
         """The part of the account that a price takes."""
-        room = self.rules.filter.room(self.rules.epsilon, self.rules.delta)
+        room = self.rules.filter.room(self.rules.epsilon, self.rules.noise_delta)
         return price.size / room if room > 0 else math.inf
 
     def to_dict(self) -> dict[str, Any]:
@@ -260,7 +291,13 @@ class BudgetAccount:
         return any(entry.key == key for entry in self.statement().entries)
 
     def charge(
-        self, price: Price, what: str, epsilon: float, delta: float, stream: str = ""
+        self,
+        price: Price,
+        what: str,
+        epsilon: float,
+        delta: float,
+        stream: str = "",
+        batch: int = 0,
     ) -> str:
         """Write a price down, on the disk when this returns, or refuse it and leave all as it was.
 
@@ -273,35 +310,43 @@ class BudgetAccount:
         epsilon, delta : float
             What its own report will state.
         stream : str
-            Of a stream, the entry of its earlier batches: no unit is in two of them, so it then
-            costs what the dearest batch does.
+            Of a stream that goes on, the entry of its earlier batches. No unit is in two of them,
+            so the entry then costs what the dearest batch does. But a state that was gone on from
+            before (a batch that failed and is tried again, a copy) has its rows pay again: that is
+            an entry of its own, with the price of the whole stream.
+        batch : int
+            Which batch it is, from 1 on; 0 for anything that is no stream.
 
         Returns
         -------
         str
             The entry's own name.
         """
+        if not all(0 <= part < math.inf for part in astuple(price)):
+            raise ValueError("a price is finite, and no part of it is below 0")
         with writing(self.path) as connection:
             before = _read(connection, self)
             _need_open(before)
-            earlier = [entry.price for entry in before.entries if entry.key == stream]
-            if stream and not earlier:
+            found = [entry for entry in before.entries if stream and entry.key == stream]
+            if stream and not (found and found[0].batches):
                 raise BudgetError(
                     f"the stream began with another account than {self.dataset!r} of {self.path}"
                 )
-            for dearest in earlier:
-                price = price.joined(dearest)
-            others = [entry.price for entry in before.entries if entry.key != stream]
+            goes_on = bool(found) and found[0].batches == batch - 1
+            for entry in found:
+                price = price.joined(entry.price)
+            others = [e.price for e in before.entries if not (goes_on and e.key == stream)]
             _need_room(before, sum(others, price))
-            key = stream or secrets.token_hex(8)
+            key = stream if goes_on else secrets.token_hex(8)
             words = (key, self.dataset, now(), _user(), self.name, what)
             connection.execute(
-                "INSERT INTO entries (key, dataset, date, who, name, what, epsilon, delta, size,"
-                " grid, near_delta, far_delta) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                "INSERT INTO entries (key, dataset, date, who, name, what, epsilon, delta, batches,"
+                " size, grid, near_delta, far_delta) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT (key) DO UPDATE SET size = excluded.size, grid = excluded.grid,"
                 " near_delta = excluded.near_delta, far_delta = excluded.far_delta,"
-                " epsilon = max(epsilon, excluded.epsilon), delta = max(delta, excluded.delta)",
-                (*words, epsilon, delta, *astuple(price)),
+                " epsilon = max(epsilon, excluded.epsilon), delta = max(delta, excluded.delta),"
+                " batches = excluded.batches",
+                (*words, epsilon, delta, batch, *astuple(price)),
             )
         return key
 
@@ -322,6 +367,8 @@ class Posting:
         What learning the domain cost these rows; it is charged unless it was.
     stream : str
         The entry of a stream's earlier batches.
+    batch : int
+        Which batch of a stream it is, from 1 on; 0 for anything else.
     """
 
     account: BudgetAccount
@@ -329,6 +376,7 @@ class Posting:
     unit: str | None
     lesson: PrivacyReport | None = None
     stream: str = ""
+    batch: int = 0
 
     @property
     def rows(self) -> str:
@@ -337,17 +385,14 @@ class Posting:
 
     def post(self, plan: Sequence[Planned], epsilon: float, delta: float) -> str:
         """Write down what a plan takes, or refuse it; return the entry's name."""
-        return self.account.charge(self.price(plan), self.what, epsilon, delta, self.stream)
+        price, own = self.price(plan), (self.stream, self.batch)
+        return self.account.charge(price, self.what, epsilon, delta, *own)
 
     def check(self, *plans: Sequence[Planned]) -> None:
         """Refuse plans that could not be written down now; nothing is."""
         statement = self.account.statement()
         _need_open(statement)
         _need_room(statement, sum(map(self.price, plans), statement.spent))
-
-    def check_exchange(self, plan: Sequence[Planned]) -> None:
-        """Refuse what is to take the place of reserved releases, if it costs more here."""
-        self.account.statement().rules.filter.check_exchange(plan)
 
     def price(self, plan: Sequence[Planned]) -> Price:
         """Return what a plan takes, with the domain it stands on."""
@@ -359,16 +404,19 @@ class Posting:
                 f"would protect {_unit(self.unit)}: they do not add up"
             )
         price, lesson = rules.filter.price(plan, rules.relation), self.lesson
-        if lesson is None or any(entry.key == lesson.entry for entry in statement.entries):
+        if lesson is None:
             return price
+        charged = [entry.price for entry in statement.entries if entry.key == lesson.entry]
         if lesson.curve is None:
             raise BudgetError(
                 "domain: what it cost to learn does not add up here: learn it again with budget=, "
                 'write it, or say domain_rows="other" if these rows were not among those it was '
                 "learned from"
             )
-        near = lesson.relation == rules.relation.value
-        return price + rules.filter.price_of(lesson.curve, near)
+        near = are_near({Relation(lesson.relation)}, rules.relation)
+        cost = rules.filter.price_of(lesson.curve, near)
+        # An entry that does not cover the lesson is not the lesson's.
+        return price if any(own.covers(cost) for own in charged) else price + cost
 
 
 def check_name(parameter: str, value: Any) -> str:
@@ -412,8 +460,8 @@ def _read(connection: sqlite3.Connection, account: BudgetAccount) -> Statement:
     if row is None:
         raise StoreError(f"{account.path} has no account of {account.dataset!r}")
     rows = connection.execute(
-        "SELECT number, key, date, who, name, what, epsilon, delta, size, grid,"
-        " near_delta, far_delta FROM entries"
+        "SELECT number, key, date, who, name, what, epsilon, delta, batches,"
+        " size, grid, near_delta, far_delta FROM entries"
         " WHERE dataset = ? ORDER BY number",
         (account.dataset,),
     ).fetchall()
@@ -430,9 +478,10 @@ def _read_entry(
     what: str,
     epsilon: float,
     delta: float,
+    batches: int,
     *price: float,
 ) -> Entry:
-    return Entry(number, key, date, who, name, what, epsilon, delta, Price(*price))
+    return Entry(number, key, date, who, name, what, epsilon, delta, batches, Price(*price))
 
 
 def _need_open(statement: Statement) -> None:

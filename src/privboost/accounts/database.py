@@ -38,6 +38,7 @@ CREATE TABLE entries (
     what TEXT NOT NULL,
     epsilon REAL NOT NULL,
     delta REAL NOT NULL,
+    batches INTEGER NOT NULL,
     size REAL NOT NULL,
     grid REAL NOT NULL,
     near_delta REAL NOT NULL,

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 from privboost.errors import BudgetError
-from privboost.privacy.composition import gaussian_epsilon, gaussian_sizes, may_be_exchanged
+from privboost.privacy.composition import gaussian_epsilon, gaussian_sizes
 from privboost.privacy.events.event import Event, Planned, Relation
 from privboost.privacy.formulas import rdp_to_epsilon
 from privboost.privacy.ledger import EXCHANGE_ROOM
@@ -63,14 +63,23 @@ class Price:
             max(self.far_delta, other.far_delta),
         )
 
-    def left_of(self, delta: float, epsilon: float) -> float:
-        """Return what noise may use of δ where everything together may cost ε.
+    def covers(self, other: Price) -> bool:
+        """Whether no part of another price exceeds this one's, but for rounding."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return all(theirs <= own * (1 + 1e-9) for own, theirs in pairs)
+
+    def words_delta(self, epsilon: float) -> float:
+        """Return what thresholds take of δ where everything together may cost ε.
 
         (Two neighbours on the way from a unit to another: their δ adds up as d + e^ε d.)
         """
-        grown = 1 + math.exp(epsilon) if epsilon < 700 else math.inf
-        far = self.far_delta * grown if self.far_delta else 0.0
-        return delta - self.delta - far
+        far = self.far_delta * far_factor(epsilon) if self.far_delta else 0.0
+        return self.delta + far
+
+
+def far_factor(epsilon: float) -> float:
+    """Return by how much δ grows on the way from a unit to another."""
+    return 1 + math.exp(epsilon) if epsilon < 700 else math.inf
 
 
 class Filter(ABC):
@@ -99,8 +108,8 @@ class Filter(ABC):
         """
 
     @abstractmethod
-    def epsilon(self, spent: Price, delta: float, limit: float) -> float:
-        """Return the ε of all that was spent, at the account's δ; `limit` is its ε."""
+    def epsilon(self, spent: Price, delta: float) -> float:
+        """Return the ε of the noise of all that was spent, at its part of the account's δ."""
 
     @abstractmethod
     def room(self, epsilon: float, delta: float) -> float:
@@ -109,10 +118,6 @@ class Filter(ABC):
     @abstractmethod
     def as_gaussian(self, size: float, delta: float) -> float:
         """Return the ε at δ of Gaussian noise that takes as much of an account."""
-
-    @abstractmethod
-    def check_exchange(self, plan: Sequence[Planned]) -> None:
-        """Refuse what a run would put in the place of what it reserved, if it costs more here."""
 
     def kept(self, epsilon: float) -> float:
         """Return what of a run's ε its plan may use."""
@@ -147,23 +152,13 @@ class GaussianFilter(Filter):
             raise BudgetError("this account adds up Gaussian noise only, and its report tells no μ")
         return _gaussian_price(curve.mu_squared, curve.grid, curve.extra_delta, near)
 
-    def check_exchange(self, plan: Sequence[Planned]) -> None:
-        """Refuse noise on a grid whose price is not the one allowed for."""
-        if not all(may_be_exchanged(planned.event) for planned in plan):
-            raise BudgetError(_TOO_FINE)
-
-    def epsilon(self, spent: Price, delta: float, limit: float) -> float:
+    def epsilon(self, spent: Price, delta: float) -> float:
         """Return the exact ε, with the grid's price."""
-        if spent.size == 0:
-            return 0.0
-        left = spent.left_of(delta, limit)
-        if left <= 0:
-            return math.inf
-        return gaussian_epsilon(spent.size, spent.grid, left)
+        return gaussian_epsilon(spent.size, spent.grid, delta)
 
     def room(self, epsilon: float, delta: float) -> float:
         """Return the largest Σμ²."""
-        return _largest(lambda size: self.epsilon(Price(size), delta, epsilon) <= epsilon)
+        return _largest(lambda size: self.epsilon(Price(size), delta) <= epsilon)
 
     def as_gaussian(self, size: float, delta: float) -> float:
         """Return the ε of that Σμ²."""
@@ -239,12 +234,9 @@ class RenyiFilter(Filter):
         known = event.rdp(order)
         return math.inf if known is None else known
 
-    def epsilon(self, spent: Price, delta: float, limit: float) -> float:
+    def epsilon(self, spent: Price, delta: float) -> float:
         """Return ε of the order."""
-        if spent.size == 0:
-            return 0.0
-        left = spent.left_of(delta, limit)
-        return rdp_to_epsilon(self.order, spent.size, left) if left > 0 else math.inf
+        return rdp_to_epsilon(self.order, spent.size, delta) if spent.size else 0.0
 
     def room(self, epsilon: float, delta: float) -> float:
         """Return the largest divergence."""
@@ -254,9 +246,6 @@ class RenyiFilter(Filter):
     def as_gaussian(self, size: float, delta: float) -> float:
         """Return the ε of Gaussian noise with this divergence: αμ²/2."""
         return gaussian_epsilon(2 * size / self.order, 0.0, delta)
-
-    def check_exchange(self, plan: Sequence[Planned]) -> None:
-        """Refuse nothing: divergences of Gaussian noise follow Σμ², and a ledger bounds that."""
 
 
 def filter_of(name: str, order: int | None) -> Filter:
@@ -285,7 +274,11 @@ def _replaced(rho: Callable[[int], float], order: int) -> float:
 
 def _is_near(plan: Sequence[Planned], relation: Relation) -> bool:
     """Whether a plan is about an account's own neighbours, or can be converted to them."""
-    own = {planned.event.relation for planned in plan}
+    return are_near({planned.event.relation for planned in plan}, relation)
+
+
+def are_near(own: set[Relation], relation: Relation) -> bool:
+    """Whether neighbours are an account's own; refuse those that cannot be converted to them."""
     if own <= {relation}:
         return True
     if relation == Relation.REPLACE_ONE and own == {Relation.ADD_REMOVE}:

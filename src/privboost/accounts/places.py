@@ -6,7 +6,23 @@ from pathlib import Path
 
 from privboost.errors import StoreError
 
-_NETWORKS = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "9p")
+_NETWORKS = {
+    *(
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "davfs",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+    ),
+    *("nfs4", "orangefs", "prl_fs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs"),
+}
+_LOCAL_FUSE = ("fuse.ext2", "fuse.ext4", "fuse.ntfs", "fuseblk", "fuse.fuse-overlayfs")
 _MOUNTS = Path("/proc/mounts")
 
 
@@ -17,7 +33,7 @@ def check_disk(path: Path) -> None:
     could spend the same budget.
     """
     kind = _kind_of_mount(path.resolve().parent)
-    if kind in _NETWORKS or kind.startswith("fuse.ssh"):
+    if kind in _NETWORKS or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE):
         raise StoreError(
             f"{path} is on a network file system ({kind}), which may lose a charge: keep the store "
             "on a disk of the machine that trains"

@@ -48,10 +48,18 @@ class PublicRows(Budget):
 
 
 def leave_some(budget: Budget, account: BudgetAccount) -> Budget:
-    """Return what a plan may use where an account adds up a little more than it: nearly all."""
+    """Return what a plan may use where an account adds up a little more than it: nearly all.
+
+    And no more of δ than noise has there.
+    """
     if isinstance(budget, PublicRows):
         return budget
-    return replace(budget, epsilon=account.statement().rules.filter.kept(budget.epsilon))
+    rules = account.statement().rules
+    return replace(
+        budget,
+        epsilon=rules.filter.kept(budget.epsilon),
+        delta=min(budget.delta, rules.noise_delta),
+    )
 
 
 def _check_delta(name: str, value: Any) -> float:

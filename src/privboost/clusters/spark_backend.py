@@ -109,7 +109,11 @@ class SparkBackend:
     def _load(self, loads: Sequence[tuple[Parts, Loader]], frames: Sequence[DataFrame]) -> None:
         loaders = [loader.to_bytes() for _, loader in loads]
         with _in_own_words():
-            coded = [_coded(frame, data) for frame, data in zip(frames, loaders, strict=True)]
+            counted = [
+                _counted(frame) if loader.by_place else None
+                for frame, (_, loader) in zip(frames, loads, strict=True)
+            ]
+            coded = [_coded(*each) for each in zip(frames, loaders, counted, strict=True)]
             sizes = [rows.getNumPartitions() for rows in coded]
             rows = self._context.union(coded) if sum(sizes) else self._context.parallelize([], 1)
         self._hold(rows)
@@ -118,8 +122,9 @@ class SparkBackend:
         ):
             if not source.is_same(coding_of(loader), self._parts[a:b]):
                 raise ClusterError(CHANGED)
-            lengths = [part.n_rows for part in self._parts[a:b]]
-            self._firsts[a:b] = [0, *accumulate(lengths)][:-1]
+            if not loader.by_place:  # else rows have their places already
+                lengths = [part.n_rows for part in self._parts[a:b]]
+                self._firsts[a:b] = [0, *accumulate(lengths)][:-1]
         if loads[0][1].unit is None:
             return
         before = list(self._persisted)
@@ -187,8 +192,15 @@ def _sayable(said: str) -> str:
     return f"in a worker: {found[1]}" if found else _UNSAID
 
 
-def _coded(frame: DataFrame, loader: bytes) -> RDD:
-    code = partial(spark_worker.code, __version__, loader)
+def _counted(frame: DataFrame) -> list[int]:
+    """Return how many rows each partition has."""
+    counted = frame.select(frame.columns[0]).mapInArrow(spark_worker.count, "part int, n_rows long")
+    lengths = {row[0]: row[1] for row in counted.collect()}
+    return [lengths.get(number, 0) for number in range(max(lengths, default=-1) + 1)]
+
+
+def _coded(frame: DataFrame, loader: bytes, counted: Sequence[int] | None) -> RDD:
+    code = partial(spark_worker.code, __version__, loader, counted)
     return frame.mapInArrow(code, f"{COLUMN} binary").rdd.map(_blob_of)
 
 

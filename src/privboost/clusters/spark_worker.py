@@ -116,18 +116,43 @@ _HELD: dict[tuple[str, int], _Held] = {}
 """What this process holds: by run and partition."""
 
 
+def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Say how many rows this partition has."""
+    n_rows = sum(batch.num_rows for batch in batches)
+    numbers = (pa.array([_own_number()], pa.int32()), pa.array([n_rows], pa.int64()))
+    yield pa.record_batch(list(numbers), names=["part", "n_rows"])
+
+
 def code(
-    version: str, loader: bytes, batches: Iterable[pa.RecordBatch]
+    version: str, loader: bytes, counted: Sequence[int] | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Code a partition; places count from its own first row."""
+    """Code a partition.
+
+    Places count from its own first row; or, where rows were counted before, from the table's.
+    """
     _check_version(version)
-    own, first = read_loader(loader), 0
+    own = read_loader(loader)
+    begin = 0 if counted is None else sum(counted[: _own_number()])
+    first = begin
     for batch in batches:
         for at in range(0, batch.num_rows, BLOCK_ROWS):
-            rows, units = _code_block(own, batch.slice(at, BLOCK_ROWS), first)
-            first += len(rows)
+            block = batch.slice(at, BLOCK_ROWS)
+            rows, units = _code_block(own, block, first)
+            first += block.num_rows
             blob = pa.array([write_rows(rows, units)], pa.binary())
             yield pa.record_batch([blob], names=[COLUMN])
+    if counted is not None and first - begin != counted[_own_number()]:
+        _refuse_changed()
+
+
+def _own_number() -> int:
+    """Return which partition this task is of."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    number: int = context.partitionId()
+    return number
 
 
 def _code_block(loader: Loader, batch: pa.RecordBatch, first: int) -> tuple[Rows, pa.Array | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
@@ -147,7 +148,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         part = open_given("domain_given", self.domain_given)
         y = named_target(part) if given.y is None else given.y
         own = (given.X, y, self._task, self.domain_share, budget, given.sample_weight)
-        lesson = Lesson(*own, seeded, backend, part)
+        account = check_account("budget", self.budget, self.random_state)
+        words_delta = math.inf if account is None else account.statement().words_delta_left
+        lesson = Lesson(*own, seeded, backend, part, words_delta)
         spare = lesson.stand_in(self._stand_in())
         self._check_target(spare)
         stand_in = make_plan(Encoder.of(spare), given.weight_bound, lesson.rest)

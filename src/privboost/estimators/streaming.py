@@ -69,7 +69,9 @@ class BatchPreparation(Preparation):
         """Return the account, whose entry of the stream goes on."""
         posting = super().posting(unit, lesson)
         entry = self._stream.entry_in("" if posting is None else posting.rows)
-        return None if posting is None else replace(posting, stream=entry)
+        if posting is None:
+            return None
+        return replace(posting, stream=entry, batch=self._stream.n_batches + 1)
 
     def rows(self, plan: Plan) -> tuple[RowLoader, Table]:
         """Say how rows are loaded: they have ids and a cohort of their own."""

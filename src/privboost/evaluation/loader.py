@@ -40,6 +40,7 @@ class OutcomeLoader:
     """
 
     magic: ClassVar[bytes] = b"PVBEVAL1"
+    by_place: ClassVar[bool] = False
 
     model: Model
     outcomes: Outcomes

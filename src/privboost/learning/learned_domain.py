@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -51,13 +52,15 @@ def learn_domain(
     """Learn a domain; see `Domain.learn`."""
     _check(target, task, ledger)
     budget, account = Budget(epsilon, delta), check_account("budget", account, random_state)
+    words_delta = math.inf
     if account is not None:
         budget = leave_some(budget, account)
+        words_delta = account.statement().words_delta_left
     epsilon, delta, part = budget.epsilon, budget.delta, open_given("given", given)
     stream = KeyStream.of(random_state)
     caution(epsilon, delta, random_state)
     table = open_unknown(open_remote(frame), y, target)
-    plan = plan_learning(table, target, task, part, delta)
+    plan = plan_learning(table, target, task, part, delta, words_delta=words_delta)
     earlier = _price(part)
     if not lessons_of(plan.given) <= paid_lessons(earlier):
         raise DomainError(

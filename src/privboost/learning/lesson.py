@@ -85,6 +85,8 @@ class Lesson:
         Who holds the rows meanwhile.
     part : mapping
         What is given of the domain: a part of its JSON form.
+    words_delta : float
+        The most that thresholds may use of δ.
     """
 
     X: Any
@@ -96,6 +98,7 @@ class Lesson:
     seeded: bool
     open_backend: OpenBackend
     part: Mapping[str, Any]
+    words_delta: float = math.inf
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", check_share("domain_share", self.share))
@@ -171,7 +174,8 @@ class Lesson:
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
         weights = self.weights if isinstance(self.weights, str) else None
-        return plan_learning(self.table, self.target, self.task, self.part, delta, weights)
+        own = (self.task, self.part, delta, weights, self.words_delta)
+        return plan_learning(self.table, self.target, *own)
 
     def stand_in(self, spare: Domain) -> Domain:
         """Return a domain to check parameters with: a spare one, with the target and unit given."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from privboost.privacy.accountants.discretisation import GRID_BY_MU, LEAST_SIGMA
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.budgets.life import GaussianBudget
 from privboost.privacy.events.event import Event, Planned
@@ -12,9 +13,6 @@ from privboost.privacy.formulas import rdp_to_epsilon
 from privboost.privacy.ledger import EXCHANGE_ROOM
 from privboost.reports.curve import ORDERS, Curve
 
-_GRID = 2.0**-20
-"""The coordinates over σ², by μ², that are allowed for at least: what is exchanged keeps to it."""
-_LEAST_SIGMA = 2.0**10
 _COORDINATES = 2**62
 """More than all releases of all runs will ever touch."""
 _ROUNDING = 1 + 1e-12
@@ -41,10 +39,10 @@ def gaussian_sizes(plan: Sequence[Planned]) -> tuple[float, float] | None:
     mu_squared = grid = 0.0
     for planned in plan:
         own, size = planned.event.gaussian_grid, planned.event.mu
-        if own is None or size is None or own[1] < _LEAST_SIGMA:
+        if own is None or size is None or own[1] < LEAST_SIGMA:
             return None
         mu_squared += planned.count * size**2
-        grid += planned.count * max(1.01 * own[0] / own[1] ** 2, _GRID * size**2)
+        grid += planned.count * max(1.01 * own[0] / own[1] ** 2, GRID_BY_MU * size**2)
     return mu_squared * EXCHANGE_ROOM, grid * EXCHANGE_ROOM
 
 
@@ -56,15 +54,6 @@ def _rho(events: Sequence[tuple[Event, int]], order: int) -> float | None:
             return None
         total += count * known
     return total * EXCHANGE_ROOM if math.isfinite(total) else None
-
-
-def may_be_exchanged(event: Event) -> bool:
-    """Say whether an event's grid costs no more than was allowed for by its μ²."""
-    grid, mu = event.gaussian_grid, event.mu
-    if grid is None or mu is None:
-        return False
-    touched, sigma = grid
-    return sigma >= _LEAST_SIGMA and 1.01 * touched <= _GRID * (sigma * mu) ** 2
 
 
 def gaussian_epsilon(mu_squared: float, grid: float, delta: float) -> float:
@@ -82,7 +71,7 @@ def gaussian_epsilon(mu_squared: float, grid: float, delta: float) -> float:
     """
     if mu_squared == 0:
         return 0.0
-    sigma = math.sqrt(_COORDINATES / max(grid, _GRID * mu_squared))
+    sigma = math.sqrt(_COORDINATES / max(grid, GRID_BY_MU * mu_squared))
     together = GaussianBudget(
         "all runs", 1 / math.sqrt(mu_squared), _COORDINATES, touched=1, least_sigma=sigma
     )

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from privboost.errors import BudgetError
 from privboost.privacy.accountants.base import Accountant, Profile
+from privboost.privacy.accountants.discretisation import has_fine_grid
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.events.event import Event, Planned
 from privboost.privacy.events.sums import GaussianRelease
@@ -29,9 +30,6 @@ class Posting(Protocol):
 
     def post(self, plan: Sequence[Planned], epsilon: float, delta: float) -> str:
         """Write down what a plan takes, for good, or refuse it; return the entry's name."""
-
-    def check_exchange(self, plan: Sequence[Planned]) -> None:
-        """Refuse what is to take the place of reserved releases, if it costs more there."""
 
 
 class Ledger:
@@ -92,17 +90,21 @@ class Ledger:
         made = [planned for planned in plan if planned.count]
         # A failure of its own has no μ: on some paths it would come on top of the fixed sum.
         whole = all(p.event.mu is not None and p.event.extra_delta == 0 for p in made)
-        total = sum(p.count * (p.event.mu or math.inf) ** 2 for p in made)
-        held = placeholder.count * (placeholder.event.mu or 0.0) ** 2
-        if not (whole and total <= held * EXCHANGE_ROOM):
+        others = list(self._reserved)
+        others.remove(placeholder)
+        held, kept = _mu_squared([placeholder]), _mu_squared(others)
+        first = _mu_squared(self._posted)  # what is exchanged again must not grow by turns
+        if not (
+            whole
+            and _mu_squared(made) <= held * EXCHANGE_ROOM
+            and kept + _mu_squared(made) <= first * EXCHANGE_ROOM
+        ):
             # What comes was chosen after seeing releases: only a fixed sum of μ² bounds that.
             raise BudgetError(
                 f"the plan needs more than was reserved for it: {placeholder.event.what}"
             )
-        if self._posting is not None:
-            self._posting.check_exchange(made)
-        others = list(self._reserved)
-        others.remove(placeholder)
+        if not all(has_fine_grid(planned.event) for planned in made):
+            raise BudgetError(f"the noise is too fine to be exchanged for {placeholder.event.what}")
         before, self.accountant = self.accountant, accountant
         try:
             self._set_aside("exchange", others, plan, instead_of=placeholder.event.what)
@@ -222,6 +224,11 @@ class Ledger:
     def profile(self) -> Profile:
         """The privacy curve of all that was reserved."""
         return self.accountant.compose(self._reserved)
+
+
+def _mu_squared(plan: Sequence[Planned]) -> float:
+    """Add up μ² of what is Gaussian."""
+    return math.fsum(planned.count * (planned.event.mu or 0.0) ** 2 for planned in plan)
 
 
 _FIRST = b'{"entry"'

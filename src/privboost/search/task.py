@@ -45,7 +45,10 @@ _BETTER = {
     "r2": 1,
 }
 """Measures, and whether more of one is better."""
-_FIXED = ("epsilon", "delta", "domain", "random_state", "ledger", "budget", "public_rows")
+_FIXED = (
+    *("epsilon", "delta", "random_state", "ledger", "budget", "public_rows", "backend"),
+    *("domain", "domain_given", "domain_rows", "domain_share", "sample_weight_bound"),
+)
 """What the search decides, or all candidates share."""
 
 
@@ -135,7 +138,8 @@ class SearchTask:
             ready_to_run = [run.run() for run in runs]  # judges the table's schema; reads no row
         given = Given(X, y, weight, None)
         scoring = _check_scoring(search.scoring, ready[0])
-        said = tuple(each for each in ready_to_run[0].assumptions if each != runs[0].alone())
+        told = dict.fromkeys(said for run in ready_to_run for said in run.assumptions)
+        said = tuple(each for each in told if each != runs[0].alone())
         own = (candidates, tuple(ready), given, plan, budget.delta, stop, share, scoring)
         releases = tuple(run.plan.releases for run in ready_to_run)
         return cls(*own, search.random_state is not None, said, releases)
@@ -170,7 +174,8 @@ class SearchTask:
         given = self.given
         estimator = clone(self.estimators[number]).set_params(random_state=seed)
         run = estimator._prepare(given.X, given.y, given.sample_weight).run()
-        assert run.plan.releases == self.releases[number]  # what was charged for
+        if run.plan.releases != self.releases[number]:
+            raise BudgetError(_NOT_CHARGED)
         model = estimator._train(_on(run, Side(key, 1 - self.share, True)))
         return Winner(number, self._score(model, Side(key, 1 - self.share, False), seed), model)
 
@@ -180,7 +185,8 @@ class SearchTask:
         many = isinstance(classes, ClassTarget) and len(classes.classes) > 2
         curves = False if many else None
         plan = plan_evaluation(model, None, budget, curves=curves, gaussian=True, only_score=True)
-        assert plan.releases == plan_score(plan.encoder, budget)  # what was charged for
+        if plan.releases != plan_score(plan.encoder, budget):
+            raise BudgetError(_NOT_CHARGED)
         estimator = self.estimators[0]
         setting = Setting(
             budget,
@@ -239,6 +245,9 @@ class SearchTask:
             return None
         privacy: PrivacyReport | None = self._domain.privacy
         return privacy
+
+
+_NOT_CHARGED = "a run would release what the search was not charged for"
 
 
 def _check_candidates(candidates: Any) -> tuple[Mapping[str, Any], ...]:

@@ -50,6 +50,7 @@ class PartLoader:
     """
 
     magic: ClassVar[bytes] = b"PVBPART1"
+    by_place: ClassVar[bool] = True
 
     whole: Loader
     side: Side
