@@ -27,7 +27,10 @@ if TYPE_CHECKING:  # the same names, for tools that read types
         ModelFileError as ModelFileError,
         PrivacyWarning as PrivacyWarning,
         SchemaError as SchemaError,
+        StoreError as StoreError,
     )
+    from privboost.accounts.account import BudgetAccount as BudgetAccount
+    from privboost.accounts.store import BudgetStore as BudgetStore
     from privboost.estimators.adassp import (
         BoostedAdaSSPClassifier as BoostedAdaSSPClassifier,
         BoostedAdaSSPRegressor as BoostedAdaSSPRegressor,
@@ -49,6 +52,9 @@ if TYPE_CHECKING:  # the same names, for tools that read types
         SBDTClassifier as SBDTClassifier,
         SBDTRegressor as SBDTRegressor,
     )
+    from privboost.evaluation.evaluate import evaluate as evaluate
+    from privboost.evaluation.result import Evaluation as Evaluation
+    from privboost.search.search import PrivateSearchCV as PrivateSearchCV
     from privboost.models.files import load_model as load_model
     from privboost.models.model import Model as Model
     from privboost.reports.report import PrivacyReport as PrivacyReport
@@ -69,6 +75,12 @@ _HOMES = {
     "ModelFileError": "errors",
     "PrivacyWarning": "errors",
     "SchemaError": "errors",
+    "StoreError": "errors",
+    "BudgetAccount": "accounts.account",
+    "BudgetStore": "accounts.store",
+    "Evaluation": "evaluation.result",
+    "evaluate": "evaluation.evaluate",
+    "PrivateSearchCV": "search.search",
     "Model": "models.model",
     "load_model": "models.files",
     "PrivacyReport": "reports.report",

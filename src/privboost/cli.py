@@ -1,20 +1,50 @@
-"""The command line: train, predict, report, and a demonstration."""
+"""The command line: train, predict, evaluate, report, and a demonstration."""
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
+from privboost.cli_budget import (
+    Budget,
+    NewDelta,
+    NewEpsilon,
+    OfDataset,
+    RunName,
+    account_of,
+    budget_app,
+    kind_for,
+)
+from privboost.cli_estimators import fail, kind_of, read_parameters, spending
 from privboost.cli_files import check_files, check_output, print_csv, read_separator, write_table
-from privboost.recipes import RECIPES
+from privboost.cli_options import (
+    FIRST_RECIPE,
+    DataFile,
+    Delta,
+    DomainRows,
+    Epsilon,
+    Force,
+    Form,
+    Jobs,
+    LedgerFile,
+    Missing,
+    ModelFile,
+    Parameters,
+    PublicRows,
+    Quiet,
+    Recipe,
+    Rows,
+    Seed,
+    Separator,
+    Task,
+    WeightBound,
+    Weights,
+)
+from privboost.cli_search import search
 
 app = typer.Typer(
     add_completion=False,
@@ -23,74 +53,8 @@ app = typer.Typer(
     help="Boosted models for private tables, with differential privacy.",
 )
 
-DataFile = Annotated[
-    Path, typer.Argument(help="A .parquet, .csv or .tsv file, or a folder of such files.")
-]
-ModelFile = Annotated[Path, typer.Argument(help="A model file.")]
-Missing = Annotated[
-    list[str] | None, typer.Option(help='A text that means "missing" in a CSV file; repeatable.')
-]
-Separator = Annotated[
-    str | None,
-    typer.Option(help="What stands between the cells of a CSV file, such as ';' or '\\t'."),
-]
-Epsilon = Annotated[float, typer.Option(help="The privacy budget.")]
-Delta = Annotated[float, typer.Option(help="The privacy budget's delta.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Another parameter, as name=value; a mapping is JSON. Repeatable."),
-]
-Weights = Annotated[str | None, typer.Option(help="The column of sample weights.")]
-WeightBound = Annotated[
-    float | None, typer.Option(help="The largest weight a row may have; public knowledge.")
-]
-Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.")]
-LedgerFile = Annotated[
-    Path | None, typer.Option(help="A file that records every charge before its release.")
-]
-Seed = Annotated[
-    int | None, typer.Option(help="For tests and demonstrations: NO privacy guarantee.")
-]
-PublicRows = Annotated[
-    bool,
-    typer.Option(
-        "--public-rows", help="All rows are public: with --epsilon inf, no noise and NO privacy."
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
-
-
-class Form(StrEnum):
-    """The forms of a report."""
-
-    text = "text"
-    json = "json"
-    html = "html"
-
-
-Recipe = StrEnum("Recipe", list(RECIPES))  # type: ignore[misc]  # its names are not written here
-_FIRST_RECIPE = next(iter(Recipe))
-
-
-class Task(StrEnum):
-    """What a target is."""
-
-    classes = "classes"
-    number = "number"
-
-
-class Rows(StrEnum):
-    """From which rows a domain was learned."""
-
-    same = "same"
-    other = "other"
-
-
-DomainRows = Annotated[
-    Rows,
-    typer.Option(help="From which rows a learned domain was learned; same adds its price."),
-]
+app.add_typer(budget_app, name="budget")
+app.command()(search)
 
 
 @app.command()
@@ -117,7 +81,7 @@ def train(
     ] = None,
     recipe: Annotated[
         Recipe, typer.Option(help="How to boost: see docs/recipes.md.")
-    ] = _FIRST_RECIPE,
+    ] = FIRST_RECIPE,
     preset: Annotated[
         str | None, typer.Option(help="A published variant of the recipe, such as TR_cyc.")
     ] = None,
@@ -134,6 +98,11 @@ def train(
     separator: Separator = None,
     jobs: Jobs = 1,
     ledger: LedgerFile = None,
+    budget: Budget = None,
+    dataset: OfDataset = None,
+    limit_epsilon: NewEpsilon = None,
+    limit_delta: NewDelta = None,
+    name: RunName = None,
     seed: Seed = None,
     quiet: Quiet = False,
     force: Force = False,
@@ -155,7 +124,7 @@ def train(
     classes = task is Task.classes if public is None else isinstance(public.target, ClassTarget)
     if stream is not None and recipe != "sbdt":
         raise ValueError("--stream needs --recipe sbdt")
-    kind = _kind_of(recipe, classes)
+    kind = kind_of(recipe, classes)
     if preset is not None and not hasattr(kind, "from_preset"):
         raise ValueError(f"--preset: the recipe {recipe} has none")
     make = kind if preset is None else partial(kind.from_preset, preset)
@@ -168,13 +137,23 @@ def train(
         estimator.set_params(sample_weight_bound=weight_bound)
     elif weights is not None or weight_bound is not None:
         raise ValueError(f"--recipe {recipe} takes no weights")
-    estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
+    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
     table = open_file(data, missing or [], separator=read_separator(separator))
     written = [model] if stream is None else [model, stream]
     check_files(
-        (data, domain, domain_given, ledger), written, written if force else ()
+        (data, domain, domain_given, ledger, budget), written, written if force else ()
     )  # before it costs
-    with _spending(estimator):
+    account = account_of(
+        budget,
+        dataset,
+        limit_epsilon,
+        limit_delta,
+        name,
+        _unit_column(public, domain_given),
+        **kind_for(recipe, estimator.delta),
+    )
+    estimator.set_params(budget=account)
+    with spending(epsilon, estimator.delta, public_rows):
         act = estimator.fit if stream is None else estimator.partial_fit
         act(table, target, **({} if weights is None else {"sample_weight": weights}))
         if stream is not None:
@@ -201,6 +180,9 @@ def extend(
     separator: Separator = None,
     jobs: Jobs = 1,
     ledger: LedgerFile = None,
+    budget: Budget = None,
+    dataset: OfDataset = None,
+    name: RunName = None,
     seed: Seed = None,
     quiet: Quiet = False,
     force: Force = False,
@@ -212,10 +194,11 @@ def extend(
     from privboost.estimators.streams import load_stream, take_stream
     from privboost.tables.features import ClassTarget
     from privboost.tables.file_sources import open_file
+    from privboost.unit import column_of
 
     began, before = load_stream(stream)
     classes = isinstance(before.domain.target, ClassTarget)
-    estimator = _kind_of("sbdt", classes)(epsilon, delta, random_state=seed)
+    estimator = kind_of("sbdt", classes)(epsilon, delta, random_state=seed)
     estimator.set_params(**began.parameters)
     estimator.set_params(
         n_jobs=jobs,
@@ -224,11 +207,13 @@ def extend(
         domain_rows=domain_rows.value,
         sample_weight_bound=weight_bound,
     )
-    estimator.set_params(**_parameters(set_ or [], estimator.get_params()))
+    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
     table = open_file(data, missing or [], separator=read_separator(separator))
-    check_files((data, ledger), [model, stream], [model, stream] if force else [stream])
+    column = column_of(before.domain.unit)
+    estimator.set_params(budget=account_of(budget, dataset, None, None, name, column))
+    check_files((data, ledger, budget), [model, stream], [model, stream] if force else [stream])
     found: list[int] = []
-    with _spending(estimator):
+    with spending(epsilon, delta):
         with take_stream(stream, lambda: found in ([], [estimator.n_batches_])) as taken:
             estimator.load_stream(taken)  # what was taken: another process may have gone on
             found.append(estimator.n_batches_)
@@ -277,6 +262,74 @@ def predict(
         print_csv(pa.table(columns))
     else:
         write_table(pa.table(columns), out)
+
+
+@app.command()
+def evaluate(
+    model: ModelFile,
+    data: DataFile,
+    epsilon: Epsilon,
+    delta: Delta = 1e-6,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="A feature by whose values rows are looked at as well; repeatable."),
+    ] = None,
+    score_cells: Annotated[
+        int | None, typer.Option(help="Cells of scores that rows are told apart by.")
+    ] = None,
+    clip: Annotated[
+        float | None, typer.Option(help="Of a number: what residuals are clipped to.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not a table.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A file; else standard output.")] = None,
+    public_rows: PublicRows = False,
+    missing: Missing = None,
+    separator: Separator = None,
+    jobs: Jobs = 1,
+    ledger: LedgerFile = None,
+    budget: Budget = None,
+    dataset: OfDataset = None,
+    limit_epsilon: NewEpsilon = None,
+    limit_delta: NewDelta = None,
+    name: RunName = None,
+    seed: Seed = None,
+    force: Force = False,
+) -> None:
+    """Say how good a model is on a private table. Spends the budget."""
+    from privboost.evaluation.evaluate import evaluate
+    from privboost.files import write_file
+    from privboost.models.files import load_model
+    from privboost.tables.file_sources import open_file
+    from privboost.unit import column_of
+
+    if out is None:
+        check_output()  # before it costs
+    else:
+        check_files((model, data, ledger, budget), [out], [out] if force else ())
+    trained = load_model(model)
+    table = open_file(data, missing or [], separator=read_separator(separator))
+    column = column_of(trained.domain.unit)
+    account = account_of(budget, dataset, limit_epsilon, limit_delta, name, column)
+    with spending(epsilon, delta, public_rows):
+        found = evaluate(
+            trained,
+            table,
+            epsilon=epsilon,
+            delta=delta,
+            by=by or (),
+            score_cells=score_cells,
+            clip=clip,
+            public_rows=public_rows,
+            random_state=seed,
+            n_jobs=jobs,
+            ledger=ledger,
+            budget=account,
+        )
+        text = found.to_json() if as_json else str(found)
+        if out is None:
+            typer.echo(text)
+        else:
+            write_file(out, f"{text}\n".encode())
 
 
 @app.command()
@@ -362,80 +415,29 @@ def main() -> None:
         app()
     except OSError as error:
         place = f": {error.filename}" if error.filename else ""
-        _fail(f"{error.strerror}{place}" if error.strerror else str(error), 1)
+        fail(f"{error.strerror}{place}" if error.strerror else str(error), 1)
     except (ValueError, TypeError) as error:
-        _fail(str(error), 1)
+        fail(str(error), 1)
     except OverflowError as error:
-        _fail(f"a number is too large: {error}", 1)
+        fail(f"a number is too large: {error}", 1)
     except ArithmeticError:  # whose own words name nothing
-        _fail("a number is too small or too large to compute with", 1)
+        fail("a number is too small or too large to compute with", 1)
     except RecursionError:
-        _fail("a parameter or a file is nested too deeply", 1)
+        fail("a parameter or a file is nested too deeply", 1)
     except MemoryError:  # its own words may say how many rows there are
-        _fail("there is not enough memory", 1)
+        fail("there is not enough memory", 1)
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    typer.echo(f"privboost: {message}", err=True)
-    raise SystemExit(code)
+def _unit_column(domain: Any, given: Path | None) -> str | None:
+    """Return the column that tells protected units apart, where a domain or a part of one says."""
+    from privboost.learning.given import open_given
+    from privboost.unit import Unit, column_of
 
-
-def _kind_of(recipe: str, classes: bool) -> Any:
-    """Return the estimator of a recipe."""
-    import privboost
-
-    name = RECIPES[recipe].estimators.get("classes" if classes else "number")
-    if name is None:
-        raise ValueError(f"--recipe {recipe} is for classes; the target is a number")
-    return getattr(privboost, name)
-
-
-@contextmanager
-def _spending(estimator: Any) -> Iterator[None]:
-    """Say what an interruption has cost."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if estimator.public_rows:
-            _fail("interrupted", 130)
-        _fail(
-            f"interrupted; epsilon {estimator.epsilon:g} and delta {estimator.delta:g} count as "
-            "spent: all was reserved before the first row was read",
-            130,
-        )
+    if domain is not None:
+        return column_of(domain.unit)
+    form = None if given is None else open_given("domain_given", given).get("unit")
+    return None if form is None else column_of(Unit.from_dict(form))
 
 
 def _say_warning(message: Warning | str, *about: Any, **more: Any) -> None:
     typer.echo(f"privboost: warning: {message}", err=True)
-
-
-_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-
-
-def _parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
-    """Read name=value pairs, a value as JSON or else as text."""
-    own = {
-        "epsilon",
-        "delta",
-        "domain",
-        "domain_given",
-        "domain_rows",
-        "public_rows",
-        "random_state",
-        "n_jobs",
-        "backend",
-        "ledger",
-        "verbose",
-    }
-    own.add("sample_weight_bound")  # options of their own
-    names = sorted(set(known) - own)
-    parameters = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or name not in names:
-            raise typer.BadParameter(f"{setting!r}: name=value with one of {', '.join(names)}")
-        try:
-            parameters[name] = json.loads(_PYTHON_WORDS.get(text, text))
-        except json.JSONDecodeError:
-            parameters[name] = text
-    return parameters

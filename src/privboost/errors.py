@@ -13,6 +13,10 @@ class BudgetError(ValueError):
     """A release would cost more than what was reserved or allowed; nothing was released."""
 
 
+class StoreError(ValueError):
+    """A store of budgets cannot be read or written; what it says is as it was."""
+
+
 class PrivacyWarning(UserWarning):
     """Something that a careful user would want to know before trusting or sharing a result."""
 

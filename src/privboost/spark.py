@@ -7,6 +7,14 @@ from typing import Any
 
 import pandas as pd
 from pyspark.ml import Estimator, Model
+from pyspark.ml.util import (
+    DefaultParamsReader,
+    DefaultParamsWriter,
+    MLReadable,
+    MLReader,
+    MLWritable,
+    MLWriter,
+)
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import col, struct
 from pyspark.sql.pandas.functions import pandas_udf
@@ -106,13 +114,13 @@ class SparkEstimator(Estimator):
         return SparkModel(fitted.model_, self.columns)
 
 
-class SparkModel(Model):
-    """A trained model as a transformer.
+class SparkModel(Model, MLWritable, MLReadable):
+    """A trained model as a transformer, which is saved and loaded as Spark's own are.
 
     Parameters
     ----------
     model : Model
-        The model: `model.save` writes it to a file.
+        The model: `model.save` writes it to a file without Spark.
     columns : dict, optional
         See `SparkEstimator`.
     """
@@ -125,6 +133,41 @@ class SparkModel(Model):
         for what, name in self.columns.items():
             dataset = dataset.withColumn(name, score_column(self.model, what))
         return dataset
+
+    def write(self) -> MLWriter:
+        """Return what writes the stage: released values, and the names of its columns."""
+        return _ModelWriter(self)
+
+    @classmethod
+    def read(cls) -> MLReader:
+        """Return what reads the stage; a model's file is believed in nothing."""
+        return _ModelReader()
+
+
+class _ModelWriter(MLWriter):
+    def __init__(self, stage: SparkModel) -> None:
+        super().__init__()
+        self._stage = stage
+
+    def saveImpl(self, path: str) -> None:
+        more = {"columns": self._stage.columns}
+        DefaultParamsWriter.saveMetadata(self._stage, path, self.sparkSession, more)
+        content = [(bytearray(model_bytes(self._stage.model)),)]
+        rows = self.sparkSession.createDataFrame(content, "content binary")
+        rows.coalesce(1).write.parquet(_model_path(path))
+
+
+class _ModelReader(MLReader):
+    def load(self, path: str) -> SparkModel:
+        metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
+        (row,) = self.sparkSession.read.parquet(_model_path(path)).collect()
+        stage = SparkModel(read_model(bytes(row["content"]), path), metadata["columns"])
+        stage._resetUid(metadata["uid"])
+        return stage
+
+
+def _model_path(path: str) -> str:
+    return f"{path.rstrip('/')}/model"
 
 
 def _checked(columns: dict[str, str] | None) -> dict[str, str]:

@@ -43,6 +43,11 @@ class Unit:
         return cls(form["column"], form["max_rows"], read_reason(form, "unit"))
 
 
+def column_of(unit: Unit | None) -> str | None:
+    """Return what tells units apart: rules that bound their rows otherwise are about the same."""
+    return None if unit is None else unit.column
+
+
 def describe_unit(unit: Unit | None) -> str:
     """Say in words who is protected."""
     if unit is None:

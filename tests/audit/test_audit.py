@@ -13,6 +13,7 @@ from privboost import (
     PrivBoostClassifier,
     SarusXGBClassifier,
     SBDTClassifier,
+    evaluate,
 )
 from privboost.audit import audit, epsilon_lower_bound
 from privboost.engine.backend import LocalBackend
@@ -339,3 +340,60 @@ def test_a_matrix_stays_within_its_claim_and_half_the_noise_does_not(monkeypatch
     assert audit(matrix_fit, float, delta, runs=8000).epsilon <= claim
     halve_the_noise(monkeypatch)
     assert audit(matrix_fit, float, delta, runs=8000).epsilon > claim
+
+
+def evaluated(canary, seed, delta, by, model):
+    """Forty rows of one class; the canary is a row of the other, alone in its cells."""
+    x, y = ["a"] * 40 + ["b"] * canary, [0] * 40 + [1] * canary
+    how = {"epsilon": 1.5, "delta": delta, "by": by, "score_cells": 4, "random_state": seed}
+    return evaluate(model, np.array(x, dtype=object)[:, None], y, **how)
+
+
+class Told:
+    """Keeps what was released of the cells that the canary is in: of it, all that tells most."""
+
+    def __init__(self, monkeypatch):
+        honest, self.rows = Curator.sums, 0.0
+
+        def sums(curator, query, event):
+            told = honest(curator, query, event)
+            at = [
+                first + place for first, place in zip(query.cells.first, self.places, strict=True)
+            ]
+            self.rows = float(told[at, 0].sum())
+            return told
+
+        monkeypatch.setattr(Curator, "sums", sums)
+
+    def run(self, canary, seed, **how):
+        evaluated(canary, seed, **how)
+        return self.rows
+
+
+@pytest.fixture
+def small_model():
+    x, y = np.array(["a", "b"] * 20, dtype=object)[:, None], [0, 1] * 20
+    return PrivBoostClassifier(9.0, 1e-5, DOMAIN, n_estimators=2, random_state=0).fit(x, y)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [0.0, 0.05], ids=["Laplace", "Gaussian"])
+def test_an_evaluation_stays_within_its_claim_and_half_the_noise_does_not(
+    delta, small_model, monkeypatch
+):
+    """The canary is in a cell of hits and one of scores, of all rows and of its group."""
+    told = Told(monkeypatch)
+    cell = int(small_model.decision_function([["b"]])[0] > 0)
+    side = np.searchsorted([-5, 0, 5], small_model.decision_function([["b"]])[0])
+    hits, scores = 2 + cell, 2 * int(side) + 1
+    told.places = [hits, scores, 4 + hits, 8 + scores]
+    how = {"delta": delta, "by": "x", "model": small_model}
+    run = partial(told.run, **how)
+    event = "Laplace" if delta == 0 else "Gaussian"
+    assert event in evaluated(True, 1, **how).privacy.releases[0].mechanism
+    assert audit(run, float, delta, runs=1500).epsilon <= 1.5
+    for kind in (GaussianRelease, LaplaceRelease):
+        whole = kind.sigmas.func if kind is GaussianRelease else kind.scales.fget
+        name = "sigmas" if kind is GaussianRelease else "scales"
+        monkeypatch.setattr(kind, name, property(lambda own, whole=whole: whole(own) / 3))
+    assert audit(run, float, delta, runs=1500).epsilon > 1.5

@@ -5,7 +5,7 @@ import re
 import signal
 import time
 import uuid
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,6 @@ import pytest
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: extra 'dask'")
 dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed: extra 'dask'")
 
-from dask import delayed
-
 from privboost import (
     BoostedAdaSSPClassifier,
     BoostedAdaSSPRegressor,
@@ -25,6 +23,7 @@ from privboost import (
     DPXGBClassifier,
     DPXGBRegressor,
     LazyBBClassifier,
+    PrivateSearchCV,
     PrivBoostClassifier,
     PrivBoostRegressor,
     SarusXGBClassifier,
@@ -32,32 +31,17 @@ from privboost import (
     SBDTClassifier,
     SBDTRegressor,
     SchemaError,
+    evaluate,
 )
+from privboost.dask import from_worker_files
 from privboost.models.files import model_bytes
+from tests.distributed.dask_frames import in_parts, start
+from tests.distributed.hooked import Hooked
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 ROWS = 700
-QUICK = 15
-"""Seconds within which an error must come."""
-
-
-@pytest.fixture(scope="module")
-def client():
-    with start(2) as cluster, distributed.Client(cluster) as client:
-        yield client
-
-
-def start(workers):
-    return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
-    )
-
-
-def in_parts(frame, sizes):
-    """A Dask frame whose partitions have these sizes, and the rest."""
-    ends = [0, *np.cumsum(sizes), len(frame)]
-    parts = [delayed(frame.iloc[a:b]) for a, b in pairwise(ends)]
-    return dd.from_delayed(parts, meta=frame.iloc[:0])
+QUICK = 60
+"""Seconds within which an error must come, also on a busy machine."""
 
 
 def train(kind, table, target=CLASSES, weighted=False, unit=None, domain=None, **how):
@@ -129,13 +113,68 @@ def test_domains_are_learned_where_rows_lie(client):
     assert Domain.learn(table, **own).to_dict() == Domain.learn(local, **own).to_dict()
 
 
-def test_files_that_workers_read(client, tmp_path):
+def write_files(folder, frame, count=3):
+    """Cut a frame into files of its own order; return their paths."""
+    folder.mkdir(exist_ok=True)
+    paths = [folder / f"{k}.parquet" for k in range(count)]
+    for path, rows in zip(paths, np.array_split(np.arange(len(frame)), count), strict=True):
+        frame.iloc[rows].to_parquet(path)
+    return paths
+
+
+@pytest.mark.parametrize("form", ["folder", "list", "glob"])
+def test_files_that_workers_read(client, tmp_path, form):
     frame = make_frame(ROWS)
     expected = bytes_of(SBDTClassifier, frame, subsample=0.5)
-    for k in range(3):
-        frame[k * 250 : (k + 1) * 250].to_parquet(tmp_path / f"{k}.parquet")
-    table = dd.read_parquet(tmp_path)
-    assert bytes_of(SBDTClassifier, table, subsample=0.5) == expected
+    paths = write_files(tmp_path / "all", frame)
+    given = {"folder": tmp_path / "all", "list": paths, "glob": str(tmp_path / "all" / "*")}
+    assert bytes_of(SBDTClassifier, dd.read_parquet(given[form]), subsample=0.5) == expected
+    assert bytes_of(SBDTClassifier, given["list"], subsample=0.5) == expected  # on this machine
+
+
+def in_own_folders(client, folder, frame):
+    """Cut a frame into files, and give each worker some that no other can find.
+
+    Paths are relative, and workers stand in folders of their own.
+    """
+    workers = list(client.scheduler_info()["workers"])
+    files = {}
+    for k, rows in enumerate(np.array_split(np.arange(len(frame)), len(workers))):
+        own = folder / f"worker {k}"
+        own.mkdir()
+        client.run(os.chdir, str(own), workers=[workers[k]])
+        files[workers[k]] = [
+            path.relative_to(own) for path in write_files(own / f"{k}", frame.iloc[rows], 2)
+        ]
+    return files
+
+
+def test_files_that_one_worker_alone_can_read(tmp_path, monkeypatch):
+    frame = make_frame(ROWS)
+    how = {"subsample": 0.5, "n_estimators": 8}
+    expected = bytes_of(SBDTClassifier, frame, **how)
+    monkeypatch.setattr("privboost.clusters.dask_cluster._ABSENCE", 0.5)
+    with start(2) as cluster, distributed.Client(cluster) as client:
+        files = in_own_folders(client, tmp_path, frame)
+        table = from_worker_files(files)
+        assert table.npartitions == 4
+        assert bytes_of(SBDTClassifier, table, **how) == expected
+        names = [*make_domain().feature_names, "income"]
+        chosen = from_worker_files(files, names)
+        assert list(chosen.columns) == names
+        assert bytes_of(SBDTClassifier, chosen, **how) == expected
+        kill = partial(kill_one, client)
+        with pytest.raises(ClusterError, match="no longer there"):
+            train(SBDTClassifier, table, backend=Hooked(kill), **how)
+        with pytest.raises(ClusterError, match="no worker at"):
+            from_worker_files(files)
+        with pytest.raises(ValueError, match="at least one file"):
+            from_worker_files({})
+
+
+def kill_one(client):
+    """Kill a worker; another one, with another address, will take its place."""
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
 
 
 def test_the_example_of_the_page_runs(client, tmp_path, monkeypatch):
@@ -171,6 +210,28 @@ def test_predictions_are_lazy_and_those_of_one_machine(client, kind, target):
         model.model_.predict(table, return_std=True)
 
 
+@pytest.mark.parametrize("unit", [None, {"column": "person", "max_rows": 2}], ids=["row", "unit"])
+@pytest.mark.parametrize("target", [THREE, NUMBER], ids=["classes", "number"])
+def test_evaluations_are_those_of_one_machine(client, target, unit):
+    kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
+    frame = make_frame(ROWS, target=target)
+    model = train(kind, frame, target, unit=unit)
+    how = {"epsilon": 1.0, "by": ["job", "age"], "random_state": 3}
+    assert evaluate(model, in_parts(frame, [10, 200, 0]), **how) == evaluate(model, frame, **how)
+
+
+def test_a_search_has_the_winner_of_one_machine(client):
+    frame = make_frame(ROWS)
+    base = PrivBoostClassifier(domain=make_domain(), interactions=False)
+    tried = [{"n_estimators": 3}, {"n_estimators": 6}]
+    found = [
+        PrivateSearchCV(base, tried, 1.0, 1e-6, expected_runs=1.5, random_state=3).fit(rows)
+        for rows in (frame, in_parts(frame, [10, 200, 0]))
+    ]
+    assert found[0].best_score_ == found[1].best_score_
+    assert len({model_bytes(each.best_estimator_.model_) for each in found}) == 1
+
+
 def test_nothing_stays_with_workers(client):
     train(PrivBoostClassifier, in_parts(make_frame(ROWS), [300]))
     await_none(client)
@@ -186,38 +247,15 @@ def await_none(client):
         time.sleep(0.1)
 
 
-class Hooked:
-    """Does something before the query of a number is asked."""
-
-    def __init__(self, act, at=3):
-        self._act, self._at = act, at
-
-    def __call__(self, loads):
-        self._backend, self._asked = loads[0].source.open_backend(loads), 0
-        return self
-
-    def sum(self, query):
-        self._asked += 1
-        if self._asked == self._at:
-            self._act()
-        return self._backend.sum(query)
-
-    def __getattr__(self, name):
-        return getattr(self._backend, name)
-
-
 @pytest.mark.parametrize("unit", [None, {"column": "person", "max_rows": 1}])
 def test_a_killed_worker_changes_nothing(client, unit):
     frame = make_frame(ROWS)
     how = {"unit": unit, "subsample": 0.5, "n_estimators": 8}
     expected = bytes_of(SBDTClassifier, frame, **how)
 
-    def kill():
-        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-
-    table = in_parts(frame, [100, 200, 300])
+    table, kill = in_parts(frame, [100, 200, 300]), partial(kill_one, client)
     assert bytes_of(SBDTClassifier, table, backend=Hooked(kill), **how) == expected
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=300)
 
 
 @pytest.mark.parametrize("end", ["workers", "scheduler"])
@@ -316,7 +354,14 @@ def grow(part, folder):
 def test_partitions_that_change_between_readings_are_refused(client, tmp_path):
     frame = make_frame(ROWS)
     table = in_parts(frame, []).map_partitions(grow, tmp_path, meta=frame[:0])
-    with pytest.raises(ClusterError, match="has changed"):
+    with pytest.raises(ClusterError, match="other rows than"):
+        train(PrivBoostClassifier, table)
+
+
+def test_what_another_client_persisted_is_gone_with_it(client):
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        table = other.persist(in_parts(make_frame(ROWS), [300]))
+    with pytest.raises(ClusterError):
         train(PrivBoostClassifier, table)
 
 

@@ -3,88 +3,36 @@
 import base64
 import os
 import re
-import shutil
-import sys
-from itertools import pairwise
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed")
-if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
-    pytest.skip("Spark needs Java, and there is none", allow_module_level=True)
+pytest.importorskip("pyspark", reason="pyspark is not installed: extra 'spark'")
 
-from pyspark.ml import Pipeline
+from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.feature import SQLTransformer
-from pyspark.sql import SparkSession
 
 from privboost import (
     BoostedAdaSSPClassifier,
     DPXGBClassifier,
     LazyBBClassifier,
+    PrivateSearchCV,
     PrivBoostClassifier,
     PrivBoostRegressor,
     SarusXGBRegressor,
     SBDTClassifier,
+    evaluate,
 )
 from privboost.clusters import spark_backend, spark_worker
 from privboost.clusters.spark_backend import SparkBackend
 from privboost.clusters.spark_table import open_frame
-from privboost.errors import ClusterError, SchemaError
+from privboost.errors import ClusterError, ModelFileError, SchemaError
 from privboost.models.files import model_bytes
-from privboost.spark import SparkEstimator, score_column
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
-
-ROWS = 600
-CUTS = [0, 250, 250, 320, 600]
-"""Where partitions begin and end: the second is empty."""
-WORDS = {"job", "place", "person", "income"}
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    """A session whose tasks may fail, with a log of events."""
-    events = tmp_path_factory.mktemp("events")
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": events.as_uri(),
-        "spark.eventLog.enabled": "true",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    patch = pytest.MonkeyPatch()
-    patch.setenv("PYSPARK_PYTHON", sys.executable)
-    made = SparkSession.builder.master("local[2,2]").config(map=settings).getOrCreate()
-    made.sparkContext.setLogLevel("OFF")
-    made.events = events
-    yield made
-    made.stop()
-    patch.undo()
-
-
-def make_table(target=CLASSES):
-    """The same types as Spark has: doubles and texts."""
-    frame = make_frame(ROWS, target=target)
-    words = WORDS - ({"income"} if "bounds" in target else set())
-    columns = {
-        name: pa.array(frame[name].tolist(), pa.string(), from_pandas=True)
-        if name in words
-        else pa.array(frame[name].tolist(), pa.float64())
-        for name in frame
-    }
-    return pa.table(columns)
-
-
-def to_spark(spark, table, cuts=CUTS):
-    rows = [tuple(row.values()) for row in table.to_pylist()]
-    slices = [rows[a:b] for a, b in pairwise(cuts)]
-    kinds = {pa.string(): "string", pa.float64(): "double"}
-    schema = ", ".join(f"{field.name} {kinds[field.type]}" for field in table.schema)
-    dealt = spark.sparkContext.parallelize(slices, len(slices)).flatMap(lambda part: part)
-    return spark.createDataFrame(dealt, schema)
+from privboost.spark import SparkEstimator, SparkModel, score_column
+from tests.distributed.spark_frames import ROWS, make_table, to_spark
+from tests.tables import CLASSES, NUMBER, THREE, make_domain
 
 
 def make(kind, target=CLASSES, unit=None, **how):
@@ -122,6 +70,30 @@ def test_every_recipe_gives_the_same_bytes(spark, kind, target, how):
     here = make(kind, target, **how).fit(table, **more)
     there = make(kind, target, **how).fit(to_spark(spark, table), **more)
     assert model_bytes(there.model_) == model_bytes(here.model_)
+    assert n_persisted(spark) == 0
+
+
+@pytest.mark.parametrize("unit", [None, PEOPLE], ids=["row", "unit"])
+def test_evaluations_are_those_of_one_machine(spark, unit):
+    table = make_table(CLASSES)
+    model = make(PrivBoostClassifier, CLASSES, unit=unit, interactions=False).fit(table)
+    how = {"epsilon": 1.0, "by": ["job", "age"], "random_state": 3}
+    assert evaluate(model, to_spark(spark, table), **how) == evaluate(model, table, **how)
+    assert n_persisted(spark) == 0
+
+
+def test_a_search_has_the_winner_of_one_machine(spark):
+    table = make_table()
+    base = make(SBDTClassifier, n_estimators=2, max_depth=2)
+    base.set_params(random_state=None)
+    found = [
+        PrivateSearchCV(
+            base, [{"subsample": 0.5}], 1.0, 1e-6, expected_runs=1.2, random_state=3
+        ).fit(rows)
+        for rows in (table, to_spark(spark, table, [0, 0, 1, 599, ROWS]))
+    ]
+    assert found[0].best_score_ == found[1].best_score_
+    assert len({model_bytes(each.best_estimator_.model_) for each in found}) == 1
     assert n_persisted(spark) == 0
 
 
@@ -169,6 +141,28 @@ def test_a_process_that_dies_changes_nothing(spark, tmp_path, monkeypatch):
     assert model_bytes(there.model_) == expected
 
 
+def test_two_fits_at_once_share_an_application(spark, monkeypatch):
+    """They ask in turns; processes are told that both are open, and hold the rows of both."""
+    turns, whole, both = threading.Barrier(2), SparkBackend._ask, []
+
+    def ask(self, query):
+        turns.wait(600)
+        both.append(len(spark_backend._OPEN))
+        return whole(self, query)
+
+    table, how = make_table(), {"interactions": False, "at_once": 8}
+    here = make(PrivBoostClassifier, **how).fit(table)
+    frame = to_spark(spark, table)
+    monkeypatch.setattr(SparkBackend, "_ask", ask)
+    with ThreadPoolExecutor(2) as pool:
+        fits = [pool.submit(make(PrivBoostClassifier, **how).fit, frame) for _ in range(2)]
+        for fit in fits:
+            assert model_bytes(fit.result(600).model_) == model_bytes(here.model_)
+    assert set(both) == {2}
+    assert not spark_backend._OPEN
+    assert n_persisted(spark) == 0
+
+
 def test_lost_rows_are_made_again_or_refused(spark, tmp_path, monkeypatch):
     """A frame whose rows change when they are computed again is noticed, not summed."""
     path, lost = tmp_path / "rows", []
@@ -198,14 +192,14 @@ def test_lost_rows_are_made_again_or_refused(spark, tmp_path, monkeypatch):
     after = path.read_text()
     model.fit(frame)
     after, lost[:] = "0.1 0.9 0.6", []
-    with pytest.raises(ClusterError, match="has other rows now"):
+    with pytest.raises(ClusterError, match="other rows than"):
         model.fit(frame)
     assert n_persisted(spark) == 0
 
 
 def test_workers_of_another_version_are_refused(spark, monkeypatch):
     monkeypatch.setattr(spark_backend, "__version__", "0.0")
-    with pytest.raises(ClusterError, match=r"the driver 0\.0"):
+    with pytest.raises(ClusterError, match=r"the driver has 0\.0"):
         make(PrivBoostClassifier).fit(to_spark(spark, make_table()))
     assert n_persisted(spark) == 0
 
@@ -290,7 +284,7 @@ def test_columns_of_scores_are_what_the_model_says(spark):
         score_column(number, "odds")
 
 
-def test_a_pipeline_has_private_stages(spark):
+def test_a_pipeline_has_private_stages(spark, tmp_path):
     table = make_table()
     private = make(PrivBoostClassifier, interactions=False, at_once=8, **WEIGHTED)
     columns = {"prediction": "said", "probability": "chances"}
@@ -301,6 +295,26 @@ def test_a_pipeline_has_private_stages(spark):
     doubled = table.to_pandas().assign(gain=lambda own: own.gain * 2)
     here = private.fit(doubled, "income", "weight").model_
     assert model_bytes(fitted.stages[1].model) == model_bytes(here)
-    said = fitted.transform(frame).select("said", "chances").collect()
-    assert [row.said for row in said] == here.predict(doubled).tolist()
-    np.testing.assert_array_equal([row.chances for row in said], here.predict_proba(doubled))
+    fitted.write().save(str(tmp_path / "pipeline"))
+    again = PipelineModel.load(str(tmp_path / "pipeline"))
+    assert again.stages[1].uid == fitted.stages[1].uid
+    assert model_bytes(again.stages[1].model) == model_bytes(here)
+    for each in (fitted, again):
+        said = each.transform(frame).select("said", "chances").collect()
+        assert [row.said for row in said] == here.predict(doubled).tolist()
+        np.testing.assert_array_equal([row.chances for row in said], here.predict_proba(doubled))
+
+
+def test_a_stage_is_saved_by_itself_and_a_broken_one_refused(spark, tmp_path):
+    stage = SparkModel(make(PrivBoostClassifier, interactions=False).fit(make_table()).model_)
+    path = str(tmp_path / "stage")
+    stage.save(path)
+    with pytest.raises(Exception, match="already exists"):
+        stage.save(path)
+    stage.write().overwrite().save(path)
+    assert SparkModel.load(path).columns == {"prediction": "prediction"}
+    broken = bytearray(model_bytes(stage.model)[:-9])
+    content = spark.createDataFrame([(broken,)], "content binary")
+    content.write.mode("overwrite").parquet(f"{path}/model")
+    with pytest.raises(ModelFileError):
+        SparkModel.load(path)

@@ -2,12 +2,20 @@
 
 from itertools import pairwise
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from privboost import DPXGBClassifier, PrivBoostClassifier, SBDTClassifier, __version__
+from privboost import (
+    DPXGBClassifier,
+    PrivateSearchCV,
+    PrivBoostClassifier,
+    SBDTClassifier,
+    __version__,
+    evaluate,
+)
 from privboost.clusters import spark_worker
 from privboost.clusters.rows_bytes import read_rows, write_rows
 from privboost.clusters.spark_worker import Chunk, Part, Question
@@ -18,6 +26,7 @@ from privboost.models.files import model_bytes
 from tests.tables import CLASSES, make_domain, make_frame
 
 CUTS = [0, 0, 130, 131, 400]
+RUNS = frozenset({"run"})
 
 
 class Processes:
@@ -30,11 +39,15 @@ class Processes:
         data = load.loader.to_bytes()
         self._rows = []
         table = pa.table(dict(next_batch(load)))
-        for a, b in pairwise(CUTS):
+        counted = [b - a for a, b in pairwise(CUTS)] if load.loader.by_place else None
+        for number, (a, b) in enumerate(pairwise(CUTS)):
             batches = table.slice(a, b - a).to_batches(max_chunksize=50)
-            coded = spark_worker.code(__version__, data, batches)
+            with mock.patch.object(spark_worker, "_own_number", lambda own=number: own):
+                coded = list(spark_worker.code(__version__, data, counted, batches))
             self._rows.append([batch["rows"][0].as_py() for batch in coded])
         self._survey()
+        if load.loader.by_place:
+            self._firsts = [0] * len(self._parts)
         if load.loader.unit is not None:
             dealt = [[] for _ in self._rows]
             for number, blobs in enumerate(self._rows):
@@ -42,7 +55,9 @@ class Processes:
                     dealt[owner].append((owner, bucket))
             for buckets in dealt:
                 self._rng.shuffle(buckets)
-            self._rows = [list(spark_worker.bound(data, buckets)) for buckets in dealt]
+            self._rows = [
+                list(spark_worker.bound([data] * len(dealt), buckets)) for buckets in dealt
+            ]
             self._survey()
             self._firsts = [0] * len(self._parts)
 
@@ -58,6 +73,7 @@ class Processes:
         )
         question = Question(
             "run",
+            RUNS,
             __version__,
             self._parts,
             self._firsts,
@@ -111,16 +127,33 @@ def test_processes_that_missed_rounds_answer_the_same(kind, how, unit):
     assert model_bytes(run(backend=Processes).model_) == model_bytes(run().model_)
 
 
+@pytest.mark.parametrize("unit", [None, {"column": "person", "max_rows": 2}], ids=["row", "unit"])
+def test_evaluations_are_those_of_one_machine(unit):
+    table = pa.Table.from_pandas(make_frame(400), preserve_index=False)
+    how = {"n_estimators": 4, "random_state": 7}
+    model = PrivBoostClassifier(3.0, 1e-6, make_domain(CLASSES, unit), **how).fit(table)
+    asked = {"epsilon": 1.0, "by": ["job", "age"], "random_state": 3}
+    assert evaluate(model, table, backend=Processes, **asked) == evaluate(model, table, **asked)
+
+
 def test_rows_that_changed_and_other_versions_are_refused():
-    part, question = Part(1, b"x"), Question("run", "0.0", [Part(1, b"y")], [0], (), (), None)
-    with pytest.raises(ClusterError, match="other rows now"):
+    part, question = Part(1, b"x"), Question("run", RUNS, "0.0", [Part(1, b"y")], [0], (), (), None)
+    with pytest.raises(ClusterError, match="other rows than"):
         next(spark_worker.ask(question, 0, [part]))
     for load in (
         lambda: next(spark_worker.load_and_ask(question, 0, [])),
-        lambda: next(spark_worker.code("0.0", b"", [])),
+        lambda: next(spark_worker.code("0.0", b"", None, [])),
     ):
-        with pytest.raises(ClusterError, match=r"the driver 0\.0"):
+        with pytest.raises(ClusterError, match=r"the driver has 0\.0"):
             load()
+
+
+def test_a_process_holds_the_rows_of_all_runs_that_are_open(monkeypatch):
+    monkeypatch.setattr(spark_worker, "_HELD", held := {("one", 0): 1, ("two", 0): 2})
+    assert list(spark_worker.forget(frozenset({"one", "two"}), [0])) == [0]
+    assert len(held) == 2
+    assert list(spark_worker.forget(frozenset({"two"}), [0])) == [0]
+    assert list(held) == [("two", 0)]
 
 
 def test_rows_come_back_from_their_bytes():
@@ -140,3 +173,37 @@ def test_rows_come_back_from_their_bytes():
     assert len(blobs) > 1
     for blob in blobs:
         assert write_rows(*read_rows(blob)) == blob
+
+
+@pytest.mark.parametrize("unit", [None, {"column": "person", "max_rows": 2}])
+def test_sides_of_a_search_are_those_of_one_machine(unit):
+    frame = make_frame(400).assign(person=[k // 3 for k in range(400)])
+
+    def search(**how):
+        base = SBDTClassifier(domain=make_domain(unit=unit), n_estimators=2, max_depth=2, **how)
+        tried = [{"subsample": 0.5 if unit is None else 1.0}]
+        own = PrivateSearchCV(base, tried, 1.0, 1e-6, expected_runs=1.5, random_state=3)
+        return own.fit(frame)
+
+    here, there = search(), search(backend=Processes)
+    assert there.best_score_ == here.best_score_
+    assert model_bytes(there.best_estimator_.model_) == model_bytes(here.best_estimator_.model_)
+
+
+def test_a_partition_that_was_counted_otherwise_is_refused():
+    data = next_loader().to_bytes()
+    own = mock.patch.object(spark_worker, "_own_number", return_value=0)
+    with own, pytest.raises(ClusterError):
+        list(spark_worker.code(__version__, data, [7], []))
+
+
+def next_loader():
+    seen = []
+
+    def keep(loads):
+        seen.append(loads[0].loader)
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        PrivBoostClassifier(1.0, 1e-6, make_domain(), backend=keep).fit(make_frame(10))
+    return seen[0]

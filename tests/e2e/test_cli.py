@@ -93,6 +93,39 @@ def test_train_predict_report(tmp_path, target, run):
     assert "Privacy report" in (tmp_path / "r.html").read_text()
 
 
+@pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
+def test_evaluate(tmp_path, target, command):
+    domain, data, model, ledger = (tmp_path / name for name in ("d.json", "t.csv", "m", "ledger"))
+    make_domain(target).to_json(domain)
+    make_frame(150, target=target).to_csv(data, index=False, na_rep="?")
+    read = ("--missing", "?")
+    train = ("train", data, "--domain", domain, "--model", model, "--epsilon", 1, *read)
+    assert command(*train, "--set", "n_estimators=2", "--quiet")[0] == 0
+    ask = ("evaluate", model, data, *read, "--by", "job", "--by", "flag")
+    status, out, err = command(*ask, "--epsilon", 0.5, "--ledger", ledger)
+    assert (status, err) == (0, "")
+    assert out.startswith("Evaluation of income: ")
+    assert "flag: missing" in out
+    assert "0.5" in out.splitlines()[0]
+    assert ledger.read_text().startswith('{"entry": "reserve"')
+    found = tmp_path / "found.json"
+    how = ("--json", "--out", found)
+    status, out, _ = command(*ask, "--epsilon", "inf", "--public-rows", "--jobs", 2, *how)
+    assert (status, out) == (0, "")
+    form = json.loads(found.read_text())
+    assert form["privacy"]["public_rows"]
+    assert form["all"]["rows"]["std"] == 0
+    status, _, err = command(*ask, "--epsilon", 1, *how)
+    assert status == 1
+    assert "--force replaces it" in err
+    status, _, err = command(*ask, "--epsilon", 1, "--by", "nose")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "no feature 'nose'" in err
+    status, _, err = command(*ask, "--epsilon", "inf")
+    assert status == 1
+    assert "--public-rows" in err
+
+
 def test_train_without_a_domain(tmp_path, run):
     data, model = tmp_path / "t.parquet", tmp_path / "m.privboost"
     make_frame(3000).drop(columns=["person", "weight"]).to_parquet(data)

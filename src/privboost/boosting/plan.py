@@ -7,9 +7,10 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Any, ClassVar
 
+from privboost.accounts.account import BudgetAccount
 from privboost.boosting.checks import check_number, check_size, is_number, keep_checked
 from privboost.grid import Contribution
 from privboost.losses import LossTable, loss_of
@@ -44,6 +45,21 @@ class PublicRows(Budget):
 
     def __post_init__(self) -> None:
         keep_checked(self, delta=_check_delta)
+
+
+def leave_some(budget: Budget, account: BudgetAccount) -> Budget:
+    """Return what a plan may use where an account adds up a little more than it: nearly all.
+
+    And no more of δ than noise has there.
+    """
+    if isinstance(budget, PublicRows):
+        return budget
+    rules = account.statement().rules
+    return replace(
+        budget,
+        epsilon=rules.filter.kept(budget.epsilon),
+        delta=min(budget.delta, rules.noise_delta),
+    )
 
 
 def _check_delta(name: str, value: Any) -> float:

@@ -14,6 +14,7 @@ from distributed import Future
 
 from privboost.clusters.dask_cluster import DaskCluster, LostError
 from privboost.clusters.dask_worker import Order, Party, code_part, own_version, pick_bucket
+from privboost.clusters.parts import CHANGED, coding_of
 from privboost.engine.backend import add_answers, add_tallies
 from privboost.engine.commands import to_bytes
 from privboost.engine.queries import Query
@@ -37,6 +38,34 @@ class Parts(Protocol):
 
     def parts(self, names: Sequence[str]) -> list[Any]:
         """Return the named columns of each part, not computed yet."""
+
+    def is_same(self, coding: bytes, part: int, digest: bytes) -> bool:
+        """Whether a part has the rows that it had when it was first coded so."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FrameLoad:
+    """A frame, and how its rows are coded."""
+
+    source: Parts
+    loader: Loader
+    order: Order
+
+    @classmethod
+    def of(cls, source: Parts, loader: Loader, threads: int) -> FrameLoad:
+        """Make what workers are told of a load."""
+        declared = source.declared(loader.columns)
+        return cls(source, loader, Order(loader.to_bytes(), declared, own_version(), threads))
+
+    def tasks(self) -> list[Any]:
+        """Return what codes each part, not computed yet."""
+        code, lengths = dask.delayed(code_part, pure=False), self.source.lengths
+        firsts = accumulate(lengths, initial=0)
+        parts = self.source.parts(self.loader.columns)
+        return [
+            code(part, self.order, first, rows)
+            for part, first, rows in zip(parts, firsts, lengths, strict=False)
+        ]
 
 
 @dataclass(eq=False)
@@ -74,20 +103,24 @@ class DaskBackend:
     ----------
     cluster : DaskCluster
         The workers.
-    source : Parts
-        The frame.
-    loader : Loader
-        How its rows are coded.
+    loads : sequence of (Parts, Loader)
+        The frames, and how their rows are coded: the batches of a stream are several.
     """
 
-    def __init__(self, cluster: DaskCluster, source: Parts, loader: Loader) -> None:
-        self._cluster, self._source, self._loader = cluster, source, loader
+    def __init__(self, cluster: DaskCluster, loads: Sequence[tuple[Parts, Loader]]) -> None:
+        self._cluster = cluster
         self._log: list[bytes] = []
         self._seats: list[Seat] = []
         cluster.check_versions()
-        parties = len(cluster.threads())
-        if loader.unit is None:
-            parties = min(parties, len(source.lengths))
+        threads = cluster.threads()
+        self._loads = [FrameLoad.of(*load, max(threads.values())) for load in loads]
+        self._by_unit = loads[0][1].unit is not None
+        self._places = [
+            (number, part)
+            for number, load in enumerate(self._loads)
+            for part in range(len(load.source.lengths))
+        ]
+        parties = len(threads) if self._by_unit else min(len(threads), len(self._places))
         self._seats = [Seat(number) for number in range(parties)]
         try:
             self._all("follow")
@@ -153,30 +186,38 @@ class DaskBackend:
         """Have workers load the rows of some parties; those that are lost meanwhile stay empty."""
         if not seats:
             return
-        threads = self._cluster.threads()
-        self._place(seats, list(threads))
-        declared = self._source.declared(self._loader.columns)
-        order = Order(self._loader.to_bytes(), declared, own_version(), max(threads.values()))
-        coded = self._code(order, seats)
+        self._place(seats, list(self._cluster.threads()))
+        orders = [load.order for load in self._loads]
+        coded = self._code(seats)
         shares = {seat: self._share(coded, seat) for seat in seats}
         try:
             for seat, share in shares.items():
                 seat.future = self._cluster.client.submit(
-                    Party, order, share, workers=[seat.worker], actor=True, pure=False
+                    Party, orders, share, workers=[seat.worker], actor=True, pure=False
                 )
             for seat in seats:
                 self._await(seat)
         except BaseException:
             self._cluster.forget(list(coded.values()))
             raise
-        for future in [*coded.values(), *chain(*shares.values())]:
+        for future in [*coded.values(), *chain(*chain(*shares.values()))]:
             future.release()  # parties hold the rows now
 
     def _await(self, seat: Seat) -> None:
+        """Wait for a party, and compare what it was given with what was there before."""
+        columns = [name for load in self._loads for name in load.loader.columns]
         try:
-            seat.party = self._cluster.wait(seat.future, self._loader.columns, seat.worker)
+            party = self._cluster.wait(seat.future, columns, seat.worker)
+            call = self._cluster.ask(party, "digests")
+            digests = self._cluster.answer(call, seat.future, seat.worker)
         except LostError:
             self._leave(seat)
+            return
+        for (number, part), digest in zip(self._own(seat), digests, strict=True):
+            load = self._loads[number]
+            if not load.source.is_same(coding_of(load.loader), part, digest):
+                raise ClusterError(CHANGED)
+        seat.party = party
 
     def _place(self, seats: Sequence[Seat], workers: Sequence[str]) -> None:
         """Give each party the worker with the fewest of them."""
@@ -185,22 +226,24 @@ class DaskBackend:
             seat.worker = min(workers, key=lambda worker: load[worker])
             load[seat.worker] += 1
 
-    def _code(self, order: Order, seats: Sequence[Seat]) -> dict[int, Future]:
+    def _own(self, seat: Seat) -> list[tuple[int, int]]:
+        """Return where the parts are that a party has rows of: which load, and which part."""
+        return self._places if self._by_unit else self._places[seat.number :: len(self._seats)]
+
+    def _code(self, seats: Sequence[Seat]) -> dict[tuple[int, int], Future]:
         """Have the parts coded that some parties hold rows of."""
-        lengths, code = self._source.lengths, dask.delayed(code_part, pure=False)
-        firsts = list(accumulate(lengths, initial=0))
-        parts = self._source.parts(self._loader.columns)
-        wanted = [k for k in range(len(parts)) if any(self._has(seat, k) for seat in seats)]
-        tasks = [code(parts[k], order, firsts[k], lengths[k]) for k in wanted]
-        return dict(zip(wanted, self._cluster.client.compute(tasks), strict=True))
+        wanted = sorted({place for seat in seats for place in self._own(seat)})
+        tasks = [load.tasks() for load in self._loads]
+        futures = self._cluster.compute([tasks[number][part] for number, part in wanted])
+        return dict(zip(wanted, futures, strict=True))
 
-    def _has(self, seat: Seat, part: int) -> bool:
-        return self._loader.unit is not None or part % len(self._seats) == seat.number
-
-    def _share(self, coded: dict[int, Future], seat: Seat) -> list[Future]:
-        """Return the rows of one party: whole parts, or of each part the units of its bucket."""
-        own = [future for part, future in coded.items() if self._has(seat, part)]
-        if self._loader.unit is None:
-            return own
+    def _share(self, coded: dict[tuple[int, int], Future], seat: Seat) -> list[list[Future]]:
+        """Return a party's rows of each frame: whole parts, or of each the units of its bucket."""
+        shares: list[list[Future]] = [[] for _ in self._loads]
         pick, buckets = self._cluster.client.submit, len(self._seats)
-        return [pick(pick_bucket, future, seat.number, buckets, pure=False) for future in own]
+        for place in self._own(seat):
+            future = coded[place]
+            if self._by_unit:
+                future = pick(pick_bucket, future, seat.number, buckets, pure=False)
+            shares[place[0]].append(future)
+        return shares

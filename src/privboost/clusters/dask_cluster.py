@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from distributed import Client, Future, KilledWorker, default_client
 
-from privboost.clusters.dask_worker import Failure, other_version, own_version
+from privboost.clusters.dask_worker import Failure, own_version
+from privboost.clusters.parts import NO_PRIVBOOST, other_version
 from privboost.errors import ClusterError, SchemaError
 
 _PATIENCE = 1.0
 """After so many seconds without an answer, somebody asks whether the worker is still there."""
-_SILENCE = 5.0
+_SILENCE = 30.0
 """A scheduler that says nothing for so many seconds is gone."""
+_ABSENCE = 10.0
+"""So many seconds a task waits for the only worker that could do it, should it come back."""
 _GONE = "the Dask scheduler cannot be reached"
+_STRANDED = "a partition can be read by a worker alone that is no longer there"
 
 
 class LostError(Exception):
@@ -60,13 +65,35 @@ class DaskCluster:
             raise ClusterError("the Dask cluster has no worker left")
         return dict(sorted(found.items()))
 
+    def compute(self, tasks: Sequence[Any]) -> list[Future]:
+        """Have workers begin some tasks."""
+        futures = _try(lambda: self.client.compute(list(tasks)))
+        if isinstance(futures, Exception):
+            raise ClusterError(
+                f"the active client cannot compute the frame ({type(futures).__name__}): what was "
+                "persisted with another one is gone with it"
+            )
+        begun: list[Future] = futures
+        return begun
+
     def check_versions(self) -> None:
         """Refuse workers that have another privboost, or none."""
-        found = self.client.run(own_version, workers=list(self.threads()), on_error="return")
+
+        # Within this method, so that it travels whole to workers that have no privboost.
+        def tell() -> str:
+            try:
+                from privboost import __version__
+            except Exception:
+                return ""
+            return __version__
+
+        found = self.client.run(tell, workers=list(self.threads()), on_error="return")
         for version in found.values():
-            if isinstance(version, ImportError):
-                raise ClusterError("a worker has no privboost: install it on all of them")
-            if isinstance(version, str) and version != own_version():
+            if isinstance(version, Exception):
+                continue  # the worker is gone by now
+            if not version:
+                raise ClusterError(NO_PRIVBOOST)
+            if version != own_version():
                 raise ClusterError(other_version(version, own_version()))
 
     def ask(self, actor: Any, question: str, *message: Any) -> Any:
@@ -107,7 +134,10 @@ class DaskCluster:
         ------
         LostError
             If that worker is gone, or something that was needed was lost with another.
+        ClusterError
+            If something is needed that nobody who is there may compute.
         """
+        looked, stranded = time.monotonic(), False
         while True:
             done = _try(lambda: future.result(timeout=_PATIENCE))
             if not isinstance(done, Exception):
@@ -115,11 +145,37 @@ class DaskCluster:
             there = self.threads()
             if worker is not None and worker not in there:
                 raise LostError
-            if future.status in ("pending", "finished"):  # since then, perhaps
+            if future.status == "finished":  # since then
+                continue
+            if future.status == "pending":
+                if time.monotonic() - looked > _ABSENCE:
+                    was, stranded = stranded, self._is_stranded(future)
+                    if was and stranded:
+                        raise ClusterError(_STRANDED)
+                    looked = time.monotonic()
                 continue
             if future.status != "error" or isinstance(done, KilledWorker):
                 raise LostError
             raise _unreadable(done, columns)
+
+    def _is_stranded(self, future: Future) -> bool:
+        """Whether a task waits for one that no worker may do."""
+        key = future.key
+
+        # Within this method, so that it travels whole: a scheduler may have no privboost.
+        def look(dask_scheduler: Any) -> bool:
+            ahead, seen = [dask_scheduler.tasks.get(key)], set()
+            while ahead:
+                task = ahead.pop()
+                if task is None or task in seen:
+                    continue
+                if task.state == "no-worker":
+                    return True
+                seen.add(task)
+                ahead.extend(task.dependencies)
+            return False
+
+        return _try(lambda: self.client.run_on_scheduler(look)) is True
 
     def forget(self, futures: Sequence[Future]) -> None:
         """Have workers let go of results and of all that was made of them.

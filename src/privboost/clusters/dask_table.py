@@ -13,6 +13,7 @@ import narwhals.stable.v1 as nw
 from privboost.clusters.dask_backend import DaskBackend
 from privboost.clusters.dask_cluster import DaskCluster, LostError
 from privboost.clusters.dask_worker import count_part, predict_part
+from privboost.clusters.parts import loads_of
 from privboost.engine.backend import Backend
 from privboost.errors import ClusterError
 from privboost.tables.loading import Load
@@ -32,8 +33,11 @@ class DaskTable(RemoteTable):
         The workers.
     """
 
+    place = "with Dask's workers"
+
     def __init__(self, frame: Any, cluster: DaskCluster) -> None:
         self._frame, self._cluster = frame, cluster
+        self._digests: dict[tuple[bytes, int], bytes] = {}
         self._empty = FrameTable(nw.from_native(frame._meta, eager_only=True))
         self.columns = self._empty.columns
 
@@ -50,7 +54,7 @@ class DaskTable(RemoteTable):
         """How many rows each partition has: workers count them, by one column alone."""
         count = dask.delayed(count_part, pure=False)
         parts = self.parts(self.columns[:1])
-        futures = self._cluster.client.compute([count(part) for part in parts])
+        futures = self._cluster.compute([count(part) for part in parts])
         try:
             return [self._cluster.wait(future, self.columns) for future in futures]
         except LostError:  # by Dask itself, which has tried again and again
@@ -73,8 +77,11 @@ class DaskTable(RemoteTable):
 
     def open_backend(self, loads: Sequence[Load]) -> Backend:
         """Have the workers load the rows."""
-        (load,) = loads  # streams keep their rows on the driver, and are refused before
-        return DaskBackend(self._cluster, self, load.loader)
+        return DaskBackend(self._cluster, loads_of(loads, DaskTable))
+
+    def is_same(self, coding: bytes, part: int, digest: bytes) -> bool:
+        """Whether a partition has the rows that it had when it was first coded so."""
+        return self._digests.setdefault((coding, part), digest) == digest
 
 
 def open_frame(frame: Any) -> DaskTable:

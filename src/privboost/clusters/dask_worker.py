@@ -6,7 +6,6 @@ among them. What went wrong is returned instead.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -15,21 +14,22 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
 
+from privboost.clusters.parts import CHANGED, begin_digest, deal_units, other_version
+from privboost.clusters.rows_bytes import write_rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.commands import from_bytes
 from privboost.errors import SchemaError
-from privboost.grid import BLOCK_ROWS
 from privboost.tables.loading import (
     block_rows,
     bound_units,
     code_piece,
+    even_block,
     number_units,
     read_loader,
+    without,
 )
 from privboost.tables.rows import Rows, join
 from privboost.tables.sources import FrameTable
-
-_FEWEST_ROWS = 1024
 
 _T = TypeVar("_T")
 
@@ -52,7 +52,7 @@ class Failure:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Order:
-    """What every worker is told before it loads.
+    """What every worker is told before it loads a frame.
 
     Attributes
     ----------
@@ -74,10 +74,21 @@ class Order:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CodedPart:
-    """The coded rows of a part in blocks, and the names of their units, where there are units."""
+    """Coded rows of a part.
+
+    Attributes
+    ----------
+    blocks : tuple of Rows
+        The rows.
+    units : tuple of pyarrow arrays
+        The names of their units, block by block, where there are units.
+    digest : bytes
+        Of all rows of the part: whenever it is computed, they must be the same.
+    """
 
     blocks: tuple[Rows, ...]
-    units: tuple[pa.Array, ...] = ()
+    units: tuple[pa.Array, ...]
+    digest: bytes
 
 
 def own_version() -> str:
@@ -99,7 +110,7 @@ def code_part(frame: Any, order: Order, first: int, rows: int) -> CodedPart | Fa
     rows must never share one.
     """
     if len(frame) != rows:
-        return Failure("a partition has changed since its rows were counted")
+        return Failure(CHANGED)
     return _tell(lambda: _code(frame, order, first))
 
 
@@ -113,8 +124,16 @@ def _code(frame: Any, order: Order, first: int) -> CodedPart | Failure:
         for piece in table.pieces(loader.columns, block_rows(table, order.threads))
         for each in code_piece(loader, replace(piece, first=first + piece.first))
     ]
+    blocks = tuple(each.rows for each in coded)
     units = tuple(each.units for each in coded if each.units is not None)
-    return CodedPart(tuple(each.rows for each in coded), units)
+    return CodedPart(blocks, units, _digest(blocks, units))
+
+
+def _digest(blocks: Sequence[Rows], units: Sequence[pa.Array]) -> bytes:
+    """Tell rows apart, however they were cut into blocks."""
+    names = pa.concat_arrays(units) if units else None
+    digest: bytes = begin_digest(write_rows(join(blocks), names) if blocks else b"").digest()
+    return digest
 
 
 def _as_declared(frame: Any, declared: Any) -> Any:
@@ -147,19 +166,11 @@ def pick_bucket(part: CodedPart | Failure, bucket: int, buckets: int) -> CodedPa
 def _pick(part: CodedPart, bucket: int, buckets: int) -> CodedPart:
     blocks, units = [], []
     for block, names in zip(part.blocks, part.units, strict=True):
-        coded = names.dictionary_encode()
-        bucket_of = [_bucket_of(name, buckets) for name in coded.dictionary.to_pylist()]
-        place = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        mine = np.flatnonzero(np.array([*bucket_of, -1])[place] == bucket)
+        mine = np.flatnonzero(deal_units(names, buckets) == bucket)
         if len(mine):
             blocks.append(block.take(mine))
             units.append(names.take(pa.array(mine)))
-    return CodedPart(tuple(blocks), tuple(units))
-
-
-def _bucket_of(name: bytes, buckets: int) -> int:
-    """Deal a unit out by its name: the same on every machine, whatever part it comes from."""
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") % buckets
+    return CodedPart(tuple(blocks), tuple(units), part.digest)
 
 
 class Party:
@@ -167,17 +178,25 @@ class Party:
 
     Parameters
     ----------
-    order : Order
-        What every worker is told.
-    parts : sequence of CodedPart or Failure
-        The rows, in the order of their table: of rows of a unit that are coded alike, the first
+    orders : sequence of Order
+        What every worker is told, of each frame: the batches of a stream are several.
+    shares : sequence of sequences of CodedPart or Failure
+        The rows of each frame, in its order: of rows of a unit that are coded alike, the first
         ones are kept.
     """
 
-    def __init__(self, order: Order, parts: Sequence[CodedPart | Failure]) -> None:
+    def __init__(
+        self, orders: Sequence[Order], shares: Sequence[Sequence[CodedPart | Failure]]
+    ) -> None:
+        parts = [part for share in shares for part in share]
         failure = next((part for part in parts if isinstance(part, Failure)), None)
-        self._backend = _tell(lambda: _open(order, parts)) if failure is None else failure
+        self._backend = _tell(lambda: _open(orders, shares)) if failure is None else failure
+        self._digests = [part.digest for part in parts if isinstance(part, CodedPart)]
         self._followed = 0
+
+    def digests(self) -> list[bytes] | Failure:
+        """Return the digest of each part, of all its rows."""
+        return self._backend if isinstance(self._backend, Failure) else self._digests
 
     def follow(self, followed: int, updates: list[bytes]) -> Failure | None:
         """Follow updates, of which so many were followed before."""
@@ -209,27 +228,29 @@ def _told(backend: LocalBackend, updates: list[bytes]) -> LocalBackend:
     return backend
 
 
-def _open(order: Order, parts: Sequence[Any]) -> LocalBackend:
-    loader = read_loader(order.loader)
-    blocks = [block for part in parts for block in part.blocks]
-    if loader.unit is not None and blocks:
-        unit, _ = number_units([names for part in parts for names in part.units])
-        blocks = _packed(bound_units(blocks, unit, loader.unit), order.threads)
-    return LocalBackend(blocks, order.threads)
+def _open(orders: Sequence[Order], shares: Sequence[Sequence[Any]]) -> LocalBackend:
+    blocks: list[Rows] = []
+    known: list[pa.Array] = []  # who came with an earlier frame is left out
+    for order, parts in zip(orders, shares, strict=True):
+        rule, own = (
+            read_loader(order.loader).unit,
+            [block for part in parts for block in part.blocks],
+        )
+        if rule is not None and own:
+            unit, names = number_units([names for part in parts for names in part.units])
+            own = _packed(bound_units(own, without(unit, names, known), rule), order.threads)
+            known.append(names)
+        blocks += own
+    return LocalBackend(blocks, orders[0].threads)
 
 
 def _packed(blocks: Sequence[Rows], threads: int) -> list[Rows]:
     """Join what is left of many parts, and cut it so that every thread has some."""
     whole = join(blocks)
-    size = min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-len(whole) // threads)))
+    size = even_block(len(whole), threads)
     return [
         whole.take(np.arange(at, min(at + size, len(whole)))) for at in range(0, len(whole), size)
     ]
-
-
-def other_version(theirs: str, ours: str) -> str:
-    """Say that versions differ."""
-    return f"a worker has privboost {theirs}, but the driver has {ours}: they must be the same"
 
 
 def predict_part(frame: Any, model: Any, method: str) -> Any:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import accumulate
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from privboost import __version__
 from privboost.clusters import spark_worker
+from privboost.clusters.parts import CHANGED, NO_PRIVBOOST, coding_of
 from privboost.clusters.spark_worker import COLUMN, Chunk, Part, Question
 from privboost.engine.backend import add_answers, add_tallies
 from privboost.engine.commands import to_bytes
@@ -30,6 +31,18 @@ _MOST_NEW_BYTES = 2**18
 _SAYABLE = re.compile(r"(?:privboost\.errors\.\w+|ModuleNotFoundError): (.*)")
 """Errors of workers that name no value; those of others (a frame's own functions) may."""
 _UNSAID = "a Spark job failed: Spark's logs, which are as private as rows, say why"
+_OPEN: set[str] = set()
+"""The runs of this application: what Python workers hold for others is let go."""
+
+
+class Parts(Protocol):
+    """A frame in parts."""
+
+    def select(self, names: Sequence[str]) -> DataFrame:
+        """Return the named columns, in this order."""
+
+    def is_same(self, coding: bytes, parts: Sequence[Part]) -> bool:
+        """Whether the frame has the rows that it had when it was first coded so."""
 
 
 class SparkBackend:
@@ -37,15 +50,15 @@ class SparkBackend:
 
     Parameters
     ----------
-    frame : pyspark.sql.DataFrame
-        The columns that the loader reads, in its order.
-    loader : Loader
-        How rows are coded.
+    loads : sequence of (Parts, Loader)
+        The frames, and how their rows are coded: the batches of a stream are several.
     """
 
-    def __init__(self, frame: DataFrame, loader: Loader) -> None:
-        self._context = frame.sparkSession.sparkContext
+    def __init__(self, loads: Sequence[tuple[Parts, Loader]]) -> None:
+        frames = [source.select(loader.columns) for source, loader in loads]
+        self._context = frames[0].sparkSession.sparkContext
         self._run = uuid4().hex
+        _OPEN.add(self._run)
         self._persisted: list[RDD] = []
         self._parts: list[Part] = []
         self._firsts: list[int] = []
@@ -55,7 +68,7 @@ class SparkBackend:
         self._chunks: list[Chunk] = []
         self._newest: list[bytes] = []
         try:
-            self._load(frame, loader)
+            self._load(loads, frames)
         except BaseException:
             self.close()
             raise
@@ -79,10 +92,11 @@ class SparkBackend:
 
     def close(self) -> None:
         """Let go of the rows; what Spark has lost or stopped by now is let go of already."""
+        _OPEN.discard(self._run)
         with suppress(Exception):
-            if self._asked:  # as far as tasks reach; Spark ends idle processes after a minute
+            if self._asked:  # as far as tasks reach; others are told with the next question
                 seats = self._context.parallelize(range(self._context.defaultParallelism))
-                seats.mapPartitions(spark_worker.forget).collect()
+                seats.mapPartitions(partial(spark_worker.forget, frozenset(_OPEN))).collect()
         for rdd in self._persisted:
             with suppress(Exception):
                 rdd.unpersist()
@@ -92,22 +106,33 @@ class SparkBackend:
         self._persisted, self._chunks, self._newest = [], [], []
         self._rows = self._surveyed = None  # Spark clears files of shuffles that nobody refers to
 
-    def _load(self, frame: DataFrame, loader: Loader) -> None:
-        data = loader.to_bytes()
-        code = partial(spark_worker.code, __version__, data)
-        coded = frame.mapInArrow(code, f"{COLUMN} binary").rdd.map(_blob_of)
+    def _load(self, loads: Sequence[tuple[Parts, Loader]], frames: Sequence[DataFrame]) -> None:
+        loaders = [loader.to_bytes() for _, loader in loads]
         with _in_own_words():
-            if not coded.getNumPartitions():
-                coded = self._context.parallelize([], 1)
-        self._hold(coded)
-        if loader.unit is None:
+            counted = [
+                _counted(frame) if loader.by_place else None
+                for frame, (_, loader) in zip(frames, loads, strict=True)
+            ]
+            coded = [_coded(*each) for each in zip(frames, loaders, counted, strict=True)]
+            sizes = [rows.getNumPartitions() for rows in coded]
+            rows = self._context.union(coded) if sum(sizes) else self._context.parallelize([], 1)
+        self._hold(rows)
+        for (source, loader), (a, b) in zip(
+            loads, pairwise(accumulate(sizes, initial=0)), strict=True
+        ):
+            if not source.is_same(coding_of(loader), self._parts[a:b]):
+                raise ClusterError(CHANGED)
+            if not loader.by_place:  # else rows have their places already
+                lengths = [part.n_rows for part in self._parts[a:b]]
+                self._firsts[a:b] = [0, *accumulate(lengths)][:-1]
+        if loads[0][1].unit is None:
             return
         before = list(self._persisted)
-        dealt = coded.mapPartitionsWithIndex(
+        of_parts = [data for data, size in zip(loaders, sizes, strict=True) for _ in range(size)]
+        dealt = rows.mapPartitionsWithIndex(
             partial(spark_worker.deal, self._parts, self._firsts)
         ).partitionBy(len(self._parts), int)
-        self._hold(dealt.mapPartitions(partial(spark_worker.bound, data)))
-        self._firsts = [0] * len(self._parts)  # rows were placed before they were dealt
+        self._hold(dealt.mapPartitions(partial(spark_worker.bound, of_parts)))
         for rdd in before:
             rdd.unpersist()
         self._persisted = self._persisted[len(before) :]
@@ -118,7 +143,7 @@ class SparkBackend:
         # A survey lies where its rows do, and is small: rounds run over it.
         self._surveyed = self._persist(self._rows.mapPartitions(spark_worker.survey))
         self._parts = self._job(self._surveyed, range(rows.getNumPartitions()))
-        self._firsts = [0, *accumulate(part.n_rows for part in self._parts)][:-1]
+        self._firsts = [0] * len(self._parts)  # dealt rows have their places already
 
     def _persist(self, rdd: RDD) -> RDD:
         rdd.persist(StorageLevel.MEMORY_AND_DISK)
@@ -129,6 +154,7 @@ class SparkBackend:
         """Ask every partition; those that nobody holds are made from their rows."""
         question = Question(
             self._run,
+            frozenset(_OPEN),
             __version__,
             self._parts,
             self._firsts,
@@ -156,9 +182,26 @@ def _in_own_words() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = _SAYABLE.search(str(error))
-        text = f"in a worker: {said[1]}" if said else _UNSAID
-        raise ClusterError(text) from None
+        raise ClusterError(_sayable(str(error))) from None
+
+
+def _sayable(said: str) -> str:
+    if "No module named 'privboost" in said:
+        return NO_PRIVBOOST
+    found = _SAYABLE.search(said)
+    return f"in a worker: {found[1]}" if found else _UNSAID
+
+
+def _counted(frame: DataFrame) -> list[int]:
+    """Return how many rows each partition has."""
+    counted = frame.select(frame.columns[0]).mapInArrow(spark_worker.count, "part int, n_rows long")
+    lengths = {row[0]: row[1] for row in counted.collect()}
+    return [lengths.get(number, 0) for number in range(max(lengths, default=-1) + 1)]
+
+
+def _coded(frame: DataFrame, loader: bytes, counted: Sequence[int] | None) -> RDD:
+    code = partial(spark_worker.code, __version__, loader, counted)
+    return frame.mapInArrow(code, f"{COLUMN} binary").rdd.map(_blob_of)
 
 
 def _blob_of(row: Any) -> bytes:

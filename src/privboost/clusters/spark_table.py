@@ -10,7 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import to_arrow_type
 
+from privboost.clusters.parts import loads_of
 from privboost.clusters.spark_backend import SparkBackend
+from privboost.clusters.spark_worker import Part
 from privboost.errors import SchemaError
 from privboost.tables.loading import Load
 from privboost.tables.pieces import Batch
@@ -28,8 +30,11 @@ class SparkTable(RemoteTable):
         Spark computes them.
     """
 
+    place = "with Spark's executors"
+
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
+        self._seen: dict[bytes, Sequence[Part]] = {}
         self.columns = unique(frame.columns)
 
     def no_rows(self, names: Sequence[str]) -> Batch:
@@ -38,13 +43,27 @@ class SparkTable(RemoteTable):
 
     def count_rows(self) -> int:
         """Return the number of rows."""
+        if self._seen:
+            return sum(part.n_rows for part in next(iter(self._seen.values())))
         return int(self._frame.count())
 
     def open_backend(self, loads: Sequence[Load]) -> SparkBackend:
         """Have the executors load the rows."""
-        (load,) = loads
-        chosen = [col("`" + name.replace("`", "``") + "`") for name in load.loader.columns]
-        return SparkBackend(self._frame.select(*chosen), load.loader)
+        return SparkBackend(loads_of(loads, SparkTable))
+
+    def select(self, names: Sequence[str]) -> DataFrame:
+        """Return the named columns, in this order."""
+        return self._frame.select(*(col("`" + name.replace("`", "``") + "`") for name in names))
+
+    def is_same(self, coding: bytes, parts: Sequence[Part]) -> bool:
+        """Whether the frame has the rows that it had when it was first coded so.
+
+        Coded in another way it must have had as many: rows are known by their places.
+        """
+        lengths = [[part.n_rows for part in seen] for seen in self._seen.values()]
+        if any(seen != [part.n_rows for part in parts] for seen in lengths):
+            return False
+        return self._seen.setdefault(coding, parts) == parts
 
     def _kind(self, name: str) -> pa.DataType:
         kind = self._frame.schema[name].dataType

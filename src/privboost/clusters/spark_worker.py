@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from privboost import __version__
+from privboost.clusters.parts import CHANGED, begin_digest, deal_units, other_version
 from privboost.clusters.rows_bytes import read_rows, write_rows
 from privboost.engine.commands import from_bytes
 from privboost.engine.shard import Shard
 from privboost.errors import ClusterError
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.loader import Loader
-from privboost.tables.loading import bound_units, code_piece, number_units, read_loader
+from privboost.tables.loading import bound_units, code_piece, number_units, read_loader, without
 from privboost.tables.pieces import Piece
 from privboost.tables.rows import Rows, join
 
@@ -61,12 +62,14 @@ class Question:
     ----------
     run : str
         Names the run, at random.
+    open_runs : frozenset of str
+        The runs whose rows are held: several fits may share an application.
     version : str
         The driver's version of privboost.
     parts : sequence of Part
         The partitions.
     firsts : sequence of int
-        The place in the table of each partition's first row.
+        The place of each partition's first row in its own table.
     chunks : tuple of Chunk
         All updates but the newest.
     newest : tuple of bytes
@@ -76,6 +79,7 @@ class Question:
     """
 
     run: str
+    open_runs: frozenset[str]
     version: str
     parts: Sequence[Part]
     firsts: Sequence[int]
@@ -112,18 +116,43 @@ _HELD: dict[tuple[str, int], _Held] = {}
 """What this process holds: by run and partition."""
 
 
+def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Say how many rows this partition has."""
+    n_rows = sum(batch.num_rows for batch in batches)
+    numbers = (pa.array([_own_number()], pa.int32()), pa.array([n_rows], pa.int64()))
+    yield pa.record_batch(list(numbers), names=["part", "n_rows"])
+
+
 def code(
-    version: str, loader: bytes, batches: Iterable[pa.RecordBatch]
+    version: str, loader: bytes, counted: Sequence[int] | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Code a partition; places count from its own first row."""
+    """Code a partition.
+
+    Places count from its own first row; or, where rows were counted before, from the table's.
+    """
     _check_version(version)
-    own, first = read_loader(loader), 0
+    own = read_loader(loader)
+    begin = 0 if counted is None else sum(counted[: _own_number()])
+    first = begin
     for batch in batches:
         for at in range(0, batch.num_rows, BLOCK_ROWS):
-            rows, units = _code_block(own, batch.slice(at, BLOCK_ROWS), first)
-            first += len(rows)
+            block = batch.slice(at, BLOCK_ROWS)
+            rows, units = _code_block(own, block, first)
+            first += block.num_rows
             blob = pa.array([write_rows(rows, units)], pa.binary())
             yield pa.record_batch([blob], names=[COLUMN])
+    if counted is not None and first - begin != counted[_own_number()]:
+        _refuse_changed()
+
+
+def _own_number() -> int:
+    """Return which partition this task is of."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    number: int = context.partitionId()
+    return number
 
 
 def _code_block(loader: Loader, batch: pa.RecordBatch, first: int) -> tuple[Rows, pa.Array | None]:
@@ -134,7 +163,7 @@ def _code_block(loader: Loader, batch: pa.RecordBatch, first: int) -> tuple[Rows
 
 def survey(blobs: Iterable[bytes]) -> Iterator[Part]:
     """Say how many rows a partition has, and what their bytes are."""
-    digest, n_rows = _digest(), 0
+    digest, n_rows = begin_digest(), 0
     for blob in blobs:
         digest.update(blob)
         n_rows += len(read_rows(blob)[0])
@@ -148,23 +177,35 @@ def deal(
     for place, blob in enumerate(_same(blobs, parts[number])):
         rows, units = read_rows(blob)
         assert units is not None
-        owner = _owners(units, len(parts))
+        owner = deal_units(units, len(parts))
         moved = _move(rows, firsts[number])
         for part in np.unique(owner[owner >= 0]):
             own = np.flatnonzero(owner == part)
             yield int(part), (number, place, write_rows(moved.take(own), units.take(pa.array(own))))
 
 
-def bound(loader: bytes, dealt: Iterable[tuple[int, tuple[int, int, bytes]]]) -> Iterator[bytes]:
-    """Bound all rows of some units, in the order of the table."""
-    read = [read_rows(blob) for _, (_, _, blob) in sorted(dealt)]
-    rule = read_loader(loader).unit
-    if not read or rule is None:
-        return
-    unit, _ = number_units([units for _, units in read])
-    (kept,) = bound_units([join(rows for rows, _ in read)], unit, rule)
-    for at in range(0, len(kept), BLOCK_ROWS):
-        yield write_rows(kept.take(np.arange(at, min(at + BLOCK_ROWS, len(kept)))))
+def bound(
+    loaders: Sequence[bytes], dealt: Iterable[tuple[int, tuple[int, int, bytes]]]
+) -> Iterator[bytes]:
+    """Bound all rows of some units, in the order of their tables.
+
+    Parameters
+    ----------
+    loaders : sequence of bytes
+        Of each partition that rows were dealt from: those of one table have the same.
+    dealt : iterable
+        What `deal` gave this partition.
+    """
+    known: list[pa.Array] = []  # who came with an earlier table is left out
+    for loader, own in groupby(sorted(dealt), lambda each: loaders[each[1][0]]):
+        read, rule = [read_rows(blob) for _, (_, _, blob) in own], read_loader(loader).unit
+        assert rule is not None
+        unit, names = number_units([units for _, units in read])
+        unit = without(unit, names, known)
+        (kept,) = bound_units([join(rows for rows, _ in read)], unit, rule)
+        known.append(names)
+        for at in range(0, len(kept), BLOCK_ROWS):
+            yield write_rows(kept.take(np.arange(at, min(at + BLOCK_ROWS, len(kept)))))
 
 
 def ask(question: Question, number: int, surveyed: Iterable[Part]) -> Iterator[tuple[int, Any]]:
@@ -172,7 +213,7 @@ def ask(question: Question, number: int, surveyed: Iterable[Part]) -> Iterator[t
     # All input is read, or else Spark would end this process with all that it holds.
     if list(surveyed) != [question.parts[number]]:
         _refuse_changed()
-    forget_others(question.run)
+    _keep(question.open_runs)
     held = _HELD.pop((question.run, number), None)
     yield number, None if held is None else _answer(held, question, number)
 
@@ -187,16 +228,15 @@ def load_and_ask(
     yield number, _answer(_Held(blocks), question, number)
 
 
-def forget_others(run: str | None = None) -> None:
-    """Let go of everything but one run's."""
-    for key in [key for key in _HELD if key[0] != run]:
-        del _HELD[key]
-
-
-def forget(seats: Iterable[int]) -> Iterator[int]:
-    """Let go of everything."""
+def forget(open_runs: frozenset[str], seats: Iterable[int]) -> Iterator[int]:
+    """Let go of everything but what runs hold that are still open."""
     yield from seats
-    forget_others()
+    _keep(open_runs)
+
+
+def _keep(open_runs: frozenset[str]) -> None:
+    for key in [key for key in _HELD if key[0] not in open_runs]:
+        del _HELD[key]
 
 
 def _answer(held: _Held, question: Question, number: int) -> Any:
@@ -208,7 +248,7 @@ def _answer(held: _Held, question: Question, number: int) -> Any:
 
 def _same(blobs: Iterable[bytes], part: Part) -> Iterator[bytes]:
     """Pass bytes on; in the end refuse them, unless they are what was surveyed."""
-    digest = _digest()
+    digest = begin_digest()
     for blob in blobs:
         digest.update(blob)
         yield blob
@@ -217,17 +257,12 @@ def _same(blobs: Iterable[bytes], part: Part) -> Iterator[bytes]:
 
 
 def _refuse_changed() -> None:
-    raise ClusterError(
-        "a partition that was lost has other rows now: the frame's rows must be the same whenever "
-        "Spark computes them (write them to a table first)"
-    )
+    raise ClusterError(CHANGED)
 
 
 def _check_version(version: str) -> None:
     if version != __version__:
-        raise ClusterError(
-            f"a worker has privboost {__version__}, the driver {version}: they must be the same"
-        )
+        raise ClusterError(other_version(__version__, version))
 
 
 def _move(rows: Rows, first: int) -> Rows:
@@ -237,15 +272,3 @@ def _move(rows: Rows, first: int) -> Rows:
     if isinstance(rows.ids, range):
         return replace(rows, ids=range(rows.ids.start + first, rows.ids.stop + first))
     return replace(rows, ids=rows.ids + np.uint32(first))
-
-
-def _owners(units: pa.Array, n_parts: int) -> np.ndarray:
-    """Return the partition that has all rows of each row's unit; −1 where there is no unit."""
-    unit, names = number_units([units])
-    owners = [int.from_bytes(_digest(name).digest(), "big") % n_parts for name in names.to_pylist()]
-    of_rows: np.ndarray = np.array([*owners, -1], dtype=np.int64)[unit]
-    return of_rows
-
-
-def _digest(data: bytes = b"") -> Any:
-    return blake2b(data, digest_size=16)

@@ -260,6 +260,7 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
         n_jobs: int | None = None,
         backend: Any = "auto",
         ledger: Any = None,
+        budget: Any = None,
         verbose: bool = False,
     ) -> None:
         keep_parameters(self, locals())
@@ -333,6 +334,7 @@ class BoostedAdaSSPRegressor(AdaSSPEstimator, PrivateRegressor):  # noqa: D101
         n_jobs: int | None = None,
         backend: Any = "auto",
         ledger: Any = None,
+        budget: Any = None,
         verbose: bool = False,
     ) -> None:
         keep_parameters(self, locals())

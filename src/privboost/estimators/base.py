@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
@@ -13,15 +13,17 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privboost.boosting.checks import check_choice, check_file, check_flag, check_path, check_size
-from privboost.boosting.plan import Budget, PublicRows
+from privboost.accounts.given import check_account
+from privboost.boosting.checks import check_choice, check_flag, check_path, check_size
+from privboost.boosting.plan import Budget, PublicRows, leave_some
 from privboost.boosting.target_span import learn_span
-from privboost.clusters.recognition import open_remote, open_where_rows_lie
+from privboost.clusters.recognition import open_remote
 from privboost.engine.backend import OpenBackend
 from privboost.errors import DomainError
 from privboost.estimators.parameters import check_arguments
-from privboost.estimators.preparation import Given, MakePlan, Preparation, Setting
+from privboost.estimators.preparation import Given, MakePlan, Preparation, Run, Setting
 from privboost.estimators.public_rows import PublicPreparation, budget_of
+from privboost.estimators.running import choose_backend, count_threads, ledger_path
 from privboost.learning.given import named_target, open_given
 from privboost.learning.lesson import Lesson
 from privboost.models.files import save_model
@@ -39,8 +41,6 @@ _ANY_DOMAIN = {
     "number": Domain(_ANY_FEATURE, NumberTarget("y", (0, 1))),
 }
 """Stand for a domain that is yet to be learned, so that parameters are checked before."""
-_MOST_THREADS = 8
-"""For each core: more do nothing but wait, and some systems never come to an end of making them."""
 
 
 class PrivateEstimator(BaseEstimator, ABC):
@@ -66,7 +66,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         X : data frame, array, or path of a Parquet or CSV file
             The rows; the files of a folder, or a list of paths, are one table. A frame may have
             more columns than the domain; an array has exactly the domain's features, in order.
-            The rows of a Dask frame stay with its workers.
+            The rows of a Dask or Spark frame stay with its workers.
         y : one-dimensional or str, optional
             The target; by default the column of `X` that the domain names. Without a domain, the
             name of that column may be given.
@@ -87,7 +87,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         chose (a grid search), are not covered at any ε. With `public_rows=True` it spends nothing
         and protects nothing.
         """
-        run = self._prepare(X, y, sample_weight).run()
+        self._keep(self._train(self._prepare(X, y, sample_weight).run()))
+        return self
+
+    def _train(self, run: Run) -> Model:
+        """Train on the rows of a run that is ready."""
         backend = run.open_backend([run.load])
         try:
             curator = run.curator(backend)
@@ -96,8 +100,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             scores = self._boost(curator, run.plan, structures, rounds_bar(bool(self.verbose)))
         finally:
             backend.close()
-        self._keep(Model(run.plan.encoder, scores, run.report(), span))
-        return self
+        return Model(run.plan.encoder, scores, run.report(), span)
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
         """Return the stages up to training."""
@@ -122,12 +125,15 @@ class PrivateEstimator(BaseEstimator, ABC):
                 "domain_given is the part of a domain whose rest is to be learned: give it, or "
                 "domain, not both"
             )
+        account = check_account("budget", self.budget, self.random_state)
         return Setting(
-            self._budget(),
+            self._budget() if account is None else leave_some(self._budget(), account),
             self.random_state,
             KeyStream.of(self.random_state),
             self._open_backend(self._threads()),
             self._ledger_path(),
+            account,
+            type(self).__name__,
             None if self.domain is None else self._domain(),
             self.domain_rows,
         )
@@ -142,7 +148,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         part = open_given("domain_given", self.domain_given)
         y = named_target(part) if given.y is None else given.y
         own = (given.X, y, self._task, self.domain_share, budget, given.sample_weight)
-        lesson = Lesson(*own, seeded, backend, part)
+        account = check_account("budget", self.budget, self.random_state)
+        words_delta = math.inf if account is None else account.statement().words_delta_left
+        lesson = Lesson(*own, seeded, backend, part, words_delta)
         spare = lesson.stand_in(self._stand_in())
         self._check_target(spare)
         stand_in = make_plan(Encoder.of(spare), given.weight_bound, lesson.rest)
@@ -217,12 +225,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Refuse a domain whose target is of the other kind."""
 
     def _threads(self) -> int:
-        jobs = 1 if self.n_jobs is None else self.n_jobs
-        if not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0:
-            raise ValueError("n_jobs must be a whole number other than 0, or None")
-        cores = os.cpu_count() or 1
-        wanted = int(jobs) if jobs > 0 else max(1, cores + 1 + int(jobs))
-        return min(wanted, _MOST_THREADS * cores)
+        return count_threads(self.n_jobs)
 
     def _weight_bound(self, sample_weight: Any) -> float | None:
         bound: float | None = None
@@ -238,20 +241,10 @@ class PrivateEstimator(BaseEstimator, ABC):
         return bound
 
     def _ledger_path(self) -> Path | None:
-        if self.ledger is not None and not isinstance(self.ledger, str | Path):
-            raise TypeError("ledger must be the path of a file, or None")
-        if self.ledger is None:
-            return None
-        check_file("ledger", self.ledger)
-        return Path(self.ledger)
+        return ledger_path(self.ledger)
 
     def _open_backend(self, threads: int) -> OpenBackend:
-        if self.backend == "auto":
-            return open_where_rows_lie(threads)
-        if callable(self.backend):
-            opened: OpenBackend = self.backend
-            return opened
-        raise ValueError('backend must be "auto" or a callable that takes loads of rows')
+        return choose_backend(self.backend, threads)
 
 
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):
@@ -279,8 +272,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
         Privacy
         -------
-        None: an exact score tells about every row in it, at any ε, and so does whatever is chosen
-        by it. Use public or synthetic rows.
+        None: it is exact, without any noise, and not private. An exact score tells about every row
+        in it, at any ε, and so does whatever is chosen by it. Use public or synthetic rows; for
+        private ones there is `privboost.evaluate`, which has a price and keeps to it.
         """
         return float(super().score(X, y, sample_weight))
 
@@ -331,7 +325,13 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         return self._fitted().predict(X, return_std)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the exact R² on rows that must be public: see `PrivateClassifier.score`."""
+        """Return the exact R² on rows that must be public.
+
+        Privacy
+        -------
+        None: it is exact, without any noise, and not private; for private rows there is
+        `privboost.evaluate`. See `PrivateClassifier.score`.
+        """
         return float(super().score(X, y, sample_weight))
 
     def _check_target(self, domain: Domain) -> None:

@@ -122,6 +122,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         n_jobs: int | None = None,
         backend: Any = "auto",
         ledger: Any = None,
+        budget: Any = None,
         verbose: bool = False,
     ) -> None:
         keep_parameters(self, locals())

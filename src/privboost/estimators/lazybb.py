@@ -121,6 +121,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         n_jobs: int | None = None,
         backend: Any = "auto",
         ledger: Any = None,
+        budget: Any = None,
         verbose: bool = False,
     ) -> None:
         keep_parameters(self, locals())

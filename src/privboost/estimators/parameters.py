@@ -52,6 +52,9 @@ RUN_PARAMETERS = """
         Who holds the rows during a fit: "auto" is the cluster where they lie, or this machine.
     ledger : path, optional
         A file that records the reservation and every charge before the release it pays for.
+    budget : BudgetAccount, optional
+        The account of these rows, which the whole plan is charged to before a row is read; it
+        refuses what exceeds its limit. See `BudgetStore`.
     verbose : bool
         Whether to show a progress bar.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from sklearn.exceptions import DataConversionWarning
 
+from privboost.accounts.account import BudgetAccount, Posting
 from privboost.boosting.plan import Budget, Plan
 from privboost.cautions import caution
 from privboost.engine.backend import Backend, OpenBackend
@@ -27,7 +28,7 @@ from privboost.tables.features import describe_target, lessons_of
 from privboost.tables.loader import RowLoader, UnitRule
 from privboost.tables.loading import Load, check_schema
 from privboost.tables.sources import Table, is_column_vector
-from privboost.unit import unit_assumptions
+from privboost.unit import Unit, column_of, unit_assumptions
 
 MakePlan = Callable[[Encoder, float | None, Budget], Any]
 
@@ -58,6 +59,10 @@ class Setting:
         Who holds the rows.
     ledger : Path or None
         Where charges are recorded.
+    account : BudgetAccount or None
+        What the plan is charged to.
+    what : str
+        What is run, in a word.
     domain : Domain or None
         What is public; None if it is to be learned.
     domain_rows : str
@@ -69,6 +74,8 @@ class Setting:
     keys: KeyStream
     open_backend: OpenBackend
     ledger: Path | None
+    account: BudgetAccount | None
+    what: str
     domain: Domain | None
     domain_rows: str
 
@@ -193,10 +200,12 @@ class Preparation:
             return Ground(setting.domain, setting.budget, self.paid_before(setting.domain))
         lesson, stand_in = self._lesson(setting.budget)
         if all(planned.event.mu is not None for planned in stand_in.releases):
-            learned = learn_within(lesson, setting.ledger, self.keys)
+            learned = learn_within(lesson, setting.ledger, self.posting(lesson.unit), self.keys)
             return Ground(learned.domain, learned.budget, None, learned)
         relation = stand_in.releases[0].event.relation
-        learned = learn_apart(lesson, relation, setting.ledger, self.keys)
+        posting = self.posting(lesson.unit)
+        after = stand_in.releases
+        learned = learn_apart(lesson, relation, setting.ledger, posting, after, self.keys)
         return Ground(learned.domain, learned.budget, learned.domain.privacy, learned)
 
     def paid_before(self, domain: Domain) -> PrivacyReport | None:
@@ -223,7 +232,7 @@ class Preparation:
             ) from None
         return plan
 
-    def rows(self, plan: Plan) -> tuple[RowLoader, Table]:
+    def rows(self, plan: Plan) -> tuple[Any, Table]:
         """Say how rows are loaded, and where they lie."""
         encoder, given = plan.encoder, self.given
         source, roles = open_source(encoder.domain, given.X, given.y, given.sample_weight)
@@ -233,6 +242,13 @@ class Preparation:
     def check(self, plan: Plan, unit_kind: str) -> None:
         """Refuse what does not go together, before anything more is spent."""
 
+    def posting(self, unit: Unit | None, lesson: PrivacyReport | None = None) -> Posting | None:
+        """Return the account, told what is about to be run; None without one."""
+        account = self.setting.account
+        if account is None:
+            return None
+        return Posting(account, self.setting.what, column_of(unit), lesson)
+
     def reserve(self, ground: Ground, plan: Plan) -> Ledger:
         """Set the whole plan aside."""
         learned = ground.learned
@@ -241,9 +257,24 @@ class Preparation:
             learned.ledger.exchange(learned.placeholder, plan.releases, plan.accountant)
             return learned.ledger
         budget = ground.budget
-        ledger = Ledger(budget.epsilon, budget.delta, plan.accountant, self.setting.ledger)
+        posting = self.posting(ground.domain.unit, ground.paid)
+        path = self.setting.ledger
+        ledger = Ledger(budget.epsilon, budget.delta, plan.accountant, path, posting)
         ledger.reserve(plan.releases)
         return ledger
+
+    def alone(self) -> str:
+        """Say what other releases of the same rows mean."""
+        account = self.setting.account
+        if account is None:
+            return (
+                "these rows were used in no other release; another one adds to the epsilon stated "
+                "here"
+            )
+        return (
+            "this epsilon is of this run alone: what all runs on these rows cost together is in "
+            f"the account of {account.dataset!r}"
+        )
 
     def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
         """Say what was taken to be public, and what else the guarantee rests on."""
@@ -252,7 +283,7 @@ class Preparation:
             _origin(ground),
             "all parameters of the estimator were chosen, and all that came before it was fitted, "
             "without these rows or exact scores on them",
-            "these rows were used in no other release; another one adds to the epsilon stated here",
+            self.alone(),
         ]
         if domain.unit is not None:
             said += unit_assumptions(domain.unit)

@@ -102,6 +102,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         n_jobs: int | None = None,
         backend: Any = "auto",
         ledger: Any = None,
+        budget: Any = None,
         verbose: bool = False,
     ) -> None:
         keep_parameters(self, locals())

@@ -57,8 +57,15 @@ def check_public(setting: Setting) -> None:
             "public_rows: the domain names a unit to protect, and with epsilon=math.inf nobody is "
             "protected; leave the unit out"
         )
-    if setting.ledger is not None:
-        raise BudgetError("public_rows: there is nothing to record in a ledger; leave it out")
+    check_no_ledger(setting)
+
+
+def check_no_ledger(setting: Setting) -> None:
+    """Refuse to keep an account of what has no price."""
+    if setting.ledger is not None or setting.account is not None:
+        raise BudgetError(
+            "public_rows: there is nothing to record in a ledger or an account; leave it out"
+        )
 
 
 class PublicRun(Run):

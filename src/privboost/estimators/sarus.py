@@ -142,6 +142,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         n_jobs: int | None = None,
         backend: Any = "auto",
         ledger: Any = None,
+        budget: Any = None,
         verbose: bool = False,
     ) -> None:
         keep_parameters(self, locals())

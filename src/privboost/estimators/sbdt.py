@@ -160,6 +160,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         n_jobs: int | None = None,
         backend: Any = "auto",
         ledger: Any = None,
+        budget: Any = None,
         verbose: bool = False,
     ) -> None:
         keep_parameters(self, locals())

@@ -11,26 +11,29 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
+from privboost.accounts.account import Posting
 from privboost.boosting.plan import Budget, Plan, PublicRows
 from privboost.boosting.target_span import learn_span
-from privboost.clusters.recognition import is_remote
+from privboost.clusters.recognition import open_remote
 from privboost.engine.backend import RecordingBackend
 from privboost.errors import BudgetError, DomainError
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import Given, Ground, Preparation, Run
 from privboost.estimators.stream_checks import STREAM_PARAMETERS
-from privboost.estimators.streams import RowStream, load_stream, save_stream
+from privboost.estimators.streams import RowStream, kept_of, load_stream, save_stream
 from privboost.estimators.trees import TreeEstimator
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
+from privboost.reports.report import PrivacyReport
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget
 from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load, load_rows
-from privboost.tables.remote import refuse_remote
+from privboost.tables.remote import RemoteTable
 from privboost.tables.sources import Table
+from privboost.unit import Unit
 
 _UNSAVED = ("_stream", "_training")
 """What no copy of an estimator has: private rows, and who is training."""
@@ -61,6 +64,14 @@ class BatchPreparation(Preparation):
             )
         paid = None if self._stream.learned else self.paid_before(domain)
         return Ground(domain, self.setting.budget, paid)
+
+    def posting(self, unit: Unit | None, lesson: PrivacyReport | None = None) -> Posting | None:
+        """Return the account, whose entry of the stream goes on."""
+        posting = super().posting(unit, lesson)
+        entry = self._stream.entry_in("" if posting is None else posting.rows)
+        if posting is None:
+            return None
+        return replace(posting, stream=entry, batch=self._stream.n_batches + 1)
 
     def rows(self, plan: Plan) -> tuple[RowLoader, Table]:
         """Say how rows are loaded: they have ids and a cohort of their own."""
@@ -119,7 +130,8 @@ class StreamEstimator(TreeEstimator):
         Every protected unit of every batch has the guarantee (`epsilon`, `delta`) for the whole
         stream, if it is in one batch only; rows of a unit that came with an earlier batch are left
         out. Without a unit column every row given is a new unit: give no row twice. The estimator
-        keeps the coded rows: see `save_stream` and `forget_rows`. What was fitted to the rows
+        keeps the coded rows (of a cluster's frames: the frames, which must stay as they are): see
+        `save_stream` and `forget_rows`. What was fitted to the rows
         before, and parameters that exact scores on them chose, are not covered. A batch that fails
         after it has released anything ends the stream, for what its rows paid is not given back.
         """
@@ -127,10 +139,9 @@ class StreamEstimator(TreeEstimator):
             stream = self._stream_to_continue()
             self._check_classes(classes)
             run = self._prepare_batch(stream, X, y, sample_weight).run()
-            before = [Load(run.load.loader, cohort.rows) for cohort in stream.cohorts]
-            rows = load_rows([*before, run.load], self._threads())[-1]
+            loads = self._loads(stream, run)
+            opened = run.open_backend(loads)
             self._stream = None  # until all is done: what rows pay in vain is paid all the same
-            opened = run.open_backend([*before, Load(run.load.loader, rows)])
             backend = RecordingBackend(opened)
             try:
                 scores, span = self._continue(run, stream, backend)
@@ -138,7 +149,7 @@ class StreamEstimator(TreeEstimator):
                 backend.close()
             given = self.get_params()
             own = {name: given[name] for name in given if name in STREAM_PARAMETERS}
-            grown = stream.extended(run, rows, backend.log, own)
+            grown = stream.extended(run, *kept_of(loads[-1]), backend.log, own)
             self._keep(Model(run.plan.encoder, scores, grown.report(), span))
             self._stream = grown
         return self
@@ -151,12 +162,22 @@ class StreamEstimator(TreeEstimator):
                 "public_rows: a stream keeps budgets for life, and public rows have none; give all "
                 "rows to fit"
             )
-        if is_remote(X):
-            refuse_remote()  # a stream keeps its rows on this machine
+        X = open_remote(X)
+        stream.check_place(X)
         given = Given(X, y, sample_weight, self._weight_bound(sample_weight))
         make_plan = partial(self._plan_batch, stream.n_batches)
         lesson = partial(self._lesson, given, make_plan)
         return BatchPreparation(stream, self._setting(), given, make_plan, lesson)
+
+    def _loads(self, stream: RowStream, run: Run) -> list[Load]:
+        """Return the rows of all batches; those of this machine are coded, to be kept."""
+        loader = run.load.loader
+        assert isinstance(loader, RowLoader)
+        before = [cohort.load(loader) for cohort in stream.cohorts]
+        if isinstance(run.load.source, RemoteTable):
+            return [*before, run.load]
+        rows = load_rows([*before, run.load], self._threads())[-1]
+        return [*before, Load(loader, rows)]
 
     def _stream_to_continue(self) -> RowStream:
         stream: RowStream | None = getattr(self, "_stream", None)
@@ -206,6 +227,7 @@ class StreamEstimator(TreeEstimator):
 
         The file is as secret as the table itself; a model's own file (see `save`) never holds any
         of it. Keep the newest only: rows that go on from an older state spend their budgets twice.
+        A stream whose rows lie with a cluster is refused: the driver does not hold them.
         """
         save_stream(self._need_stream(), self._fitted(), path)
 

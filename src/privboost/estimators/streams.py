@@ -22,7 +22,7 @@ from privboost.boosting.checks import check_scores
 from privboost.boosting.sbdt_plan import SBDTPlan
 from privboost.engine.commands import from_bytes, to_bytes
 from privboost.engine.updates import Update
-from privboost.errors import DomainError, ModelFileError, SchemaError
+from privboost.errors import BudgetError, DomainError, ModelFileError, SchemaError
 from privboost.estimators.preparation import Run
 from privboost.estimators.stream_checks import (
     ROW_ARRAYS,
@@ -53,7 +53,9 @@ from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.statements import join_reports
 from privboost.reports.report import PrivacyReport
 from privboost.tables.encoding import Encoder
-from privboost.tables.loading import Coded
+from privboost.tables.loader import RowLoader
+from privboost.tables.loading import Coded, Load
+from privboost.tables.remote import RemoteTable, refuse_mixture
 from privboost.tables.rows import Rows, join
 
 STREAM_FILE = FileKind(b"PVBSTRM", 3, "the state of a stream")
@@ -67,14 +69,18 @@ _ONE_BATCH = (
 )
 
 
+_HERE = "on this machine"
+
+
 @dataclass(frozen=True, eq=False)
 class Cohort:
     """The rows of one batch.
 
     Attributes
     ----------
-    rows : Coded
-        The rows, none once they are forgotten, and the names of their units.
+    rows : Coded or Load
+        The rows, none once they are forgotten, and the names of their units. Where they lie with a
+        cluster: how its workers load them again.
     budget : LifeBudget
         The budget of each row, for life.
     used : int
@@ -83,10 +89,31 @@ class Cohort:
         What its rows' budgets are worth, and what else they paid for.
     """
 
-    rows: Coded
+    rows: Coded | Load
     budget: LifeBudget
     used: int
     report: PrivacyReport
+
+    @property
+    def blocks(self) -> tuple[Rows, ...]:
+        """The rows that are on this machine."""
+        return self.rows.blocks if isinstance(self.rows, Coded) else ()
+
+    def load(self, loader: RowLoader) -> Load:
+        """Return what a backend is opened with; rows that are coded already need no loader."""
+        return Load(loader, self.rows) if isinstance(self.rows, Coded) else self.rows
+
+    def without_rows(self) -> Cohort:
+        """Return the cohort with the names of its units alone."""
+        rows = self.rows
+        if isinstance(rows, Coded):
+            return replace(self, rows=replace(rows, blocks=()))
+        loader = rows.loader
+        assert isinstance(loader, RowLoader)
+        if loader.unit is None:
+            return replace(self, rows=Coded(()))
+        names_only = replace(loader, unit=replace(loader.unit, max_rows=0))
+        return replace(self, rows=Load(names_only, rows.source))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,7 +142,17 @@ class RowStream:
     @property
     def blocks(self) -> list[Rows]:
         """The rows of all batches."""
-        return [block for cohort in self.cohorts for block in cohort.rows.blocks]
+        return [block for cohort in self.cohorts for block in cohort.blocks]
+
+    @property
+    def place(self) -> str | None:
+        """Where the rows lie, or the names of their units; None if there are none."""
+        for cohort in self.cohorts:
+            if isinstance(cohort.rows, Load):
+                return place_of(cohort.rows.source)
+            if cohort.rows.blocks or cohort.rows.units is not None:
+                return _HERE
+        return None
 
     @property
     def budgets(self) -> list[tuple[LifeBudget, int]]:
@@ -139,6 +176,29 @@ class RowStream:
             for event in filter(None, (plan.leaf, plan.hessian)):
                 budget.check(event, count, used)
 
+    def entry_in(self, rows: str) -> str:
+        """Return the entry that earlier batches have in an account; empty before the first.
+
+        Raises
+        ------
+        BudgetError
+            If they were charged to another account, or to none: no account would know all cohorts.
+        """
+        if not self.cohorts:
+            return ""
+        report = self.cohorts[-1].report
+        if report.rows != rows:
+            raise BudgetError(
+                "budget: all batches of a stream are charged to the account that the first one was "
+                "charged to, or to none"
+            )
+        return report.entry
+
+    def check_place(self, table: Any) -> None:
+        """Raise before anything is spent if a batch lies elsewhere than earlier ones."""
+        if self.place not in (None, place_of(table)):
+            refuse_mixture()
+
     def check_unit(self, kind: str) -> None:
         """Raise before anything is spent if a batch's unit column is of another kind."""
         if "any" not in (kind, self.unit_kind) and kind != self.unit_kind:
@@ -148,7 +208,12 @@ class RowStream:
             )
 
     def extended(
-        self, run: Run, rows: Coded, log: Sequence[Update], parameters: dict[str, Any]
+        self,
+        run: Run,
+        rows: Coded | Load,
+        n_read: int,
+        log: Sequence[Update],
+        parameters: dict[str, Any],
     ) -> RowStream:
         """Return the stream with one more batch: its run, its rows, and all that was told."""
         plan = run.plan
@@ -162,7 +227,7 @@ class RowStream:
             encoder=plan.encoder,
             weight_bound=plan.weight_bound,
             clips=_clips(plan),
-            next_id=self.next_id + rows.n_read,
+            next_id=self.next_id + n_read,
             most_score=self.most_score + _most_score(plan),
             cohorts=(*before, newest),
             log=tuple(log),
@@ -172,17 +237,31 @@ class RowStream:
 
     def without_rows(self) -> RowStream:
         """Return the stream with no rows of its past batches: later ones train alone."""
-        emptied = [replace(cohort.rows, blocks=()) for cohort in self.cohorts]
-        cohorts = zip(self.cohorts, emptied, strict=True)
-        return replace(self, cohorts=tuple(replace(cohort, rows=rows) for cohort, rows in cohorts))
+        return replace(self, cohorts=tuple(cohort.without_rows() for cohort in self.cohorts))
 
     def report(self) -> PrivacyReport:
         """State what holds for every unit of every batch."""
         return join_reports([cohort.report for cohort in self.cohorts], _ONE_BATCH)
 
 
+def kept_of(load: Load) -> tuple[Coded | Load, int]:
+    """Return what a stream keeps of a batch once it is loaded, and how many rows were read."""
+    source = load.source
+    return (source, source.n_read) if isinstance(source, Coded) else (load, source.count_rows())
+
+
+def place_of(table: Any) -> str:
+    """Return where the rows of a table lie."""
+    return table.place if isinstance(table, RemoteTable) else _HERE
+
+
 def save_stream(stream: RowStream, model: Model, path: str | Path) -> None:
     """Write the private state of a stream, and its model, to a file only its owner may read."""
+    if stream.place not in (None, _HERE):
+        raise ValueError(
+            f"the rows of this stream, or the names of their units, lie {stream.place}, and no "
+            "file here can hold them: such a stream lives as long as its process"
+        )
     write_file(path, _to_bytes(stream, model), mode=0o600)
 
 
@@ -312,8 +391,9 @@ def _unpacked(content: bytes | memoryview) -> bytes:
 
 
 def _cohort_form(cohort: Cohort) -> dict[str, Any]:
-    units = cohort.rows.units
-    rows = join(cohort.rows.blocks) if cohort.rows.blocks else None
+    assert isinstance(cohort.rows, Coded)
+    units, blocks = cohort.rows.units, cohort.rows.blocks
+    rows = join(blocks) if blocks else None
     return {
         "rows": None if rows is None else _rows_form(rows),
         "budget": cohort.budget.to_dict(),
@@ -351,7 +431,7 @@ def _from_form(form: dict[str, Any], model: Model) -> RowStream:
     )
     need(len(cohorts) > 0, "cohorts", "a stream has a batch")
     next_id = need_whole(form["next_id"], "next_id", 0, _MOST_ROWS)
-    check_ids([cohort.rows.blocks for cohort in cohorts], next_id)
+    check_ids([cohort.blocks for cohort in cohorts], next_id)
     log = _read_log(form)
     used = [cohort.used for cohort in cohorts]
     check_log(log, encoder, bound is not None, used, model.span)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ import numpy as np
 from privboost.engine.backend import OpenBackend
 from privboost.engine.queries import COUNT, TreeSums
 from privboost.engine.updates import Start
-from privboost.errors import DomainError, SchemaError
+from privboost.errors import BudgetError, DomainError, SchemaError
 from privboost.forms import MAX_INT, check_text, is_writable
 from privboost.grid import CLIP_STEPS, Contribution
 from privboost.learning.given import (
@@ -179,6 +180,7 @@ def plan_learning(
     given: Mapping[str, Any],
     delta: float,
     weights: str | None = None,
+    words_delta: float = math.inf,
 ) -> LearningPlan:
     """Read a table's schema and plan the releases, with noise of relative size.
 
@@ -197,6 +199,8 @@ def plan_learning(
         The whole δ; half of it goes to thresholds. With 0, words must be given.
     weights : str, optional
         The column of sample weights, which is no feature.
+    words_delta : float
+        The most that thresholds may use of δ.
     """
     known, said, known_target, unit = read_given(given, target)
     if table.is_text:
@@ -244,7 +248,7 @@ def plan_learning(
         known_target or target,
         kinds,
         unit,
-        _releases(contribution, len(numbers), len(words), delta),
+        _releases(contribution, len(numbers), len(words), delta, words_delta),
     )
 
 
@@ -298,7 +302,7 @@ def _release(
 
 
 def _releases(
-    contribution: Contribution, numbers: int, words: int, delta: float
+    contribution: Contribution, numbers: int, words: int, delta: float, words_delta: float
 ) -> tuple[Planned, ...]:
     if delta == 0:
         return (Planned(plan_sizes(contribution, numbers, pure=True), 1),)
@@ -309,7 +313,12 @@ def _releases(
         parts.append((plan_sizes(contribution, numbers, pure=False), "numbers"))
     if words:
         what = f"values that occur in {words} columns of words"
-        told = delta * _DELTA_SHARE
+        told = min(delta * _DELTA_SHARE, words_delta)
+        if not told > 0:
+            raise BudgetError(
+                "the account has nothing left of its delta for values of words: write the domain, "
+                "or give them"
+            )
         event = ThresholdRelease(what, 1.0, steps, words, rows, (1.0,), delta_of_threshold=told)
         parts.append((event, "words"))
     return by_shares([(Planned(event, 1), PARTS[part]) for event, part in parts])

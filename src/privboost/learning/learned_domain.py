@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from privboost.accounts.account import Posting
+from privboost.accounts.given import check_account
 from privboost.boosting.checks import check_file, check_grid
-from privboost.boosting.plan import Budget
+from privboost.boosting.plan import Budget, leave_some
 from privboost.cautions import caution
 from privboost.clusters.recognition import open_remote, open_where_rows_lie
 from privboost.errors import DomainError
@@ -26,7 +29,7 @@ from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain, paid_lessons
 from privboost.tables.features import lessons_of
-from privboost.unit import unit_assumptions
+from privboost.unit import column_of, unit_assumptions
 
 _ASSUMED = (
     "the columns of the table and their types are public",
@@ -44,15 +47,20 @@ def learn_domain(
     given: Any,
     random_state: int | None,
     ledger: str | Path | None,
+    account: Any,
 ) -> Domain:
     """Learn a domain; see `Domain.learn`."""
     _check(target, task, ledger)
-    budget = Budget(epsilon, delta)
+    budget, account = Budget(epsilon, delta), check_account("budget", account, random_state)
+    words_delta = math.inf
+    if account is not None:
+        budget = leave_some(budget, account)
+        words_delta = account.statement().words_delta_left
     epsilon, delta, part = budget.epsilon, budget.delta, open_given("given", given)
     stream = KeyStream.of(random_state)
     caution(epsilon, delta, random_state)
     table = open_unknown(open_remote(frame), y, target)
-    plan = plan_learning(table, target, task, part, delta)
+    plan = plan_learning(table, target, task, part, delta, words_delta=words_delta)
     earlier = _price(part)
     if not lessons_of(plan.given) <= paid_lessons(earlier):
         raise DomainError(
@@ -64,7 +72,10 @@ def learn_domain(
     accountant = plan.accountant
     plan = plan.with_releases(calibrate(plan.releases, epsilon, delta, accountant))
     check_grid(planned.event for planned in plan.releases)
-    book = Ledger(epsilon, delta, accountant, ledger)
+    posting = None
+    if account is not None:
+        posting = Posting(account, "Domain.learn", column_of(plan.unit), earlier)
+    book = Ledger(epsilon, delta, accountant, ledger, posting)
     book.reserve(plan.releases)
     domain, _ = learn(plan, table, open_where_rows_lie(1), book, stream)
     report = state_lesson(book, plan, domain, random_state is not None)

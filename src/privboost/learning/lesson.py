@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from privboost.accounts.account import Posting
 from privboost.boosting.checks import check_grid, check_share
 from privboost.boosting.plan import Budget
 from privboost.cautions import warn
@@ -37,6 +38,7 @@ from privboost.tables.domain import Domain
 from privboost.tables.encoding import code_weights
 from privboost.tables.features import CategoricalFeature, lessons_of
 from privboost.tables.sources import Table
+from privboost.unit import Unit
 
 _HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
 Pass y (labels, or the name of their column), or write a domain: what is public about the table.
@@ -83,6 +85,8 @@ class Lesson:
         Who holds the rows meanwhile.
     part : mapping
         What is given of the domain: a part of its JSON form.
+    words_delta : float
+        The most that thresholds may use of δ.
     """
 
     X: Any
@@ -94,6 +98,7 @@ class Lesson:
     seeded: bool
     open_backend: OpenBackend
     part: Mapping[str, Any]
+    words_delta: float = math.inf
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", check_share("domain_share", self.share))
@@ -169,7 +174,8 @@ class Lesson:
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
         weights = self.weights if isinstance(self.weights, str) else None
-        return plan_learning(self.table, self.target, self.task, self.part, delta, weights)
+        own = (self.task, self.part, delta, weights, self.words_delta)
+        return plan_learning(self.table, self.target, *own)
 
     def stand_in(self, spare: Domain) -> Domain:
         """Return a domain to check parameters with: a spare one, with the target and unit given."""
@@ -184,6 +190,11 @@ class Lesson:
         if target is not None:
             spare = replace(spare, target=replace(target, name=spare.target.name))
         return spare if unit is None else replace(spare, unit=replace(unit, column=_SPARE_UNIT))
+
+    @property
+    def unit(self) -> Unit | None:
+        """Who is protected, as it is given."""
+        return self.plan(self.budget.delta).unit
 
     @property
     def target(self) -> str:
@@ -218,11 +229,13 @@ class Learned:
     placeholder: Planned | None = None
 
 
-def learn_within(lesson: Lesson, path: Path | None, keys: KeyStream) -> Learned:
+def learn_within(
+    lesson: Lesson, path: Path | None, posting: Posting | None, keys: KeyStream
+) -> Learned:
     """Learn a domain with a share of μ²; the rest stays reserved for training."""
     budget, share = lesson.budget, lesson.share
     plan = lesson.plan(budget.delta)
-    ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), path)
+    ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), path, posting)
     rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), CLIP_STEPS, 1, 1, (1.0,))
     wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
     made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
@@ -235,17 +248,27 @@ def learn_within(lesson: Lesson, path: Path | None, keys: KeyStream) -> Learned:
     return Learned(domain, replace(budget, before=plan.releases), ledger, placeholder)
 
 
-def learn_apart(lesson: Lesson, relation: str, path: Path | None, keys: KeyStream) -> Learned:
+def learn_apart(
+    lesson: Lesson,
+    relation: str,
+    path: Path | None,
+    posting: Posting | None,
+    after: Sequence[Planned],
+    keys: KeyStream,
+) -> Learned:
     """Learn a domain with a share of ε and δ, which add up with those of training.
 
     Where training is not all Gaussian: its plan is made after the domain is known, and only two
-    whole guarantees add up whatever the second is.
+    whole guarantees add up whatever the second is. An account is charged with each; it must have
+    room for a plan like the one that will come after.
     """
     epsilon, delta = lesson.own(relation)
     plan = lesson.plan(delta)
-    ledger = Ledger(epsilon, delta, plan.accountant, path)
+    ledger = Ledger(epsilon, delta, plan.accountant, path, posting)
     made = calibrate(plan.releases, epsilon, delta, ledger.accountant)
     check_grid(planned.event for planned in made)
+    if posting is not None:
+        posting.check(made, after)
     ledger.reserve(made)
     return Learned(_learn(plan.with_releases(made), lesson, ledger, ledger, keys), lesson.rest)
 
@@ -260,7 +283,9 @@ def _learn(
             "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
             "publishes a whole record; choose a smaller one"
         )
-    return replace(domain, privacy=state_lesson(own, plan, domain, lesson.seeded))
+    report = state_lesson(own, plan, domain, lesson.seeded)
+    # Where the lesson is a part of a fit, it is in the account as the fit's own entry.
+    return replace(domain, privacy=replace(report, rows=ledger.rows, entry=ledger.entry))
 
 
 def _name_of(y: Any) -> str:

@@ -8,13 +8,28 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from privboost.errors import BudgetError
 from privboost.privacy.accountants.base import Accountant, Profile
+from privboost.privacy.accountants.discretisation import has_fine_grid
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.events.event import Event, Planned
 from privboost.privacy.events.sums import GaussianRelease
+
+EXCHANGE_ROOM = 1 + 1e-4
+"""What takes the place of a reservation may exceed its μ² by so much: calibrations are rounded."""
+
+
+class Posting(Protocol):
+    """An account that lasts, and what is about to be run."""
+
+    @property
+    def rows(self) -> str:
+        """What tells these rows from others."""
+
+    def post(self, plan: Sequence[Planned], epsilon: float, delta: float) -> str:
+        """Write down what a plan takes, for good, or refuse it; return the entry's name."""
 
 
 class Ledger:
@@ -31,6 +46,13 @@ class Ledger:
         reservation is on the disk before any data are touched, so a process that is killed has
         spent at most what the file says. What is exchanged for a part of a reservation has an
         entry of its own; its ε is that of all that is reserved then, not a further one.
+    posting : Posting, optional
+        An account to which every reservation goes first, and which may refuse it.
+
+    Attributes
+    ----------
+    entry : str
+        The account's name for what was reserved; empty without one.
     """
 
     def __init__(
@@ -39,8 +61,10 @@ class Ledger:
         delta: float,
         accountant: Accountant,
         path: str | Path | None = None,
+        posting: Posting | None = None,
     ) -> None:
         self.epsilon, self.delta, self.accountant = epsilon, delta, accountant
+        self.entry, self._posting = "", posting
         self._path = None if path is None else _checked(Path(path))
         self._reserved: list[Planned] = []
         self._left: Counter[Event] = Counter()
@@ -51,6 +75,7 @@ class Ledger:
             list[float]
         ] = []  # of selections yet to come: [range, how many], in order
         self._exchanged = False
+        self._posted: list[Planned] = []
 
     def reserve(self, plan: Sequence[Planned]) -> None:
         """Set a plan aside; refuse it if the budget does not cover it and what came before."""
@@ -65,15 +90,21 @@ class Ledger:
         made = [planned for planned in plan if planned.count]
         # A failure of its own has no μ: on some paths it would come on top of the fixed sum.
         whole = all(p.event.mu is not None and p.event.extra_delta == 0 for p in made)
-        total = sum(p.count * (p.event.mu or math.inf) ** 2 for p in made)
-        held = placeholder.count * (placeholder.event.mu or 0.0) ** 2
-        if not (whole and total <= held * (1 + 1e-4)):
+        others = list(self._reserved)
+        others.remove(placeholder)
+        held, kept = _mu_squared([placeholder]), _mu_squared(others)
+        first = _mu_squared(self._posted)  # what is exchanged again must not grow by turns
+        if not (
+            whole
+            and _mu_squared(made) <= held * EXCHANGE_ROOM
+            and kept + _mu_squared(made) <= first * EXCHANGE_ROOM
+        ):
             # What comes was chosen after seeing releases: only a fixed sum of μ² bounds that.
             raise BudgetError(
                 f"the plan needs more than was reserved for it: {placeholder.event.what}"
             )
-        others = list(self._reserved)
-        others.remove(placeholder)
+        if not all(has_fine_grid(planned.event) for planned in made):
+            raise BudgetError(f"the noise is too fine to be exchanged for {placeholder.event.what}")
         before, self.accountant = self.accountant, accountant
         try:
             self._set_aside("exchange", others, plan, instead_of=placeholder.event.what)
@@ -105,10 +136,14 @@ class Ledger:
                 f"the plan costs epsilon {cost:.6g} at delta {self.delta:g}; "
                 f"the budget is {self.epsilon:.6g}"
             )
+        if self._posting is not None and entry == "reserve":  # an exchange costs no more
+            self.entry = self._posting.post(plan, cost, self.delta)
         if self._path is not None:
             content = {"epsilon": cost, "delta": self.delta, **words, "plan": _rows(plan)}
             _append(self._path, {"entry": entry, **content}, durable=True)
         self._reserved = together
+        if entry == "reserve":
+            self._posted += plan
         for planned in plan:
             self._left[planned.event] += planned.count
             if planned.event.range_epsilon is not None and planned.count:
@@ -166,6 +201,16 @@ class Ledger:
         return tuple(self._reserved)
 
     @property
+    def posted(self) -> tuple[Planned, ...]:
+        """What was set aside before anything was exchanged: public, whatever was released."""
+        return tuple(self._posted)
+
+    @property
+    def rows(self) -> str:
+        """What tells these rows from others; empty without an account."""
+        return "" if self._posting is None else self._posting.rows
+
+    @property
     def spent(self) -> tuple[Planned, ...]:
         """The events recorded so far."""
         return tuple(Planned(event, count) for event, count in self._spent.items())
@@ -179,6 +224,11 @@ class Ledger:
     def profile(self) -> Profile:
         """The privacy curve of all that was reserved."""
         return self.accountant.compose(self._reserved)
+
+
+def _mu_squared(plan: Sequence[Planned]) -> float:
+    """Add up μ² of what is Gaussian."""
+    return math.fsum(planned.count * (planned.event.mu or 0.0) ** 2 for planned in plan)
 
 
 _FIRST = b'{"entry"'

@@ -11,11 +11,13 @@ from typing import Any
 from privboost import __version__
 from privboost.errors import BudgetError, DomainError
 from privboost.privacy.accountants.choice import compare_accountants
+from privboost.privacy.composition import curve_epsilons, curve_of
 from privboost.privacy.events.event import Event, Planned, Relation
 from privboost.privacy.formulas import replace_one
 from privboost.privacy.ledger import Ledger
+from privboost.reports.curve import Curve
 from privboost.reports.report import Part, PrivacyReport, Release
-from privboost.unit import Unit, describe_unit
+from privboost.unit import Unit, column_of, describe_unit
 
 
 def write_report(
@@ -50,6 +52,9 @@ def write_report(
         parameters=parameters,
         plan=plan,
         software=f"privboost {__version__}",
+        curve=curve_of(ledger.posted),
+        rows=ledger.rows,
+        entry=ledger.entry,
     )
 
 
@@ -91,7 +96,7 @@ def check_lesson(lesson: PrivacyReport, unit: Unit | None) -> None:
     A lesson about rows bounds nobody's rows, so it says nothing about whoever has many of them.
     """
     _check_private(lesson)
-    if _column(lesson.unit) != _column(unit):
+    if column_of(lesson.unit) != column_of(unit):
         raise DomainError(
             f"domain: it was learned protecting {lesson.protects}; now {describe_unit(unit)} is to "
             "be protected, and the two do not add up. Learn it with the same unit "
@@ -130,7 +135,64 @@ def add_lesson(lesson: PrivacyReport, report: PrivacyReport, what: str) -> Priva
         slack=lesson.slack + report.slack,
         releases=(*lesson.releases, *report.releases),
         seeded=lesson.seeded or report.seeded,
+        curve=_added(lesson, report),
         parts=(Part("learning the domain", epsilon, min(1.0, delta)), *after),
+    )
+
+
+def _added(one: PrivacyReport, other: PrivacyReport) -> Curve | None:
+    """Return the curve of two guarantees about the same neighbours."""
+    if one.curve is None or other.curve is None or one.relation != other.relation:
+        return None
+    return one.curve + other.curve
+
+
+def add_reports(one: PrivacyReport, other: PrivacyReport) -> PrivacyReport:
+    """State what two runs on the same rows cost together.
+
+    Where both reports carry a curve that adds up, it is composed at the larger δ; else ε and δ add
+    up as they are. A seeded run leaves no guarantee at all.
+    """
+    if not isinstance(other, PrivacyReport):
+        raise TypeError("a report adds up with a report")
+    _check_private(one, other)
+    if column_of(one.unit) != column_of(other.unit):
+        raise BudgetError(
+            f"one report protects {one.protects}, the other {other.protects}: they do not add up"
+        )
+    if one.relation != other.relation:
+        raise BudgetError("reports about different neighbours do not add up")
+    if one.rows and other.rows and one.rows != other.rows:
+        raise BudgetError("the reports are about different rows: each holds for its own")
+    if one.entry and one.entry == other.entry:
+        raise BudgetError("both reports are about the same run: it is charged once")
+    curve = _added(one, other)
+    delta = max(one.delta, other.delta)
+    found = {} if curve is None or delta == 0 else curve_epsilons(curve, delta)
+    if not found:
+        found, delta = {"sum": one.epsilon + other.epsilon}, min(1.0, one.delta + other.delta)
+    accountant = min(found, key=lambda name: found[name])
+    said = (
+        "the budgets of all runs were fixed beforehand, and all are about the same rows",
+        f"together: {one.guarantee}, and {other.guarantee}",
+    )
+    return replace(
+        one,
+        epsilon=found[accountant],
+        delta=delta,
+        unit=one.unit,
+        accountant=accountant,
+        alternatives=found,
+        slack=one.slack + other.slack,
+        releases=(*one.releases, *other.releases),
+        assumptions=(*dict.fromkeys((*one.assumptions, *other.assumptions)), *said),
+        seeded=one.seeded or other.seeded,
+        parameters={},
+        plan=hashlib.sha256((one.plan + other.plan).encode()).hexdigest(),
+        parts=(),
+        curve=curve,
+        rows=one.rows or other.rows,
+        entry="",
     )
 
 
@@ -172,8 +234,17 @@ def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyRe
         ),
         seeded=any(report.seeded for report in reports),
         parameters=reports[-1].parameters,
+        curve=_joined(reports),
         plan=hashlib.sha256("".join(report.plan for report in reports).encode()).hexdigest(),
     )
+
+
+def _joined(reports: Sequence[PrivacyReport]) -> Curve | None:
+    """Return a curve that covers each of several guarantees."""
+    joined = reports[0].curve
+    for report in reports[1:]:
+        joined = None if joined is None or report.curve is None else joined.joined(report.curve)
+    return joined
 
 
 def _listed(plan: Sequence[Planned]) -> list[Release]:
@@ -182,8 +253,3 @@ def _listed(plan: Sequence[Planned]) -> list[Release]:
     for planned in plan:
         counts[planned.event] = counts.get(planned.event, 0) + planned.count
     return [Release(event.what, count, event.mechanism) for event, count in counts.items()]
-
-
-def _column(unit: Unit | None) -> str | None:
-    """What tells units apart: a lesson that bounds their rows otherwise is about the same units."""
-    return None if unit is None else unit.column

@@ -11,6 +11,7 @@ from typing import Any
 
 from privboost.files import write_file
 from privboost.forms import MAX_INT, is_writable
+from privboost.reports.curve import Curve
 from privboost.unit import Unit, describe_unit
 
 SEEDED = "no privacy guarantee: seeded"
@@ -77,6 +78,12 @@ class PrivacyReport:
     public_rows : bool
         Whether the caller declared all rows public: nothing is protected, epsilon is infinite
         (null in JSON) and delta 1.
+    curve : Curve or None
+        What it adds up by with other reports; None where it does not.
+    rows : str
+        The account of the rows, where one was charged: reports of other rows do not add up.
+    entry : str
+        The account's name for what was charged.
     """
 
     epsilon: float
@@ -94,6 +101,9 @@ class PrivacyReport:
     software: str
     parts: tuple[Part, ...] = ()
     public_rows: bool = False
+    curve: Curve | None = None
+    rows: str = ""
+    entry: str = ""
 
     @property
     def guarantee(self) -> str:
@@ -126,6 +136,7 @@ class PrivacyReport:
             "releases": [asdict(release) for release in self.releases],
             "assumptions": list(self.assumptions),
             "parts": [asdict(part) for part in self.parts],
+            "curve": None if self.curve is None else self.curve.to_dict(),
         }
 
     @classmethod
@@ -140,6 +151,8 @@ class PrivacyReport:
         own["releases"] = tuple(Release(**release) for release in form["releases"])
         own["assumptions"] = tuple(form["assumptions"])
         own["parts"] = tuple(Part(**part) for part in form.get("parts", ()))
+        if form.get("curve") is not None:
+            own["curve"] = Curve.from_dict(form["curve"])
         if own.get("public_rows") is True and own["epsilon"] is None:
             own["epsilon"] = math.inf
         report = cls(**own)
@@ -151,6 +164,7 @@ class PrivacyReport:
         spent: list[PrivacyReport | Part] = [self, *self.parts]
         texts = [self.relation, self.accountant, self.plan, self.software, *self.assumptions]
         texts += [text for each in self.releases for text in (each.what, each.mechanism)]
+        texts += [self.rows, self.entry]
         texts += [*(part.what for part in self.parts), *self.alternatives, *self.parameters]
         if self.public_rows is True:
             self._check_public()
@@ -173,9 +187,21 @@ class PrivacyReport:
 
     def _check_public(self) -> None:
         """Refuse a promise where there is none."""
-        nothing = self.unit is None and not self.parts and not self.alternatives
+        nothing = not (self.unit or self.parts or self.alternatives or self.curve or self.entry)
         if not (nothing and self.epsilon == math.inf and self.delta == 1 and self.slack == 0):
             raise ValueError("public_rows: such a report promises nothing")
+
+    def __add__(self, other: PrivacyReport) -> PrivacyReport:
+        """State what two runs on the same rows cost together.
+
+        Raises
+        ------
+        BudgetError
+            If they are about other rows, units or neighbours, or promise nothing.
+        """
+        from privboost.privacy.statements import add_reports
+
+        return add_reports(self, other)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the report as JSON, and write it to `path` if one is given."""

@@ -131,6 +131,7 @@ class Domain:
         given: Mapping[str, Any] | Domain | str | Path | None = None,
         random_state: int | None = None,
         ledger: str | Path | None = None,
+        budget: Any = None,
     ) -> Domain:
         """Learn a domain privately, for those who know no bounds.
 
@@ -155,6 +156,9 @@ class Domain:
             A seed, for tests; it takes the guarantee away.
         ledger : path, optional
             A file that records the charges.
+        budget : BudgetAccount, optional
+            The account of these rows, which is charged first. The domain carries the entry, so that
+            training with the same account does not charge it again.
 
         Returns
         -------
@@ -182,7 +186,9 @@ class Domain:
         """
         from privboost.learning.learned_domain import learn_domain
 
-        return learn_domain(frame, target, epsilon, delta, y, task, given, random_state, ledger)
+        return learn_domain(
+            frame, target, epsilon, delta, y, task, given, random_state, ledger, budget
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form as a dict."""

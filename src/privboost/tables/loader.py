@@ -59,6 +59,10 @@ class Loader(Protocol):
     def unit(self) -> UnitRule | None:
         """How rows of one unit are bounded; None if a row is the protected unit."""
 
+    @property
+    def by_place(self) -> bool:
+        """Whether a row's place in the whole table decides how it is coded, or whether it is."""
+
     def read(self, batch: Batch, first: int) -> Rows:
         """Code some rows, of which the first has this place in its table."""
 
@@ -107,6 +111,7 @@ class RowLoader:
     """
 
     magic: ClassVar[bytes] = b"PVBLOAD1"
+    by_place: ClassVar[bool] = False
 
     encoder: Encoder
     roles: Roles

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.bounding import kept_rows
 from privboost.tables.loader import Loader, RowLoader, UnitRule
+from privboost.tables.part_loader import PartLoader
 from privboost.tables.pieces import Piece
 from privboost.tables.rows import Rows
 from privboost.tables.size_loader import SizeLoader
@@ -87,7 +88,9 @@ def _load(load: Load, known: list[pa.Array], n_threads: int, rows: int | None) -
 
 def read_loader(data: bytes) -> Loader:
     """Read what any loader's `to_bytes` wrote: how another process gets to know it."""
-    for kind in (RowLoader, SizeLoader):
+    from privboost.evaluation.loader import OutcomeLoader  # it holds a model
+
+    for kind in (RowLoader, SizeLoader, PartLoader, OutcomeLoader):
         if data[:8] == kind.magic:
             return kind.from_bytes(data)
     raise ValueError("these bytes are no loader's")
@@ -142,20 +145,25 @@ def code_piece(loader: Loader, piece: Piece) -> Iterator[CodedBatch]:
     """Code the rows of a piece, batch by batch, where they lie: no value raises or warns."""
     first = piece.first
     for batch in piece.batches():
-        if not len(batch[loader.columns[0]]):
+        if not (length := len(batch[loader.columns[0]])):
             continue
         with np.errstate(all="ignore"):  # no value may warn, not even a signalling NaN
             rows = loader.read(batch, first)
             units = None if loader.unit is None else loader.name_units(batch)
         yield CodedBatch(first, rows, units)
-        first += len(rows)
+        first += length  # which may be more than were coded: a loader can leave some out
 
 
 def block_rows(table: Table, n_threads: int) -> int:
     """Choose blocks small enough that every thread has one, where the table's length is known."""
     if n_threads == 1 or table.is_text:
         return BLOCK_ROWS
-    return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-table.count_rows() // n_threads)))
+    return even_block(table.count_rows(), n_threads)
+
+
+def even_block(rows: int, n_threads: int) -> int:
+    """Return how many rows a block has, so that every thread has about as many."""
+    return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // n_threads)))
 
 
 def number_units(parts: Sequence[pa.Array | None]) -> tuple[np.ndarray, pa.Array]:

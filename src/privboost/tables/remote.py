@@ -10,8 +10,11 @@ from privboost.errors import SchemaError
 from privboost.tables.pieces import Batch, Piece
 
 _ELSEWHERE = (
-    "the rows of this table lie with a cluster's workers: labels and weights must be columns of "
-    "it, and what keeps rows on this machine (a stream) cannot take it"
+    "the rows of this table lie with a cluster's workers: labels and weights must be columns of it"
+)
+_MIXTURE = (
+    "a stream stays where it began: all of its batches lie on this machine, or all with Dask, or "
+    "all with Spark"
 )
 
 
@@ -22,9 +25,12 @@ class RemoteTable(ABC):
     ----------
     columns : tuple of str
         The columns.
+    place : str
+        Where the rows lie, in words.
     """
 
     is_text = False
+    place: str
     columns: tuple[str, ...]
 
     @abstractmethod
@@ -51,3 +57,8 @@ class RemoteTable(ABC):
 def refuse_remote() -> NoReturn:
     """Say that rows are wanted here that lie elsewhere."""
     raise SchemaError(_ELSEWHERE)
+
+
+def refuse_mixture() -> NoReturn:
+    """Say that batches of a stream lie in several places."""
+    raise SchemaError(_MIXTURE)

@@ -43,6 +43,7 @@ class SizeLoader:
     """
 
     magic: ClassVar[bytes] = b"PVBSIZE1"
+    by_place: ClassVar[bool] = False
 
     numbers: tuple[str, ...]
     words: tuple[str, ...]

@@ -15,12 +15,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from privboost.privacy.events.event import Planned
+from privboost.privacy.events.event import Event, Planned
 
 _TAIL = 1e-9
 """How small, relative to δ, e^ε τ is made; a larger z costs more ε, a smaller one more δ."""
 _ROUNDING = 1e-9
 """The part of δ, relatively, kept for float64 rounding in the formulas."""
+
+
+GRID_BY_MU = 2.0**-20
+"""Coordinates over σ², by μ²: what is exchanged has no more of them, whatever it is."""
+LEAST_SIGMA = 2.0**10
+
+
+def has_fine_grid(event: Event) -> bool:
+    """Say whether what an event's grid costs is bounded by its μ²."""
+    grid, mu = event.gaussian_grid, event.mu
+    if grid is None or mu is None:
+        return False
+    touched, sigma = grid
+    return sigma >= LEAST_SIGMA and 1.01 * touched <= GRID_BY_MU * (sigma * mu) ** 2
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,306 @@
+"""How runs add up whose budgets are chosen one after another: filters, and prices by them.
+
+What is spent on a data set over days is chosen in view of what was released before. Two theories
+hold then as they hold for one plan: Gaussian DP, where μ² adds up, and Rényi divergences of one
+order that is fixed beforehand. `docs/guarantees/accounts.md` has the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, replace
+
+from privboost.errors import BudgetError
+from privboost.privacy.composition import gaussian_epsilon, gaussian_sizes
+from privboost.privacy.events.event import Event, Planned, Relation
+from privboost.privacy.formulas import rdp_to_epsilon
+from privboost.privacy.ledger import EXCHANGE_ROOM
+from privboost.reports.curve import Curve
+
+_MOST_ORDER = 1024
+_ROUNDING = 1 + 1e-12
+_KEPT = 5e-4
+"""The part of its ε that a run leaves to the account, which allows for more rounding than it."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a run takes of an account.
+
+    Attributes
+    ----------
+    size : float
+        What adds up: Σμ², or a Rényi divergence.
+    grid : float
+        What the price of the integer grid follows: see `gaussian_epsilon`.
+    delta : float
+        What thresholds add to δ.
+    far_delta : float
+        The same of runs about adding or removing a unit, in an account about replacing one.
+    """
+
+    size: float = 0.0
+    grid: float = 0.0
+    delta: float = 0.0
+    far_delta: float = 0.0
+
+    def __add__(self, other: Price) -> Price:
+        return Price(
+            (self.size + other.size) * _ROUNDING,
+            (self.grid + other.grid) * _ROUNDING,
+            (self.delta + other.delta) * _ROUNDING,
+            (self.far_delta + other.far_delta) * _ROUNDING,
+        )
+
+    def joined(self, other: Price) -> Price:
+        """Return what covers either: of units that are in one of two runs."""
+        return Price(
+            max(self.size, other.size),
+            max(self.grid, other.grid),
+            max(self.delta, other.delta),
+            max(self.far_delta, other.far_delta),
+        )
+
+    def covers(self, other: Price) -> bool:
+        """Whether no part of another price exceeds this one's, but for rounding."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return all(theirs <= own * (1 + 1e-9) for own, theirs in pairs)
+
+    def words_delta(self, epsilon: float) -> float:
+        """Return what thresholds take of δ where everything together may cost ε.
+
+        (Two neighbours on the way from a unit to another: their δ adds up as d + e^ε d.)
+        """
+        far = self.far_delta * far_factor(epsilon) if self.far_delta else 0.0
+        return self.delta + far
+
+
+def far_factor(epsilon: float) -> float:
+    """Return by how much δ grows on the way from a unit to another."""
+    return 1 + math.exp(epsilon) if epsilon < 700 else math.inf
+
+
+class Filter(ABC):
+    """A theory by which runs add up."""
+
+    name: str
+
+    @abstractmethod
+    def price(self, plan: Sequence[Planned], relation: Relation) -> Price:
+        """Return what a plan takes of an account with these neighbours; refuse what it cannot add.
+
+        Raises
+        ------
+        BudgetError
+            It says why.
+        """
+
+    @abstractmethod
+    def price_of(self, curve: Curve, near: bool) -> Price:
+        """Return the same of what a report carries; `near` where its neighbours are the account's.
+
+        Raises
+        ------
+        BudgetError
+            It says why.
+        """
+
+    @abstractmethod
+    def epsilon(self, spent: Price, delta: float) -> float:
+        """Return the ε of the noise of all that was spent, at its part of the account's δ."""
+
+    @abstractmethod
+    def room(self, epsilon: float, delta: float) -> float:
+        """Return the size that a limit has room for."""
+
+    @abstractmethod
+    def as_gaussian(self, size: float, delta: float) -> float:
+        """Return the ε at δ of Gaussian noise that takes as much of an account."""
+
+    def kept(self, epsilon: float) -> float:
+        """Return what of a run's ε its plan may use."""
+        return epsilon
+
+
+@dataclass(frozen=True)
+class GaussianFilter(Filter):
+    """μ² adds up: exact, for runs whose every release is Gaussian, of all rows."""
+
+    name = "gaussian"
+
+    def price(self, plan: Sequence[Planned], relation: Relation) -> Price:
+        """Return Σμ², with what an exchange may add to it."""
+        for planned in plan:
+            event = planned.event
+            if event.mu is None:
+                raise BudgetError(
+                    f"this account adds up Gaussian noise on all rows only, and {event.what!r} is "
+                    f"released with {event.mechanism}: choose another recipe or parameters, or "
+                    "open an account with the filter 'renyi'"
+                )
+        sizes = gaussian_sizes(plan)
+        if sizes is None:
+            raise BudgetError(_TOO_FINE)
+        delta = math.fsum(planned.count * planned.event.extra_delta for planned in plan)
+        return _gaussian_price(*sizes, delta, _is_near(plan, relation))
+
+    def price_of(self, curve: Curve, near: bool) -> Price:
+        """Return the μ² that a report states."""
+        if curve.mu_squared is None:
+            raise BudgetError("this account adds up Gaussian noise only, and its report tells no μ")
+        return _gaussian_price(curve.mu_squared, curve.grid, curve.extra_delta, near)
+
+    def epsilon(self, spent: Price, delta: float) -> float:
+        """Return the exact ε, with the grid's price."""
+        return gaussian_epsilon(spent.size, spent.grid, delta)
+
+    def room(self, epsilon: float, delta: float) -> float:
+        """Return the largest Σμ²."""
+        return _largest(lambda size: self.epsilon(Price(size), delta) <= epsilon)
+
+    def as_gaussian(self, size: float, delta: float) -> float:
+        """Return the ε of that Σμ²."""
+        return gaussian_epsilon(size, 0.0, delta)
+
+    def kept(self, epsilon: float) -> float:
+        """Leave a little of ε to the account: it allows for any grid, and for exchanges."""
+        return epsilon * (1 - _KEPT)
+
+
+@dataclass(frozen=True)
+class RenyiFilter(Filter):
+    """Divergences of one order add up: nearly every plan has one.
+
+    Parameters
+    ----------
+    order : int
+        The order, fixed when the account is opened.
+    """
+
+    order: int
+    name = "renyi"
+
+    def __post_init__(self) -> None:
+        order = self.order
+        if not isinstance(order, int) or isinstance(order, bool) or not 2 <= order <= _MOST_ORDER:
+            raise BudgetError(f"order must be a whole number from 2 to {_MOST_ORDER}")
+
+    @classmethod
+    def of_limit(cls, epsilon: float, delta: float) -> RenyiFilter:
+        """Return the order at which a limit has most room for Gaussian noise."""
+        orders = [k for k in range(2, _MOST_ORDER + 1) if cls(k).room(epsilon, delta) > 0]
+        if not orders:
+            raise BudgetError("the limit is too small for a Rényi filter: raise epsilon or delta")
+        return cls(max(orders, key=lambda k: cls(k).room(epsilon, delta) / k))
+
+    def price(self, plan: Sequence[Planned], relation: Relation) -> Price:
+        """Return the divergence of this order, with what an exchange may add to it."""
+        near = _is_near(plan, relation)
+        total = delta = 0.0
+        for planned in plan:
+            total += planned.count * self._divergence(planned.event, near)
+            delta += planned.count * planned.event.extra_delta
+        return _price(total * EXCHANGE_ROOM, delta, near)
+
+    def price_of(self, curve: Curve, near: bool) -> Price:
+        """Return the divergence that a report states, at this order or the next above."""
+        if near or curve.mu_squared is not None:
+            size = curve.rho_at(self.order) * (1 if near else 4)
+        else:
+            size = _replaced(curve.rho_at, self.order)
+        if not math.isfinite(size):
+            raise BudgetError(f"its report tells no Rényi divergence of order {self.order}")
+        return _price(size, curve.extra_delta, near)
+
+    def _divergence(self, event: Event, near: bool) -> float:
+        known = self._own(event, self.order)
+        if not near:  # from one unit to none, and to another; of Gaussian noise twice as far
+            known = (
+                4 * known
+                if event.mu is not None
+                else _replaced(lambda order: self._own(event, order), self.order)
+            )
+        if not math.isfinite(known):
+            raise BudgetError(
+                f"{event.what!r} has no Rényi divergence of this account's order {self.order}"
+                + ("" if near else " for replacing a unit")
+                + f" ({event.mechanism})"
+            )
+        return known
+
+    def _own(self, event: Event, order: int) -> float:
+        known = event.rdp(order)
+        return math.inf if known is None else known
+
+    def epsilon(self, spent: Price, delta: float) -> float:
+        """Return ε of the order."""
+        return rdp_to_epsilon(self.order, spent.size, delta) if spent.size else 0.0
+
+    def room(self, epsilon: float, delta: float) -> float:
+        """Return the largest divergence."""
+        nothing = rdp_to_epsilon(self.order, 0.0, delta)
+        return max(0.0, (epsilon - nothing) * (1 - 1e-12) - 1e-12) if nothing > 0 else 0.0
+
+    def as_gaussian(self, size: float, delta: float) -> float:
+        """Return the ε of Gaussian noise with this divergence: αμ²/2."""
+        return gaussian_epsilon(2 * size / self.order, 0.0, delta)
+
+
+def filter_of(name: str, order: int | None) -> Filter:
+    """Return a filter that was written down."""
+    return GaussianFilter() if name == GaussianFilter.name else RenyiFilter(order or 0)
+
+
+FILTERS = (GaussianFilter.name, RenyiFilter.name)
+
+
+def _gaussian_price(mu_squared: float, grid: float, delta: float, near: bool) -> Price:
+    """Return a price; from a unit to another it is twice as far, over twice the coordinates."""
+    far = replace(_price(4 * mu_squared, delta, near), grid=2 * grid)
+    return Price(mu_squared, grid, delta) if near else far
+
+
+def _price(size: float, delta: float, near: bool) -> Price:
+    return Price(size, delta=delta) if near else Price(size, far_delta=delta)
+
+
+def _replaced(rho: Callable[[int], float], order: int) -> float:
+    """Return the divergence between tables that are both neighbours of a third."""
+    far = (order - 0.5) / (order - 1) * rho(2 * order)
+    return (far + rho(2 * order - 1)) * _ROUNDING
+
+
+def _is_near(plan: Sequence[Planned], relation: Relation) -> bool:
+    """Whether a plan is about an account's own neighbours, or can be converted to them."""
+    return are_near({planned.event.relation for planned in plan}, relation)
+
+
+def are_near(own: set[Relation], relation: Relation) -> bool:
+    """Whether neighbours are an account's own; refuse those that cannot be converted to them."""
+    if own <= {relation}:
+        return True
+    if relation == Relation.REPLACE_ONE and own == {Relation.ADD_REMOVE}:
+        return False
+    raise BudgetError(
+        f"this account is about neighbours that {relation.value}; a run about {own.pop().value} "
+        "does not add up with them: open an account about replacing a unit"
+    )
+
+
+_TOO_FINE = (
+    "the noise is too fine for an account's Gaussian filter: use a smaller epsilon, or an account "
+    "with the filter 'renyi'"
+)
+
+
+def _largest(holds: Callable[[float], bool]) -> float:
+    """Return nearly the largest size that holds."""
+    low, high = 0.0, 1.0
+    while holds(high):
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

@@ -1,0 +1,55 @@
+"""Where a store may lie: on a disk of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from privboost.errors import StoreError
+
+_NETWORKS = {
+    *(
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "davfs",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+    ),
+    *("nfs4", "orangefs", "prl_fs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs"),
+}
+_LOCAL_FUSE = ("fuse.ext2", "fuse.ext4", "fuse.ntfs", "fuseblk", "fuse.fuse-overlayfs")
+_MOUNTS = Path("/proc/mounts")
+
+
+def check_disk(path: Path) -> None:
+    """Refuse a place on another machine, where this one can tell (on Linux).
+
+    Locks and flushes of many network file systems are promises that they do not keep: two processes
+    could spend the same budget.
+    """
+    kind = _kind_of_mount(path.resolve().parent)
+    if kind in _NETWORKS or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE):
+        raise StoreError(
+            f"{path} is on a network file system ({kind}), which may lose a charge: keep the store "
+            "on a disk of the machine that trains"
+        )
+
+
+def _kind_of_mount(folder: Path) -> str:
+    """Return the kind of file system that a folder is on, or nothing where nobody says."""
+    try:
+        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    found, kind = -1, ""
+    for line in lines:
+        _, place, own, *_ = line.split(" ")
+        mount = Path(place.replace("\\040", " "))
+        if (folder == mount or mount in folder.parents) and len(mount.parts) >= found:
+            found, kind = len(mount.parts), own
+    return kind

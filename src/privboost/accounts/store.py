@@ -1,0 +1,130 @@
+"""A store of accounts: one file, for all data sets of an owner."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from privboost.accounts.account import BudgetAccount, Statement, check_limit, check_name, now
+from privboost.accounts.database import create_database, reading, writing
+from privboost.accounts.filters import FILTERS, GaussianFilter, RenyiFilter
+from privboost.errors import BudgetError, StoreError
+from privboost.privacy.events.event import Relation
+
+RELATIONS = {"add-remove": Relation.ADD_REMOVE, "replace-one": Relation.REPLACE_ONE}
+"""Neighbours, in the words that users write."""
+
+
+class BudgetStore:
+    """What was spent on data sets, over days and processes, in one SQLite file.
+
+    Every charge is on the disk before a row is read, and two processes never spend the same budget.
+    Whoever can write the file can change what it says: it belongs to whoever answers for the data.
+    Keep it on a disk of the machine, not on a network; a copy that is put back forgets what was
+    spent since.
+
+    Parameters
+    ----------
+    path : path
+        The file; it is made when the first account is opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> store = BudgetStore(folder.name + "/store.db")
+    >>> patients = store.open("patients", epsilon=3.0, delta=1e-5)
+    >>> patients.statement().left > 2.99
+    True
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        if not isinstance(path, str | Path):
+            raise TypeError("path must be the path of a file")
+        self.path = Path(path)
+
+    def open(
+        self,
+        dataset: str,
+        epsilon: float,
+        delta: float,
+        *,
+        unit: str | None = None,
+        relation: str = "add-remove",
+        filter: str = "gaussian",
+        order: int | None = None,
+    ) -> BudgetAccount:
+        """Open an account for a data set.
+
+        Parameters
+        ----------
+        dataset : str
+            Its name.
+        epsilon, delta : float
+            The limit of everything that is ever spent on it.
+        unit : str, optional
+            The column that tells protected units apart, as domains name it; None is one row.
+        relation : {"add-remove", "replace-one"}
+            Which tables are neighbours. Runs about adding or removing a unit are converted where
+            the account is about replacing one, never the other way round.
+        filter : {"gaussian", "renyi"}
+            How runs add up: exactly, for Gaussian noise on all rows; or by Rényi divergences of one
+            order, for all recipes.
+        order : int, optional
+            That order; by default the one with most room for Gaussian noise at the limit.
+
+        Raises
+        ------
+        BudgetError
+            If there is an account of that name already: use `account`.
+        """
+        check_name("dataset", dataset)
+        check_limit(epsilon, delta)
+        if unit is not None:
+            check_name("unit", unit)
+        if relation not in RELATIONS:
+            raise ValueError(f"relation must be one of {', '.join(map(repr, RELATIONS))}")
+        if filter not in FILTERS:
+            raise ValueError(f"filter must be one of {', '.join(map(repr, FILTERS))}")
+        if filter == GaussianFilter.name and order is not None:
+            raise ValueError("order is for the filter 'renyi'")
+        if filter == RenyiFilter.name:
+            chosen = RenyiFilter.of_limit(epsilon, delta) if order is None else RenyiFilter(order)
+            order = chosen.order
+        create_database(self.path, secrets.token_hex(8))
+        with writing(self.path) as connection:
+            line = (dataset, RELATIONS[relation].value, unit, filter, order)
+            if connection.execute(
+                "SELECT 1 FROM accounts WHERE dataset = ?", (dataset,)
+            ).fetchone():
+                raise BudgetError(f"{self.path} has an account of {dataset!r} already")
+            connection.execute(
+                "INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+                (*line, float(epsilon), float(delta), now()),
+            )
+        return self.account(dataset)
+
+    def account(self, dataset: str) -> BudgetAccount:
+        """Return an account that was opened before."""
+        check_name("dataset", dataset)
+        if dataset not in self.datasets():
+            raise StoreError(
+                f"{self.path} has no account of {dataset!r}: open one first, with its limit"
+            )
+        with reading(self.path) as connection:
+            (store,) = connection.execute("SELECT id FROM store").fetchone()
+        return BudgetAccount(self.path.resolve(), store, dataset)
+
+    def datasets(self) -> list[str]:
+        """Return the data sets that have accounts."""
+        with reading(self.path) as connection:
+            rows = connection.execute("SELECT dataset FROM accounts ORDER BY rowid").fetchall()
+        return [name for (name,) in rows]
+
+    def statements(self) -> list[Statement]:
+        """Return what each account says."""
+        return [self.account(dataset).statement() for dataset in self.datasets()]
+
+    def __repr__(self) -> str:
+        return f"BudgetStore({str(self.path)!r})"

@@ -1,0 +1,108 @@
+"""Searches on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privboost.cli_budget import Budget, NewDelta, NewEpsilon, OfDataset, RunName, account_of
+from privboost.cli_estimators import kind_of, read_parameters, spending
+from privboost.cli_files import check_files, read_separator
+from privboost.cli_options import (
+    FIRST_RECIPE,
+    DataFile,
+    Delta,
+    DomainRows,
+    Epsilon,
+    Force,
+    Jobs,
+    LedgerFile,
+    Missing,
+    Parameters,
+    Recipe,
+    Rows,
+    Seed,
+    Separator,
+)
+
+
+def search(
+    data: DataFile,
+    candidates: Annotated[
+        Path, typer.Option(help='A JSON file with what is tried: [{"n_estimators": 50}, …].')
+    ],
+    model: Annotated[Path, typer.Option(help="Where to write the winner.")],
+    domain: Annotated[Path, typer.Option(help="What is public about the table (JSON).")],
+    epsilon: Epsilon,
+    delta: Delta = 1e-6,
+    recipe: Annotated[
+        Recipe, typer.Option(help="How to boost: see docs/recipes.md.")
+    ] = FIRST_RECIPE,
+    expected_runs: Annotated[
+        float, typer.Option(help="How many runs there are on average; their number is hidden.")
+    ] = 10.0,
+    validation_share: Annotated[
+        float, typer.Option(help="The part of the units that runs are scored on.")
+    ] = 0.25,
+    scoring: Annotated[
+        str | None, typer.Option(help="What decides: auc, accuracy, log_loss, rmse, …")
+    ] = None,
+    domain_rows: DomainRows = Rows.same,
+    set_: Parameters = None,
+    missing: Missing = None,
+    separator: Separator = None,
+    jobs: Jobs = 1,
+    ledger: LedgerFile = None,
+    budget: Budget = None,
+    dataset: OfDataset = None,
+    limit_epsilon: NewEpsilon = None,
+    limit_delta: NewDelta = None,
+    name: RunName = None,
+    seed: Seed = None,
+    force: Force = False,
+) -> None:
+    """Choose parameters privately, and keep the winner's model. Spends the budget."""
+    from privboost.search.search import PrivateSearchCV
+    from privboost.tables.domain import Domain
+    from privboost.tables.features import ClassTarget
+    from privboost.tables.file_sources import open_file
+    from privboost.unit import column_of
+
+    public = Domain.from_json(domain)
+    kind = kind_of(recipe, isinstance(public.target, ClassTarget))
+    estimator = kind(domain=public, n_jobs=jobs, domain_rows=domain_rows.value)
+    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
+    tried = _read_candidates(candidates)
+    table = open_file(data, missing or [], separator=read_separator(separator))
+    read = (data, domain, candidates, ledger, budget)
+    check_files(read, [model], [model] if force else ())  # before it costs
+    column = column_of(public.unit)
+    own = PrivateSearchCV(
+        estimator,
+        tried,
+        epsilon,
+        delta,
+        expected_runs=expected_runs,
+        validation_share=validation_share,
+        scoring=scoring,
+        random_state=seed,
+        ledger=ledger,
+        budget=account_of(
+            budget, dataset, limit_epsilon, limit_delta, name, column, filter="renyi"
+        ),
+    )
+    with spending(epsilon, delta):
+        own.fit(table)
+        own.best_estimator_.save(model)
+    typer.echo(f"{model}: {own.privacy_.guarantee}")
+    typer.echo(f"best parameters {json.dumps(own.best_params_)}, noisy score {own.best_score_:.4g}")
+
+
+def _read_candidates(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{path} is no JSON file with a list of candidates") from None

@@ -1,0 +1,75 @@
+"""Dask frames of files that lie apart: each with a worker that alone can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe as dd
+import pandas as pd
+import pyarrow.parquet as pq
+
+from privboost.clusters.dask_cluster import DaskCluster, LostError
+from privboost.errors import ClusterError
+
+
+def from_worker_files(
+    files: Mapping[str, Sequence[str | Path]], columns: Sequence[str] | None = None
+) -> Any:
+    """Return a Dask frame of Parquet files, each of which only one worker can read.
+
+    Files that every worker can read need no more than `dask.dataframe.read_parquet`.
+
+    Parameters
+    ----------
+    files : mapping from str to sequence of paths
+        From a worker's address (a key of `client.scheduler_info()["workers"]`) to its own files.
+        Each file is a partition; the rows of the table are in this order.
+    columns : sequence of str, optional
+        The columns that are read; by default all of the first file.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+
+    Raises
+    ------
+    ClusterError
+        If a worker is not there. When one is lost later, so are its files, and a fit that needs
+        them again ends with this error.
+
+    Notes
+    -----
+    Workers begin to read at once, and hold what they have read as long as there is the frame.
+    """
+    cluster = DaskCluster.active()
+    places = [(address, str(path)) for address, own in files.items() for path in own]
+    if not places:
+        raise ValueError("files: at least one file is needed")
+    for address in files:
+        if address not in cluster.threads():
+            raise ClusterError(f"there is no worker at {address}")
+    wanted = None if columns is None else list(columns)
+
+    def submit(act: Any, address: str, path: str) -> Any:
+        return cluster.client.submit(
+            act, path, wanted, workers=[address], allow_other_workers=False, pure=False
+        )
+
+    try:
+        empty = cluster.wait(submit(read_schema, *places[0]), wanted or ())
+    except LostError:
+        raise ClusterError("a worker was lost while it read its files") from None
+    return dd.from_delayed([submit(read_rows, *place) for place in places], meta=empty)
+
+
+def read_schema(path: str, columns: Sequence[str] | None) -> pd.DataFrame:
+    """Return a file's columns without rows."""
+    empty: pd.DataFrame = pq.read_schema(path).empty_table().to_pandas()
+    return empty if columns is None else empty[list(columns)]
+
+
+def read_rows(path: str, columns: Sequence[str] | None) -> pd.DataFrame:
+    """Read a file."""
+    return pd.read_parquet(path, columns=columns)

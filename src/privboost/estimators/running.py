@@ -1,0 +1,46 @@
+"""What parameters of every run mean: threads, who holds the rows, where charges are recorded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privboost.boosting.checks import check_file
+from privboost.clusters.recognition import open_where_rows_lie
+from privboost.engine.backend import OpenBackend
+
+_MOST_THREADS = 8
+"""For each core: more do nothing but wait, and some systems never come to an end of making them."""
+
+
+def count_threads(n_jobs: Any) -> int:
+    """Return how many threads `n_jobs` asks for."""
+    jobs = 1 if n_jobs is None else n_jobs
+    if not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0:
+        raise ValueError("n_jobs must be a whole number other than 0, or None")
+    cores = os.cpu_count() or 1
+    wanted = int(jobs) if jobs > 0 else max(1, cores + 1 + int(jobs))
+    return min(wanted, _MOST_THREADS * cores)
+
+
+def choose_backend(backend: Any, threads: int) -> OpenBackend:
+    """Return who is to hold the rows."""
+    if backend == "auto":
+        return open_where_rows_lie(threads)
+    if callable(backend):
+        opened: OpenBackend = backend
+        return opened
+    raise ValueError('backend must be "auto" or a callable that takes loads of rows')
+
+
+def ledger_path(ledger: Any) -> Path | None:
+    """Return the file that charges are recorded in, if there is one."""
+    if ledger is not None and not isinstance(ledger, str | Path):
+        raise TypeError("ledger must be the path of a file, or None")
+    if ledger is None:
+        return None
+    check_file("ledger", ledger)
+    return Path(ledger)

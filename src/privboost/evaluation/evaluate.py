@@ -1,0 +1,243 @@
+"""`evaluate`: a budget of its own, a ledger and a report around what is asked about a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from privboost.accounts.account import BudgetAccount
+from privboost.accounts.given import check_account
+from privboost.boosting.plan import Budget, Plan, PublicRows, leave_some
+from privboost.clusters.recognition import open_remote
+from privboost.estimators.base import PrivateEstimator
+from privboost.estimators.preparation import Given, Ground, Preparation, Setting
+from privboost.estimators.public_rows import PublicPreparation, budget_of, check_no_ledger
+from privboost.estimators.running import choose_backend, count_threads, ledger_path
+from privboost.evaluation.class_measures import ClassCounts, measure_classes
+from privboost.evaluation.groups import open_groups, words_of_groups
+from privboost.evaluation.loader import OutcomeLoader
+from privboost.evaluation.number_measures import measure_number
+from privboost.evaluation.plan import EvaluationPlan, plan_evaluation
+from privboost.evaluation.release import Part, release_classes, release_number
+from privboost.evaluation.result import Evaluation, Group, Measures
+from privboost.models.model import Model
+from privboost.privacy.curator import Curator
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.beside import open_source
+from privboost.tables.encoding import need_columns
+from privboost.tables.features import ClassTarget
+from privboost.tables.loader import Loader, UnitRule
+from privboost.tables.sources import Table
+from privboost.unit import unit_assumptions
+
+
+def evaluate(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    by: Any = (),
+    score_cells: int | None = None,
+    curves: bool | None = None,
+    clip: float | None = None,
+    sample_weight: Any = None,
+    public_rows: bool = False,
+    random_state: int | None = None,
+    n_jobs: int | None = None,
+    backend: Any = "auto",
+    ledger: str | Path | None = None,
+    budget: BudgetAccount | None = None,
+) -> Evaluation:
+    """Say how good a model is on private rows, at a stated price.
+
+    Parameters
+    ----------
+    model : fitted estimator or Model
+        What is evaluated, as it was fitted or loaded.
+    X : data frame, array, or path of a Parquet or CSV file
+        The rows, as `fit` takes them; those of a Dask or Spark frame stay with their workers. The
+        model's domain says what they may hold, and who is protected.
+    y : one-dimensional or str, optional
+        The target; by default the column of `X` that the domain names.
+    epsilon, delta : float
+        The budget of this evaluation. Where a row touches few cells, and with a delta of 0,
+        noise is Laplace noise: the guarantee is pure then, and delta is not spent.
+    by : sequence of str and features
+        The features by whose values rows are looked at as well, each by itself. A name is one of
+        the model's; numbers without edges are cut into four spans. A `CategoricalFeature` or a
+        `NumericFeature` (whose edges say where its spans end) may be any other column. Each
+        feature costs as much as the whole table.
+    score_cells : int, optional
+        How many cells of scores rows are told apart by, an even number. By default it follows the
+        noise.
+    curves : bool, optional
+        Beyond two classes: whether each class has an AUC and a reliability table of its own. They
+        cost one touched cell for each class, and are there up to ten classes by default.
+    clip : float, optional
+        Of a number: what residuals are clipped to, from public knowledge. By default half the
+        width of the model's span.
+    sample_weight : None
+        Not supported: rows count alike.
+    public_rows : bool
+        With an infinite epsilon, the caller's word that every row is public: exact and free.
+    random_state : int, optional
+        A seed, for tests; it takes the guarantee away.
+    n_jobs : int, optional
+        Threads.
+    backend : "auto" or callable
+        Who holds the rows.
+    ledger : path, optional
+        A file that records the charges.
+    budget : BudgetAccount, optional
+        The account of these rows, which is charged first.
+
+    Returns
+    -------
+    Evaluation
+        Values with error bars; its attribute `privacy` says what was spent.
+
+    Privacy
+    -------
+    Spends (epsilon, delta) on these rows, beside whatever else was spent on them; if the model was
+    trained on them, that adds up. All is reserved before a row is read. No value raises or warns,
+    and a group without rows has an answer like any other.
+
+    Examples
+    --------
+    >>> from privboost import PrivBoostClassifier, evaluate
+    >>> from privboost.datasets import load_adult
+    >>> adult = load_adult()
+    >>> clf = PrivBoostClassifier(epsilon=1.0, delta=1e-6, domain=adult.domain).fit(adult.train)
+    >>> found = evaluate(clf, adult.test, epsilon=1.0, by=["sex"])
+    >>> bool(abs(found["auc"].value - 0.9) < 0.03)
+    True
+    >>> [group.value for group in found.groups]
+    ['Female', 'Male', 'other', 'missing']
+    """
+    own = _model_of(model)
+    if sample_weight is not None:
+        raise ValueError("sample_weight: rows of an evaluation count alike; leave it out")
+    account = check_account("budget", budget, random_state)
+    limit, gaussian = budget_of(epsilon, delta, public_rows), False
+    if account is not None:
+        limit, gaussian = leave_some(limit, account), account.takes_gaussian_only
+    groups = open_groups(by, own)
+    plan = plan_evaluation(own, groups, limit, score_cells, curves, clip, gaussian)
+    setting = Setting(
+        plan.budget,
+        random_state,
+        KeyStream.of(random_state),
+        choose_backend(backend, count_threads(n_jobs)),
+        ledger_path(ledger),
+        account,
+        "evaluate",
+        own.domain,
+        "other",
+    )
+    kind = PublicEvaluation if isinstance(limit, PublicRows) else EvaluationPreparation
+    given = Given(open_remote(X), y, None, None)
+    run = kind(setting, given, lambda *_: plan, _no_lesson).run()
+    opened = run.open_backend([run.load])
+    try:
+        whole, by_group = measure(run.curator(opened), plan)
+    finally:
+        opened.close()
+    return Evaluation(own.domain.target.name, whole, by_group, run.report())
+
+
+class EvaluationPreparation(Preparation):
+    """The stages of an evaluation: as those of a fit, with another loader, and no lesson."""
+
+    def ground(self) -> Ground:
+        """Take the model's domain: what learning it cost was paid by the rows of training."""
+        assert self.setting.domain is not None
+        return Ground(self.setting.domain, self.setting.budget)
+
+    def rows(self, plan: Plan) -> tuple[Loader, Table]:
+        """Say how rows are loaded, and where they lie."""
+        assert isinstance(plan, EvaluationPlan)
+        domain = plan.encoder.domain
+        source, roles = open_source(domain, self.given.X, self.given.y, None)
+        if plan.groups is not None:
+            need_columns(source, plan.groups.domain.feature_names)
+        rule = UnitRule.of(domain.unit, self.keys.child("units"))
+        return OutcomeLoader(plan.model, plan.outcomes, plan.groups, roles.target, rule), source
+
+    def alone(self) -> str:
+        """Say what other releases of the same rows mean."""
+        if self.setting.account is not None:
+            return super().alone()
+        return (
+            "this is the price of the evaluation alone: training on the same rows, another "
+            "evaluation, or any other release of them adds to it"
+        )
+
+    def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
+        """Say what the guarantee rests on."""
+        said = [
+            "all parameters of the evaluation were chosen without these rows or exact scores on "
+            "them",
+            self.alone(),
+        ]
+        if ground.domain.unit is not None:
+            said += unit_assumptions(ground.domain.unit)
+        return tuple(said)
+
+
+class PublicEvaluation(EvaluationPreparation, PublicPreparation):
+    """The stages of an evaluation on public rows: nothing is reserved, and no unit protected."""
+
+    def __init__(self, setting: Setting, *stages: Any) -> None:
+        check_no_ledger(setting)
+        Preparation.__init__(self, setting, *stages)
+
+    def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
+        """Say on whose word no noise was added."""
+        return PublicPreparation.assumptions(self, ground, plan)
+
+
+def measure(curator: Curator, plan: EvaluationPlan) -> tuple[Measures, tuple[Group, ...]]:
+    """Release what a plan asks for; return what it says of the whole table, and of each group."""
+    classes = isinstance(plan.model.domain.target, ClassTarget)
+    parts = (release_classes if classes else release_number)(curator, plan)
+    whole, *by_feature = [_measures(part, plan) for part in parts]
+    groups = [
+        Group(feature, value, own)
+        for (feature, words), found in zip(words_of_groups(plan.groups), by_feature, strict=True)
+        for value, own in zip(words, found, strict=True)
+    ]
+    return whole[0], tuple(groups)
+
+
+def _measures(part: Part, plan: EvaluationPlan) -> list[Measures]:
+    """Return the measures of each group of a part."""
+    model = plan.model
+    found = []
+    for sums in zip(*part.sums, strict=True):
+        if plan.cells is None:
+            half = model.middle_and_half[1]
+            clip = plan.outcomes.clip  # type: ignore[union-attr]
+            found.append(measure_number(sums, part.noise, clip, half))
+            continue
+        names = tuple(map(str, model.classes))
+        noise = float(part.noise[0][0])
+        counts = ClassCounts.of(names, sums, noise, plan.cells, model.has_chances)
+        found.append(measure_classes(counts))
+    return found
+
+
+def _no_lesson(budget: Budget) -> Any:
+    raise AssertionError("a model has its domain: none is learned")
+
+
+def _model_of(model: Any) -> Model:
+    if isinstance(model, PrivateEstimator):
+        return model._fitted()
+    if isinstance(model, Model):
+        return model
+    raise TypeError(
+        "model must be a fitted estimator of privboost, or a Model; a "
+        f"{type(model).__name__} is neither"
+    )

@@ -1,0 +1,79 @@
+"""Groups of rows that are looked at by themselves: by the values of one feature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from privboost.boosting.checks import shown
+from privboost.models.model import Model
+from privboost.tables.domain import Domain
+from privboost.tables.encoding import Encoder, fine_edges
+from privboost.tables.features import CategoricalFeature, Feature, NumericFeature
+
+_SPANS = 4
+"""Spans of a number whose feature names no edges."""
+
+
+def open_groups(by: Any, model: Model) -> Encoder | None:
+    """Return how rows are told apart by the features of `by`; None without any.
+
+    Parameters
+    ----------
+    by : sequence of str and features, or one of them
+        Names of the model's features; or features of their own, which may be other columns.
+    model : Model
+        Whose features names refer to.
+    """
+    if isinstance(by, str | NumericFeature | CategoricalFeature):
+        by = (by,)
+    if not isinstance(by, Sequence):
+        raise TypeError(f"by must be names of features, or features; {shown(by)} is not")
+    known = {feature.name: feature for feature in model.domain.features}
+    features = tuple(_in_spans(_feature(each, known)) for each in by)
+    names = [feature.name for feature in features]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"by: {name!r} is given twice")
+        if name == model.domain.target.name:
+            raise ValueError(f"by: {name!r} is the target")
+    return Encoder.of(Domain(features, model.domain.target)) if features else None
+
+
+def words_of_groups(groups: Encoder | None) -> list[tuple[str, list[str]]]:
+    """Return for each feature its name, and the words for each of its codes."""
+    if groups is None:
+        return []
+    found = []
+    for k, (feature, n_codes) in enumerate(
+        zip(groups.domain.features, groups.layout.n_codes, strict=True)
+    ):
+        words = [word for word, _ in groups.spans(k, np.arange(n_codes))]
+        found.append((feature.name, words))
+    return found
+
+
+def _feature(each: Any, known: dict[str, Feature]) -> Feature:
+    if isinstance(each, NumericFeature | CategoricalFeature):
+        return each
+    if not isinstance(each, str):
+        raise TypeError(f"by must be names of features, or features; {shown(each)} is neither")
+    if each not in known:
+        raise ValueError(
+            f"by: the model has no feature {each!r}; another column is given as a "
+            "CategoricalFeature or a NumericFeature"
+        )
+    return known[each]
+
+
+def _in_spans(feature: Feature) -> Feature:
+    """Cut a number without edges of its own into a few spans, even on its declared scale."""
+    if isinstance(feature, CategoricalFeature) or feature.edges is not None:
+        return feature
+    fine = fine_edges(feature)
+    places = np.arange(1, _SPANS) * (len(fine) + 1) // _SPANS - 1
+    edges = tuple(float(fine[place]) for place in np.unique(places) if place >= 0)
+    return replace(feature, scale="linear", edges=edges)

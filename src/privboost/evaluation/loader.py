@@ -1,0 +1,105 @@
+"""Loads rows to evaluate a model on: each becomes its outcomes, and its groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from privboost import codec
+from privboost.evaluation.outcomes import Outcomes, read_outcomes
+from privboost.models.files import model_bytes, read_model
+from privboost.models.model import Model
+from privboost.tables.domain import Domain
+from privboost.tables.encoding import Encoder
+from privboost.tables.layout import Layout
+from privboost.tables.loader import UnitRule
+from privboost.tables.pieces import Batch
+from privboost.tables.rows import Codes, Rows
+from privboost.tables.unit_names import read_unit_names
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeLoader:
+    """Codes rows by what a model makes of them: no feature is kept but those of groups.
+
+    Attributes
+    ----------
+    model : Model
+        The model; it travels with the loader.
+    outcomes : ClassOutcomes or NumberOutcomes
+        What rows are told apart by: the first columns of codes.
+    groups : Encoder or None
+        The features that rows are told apart by as well: the columns after them.
+    target : str
+        The column of labels.
+    unit : UnitRule or None
+        How rows of one unit are bounded.
+    """
+
+    magic: ClassVar[bytes] = b"PVBEVAL1"
+    by_place: ClassVar[bool] = False
+
+    model: Model
+    outcomes: Outcomes
+    groups: Encoder | None
+    target: str
+    unit: UnitRule | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        names = [*self.model.domain.feature_names, self.target]
+        names += [] if self.groups is None else self.groups.domain.feature_names
+        names += [] if self.unit is None else [self.unit.column]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def layout(self) -> Layout:
+        """How many codes each column has."""
+        groups = () if self.groups is None else self.groups.layout.n_codes
+        return Layout((*self.outcomes.sizes(self.model), *groups))
+
+    def read(self, batch: Batch, first: int) -> Rows:
+        """Code some rows. They have no ids: nobody samples them."""
+        coded = self.model.encoder.code(batch)
+        label, columns = self.outcomes.code(self.model, coded, batch[self.target])
+        if self.groups is not None:
+            groups = self.groups.code(batch)
+            columns += [groups.column(k) for k in range(len(self.groups.domain.features))]
+        codes = Codes.empty(self.layout, len(label))
+        for number, column in enumerate(columns):
+            codes.column(number)[:] = column
+        return Rows(codes, label)
+
+    def name_units(self, batch: Batch) -> pa.Array:
+        """Return the canonical name of each row's unit, null where there is none."""
+        assert self.unit is not None
+        return read_unit_names(batch[self.unit.column], self.unit.column)
+
+    def to_bytes(self) -> bytes:
+        """Write the loader for another process."""
+        form = {
+            "model": np.frombuffer(model_bytes(self.model), dtype=np.uint8),
+            "outcomes": self.outcomes.to_form(),
+            "groups": None if self.groups is None else self.groups.domain.to_dict(),
+            "edges": [] if self.groups is None else list(self.groups.edges),
+            "target": self.target,
+            "unit": None if self.unit is None else self.unit.to_form(),
+        }
+        return codec.dump(form, self.magic)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> OutcomeLoader:
+        """Read what `to_bytes` wrote."""
+        form = codec.load(data, cls.magic)
+        groups = form["groups"]
+        return cls(
+            read_model(form["model"].tobytes(), "the model that is evaluated"),
+            read_outcomes(form["outcomes"]),
+            None if groups is None else Encoder(Domain.from_dict(groups), tuple(form["edges"])),
+            form["target"],
+            None if form["unit"] is None else UnitRule(**form["unit"]),
+        )

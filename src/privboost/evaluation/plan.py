@@ -1,0 +1,284 @@
+"""What an evaluation releases, decided before a row is read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privboost.boosting.checks import check_count, check_flag, check_size
+from privboost.boosting.draft import Draft, Made, Shared
+from privboost.boosting.plan import Budget, Plan, PublicRows
+from privboost.boosting.probabilities import ScoreCells
+from privboost.evaluation.outcomes import STEPS, ClassOutcomes, NumberOutcomes, Outcomes
+from privboost.evaluation.score_cells import MOST_CELLS, cells_of_scores, count_cells
+from privboost.grid import CLIP_STEPS
+from privboost.models.files import model_bytes
+from privboost.models.model import Model
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.tables.encoding import Encoder
+from privboost.tables.features import ClassTarget
+from privboost.trees.cell_map import CellMap
+
+MOST_CURVES = 10
+"""Classes beyond which no class has a curve of its own, unless asked for: each has a price."""
+_MOST_SUMS = 2**24
+_CHIEF = "chief"
+"""The release by which kinds of noise are compared: the one that matters most."""
+_SHARES: tuple[tuple[str, str, float, tuple[float, ...]], ...] = (
+    ("rows", "the number of rows", 0.1, (1.0,)),
+    (_CHIEF, "sums of residuals and their squares", 0.45, (0.2, 0.8)),
+    ("sizes", "sums of absolute residuals and their fourth powers", 0.2, (0.85, 0.15)),
+    ("labels", "sums of labels and their squares", 0.25, (0.4, 0.6)),
+)
+"""The releases of a number: their parts of μ², and those of their statistics. Most is for the
+squares, which RMSE and R² are made of; fourth powers only say how far rows move an RMSE."""
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """What was chosen, for reports and the plan's hash.
+
+    Attributes
+    ----------
+    by : tuple of str
+        The features that have groups.
+    touched : int
+        How many cells one row touches: of the whole table, and of each feature of `by`.
+    score_cells : int or None
+        How many cells scores have; a number has none.
+    curves : bool
+        Whether each class has cells of scores.
+    clip : float or None
+        What residuals are clipped to; classes have none.
+    model : str
+        SHA-256 of the model's file.
+    """
+
+    by: tuple[str, ...]
+    touched: int
+    score_cells: int | None
+    curves: bool
+    clip: float | None
+    model: str
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationPlan(Plan):
+    """Everything about an evaluation that is decided before data are touched.
+
+    Attributes
+    ----------
+    model : Model
+        What is evaluated.
+    outcomes : ClassOutcomes or NumberOutcomes
+        What rows are told apart by.
+    groups : Encoder or None
+        The features that have groups.
+    cells : ScoreCells or None
+        The cells of scores.
+    settings : EvaluationSettings
+        What was chosen.
+    """
+
+    _hashed: ClassVar[tuple[str, ...]] = ("settings", "group_form")
+
+    model: Model
+    outcomes: Outcomes
+    groups: Encoder | None
+    cells: ScoreCells | None
+    settings: EvaluationSettings
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was chosen, for reports."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self.settings).items()
+            if value is not None
+        }
+
+    @property
+    def group_form(self) -> Any:
+        """What groups are, as they stand in JSON."""
+        return None if self.groups is None else self.groups.domain.to_dict()["features"]
+
+    @cached_property
+    def map(self) -> CellMap:
+        """The cells of all sums: of the whole table, then of the groups of each feature."""
+        return _cell_map(self.outcomes, self.model, self.groups)
+
+
+_SCORE_COLUMNS = 2
+"""Columns that one score of a search touches, at most: predictions, and cells of scores."""
+
+
+def plan_score(encoder: Encoder, budget: Budget) -> tuple[Planned, ...]:
+    """Return the releases of `plan_evaluation(…, only_score=True)` for any model of an encoder."""
+    draft = Draft(encoder, None, budget, "auto")
+    classes = isinstance(encoder.domain.target, ClassTarget)
+    releases = _class_releases(draft, _SCORE_COLUMNS) if classes else _number_releases(draft, 1)
+    made, _ = _quietest(draft, releases, gaussian=True)
+    planned: tuple[Planned, ...] = made.fields["releases"]
+    return planned
+
+
+def plan_evaluation(
+    model: Model,
+    groups: Encoder | None,
+    budget: Budget,
+    score_cells: Any = None,
+    curves: Any = None,
+    clip: Any = None,
+    gaussian: bool = False,
+    only_score: bool = False,
+) -> EvaluationPlan:
+    """Decide everything about an evaluation, and calibrate its noise.
+
+    Parameters
+    ----------
+    model : Model
+        What is evaluated.
+    groups : Encoder or None
+        The features that have groups.
+    budget : Budget
+        What may be spent.
+    score_cells, curves, clip
+        See `evaluate`.
+    gaussian : bool
+        Whether noise must be Gaussian, so that it adds up by μ² with what else was spent.
+    only_score : bool
+        Whether the releases must be those of `plan_score`, whatever the model.
+    """
+    domain = model.domain
+    public = isinstance(budget, PublicRows)
+    if public:  # nobody is protected, so that no row is left out
+        domain = replace(domain, unit=None)
+    draft = Draft(Encoder(domain, model.encoder.edges), None, budget, "auto")
+    outcomes: Outcomes
+    if isinstance(domain.target, ClassTarget):
+        _refuse("clip", clip, "classes have no residuals")
+        cells = None if score_cells is None else _check_cells(score_cells)
+        own = _has_curves(curves, model)
+        columns = len(ClassOutcomes(np.zeros(1, dtype=np.int32), own).sizes(model))
+        touched = max(columns, _SCORE_COLUMNS if only_score else 0) * (1 + _n_features(groups))
+        made, noise = _quietest(draft, _class_releases(draft, touched), gaussian)
+        found = cells_of_scores(model, cells or count_cells(noise, model.scores.n_outputs), public)
+        outcomes = ClassOutcomes(found.edges, own)
+        settings = _settings(model, groups, touched, outcomes.n_cells, own, None)
+    else:
+        _refuse("score_cells", score_cells, "a number has residuals instead")
+        _refuse("curves", curves, "a number has none")
+        touched, found = 1 + _n_features(groups), None
+        made, _ = _quietest(draft, _number_releases(draft, touched), gaussian)
+        width = model.middle_and_half[1] if clip is None else check_size("clip", clip)
+        outcomes = NumberOutcomes(width)
+        settings = _settings(model, groups, touched, None, False, width)
+    plan = EvaluationPlan(
+        **made.fields,
+        model=model,
+        outcomes=outcomes,
+        groups=groups,
+        cells=found,
+        settings=settings,
+    )
+    if plan.map.n_cells > _MOST_SUMS:
+        raise ValueError("by: there are too many groups for so many classes and cells of scores")
+    return plan
+
+
+_Kind = type[GaussianRelease] | type[LaplaceRelease]
+_Releases = Callable[[_Kind], list[Shared]]
+
+
+def _quietest(draft: Draft, releases: _Releases, gaussian: bool) -> tuple[Made, float]:
+    """Return releases with the noise that is smaller, and its deviation in rows.
+
+    A unit moves a few cells by the same amount. For some ten of them Laplace noise is smaller than
+    Gaussian noise with any δ that is small, and its guarantee is pure: δ is not spent then. Which
+    it is follows from the budget and the number of cells alone.
+    """
+    tried = []
+    if not gaussian:
+        tried.append(replace(draft, budget=_pure(draft.budget)).share(releases(LaplaceRelease)))
+    if gaussian or draft.budget.delta > 0:
+        tried.append(draft.share(releases(GaussianRelease)))
+    noise = [float(made[_CHIEF].deviations[-1]) / CLIP_STEPS for made in tried]
+    return min(zip(tried, noise, strict=True), key=lambda pair: pair[1])
+
+
+def _pure(budget: Budget) -> Budget:
+    return replace(budget, delta=0.0)
+
+
+def _class_releases(draft: Draft, touched: int) -> _Releases:
+    """Return what makes the counts, all in one release."""
+    what = "rows by class and prediction, and by class and score"
+    return lambda kind: [
+        (_CHIEF, Planned(kind(what, 1.0, cells=touched, shares=(1.0,), **draft.bound), 1), 1.0)
+    ]
+
+
+def _number_releases(draft: Draft, touched: int) -> _Releases:
+    """Return what makes the sums: a row adds to one cell of each, for the whole table and each
+    feature.
+    """
+    return lambda kind: [
+        (name, Planned(kind(what, 1.0, cells=touched, shares=shares, **draft.bound), 1), part)
+        for name, what, part, shares in _SHARES
+    ]
+
+
+def _cell_map(outcomes: Outcomes, model: Model, groups: Encoder | None) -> CellMap:
+    sizes = outcomes.sizes(model)
+    grouped = [] if groups is None else list(enumerate(groups.layout.n_codes, len(sizes)))
+    of_groups = [CellMap.of_feature(place, np.arange(size)) for place, size in grouped]
+    if isinstance(outcomes, NumberOutcomes):
+        whole = CellMap.of_feature(0, np.zeros(STEPS, dtype=np.int64), 1)
+        return CellMap.side_by_side([whole, *of_groups])
+    columns = [CellMap.of_feature(place, np.arange(size)) for place, size in enumerate(sizes)]
+    joint = [CellMap.joint([group, column]) for group in of_groups for column in columns]
+    return CellMap.side_by_side([*columns, *joint])
+
+
+def _settings(
+    model: Model,
+    groups: Encoder | None,
+    touched: int,
+    score_cells: int | None,
+    curves: bool,
+    clip: float | None,
+) -> EvaluationSettings:
+    by = () if groups is None else groups.domain.feature_names
+    digest = hashlib.sha256(model_bytes(model)).hexdigest()
+    return EvaluationSettings(by, touched, score_cells, curves, clip, digest)
+
+
+def _n_features(groups: Encoder | None) -> int:
+    return 0 if groups is None else len(groups.domain.features)
+
+
+def _has_curves(curves: Any, model: Model) -> bool:
+    """Whether each class has cells of scores: two classes share one column, and always have it."""
+    if model.scores.n_outputs == 1:
+        if curves is not None and not check_flag("curves", curves):
+            raise ValueError("curves: two classes have one in any case; leave it out")
+        return True
+    return len(model.classes) <= MOST_CURVES if curves is None else check_flag("curves", curves)
+
+
+def _check_cells(value: Any) -> int:
+    cells = check_count("score_cells", value, least=4, most=MOST_CELLS)
+    if cells % 2:
+        raise ValueError(f"score_cells must be even, as many on each side of 0; {cells} is not")
+    return cells
+
+
+def _refuse(name: str, value: Any, why: str) -> None:
+    if value is not None:
+        raise ValueError(f"{name}: {why}; leave it out")

@@ -1,0 +1,200 @@
+"""What an evaluation says: values with their error bars, in words, tables and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from privboost.files import write_file
+from privboost.reports.report import PrivacyReport
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number with its error bar.
+
+    Attributes
+    ----------
+    value : float
+        The estimate.
+    std : float
+        Its standard error: of the noise, and of the rows being a sample of those that might come.
+        Of a number of rows it is that of the noise alone.
+    width : float
+        By how much at most it is off, beside that, because scores were told apart by cells only.
+    """
+
+    value: float
+    std: float
+    width: float = 0.0
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{_short(self.value, self.std)} ± {_short(self.std, self.std)}"
+
+
+@dataclass(frozen=True)
+class Bin:
+    """One line of a reliability table: what was promised, and what came.
+
+    Attributes
+    ----------
+    of : str
+        The class.
+    low, high : float
+        Between which probabilities its rows were given.
+    promised : float
+        Their mean probability, about.
+    observed : Value
+        The share of them that are of the class.
+    rows : Value
+        How many they are.
+    """
+
+    of: str
+    low: float
+    high: float
+    promised: float
+    observed: Value
+    rows: Value
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is said of some rows.
+
+    Attributes
+    ----------
+    values : mapping from str to Value
+        By name: "rows"; of classes "accuracy", "auc", "log_loss", "brier", "calibration_error",
+        "prevalence" (beyond two classes "share of …" and "auc of …" for each); of a number "rmse",
+        "mae", "bias", "r2".
+    reliability : tuple of Bin
+        Of probabilities: how often what was promised came.
+    """
+
+    values: Mapping[str, Value]
+    reliability: tuple[Bin, ...] = ()
+
+    def __getitem__(self, name: str) -> Value:
+        return self.values[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON."""
+        form: dict[str, Any] = {name: asdict(value) for name, value in self.values.items()}
+        if self.reliability:
+            form["reliability"] = [asdict(one) for one in self.reliability]
+        return form
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that have one value of a feature.
+
+    Attributes
+    ----------
+    feature, value : str
+        The feature, and its value in words.
+    measures : Measures
+        What is said of them.
+    """
+
+    feature: str
+    value: str
+    measures: Measures
+
+    def __getitem__(self, name: str) -> Value:
+        return self.measures[name]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a model is on some rows.
+
+    Attributes
+    ----------
+    target : str
+        What is predicted.
+    measures : Measures
+        Of all rows; `evaluation["auc"]` is short for `evaluation.measures["auc"]`.
+    groups : tuple of Group
+        The same by group, for each feature of `by`.
+    privacy : PrivacyReport
+        What the evaluation spent, beside what training did.
+    """
+
+    target: str
+    measures: Measures
+    groups: tuple[Group, ...]
+    privacy: PrivacyReport
+
+    def __getitem__(self, name: str) -> Value:
+        return self.measures[name]
+
+    @property
+    def reliability(self) -> tuple[Bin, ...]:
+        """The reliability table of all rows."""
+        return self.measures.reliability
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON."""
+        return {
+            "target": self.target,
+            "all": self.measures.to_dict(),
+            "groups": [
+                {"feature": group.feature, "value": group.value} | group.measures.to_dict()
+                for group in self.groups
+            ],
+            "privacy": self.privacy.to_dict(),
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the evaluation as JSON, and write it to `path` if one is given."""
+        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
+        if path is not None:
+            write_file(path, text.encode())
+        return text
+
+    def __str__(self) -> str:
+        head, *lines = self._table()
+        widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+        text = [f"Evaluation of {self.target}: {self.privacy.guarantee}"]
+        for line in (head, *lines):
+            cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+            text.append("  ".join(cells).rstrip())
+        return "\n".join(text)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head, *lines = self._table()
+        rows = [_html_row(head, "th"), *(_html_row(line, "td") for line in lines)]
+        said = escape(f"{self.target}: {self.privacy.guarantee}")
+        return f"<table><caption>{said}</caption>{''.join(rows)}</table>"
+
+    def _table(self) -> list[list[str]]:
+        """Return the measures as a table: one line for all rows, and one for each group."""
+        names = list(self.measures.values)
+        lines = [["", *(name.replace("_", " ") for name in names)]]
+        parts = [("all", self.measures)]
+        parts += [(f"{group.feature}: {group.value}", group.measures) for group in self.groups]
+        return lines + [[said, *(str(own[name]) for name in names)] for said, own in parts]
+
+
+def _html_row(cells: list[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _short(value: float, error: float) -> str:
+    """Write a number as far as its error lets it be known, to two digits of that."""
+    if not error > 0:
+        return f"{value:.6g}"
+    places = min(max(1 - math.floor(math.log10(error)), 0), 8)
+    return f"{value:.{places}f}"

@@ -1,0 +1,90 @@
+"""What runs cost together: curves that add up, and ε of their sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from privboost.privacy.accountants.discretisation import GRID_BY_MU, LEAST_SIGMA
+from privboost.privacy.accountants.gdp import GdpAccountant
+from privboost.privacy.budgets.life import GaussianBudget
+from privboost.privacy.events.event import Event, Planned
+from privboost.privacy.formulas import rdp_to_epsilon
+from privboost.privacy.ledger import EXCHANGE_ROOM
+from privboost.reports.curve import ORDERS, Curve
+
+_COORDINATES = 2**62
+"""More than all releases of all runs will ever touch."""
+_ROUNDING = 1 + 1e-12
+
+
+def curve_of(plan: Sequence[Planned]) -> Curve:
+    """Return what adds up of a plan, with what an exchange may add to it."""
+    events = [(planned.event, planned.count) for planned in plan if planned.count]
+    delta = math.fsum(count * event.extra_delta for event, count in events) * _ROUNDING
+    mu = gaussian_sizes(plan)
+    return Curve(
+        None if mu is None else mu[0],
+        0.0 if mu is None else mu[1],
+        tuple(_rho(events, order) for order in ORDERS),
+        delta,
+    )
+
+
+def gaussian_sizes(plan: Sequence[Planned]) -> tuple[float, float] | None:
+    """Return Σμ² of a plan and its coordinates over σ²; None if not all of it is Gaussian.
+
+    Both with what an exchange may add to them.
+    """
+    mu_squared = grid = 0.0
+    for planned in plan:
+        own, size = planned.event.gaussian_grid, planned.event.mu
+        if own is None or size is None or own[1] < LEAST_SIGMA:
+            return None
+        mu_squared += planned.count * size**2
+        grid += planned.count * max(1.01 * own[0] / own[1] ** 2, GRID_BY_MU * size**2)
+    return mu_squared * EXCHANGE_ROOM, grid * EXCHANGE_ROOM
+
+
+def _rho(events: Sequence[tuple[Event, int]], order: int) -> float | None:
+    total = 0.0
+    for event, count in events:
+        known = event.rdp(order)
+        if known is None:
+            return None
+        total += count * known
+    return total * EXCHANGE_ROOM if math.isfinite(total) else None
+
+
+def gaussian_epsilon(mu_squared: float, grid: float, delta: float) -> float:
+    """Return ε at δ of Gaussian releases, however many they are.
+
+    Parameters
+    ----------
+    mu_squared : float
+        Σμ².
+    grid : float
+        Their coordinates over σ², added up: what the price of the integer grid follows; of their
+        number it knows the logarithm only.
+    delta : float
+        δ.
+    """
+    if mu_squared == 0:
+        return 0.0
+    sigma = math.sqrt(_COORDINATES / max(grid, GRID_BY_MU * mu_squared))
+    together = GaussianBudget(
+        "all runs", 1 / math.sqrt(mu_squared), _COORDINATES, touched=1, least_sigma=sigma
+    )
+    return GdpAccountant().cost([Planned(together, 1)], delta)
+
+
+def curve_epsilons(curve: Curve, delta: float) -> dict[str, float]:
+    """Return ε at δ by each theory in which a curve is known; none where δ is used up."""
+    left = delta - curve.extra_delta * _ROUNDING
+    found = {}
+    if left > 0 and curve.mu_squared is not None:
+        found["gdp"] = gaussian_epsilon(curve.mu_squared * _ROUNDING, curve.grid * _ROUNDING, left)
+    if left > 0 and any(rho is not None for rho in curve.rho):
+        pairs = [(o, r) for o, r in zip(ORDERS, curve.rho, strict=True) if r is not None]
+        found["rdp"] = min(rdp_to_epsilon(order, rho * _ROUNDING, left) for order, rho in pairs)
+    return found

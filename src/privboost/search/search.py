@@ -1,0 +1,154 @@
+"""`PrivateSearchCV`: the best of a random number of runs, at the price of the whole search."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from privboost.cautions import caution
+from privboost.estimators.running import ledger_path
+from privboost.randomness.keystream import KeyStream
+from privboost.search.task import SearchTask
+
+
+class PrivateSearchCV(BaseEstimator):
+    """Choose parameters privately: train with some, score on other units, keep the best run.
+
+    A random number of runs is made, each with a candidate drawn at random. What is told is the
+    winner alone: its model, its parameters and its noisy score. The number of runs and all that
+    lost stay hidden, which is why the whole costs less than the sum of its runs.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is trained; it has a domain. Its own epsilon and delta do not count.
+    candidates : sequence of mappings
+        From names of parameters to values; `sklearn.model_selection.ParameterGrid` makes one.
+    epsilon, delta : float
+        The budget of the whole search.
+    expected_runs : float
+        How many runs there are on average, above 1. More are dearer, so that each has less.
+    validation_share : float
+        The part of the units that runs are scored on, and not trained on.
+    scoring : str, optional
+        What decides: "auc", "accuracy", "log_loss" or "brier" of classes, "rmse", "mae" or "r2" of
+        a number. By default "auc" ("accuracy" beyond two classes), or "rmse".
+    random_state : int, optional
+        A seed, for tests; it takes the guarantee away.
+    ledger : path, optional
+        A file that records the charge of the whole search.
+    budget : BudgetAccount, optional
+        The account of these rows, which is charged first; its filter must be "renyi".
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The winner, as it was trained: on its part of the units, with its part of the budget.
+    best_params_ : dict
+        Its candidate.
+    best_score_ : float
+        Its noisy score; the best of several, so rather too good.
+    privacy_ : PrivacyReport
+        What the search spent.
+
+    Examples
+    --------
+    >>> from privboost import PrivBoostClassifier, PrivateSearchCV
+    >>> from privboost.datasets import load_adult
+    >>> adult = load_adult()
+    >>> base = PrivBoostClassifier(domain=adult.domain, interactions=False)
+    >>> tried = [{"n_estimators": 28}, {"n_estimators": 112}]
+    >>> search = PrivateSearchCV(base, tried, epsilon=1.0, delta=1e-6, expected_runs=2)
+    >>> search.fit(adult.train).best_params_ in tried
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        candidates: Any,
+        epsilon: float,
+        delta: float,
+        *,
+        expected_runs: float = 10.0,
+        validation_share: float = 0.25,
+        scoring: str | None = None,
+        random_state: int | None = None,
+        ledger: Any = None,
+        budget: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.candidates = candidates
+        self.epsilon = epsilon
+        self.delta = delta
+        self.expected_runs = expected_runs
+        self.validation_share = validation_share
+        self.scoring = scoring
+        self.random_state = random_state
+        self.ledger = ledger
+        self.budget = budget
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Search.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As the estimator takes them; weights count in training, rows alike in scores.
+
+        Returns
+        -------
+        self
+
+        Privacy
+        -------
+        Spends (epsilon, delta) as one event, reserved before a row is read. How long it takes tells
+        how many runs there were.
+        """
+        keys = KeyStream.of(self.random_state)
+        task = SearchTask.of(self, X, y, sample_weight, keys)
+        caution(self.epsilon, self.delta, self.random_state)
+        ledger = task.reserve(self, ledger_path(self.ledger))
+        ledger.charge(task.plan.release)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what losers would say must not be heard
+            winner = task.search(keys)
+        report = task.report(ledger, self)
+        model = replace(winner.model, privacy=report)
+        self.best_estimator_ = task.estimators[winner.candidate]
+        self.best_estimator_._keep(model)
+        self.best_params_ = dict(task.candidates[winner.candidate])
+        self.best_score_ = winner.score
+        self.privacy_ = report
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Predict with the winner. Costs no privacy."""
+        return self._winner().predict(X)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the winner's probabilities. Costs no privacy."""
+        return self._winner().predict_proba(X)
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the winner's scores. Costs no privacy."""
+        return self._winner().decision_function(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the winner's exact score on rows, which must be public: see its own `score`."""
+        return float(self._winner().score(X, y))
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The domain's classes."""
+        found: np.ndarray = self._winner().classes_
+        return found
+
+    def _winner(self) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_

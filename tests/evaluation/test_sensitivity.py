@@ -1,0 +1,205 @@
+"""One unit changes the exact integers of an evaluation by what its events say, at most."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privboost import CategoricalFeature, PrivBoostClassifier, PrivBoostRegressor
+from privboost.boosting.plan import Budget
+from privboost.engine.backend import LocalBackend
+from privboost.engine.queries import CellSums
+from privboost.evaluation import release
+from privboost.evaluation.evaluate import measure
+from privboost.evaluation.groups import open_groups
+from privboost.evaluation.loader import OutcomeLoader
+from privboost.evaluation.plan import plan_evaluation
+from privboost.grid import Contribution
+from privboost.losses import LossTable
+from privboost.privacy.curator import Curator
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import GaussianRelease
+from privboost.privacy.ledger import Ledger
+from privboost.randomness.keystream import KeyStream
+from privboost.tables.encoding import Encoder
+from privboost.tables.loader import UnitRule
+from privboost.tables.loading import Load, load_rows
+from privboost.tables.sources import open_table
+from tests.hostile import HostileBackend
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+BY = ("job", "age", CategoricalFeature("place", ("p1", "p2")))
+
+
+def fitted(kind, target):
+    how = {"n_estimators": 6, "random_state": 1}
+    frame = make_frame(400, 5, target)
+    return kind(5.0, 1e-6, make_domain(target), **how).fit(frame).model_
+
+
+MODELS = {
+    "two classes": fitted(PrivBoostClassifier, CLASSES),
+    "three classes": fitted(PrivBoostClassifier, THREE),
+    "a number": fitted(PrivBoostRegressor, NUMBER),
+}
+
+
+def of_units(model, unit):
+    domain = replace(model.domain, unit=make_domain(unit=unit).unit)
+    return replace(model, encoder=Encoder(domain, model.encoder.edges))
+
+
+class Spy:
+    """Stands for the curator: tells exact sums, and keeps them beside the events."""
+
+    def __init__(self, backend):
+        self.backend, self.told = backend, []
+        self.publish = backend.apply
+
+    def sums(self, query, event):
+        exact = self.backend.sum(query)
+        self.told.append((query, event, exact))
+        return exact
+
+
+def plan_of(model, delta, by=BY, **how):
+    return plan_evaluation(model, open_groups(by, model), Budget(1.0, delta), **how)
+
+
+def told_of(plan, frame, shuffle):
+    """What an evaluation asks, with the event of each question and the exact answer."""
+    rule = UnitRule.of(plan.encoder.domain.unit, KeyStream.seeded(8))
+    loader = OutcomeLoader(plan.model, plan.outcomes, plan.groups, "income", rule)
+    frame = frame.sample(frac=1, random_state=shuffle)
+    load = Load(loader, open_table(frame, plan.model.domain.feature_names))
+    if shuffle % 2:
+        backend = HostileBackend([load], shuffle)
+    else:
+        backend = LocalBackend([block for each in load_rows([load]) for block in each.blocks], 2)
+    spy = Spy(backend)
+    measure(spy, plan)
+    return spy.told
+
+
+def losses(plan, frame, fewer, shuffle=0):
+    """How far each release moves, in what its event claims: 1 is all of it."""
+    both = (told_of(plan, each, shuffle + k) for k, each in enumerate((frame, fewer)))
+    for (query, event, more), (_, _, less) in zip(*both, strict=True):
+        change = more - less
+        bound = query.bound(Contribution(rows=event.rows))
+        assert np.abs(change).max(initial=0) <= bound.steps
+        assert (change != 0).sum() <= event.touched
+        if isinstance(event, GaussianRelease):
+            yield event.noise * np.sqrt(((change / event.sigmas) ** 2).sum())
+        else:
+            yield event.noise * (np.abs(change) / event.scales).sum()
+
+
+@given(
+    task=st.sampled_from(sorted(MODELS)),
+    rows=st.integers(1, 25),
+    seed=st.integers(0, 10_000),
+    shuffle=st.integers(0, 1000),
+    delta=st.sampled_from([0.0, 1e-6, 0.2]),
+    data=st.data(),
+)
+@settings(max_examples=25)
+def test_adding_any_row(task, rows, seed, shuffle, delta, data):
+    model = MODELS[task]
+    target = {"two classes": CLASSES, "three classes": THREE, "a number": NUMBER}[task]
+    frame = make_frame(rows, seed, target)
+    fewer = frame.drop(index=data.draw(st.integers(0, rows - 1)))
+    assert all(moved <= 1 + 1e-12 for moved in losses(plan_of(model, delta), frame, fewer, shuffle))
+
+
+@given(
+    task=st.sampled_from(sorted(MODELS)),
+    rows=st.integers(1, 60),
+    seed=st.integers(0, 10_000),
+    shuffle=st.integers(0, 1000),
+    delta=st.sampled_from([0.0, 1e-6, 0.2]),
+    max_rows=st.integers(1, 4),
+)
+@settings(max_examples=25)
+def test_adding_any_unit(task, rows, seed, shuffle, delta, max_rows):
+    model = of_units(MODELS[task], {"column": "person", "max_rows": max_rows})
+    target = {"two classes": CLASSES, "three classes": THREE, "a number": NUMBER}[task]
+    frame = make_frame(rows, seed, target)
+    first = frame["person"].iloc[0]
+    fewer = frame[frame["person"].notna() if first is None else frame["person"] != first]
+    assert all(moved <= 1 + 1e-12 for moved in losses(plan_of(model, delta), frame, fewer, shuffle))
+
+
+def known_row(frame):
+    return int(np.flatnonzero(frame["income"].isin(["low", "high"]))[0])
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.2])
+def test_the_claim_about_counts_is_attained(delta):
+    frame = make_frame(30, 3)
+    plan = plan_of(MODELS["two classes"], delta)
+    moved = list(losses(plan, frame, frame.drop(index=known_row(frame))))
+    assert moved == [pytest.approx(1)]
+    assert isinstance(plan.releases[0].event, GaussianRelease) == (delta > 0)
+
+
+def test_a_forgotten_feature_is_caught(monkeypatch):
+    """The twin counts the cells of the whole table alone, and forgets those of groups."""
+    from privboost.evaluation import plan as plans
+
+    monkeypatch.setattr(plans, "_n_features", lambda groups: 0)
+    frame = make_frame(30, 3)
+    plan = plan_of(MODELS["two classes"], 0.0)
+    moved = losses(plan, frame, frame.drop(index=known_row(frame)))
+    with pytest.raises(AssertionError):
+        assert all(each <= 1 + 1e-12 for each in moved)
+
+
+def test_a_forgotten_bound_on_rows_is_caught():
+    """The twin protects rows where a person has up to four."""
+    frame = make_frame(60, 3)
+    fewer = frame[frame["person"] != frame["person"].mode()[0]]
+    with pytest.raises(AssertionError):
+        assert all(
+            moved <= 1 + 1e-12
+            for moved in losses(plan_of(MODELS["two classes"], 0.0), frame, fewer)
+        )
+
+
+@pytest.mark.parametrize("what", ["cells", "rows", "steps"])
+def test_the_curator_refuses_an_event_that_understates(what):
+    model = of_units(MODELS["two classes"], {"column": "person", "max_rows": 2})
+    plan = plan_of(model, 0.0)
+    (planned,) = plan.releases
+    twin = replace(planned.event, **{what: getattr(planned.event, what) - 1})
+    ledger = Ledger(1e9, 0.0, plan.accountant)
+    ledger.reserve([Planned(twin, 1)])
+    curator = Curator(LocalBackend([]), ledger, KeyStream.seeded(5), plan.contribution)
+    with pytest.raises(ValueError, match="understates"):
+        measure(curator, replace(plan, releases=(Planned(twin, 1),)))
+    assert not ledger.spent
+
+
+def test_a_table_that_is_too_large_is_refused(monkeypatch):
+    """The twin squares residuals that were not clipped."""
+    honest = release.moments()
+    twin = LossTable(honest.gradient, honest.hessian * 2, honest.shift)
+    monkeypatch.setattr(release, "moments", lambda: twin)
+    plan = plan_of(MODELS["a number"], 0.0)
+    ledger = Ledger(1.0, 0.0, plan.accountant)
+    ledger.reserve(plan.releases)
+    curator = Curator(LocalBackend([]), ledger, KeyStream.seeded(5), plan.contribution)
+    with pytest.raises(ValueError, match="exceeds its clip"):
+        measure(curator, plan)
+    assert not ledger.spent
+
+
+def test_a_row_of_an_unknown_label_adds_nothing():
+    for task, model in MODELS.items():
+        target = {"two classes": CLASSES, "three classes": THREE, "a number": NUMBER}[task]
+        frame = make_frame(9, 3, target).assign(income=None)
+        for query, _, exact in told_of(plan_of(model, 0.0), frame, 0):
+            assert isinstance(query, CellSums)
+            assert not exact.any()
