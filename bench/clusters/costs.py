@@ -10,14 +10,35 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from bench.clusters.tables import domain, part
+from bench.clusters.places import dask_workers
+from bench.clusters.tables import dask_frame, domain, part
 from bench.clusters.watching import fit
 from privboost import PrivBoostClassifier, SarusXGBClassifier, SBDTClassifier
 
 FEW_ROWS = 2000
 
 
-def measure(rows: int = 1_000_000, columns: int = 10) -> Iterator[dict[str, Any]]:
+def measure(
+    rows: int = 1_000_000, columns: int = 10, workers: tuple[int, ...] = (1, 2, 4, 8, 16)
+) -> Iterator[dict[str, Any]]:
+    """Yield what rows cost, and what Dask's workers cost the driver and the scheduler."""
+    yield from _of_rows(rows, columns)
+    for count in workers:
+        yield {"who": "driver and scheduler", "workers": count} | _of_messages(count, columns)
+
+
+def _of_messages(workers: int, columns: int) -> dict[str, Any]:
+    """Return what a round costs the process of the driver, where the scheduler is, too."""
+    how = {"epsilon": 1.0, "delta": 1e-9, "domain": domain(columns), "interactions": False}
+    with dask_workers(workers):
+        frame = dask_frame(FEW_ROWS, columns, workers)
+        own = partial(fit, PrivBoostClassifier, how, [frame], clock=time.process_time)
+        own()  # processes load their compiled code
+        found = own()
+        return {"round_ms": round(1e3 * found["all_rounds"] / found["rounds"], 3)}
+
+
+def _of_rows(rows: int, columns: int) -> Iterator[dict[str, Any]]:
     """Yield nanoseconds a row: of loading, and of the mean round."""
     public = {"epsilon": 1.0, "domain": domain(columns)}
     gaussian = public | {"delta": 1e-9}
