@@ -5,6 +5,7 @@
     python -m bench.clusters rows         # 50 million rows from Parquet files, some GB in --folder
     python -m bench.clusters peers        # beside LightGBM and XGBoost on the same workers
     python -m bench.clusters workers      # more and more workers of Dask
+    python -m bench.clusters costs        # what a row costs, in time of the processor
     python -m bench.clusters at_once      # what rounds of several questions cost and save
 
 Each tells what it finds as lines of JSON, and gives `bench/results/clusters_<what>.json`. Packages
@@ -22,7 +23,7 @@ from typing import Any
 
 from bench import runner
 
-WHAT = ("rounds", "partitions", "rows", "peers", "workers", "at_once")
+WHAT = ("rounds", "partitions", "rows", "peers", "workers", "costs", "at_once")
 
 
 def main() -> None:

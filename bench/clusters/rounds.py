@@ -17,30 +17,38 @@ from privboost import PrivBoostClassifier
 
 THREADS = 2
 EMPTY_JOBS = 20
+FEW = {"n_estimators": 5, "interactions": False}
+SPARK: dict[str, dict[str, str]] = {
+    "Spark": {},
+    "Spark, Unix sockets": {"spark.python.unix.domain.socket.enabled": "true"},
+}
 
 
 def measure(
-    rows: int = 2000, columns: int = 10, parts: int = 4, turns: int = 3
+    rows: int = 2000, columns: int = 10, parts: int = 4, turns: int = 2
 ) -> Iterator[dict[str, Any]]:
     """Yield the times of each place, a fit with its defaults in each turn."""
     how = {"epsilon": 1.0, "delta": 1e-6, "domain": domain(columns)}
     own = partial(fit, PrivBoostClassifier, how)
-    yield from _turns("2 threads", lambda: own([part(rows, columns)], THREADS), turns)
+    own([part(rows, columns)], THREADS)  # processes load their compiled code, here and below
+    yield from _turns("2 threads", partial(own, [part(rows, columns)], THREADS), turns)
     with TemporaryDirectory() as folder:
         files = write_parts(Path(folder), rows, columns, parts)
         with dask_workers(THREADS):
             import dask.dataframe as dd
 
-            yield from _turns("Dask", lambda: own([dd.read_parquet(files)]), turns)
-        with spark_session(THREADS) as spark:
-            frame = spark.read.parquet(str(files)).repartition(parts).persist()
-            yield from _turns("Spark, empty jobs", lambda: _empty_jobs(spark, parts), turns)
-            yield from _turns("Spark", lambda: own([frame]), turns)
-            yield from _turns("Spark, empty jobs", lambda: _empty_jobs(spark, parts), turns)
+            own([dd.read_parquet(files)])
+            yield from _turns("Dask", partial(own, [dd.read_parquet(files)]), turns)
+        for where, settings in SPARK.items():
+            with spark_session(THREADS, **settings) as spark:
+                frame = spark.read.parquet(str(files)).repartition(parts).persist()
+                empty = partial(_empty_jobs, spark, parts)
+                yield from _turns(f"{where}, empty jobs", empty, turns)
+                fit(PrivBoostClassifier, how | FEW, [frame])
+                yield from _turns(where, partial(own, [frame]), turns)
 
 
 def _turns(where: str, act: Callable[[], dict[str, Any]], turns: int) -> Iterator[dict[str, Any]]:
-    act()  # processes load their compiled code
     for turn in range(turns):
         yield {"where": where, "turn": turn} | act()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -21,6 +21,8 @@ class Watch:
     ----------
     threads : int
         Of a table on this machine.
+    clock : callable
+        What tells seconds.
     loading : float
         Seconds until the rows were there.
     rounds : list of float
@@ -28,30 +30,31 @@ class Watch:
     """
 
     threads: int = 1
+    clock: Callable[[], float] = time.perf_counter
     loading: float = 0.0
     rounds: list[float] = field(default_factory=list)
     _backend: Any = None
 
     def __call__(self, loads: Sequence[Load]) -> Backend:
         """Take the rows."""
-        start = time.perf_counter()
+        start = self.clock()
         self._backend = open_where_rows_lie(self.threads)(loads)
-        self.loading = time.perf_counter() - start
+        self.loading = self.clock() - start
         return self
 
     def sum(self, query: Any) -> Any:
         """Pass a question on."""
-        start = time.perf_counter()
+        start = self.clock()
         answer = self._backend.sum(query)
-        self.rounds.append(time.perf_counter() - start)
+        self.rounds.append(self.clock() - start)
         return answer
 
     def apply(self, update: Any) -> None:
         """Pass an update on: it belongs to the round before."""
-        start = time.perf_counter()
+        start = self.clock()
         self._backend.apply(update)
         if self.rounds:
-            self.rounds[-1] += time.perf_counter() - start
+            self.rounds[-1] += self.clock() - start
 
     def tally(self) -> dict[bytes, int]:
         """Pass the question of texts on."""
@@ -63,15 +66,21 @@ class Watch:
         self._backend.close()
 
 
-def fit(kind: Any, how: dict[str, Any], table: Sequence[Any], threads: int = 1) -> dict[str, Any]:
+def fit(
+    kind: Any,
+    how: dict[str, Any],
+    table: Sequence[Any],
+    threads: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Any]:
     """Fit an estimator to a table; return the seconds of all and of loading, and a round's ms.
 
     A round is the median of all but the first, in which processes load their compiled code.
     """
-    watch = Watch(threads)
-    start = time.perf_counter()
+    watch = Watch(threads, clock)
+    start = clock()
     kind(backend=watch, **how).fit(*table)
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     later = watch.rounds[1:]
     return {
         "seconds": round(seconds, 3),

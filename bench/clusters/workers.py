@@ -12,8 +12,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from bench.clusters.peers import fit_lightgbm
 from bench.clusters.places import dask_workers
-from bench.clusters.tables import dask_frame, domain, features, part
+from bench.clusters.tables import dask_frame, domain, part
 from bench.clusters.watching import fit
 from privboost import PrivBoostClassifier, SarusXGBClassifier, SBDTClassifier
 
@@ -36,7 +37,7 @@ def measure(
     for act in acts.values():
         act(part(FEW_ROWS, columns))  # compiles, once for all processes
     if _has_lightgbm():
-        acts["LightGBM"] = partial(_fit_lightgbm, peer_trees)
+        acts["LightGBM"] = partial(fit_lightgbm, peer_trees)
     for count in workers:
         with dask_workers(count) as client:
             few = dask_frame(FEW_ROWS, columns, PARTS_EACH * count)
@@ -79,15 +80,6 @@ def _has_lightgbm() -> bool:
     except (ImportError, OSError):
         return False
     return True
-
-
-def _fit_lightgbm(trees: int, frame: Any) -> dict[str, Any]:
-    """Fit LightGBM's trees, without any noise, on the same workers."""
-    from lightgbm.dask import DaskLGBMClassifier
-
-    start = time.perf_counter()
-    DaskLGBMClassifier(n_estimators=trees, verbosity=-1).fit(*features(frame))
-    return {"seconds": round(time.perf_counter() - start, 3), "rounds": trees}
 
 
 def _wait(frame: Any) -> None:
