@@ -103,13 +103,22 @@ def show(
 
 @budget_app.command()
 def limit(
-    store: StoreFile, dataset: Dataset, limit_epsilon: LimitEpsilon, limit_delta: LimitDelta
+    store: StoreFile,
+    dataset: Dataset,
+    limit_epsilon: Annotated[
+        float | None, typer.Option(help="The most that may ever be spent; else as it was.")
+    ] = None,
+    limit_delta: Annotated[float | None, typer.Option(help="Its delta; else as it was.")] = None,
 ) -> None:
     """Change the limit of an account."""
     from privboost.accounts.store import BudgetStore
 
     account = BudgetStore(store).account(dataset)
-    account.set_limit(limit_epsilon, limit_delta)
+    before = account.statement().rules
+    epsilon = before.epsilon if limit_epsilon is None else limit_epsilon
+    delta = before.delta if limit_delta is None else limit_delta
+    account.set_limit(epsilon, delta)
+    typer.echo(f"the limit was epsilon {before.epsilon:g}, delta {before.delta:g}")
     typer.echo(str(account.statement()))
 
 
@@ -155,9 +164,16 @@ def account_of(
     if (limit_epsilon is None) != (limit_delta is None):
         raise ValueError("a limit is --limit-epsilon and --limit-delta")
     store = BudgetStore(budget)
-    if limit_epsilon is not None and (not budget.exists() or dataset not in store.datasets()):
+    there = budget.exists()
+    if limit_epsilon is not None and (not there or dataset not in store.datasets()):
         store.open(dataset, limit_epsilon, limit_delta or 0.0, unit=unit, **kind)
         typer.echo(f"privboost: {budget}: opened a new account for {dataset!r}", err=True)
+        if not there:
+            typer.echo(
+                f"privboost: {budget} was not there, and is a NEW store: if there was one before, "
+                "put it back, for what was spent is not in this one",
+                err=True,
+            )
     account = store.account(dataset)
     rules = account.statement().rules
     if limit_epsilon is not None and (rules.epsilon, rules.delta) != limit:

@@ -98,7 +98,9 @@ def search(
         own.fit(table)
         own.best_estimator_.save(model)
     typer.echo(f"{model}: {own.privacy_.guarantee}")
-    typer.echo(f"best parameters {json.dumps(own.best_params_)}, noisy score {own.best_score_:.4g}")
+    score = f"{own.best_score_:.3g} ± {own.best_score_std_:.2g}"
+    typer.echo(f"best parameters {json.dumps(own.best_params_)}")
+    typer.echo(f"{own.scoring_} {score}: noisy, and the best of several, so rather too good")
 
 
 def _read_candidates(path: Path) -> Any:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from privboost import BudgetError
 from privboost.accounts.filters import GaussianFilter, Price, RenyiFilter
-from privboost.privacy.accountants.discretisation import has_fine_grid
+from privboost.privacy.accountants.discretisation import grid_size
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.budgets.life import RenyiBudget
@@ -93,7 +93,7 @@ def test_what_is_not_gaussian_is_refused_with_the_reason():
 
 def test_noise_too_fine_for_the_allowance_is_refused():
     rough = Planned(GaussianRelease("sums", 1.0, 2**9, 1, 1, (1.0,)), 1)
-    assert not has_fine_grid(rough.event)
+    assert grid_size([rough]) == math.inf
     with pytest.raises(BudgetError, match="too fine"):
         GaussianFilter().price([rough], ADD)
     assert curve_of([rough]).mu_squared is None

@@ -76,7 +76,7 @@ def test_two_fits_cost_less_than_their_sum(store):
 @pytest.mark.parametrize(("kind", "how"), OTHERS, ids=lambda x: getattr(x, "__name__", ""))
 def test_what_is_not_gaussian_needs_a_renyi_account(store, kind, how):
     gaussian = store.open("a", 9.0, 1e-5)
-    with pytest.raises(BudgetError, match="open an account with the filter 'renyi'"):
+    with pytest.raises(BudgetError, match="need an account with the filter 'renyi'"):
         train(kind, gaussian, **how)
     assert not gaussian.statement().entries
     renyi = store.open("b", 3.0, 1e-5, filter="renyi")

@@ -33,6 +33,7 @@ from privboost import (
     SchemaError,
     evaluate,
 )
+from privboost.clusters.dask_worker import Order, code_part, own_version
 from privboost.dask import from_worker_files
 from privboost.models.files import model_bytes
 from tests.distributed.dask_frames import in_parts, start
@@ -221,15 +222,51 @@ def test_evaluations_are_those_of_one_machine(client, target, unit):
 
 
 def test_a_search_has_the_winner_of_one_machine(client):
-    frame = make_frame(ROWS)
-    base = PrivBoostClassifier(domain=make_domain(), interactions=False)
+    frame = make_frame(ROWS).assign(person=[k // 3 for k in range(ROWS)])
     tried = [{"n_estimators": 3}, {"n_estimators": 6}]
-    found = [
-        PrivateSearchCV(base, tried, 1.0, 1e-6, expected_runs=1.5, random_state=3).fit(rows)
-        for rows in (frame, in_parts(frame, [10, 200, 0]))
-    ]
+
+    def search(rows, unit={"column": "person", "max_rows": 3}):  # noqa: B006
+        base = PrivBoostClassifier(domain=make_domain(unit=unit), interactions=False)
+        how = {"expected_runs": 1.5, "random_state": 3}
+        return PrivateSearchCV(base, tried, 1.0, 1e-6, **how).fit(rows)
+
+    found = [search(frame), search(in_parts(frame, [10, 200, 0]))]
     assert found[0].best_score_ == found[1].best_score_
     assert len({model_bytes(each.best_estimator_.model_) for each in found}) == 1
+    with pytest.raises(ValueError, match="needs a unit column"):
+        search(in_parts(frame, [10, 200, 0]), unit=None)
+
+
+def test_large_names_of_units_are_the_same_in_every_partition():
+    """pandas makes floats of a partition's whole numbers where one is missing."""
+    names = [2**60 + 100 * k for k in range(20)]
+    whole = make_frame(20).assign(person=names)
+    holed = make_frame(20).assign(person=[*map(float, names[:-1]), np.nan])
+    loaders = []
+
+    def keep(loads):
+        loaders.append(loads[0].loader)
+        raise InterruptedError
+
+    domain = make_domain(unit={"column": "person", "max_rows": 1})
+    with pytest.raises(InterruptedError):
+        PrivBoostClassifier(1.0, 1e-6, domain, backend=keep).fit(whole)
+    (loader,) = loaders
+    declared = whole[list(loader.columns)].iloc[:0]
+    order = Order(loader.to_bytes(), declared, own_version(), 1)
+    one, two = (code_part(part[list(loader.columns)], order, 0, 20) for part in (whole, holed))
+    told = [[name for block in part.units for name in block.to_pylist()] for part in (one, two)]
+    assert told[1] == [*told[0][:-1], None]
+
+
+def test_partitions_that_dask_would_join_are_read_apart(client, tmp_path):
+    frame = make_frame(ROWS)
+    for part in range(9):
+        frame[part * 60 : (part + 1) * 60].to_parquet(tmp_path / f"{part}.parquet")
+    table = dd.read_parquet(tmp_path).assign(more=1)
+    table = table[table.age > 30]
+    kept = frame[:540][frame[:540].age > 30]
+    assert bytes_of(PrivBoostClassifier, table) == bytes_of(PrivBoostClassifier, kept)
 
 
 def test_nothing_stays_with_workers(client):

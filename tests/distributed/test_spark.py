@@ -84,17 +84,19 @@ def test_evaluations_are_those_of_one_machine(spark, unit):
 
 def test_a_search_has_the_winner_of_one_machine(spark):
     table = make_table()
-    base = make(SBDTClassifier, n_estimators=2, max_depth=2)
-    base.set_params(random_state=None)
-    found = [
-        PrivateSearchCV(
-            base, [{"subsample": 0.5}], 1.0, 1e-6, expected_runs=1.2, random_state=3
-        ).fit(rows)
-        for rows in (table, to_spark(spark, table, [0, 0, 1, 599, ROWS]))
-    ]
+
+    def search(rows, unit=PEOPLE | {"max_rows": 1}):
+        base = make(SBDTClassifier, unit=unit, n_estimators=2, max_depth=2)
+        base.set_params(random_state=None)
+        how = {"expected_runs": 1.2, "random_state": 3}
+        return PrivateSearchCV(base, [{"subsample": 0.5}], 1.0, 1e-6, **how).fit(rows)
+
+    found = [search(table), search(to_spark(spark, table, [0, 0, 1, 599, ROWS]))]
     assert found[0].best_score_ == found[1].best_score_
     assert len({model_bytes(each.best_estimator_.model_) for each in found}) == 1
     assert n_persisted(spark) == 0
+    with pytest.raises(ValueError, match="needs a unit column"):
+        search(to_spark(spark, table), unit=None)
 
 
 @pytest.mark.parametrize("cuts", [[0, ROWS], [0, 0, 1, 599, ROWS]], ids=len)

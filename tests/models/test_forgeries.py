@@ -543,7 +543,7 @@ def test_only_cohorts_that_have_a_price_pay_it(states):
 @pytest.mark.parametrize("kind", [SBDTClassifier, SBDTRegressor])
 def test_a_stream_keeps_all_parameters_but_those_of_a_run(kind):
     of_a_run = {"epsilon", "delta", "domain", "domain_given", "domain_rows", "random_state"}
-    of_a_run |= {"n_jobs", "backend", "ledger", "verbose", "public_rows"}
+    of_a_run |= {"n_jobs", "backend", "ledger", "budget", "verbose", "public_rows"}
     of_a_run |= {"loss"}  # of which a stream has one
     assert set(kind().get_params()) == STREAM_PARAMETERS | of_a_run
     assert not STREAM_PARAMETERS & of_a_run

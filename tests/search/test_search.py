@@ -93,7 +93,8 @@ def test_nothing_tells_how_many_runs_there_were(tmp_path, recwarn, capfd):
         lines = [json.loads(line)["entry"] for line in path.read_text().splitlines()]
         assert lines == ["reserve", "charge"]
         own = {name for name in vars(found) if name.endswith("_")}
-        assert own == {"best_estimator_", "best_params_", "best_score_", "privacy_"}
+        told = {"best_estimator_", "best_params_", "best_score_", "best_score_std_"}
+        assert own == told | {"privacy_", "scoring_"}
         records.append(found.privacy_.to_dict())
     assert all(record == records[0] for record in records)
     assert not recwarn.list
@@ -127,7 +128,7 @@ def test_a_search_is_one_entry_of_a_renyi_account(tmp_path):
     store = BudgetStore(tmp_path / "store.db")
     gaussian, renyi = store.open("a", 3.0, 1e-5), store.open("b", 3.0, 1e-5, filter="renyi")
     how = {"expected_runs": 2}
-    with pytest.raises(BudgetError, match="open an account with the filter 'renyi'"):
+    with pytest.raises(BudgetError, match="need an account with the filter 'renyi'"):
         PrivateSearchCV(base(), CANDIDATES, 1.0, 1e-6, budget=gaussian, **how).fit(make_frame(300))
     found = PrivateSearchCV(base(), CANDIDATES, 1.0, 1e-6, budget=renyi, **how)
     found.fit(make_frame(300))

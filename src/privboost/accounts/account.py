@@ -200,22 +200,26 @@ class Statement:
         rules = self.rules
         unit = "one row" if rules.unit is None else f"all rows of one {rules.unit}"
         order = f" of order {rules.filter.order}" if hasattr(rules.filter, "order") else ""
+        closed = "" if rules.closed is None else "CLOSED; "
+        part = self.share_of(self.spent)
+        left = f"epsilon {_rounded_down(self.left)} for one more run of Gaussian noise"
         lines = [
-            f"{self.dataset}: epsilon {round_up(self.epsilon)} of {rules.epsilon:g} is spent, at "
-            f"delta {rules.delta:g}",
-            f"  left        epsilon {_rounded_down(self.left)} for one more run of Gaussian noise",
+            f"{self.dataset}: {closed}epsilon {round_up(self.epsilon)} of {rules.epsilon:g} is "
+            f"spent, at delta {rules.delta:g}: {part:.2%} of the account",
+            f"  left        {left if self.left > 0 else 'nothing'}",
             f"  protects    {unit}; neighbours {rules.relation.value}",
-            f"  adds up by  {rules.filter.name}{order}",
+            f"  adds up by  {rules.filter.name}{order}{_why(rules.filter)}",
             f"  opened      {rules.opened}"
             + (f"; closed {rules.closed}" if rules.closed is not None else ""),
         ]
         if self.epsilon > rules.epsilon:
             lines.append("  note        the limit was lowered below what is spent: no run fits")
-        wide = max([4, *(len(entry.name) for entry in self.entries)])
+        wide = max([9, *(len(entry.name) for entry in self.entries)])
         for entry in self.entries:
             cost = f"({round_up(entry.epsilon)}, {round_up(entry.delta)})"
+            name = entry.name or "(no name)"
             lines.append(
-                f"  {entry.date}  {entry.name:<{wide}}  {entry.what:<20}  {cost:<18}  "
+                f"  {entry.date}  {name:<{wide}}  {entry.what:<20}  {cost:<18}  "
                 f"{self.share_of(entry.price):7.2%} of the account  {entry.who}  {entry.key}"
             )
         return "\n".join(lines)
@@ -401,7 +405,8 @@ class Posting:
         if self.unit != rules.unit:
             raise BudgetError(
                 f"the account {self.account.dataset!r} protects {_unit(rules.unit)}; this run "
-                f"would protect {_unit(self.unit)}: they do not add up"
+                f"would protect {_unit(self.unit)}: they do not add up (an account is opened with "
+                "the unit column that domains name: --unit)"
             )
         price, lesson = rules.filter.price(plan, rules.relation), self.lesson
         if lesson is None:
@@ -511,6 +516,15 @@ def _user() -> str:
 
 def _unit(column: str | None) -> str:
     return "one row" if column is None else f"all rows of one {column}"
+
+
+def _why(kind: Filter) -> str:
+    """Say what is odd about a filter's figures."""
+    if isinstance(kind, GaussianFilter):
+        return ""
+    return (
+        ": the first run costs an epsilon of its own, whatever it is; shares say how much is left"
+    )
 
 
 def _finite(value: float) -> float | None:

@@ -136,9 +136,11 @@ class GaussianFilter(Filter):
             event = planned.event
             if event.mu is None:
                 raise BudgetError(
-                    f"this account adds up Gaussian noise on all rows only, and {event.what!r} is "
-                    f"released with {event.mechanism}: choose another recipe or parameters, or "
-                    "open an account with the filter 'renyi'"
+                    "this account was opened for Gaussian noise on all rows, and "
+                    f"{event.what!r} is released with {event.mechanism}: searches, samples, a "
+                    "delta of 0 and the recipes dpxgb, sarus and lazybb need an account with the "
+                    "filter 'renyi'; ask whoever owns the data (a second account of the same "
+                    "people adds its limit to this one's)"
                 )
         sizes = gaussian_sizes(plan)
         if sizes is None:

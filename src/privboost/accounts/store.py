@@ -98,7 +98,10 @@ class BudgetStore:
             if connection.execute(
                 "SELECT 1 FROM accounts WHERE dataset = ?", (dataset,)
             ).fetchone():
-                raise BudgetError(f"{self.path} has an account of {dataset!r} already")
+                raise BudgetError(
+                    f"{self.path} has an account of {dataset!r} already: "
+                    f"BudgetStore.account({dataset!r}) returns it"
+                )
             connection.execute(
                 "INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
                 (*line, float(epsilon), float(delta), now()),
@@ -108,9 +111,11 @@ class BudgetStore:
     def account(self, dataset: str) -> BudgetAccount:
         """Return an account that was opened before."""
         check_name("dataset", dataset)
-        if dataset not in self.datasets():
+        if dataset not in (known := self.datasets()):
+            has = "it has " + ", ".join(map(repr, known)) if known else "it has none"
             raise StoreError(
-                f"{self.path} has no account of {dataset!r}: open one first, with its limit"
+                f"{self.path} has no account of {dataset!r} ({has}): privboost budget open, or "
+                "BudgetStore.open, opens one"
             )
         with reading(self.path) as connection:
             (store,) = connection.execute("SELECT id FROM store").fetchone()

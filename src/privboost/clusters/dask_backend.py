@@ -60,11 +60,13 @@ class FrameLoad:
     def tasks(self) -> list[Any]:
         """Return what codes each part, not computed yet."""
         code, lengths = dask.delayed(code_part, pure=False), self.source.lengths
-        firsts = accumulate(lengths, initial=0)
+        firsts = list(accumulate(lengths, initial=0))[:-1]
         parts = self.source.parts(self.loader.columns)
+        if len(parts) != len(lengths):
+            raise ClusterError(CHANGED)
         return [
             code(part, self.order, first, rows)
-            for part, first, rows in zip(parts, firsts, lengths, strict=False)
+            for part, first, rows in zip(parts, firsts, lengths, strict=True)
         ]
 
 

@@ -68,7 +68,10 @@ class DaskTable(RemoteTable):
 
     def parts(self, names: Sequence[str]) -> list[Any]:
         """Return the named columns of each partition, not computed yet."""
-        parts: list[Any] = self._frame[self._own(names)].to_delayed()
+        # Not optimised further: Dask would join partitions by how many columns are read, and their
+        # rows must have the same places whatever is read.
+        named = self._frame[self._own(names)].simplify()
+        parts: list[Any] = named.to_delayed(optimize_graph=False)
         return parts
 
     def _own(self, names: Sequence[str]) -> list[Any]:

@@ -117,7 +117,10 @@ def code_part(frame: Any, order: Order, first: int, rows: int) -> CodedPart | Fa
 def _code(frame: Any, order: Order, first: int) -> CodedPart | Failure:
     if own_version() != order.version:
         return Failure(other_version(own_version(), order.version))
-    loader, frame = read_loader(order.loader), _as_declared(frame, order.declared)
+    loader = read_loader(order.loader)
+    frame = _as_declared(frame, order.declared)
+    if loader.unit is not None:
+        frame = _with_even_units(frame, order.declared, loader.unit.column)
     table = FrameTable(nw.from_native(frame, eager_only=True))
     coded = [
         each
@@ -146,6 +149,19 @@ def _as_declared(frame: Any, declared: Any) -> Any:
         name for name, kind in declared.dtypes.items() if not _are_alike(frame.dtypes[name], kind)
     ]
     return frame.astype(dict.fromkeys(odd, object))
+
+
+def _with_even_units(frame: Any, declared: Any, column: str) -> Any:
+    """Have whole numbers that name units read alike in all parts.
+
+    pandas makes floats of them in a part where one is missing, which cannot tell the largest apart:
+    so nowhere are they told apart, lest a unit have two names.
+    """
+    (name,) = [own for own in declared.columns if str(own) == column]
+    kind = declared.dtypes[name]
+    if not (isinstance(kind, np.dtype) and kind.kind in "fiu"):
+        return frame
+    return frame.astype({name: np.float64}) if frame.dtypes[name].kind in "iu" else frame
 
 
 def _are_alike(one: Any, other: Any) -> bool:
@@ -228,7 +244,9 @@ def _told(backend: LocalBackend, updates: list[bytes]) -> LocalBackend:
     return backend
 
 
-def _open(orders: Sequence[Order], shares: Sequence[Sequence[Any]]) -> LocalBackend:
+def _open(orders: Sequence[Order], shares: Sequence[Sequence[Any]]) -> LocalBackend | Failure:
+    if own_version() != orders[0].version:  # of a worker that came later
+        return Failure(other_version(own_version(), orders[0].version))
     blocks: list[Rows] = []
     known: list[pa.Array] = []  # who came with an earlier frame is left out
     for order, parts in zip(orders, shares, strict=True):

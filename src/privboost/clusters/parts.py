@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from privboost.tables.loader import Loader
 from privboost.tables.loading import Coded, Load, number_units
+from privboost.tables.part_loader import PartLoader
 from privboost.tables.remote import RemoteTable, refuse_mixture
 
 CHANGED = (
@@ -63,6 +64,8 @@ def loads_of(loads: Sequence[Load], kind: type[_Own]) -> list[tuple[_Own, Loader
 
 def coding_of(loader: Any) -> bytes:
     """Return what a loader's coded rows depend on: not which rows of a unit are kept."""
+    if isinstance(loader, PartLoader):
+        return replace(loader, whole=replace(loader.whole, unit=None)).to_bytes()  # type: ignore
     coding: bytes = replace(loader, unit=None).to_bytes()
     return coding
 

@@ -13,6 +13,7 @@ from uuid import uuid4
 import numpy as np
 from pyspark import RDD, StorageLevel
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import col
 
 from privboost import __version__
 from privboost.clusters import spark_worker
@@ -28,7 +29,9 @@ from privboost.tables.loader import Loader
 _MOST_NEW = 64
 _MOST_NEW_BYTES = 2**18
 """More updates, or more bytes of them, do not travel with every task: they are broadcast once."""
-_SAYABLE = re.compile(r"(?:privboost\.errors\.\w+|ModuleNotFoundError): (.*)")
+_SAYABLE = re.compile(
+    r"privboost\.errors\.\w+: (.*)|ModuleNotFoundError: (No module named '[\w.]+')"
+)
 """Errors of workers that name no value; those of others (a frame's own functions) may."""
 _UNSAID = "a Spark job failed: Spark's logs, which are as private as rows, say why"
 _OPEN: set[str] = set()
@@ -41,7 +44,7 @@ class Parts(Protocol):
     def select(self, names: Sequence[str]) -> DataFrame:
         """Return the named columns, in this order."""
 
-    def is_same(self, coding: bytes, parts: Sequence[Part]) -> bool:
+    def is_same(self, coding: bytes, parts: Sequence[Part], whole: bool) -> bool:
         """Whether the frame has the rows that it had when it was first coded so."""
 
 
@@ -120,7 +123,7 @@ class SparkBackend:
         for (source, loader), (a, b) in zip(
             loads, pairwise(accumulate(sizes, initial=0)), strict=True
         ):
-            if not source.is_same(coding_of(loader), self._parts[a:b]):
+            if not source.is_same(coding_of(loader), self._parts[a:b], not loader.by_place):
                 raise ClusterError(CHANGED)
             if not loader.by_place:  # else rows have their places already
                 lengths = [part.n_rows for part in self._parts[a:b]]
@@ -179,22 +182,26 @@ class SparkBackend:
 @contextmanager
 def _in_own_words() -> Iterator[None]:
     """Turn errors of Spark into ones that name no value."""
+    said = None
     try:
         yield
     except Exception as error:
-        raise ClusterError(_sayable(str(error))) from None
+        said = str(error)
+    if said is not None:  # with no other error behind it, which may quote values
+        raise ClusterError(_sayable(said))
 
 
 def _sayable(said: str) -> str:
     if "No module named 'privboost" in said:
         return NO_PRIVBOOST
     found = _SAYABLE.search(said)
-    return f"in a worker: {found[1]}" if found else _UNSAID
+    return f"in a worker: {found[1] or found[2]}" if found else _UNSAID
 
 
 def _counted(frame: DataFrame) -> list[int]:
     """Return how many rows each partition has."""
-    counted = frame.select(frame.columns[0]).mapInArrow(spark_worker.count, "part int, n_rows long")
+    first = col("`" + frame.columns[0].replace("`", "``") + "`")
+    counted = frame.select(first).mapInArrow(spark_worker.count, "part int, n_rows long")
     lengths = {row[0]: row[1] for row in counted.collect()}
     return [lengths.get(number, 0) for number in range(max(lengths, default=-1) + 1)]
 

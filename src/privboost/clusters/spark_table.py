@@ -35,6 +35,7 @@ class SparkTable(RemoteTable):
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
         self._seen: dict[bytes, Sequence[Part]] = {}
+        self._lengths: list[int] | None = None
         self.columns = unique(frame.columns)
 
     def no_rows(self, names: Sequence[str]) -> Batch:
@@ -43,9 +44,7 @@ class SparkTable(RemoteTable):
 
     def count_rows(self) -> int:
         """Return the number of rows."""
-        if self._seen:
-            return sum(part.n_rows for part in next(iter(self._seen.values())))
-        return int(self._frame.count())
+        return int(self._frame.count()) if self._lengths is None else sum(self._lengths)
 
     def open_backend(self, loads: Sequence[Load]) -> SparkBackend:
         """Have the executors load the rows."""
@@ -55,14 +54,17 @@ class SparkTable(RemoteTable):
         """Return the named columns, in this order."""
         return self._frame.select(*(col("`" + name.replace("`", "``") + "`") for name in names))
 
-    def is_same(self, coding: bytes, parts: Sequence[Part]) -> bool:
+    def is_same(self, coding: bytes, parts: Sequence[Part], whole: bool) -> bool:
         """Whether the frame has the rows that it had when it was first coded so.
 
-        Coded in another way it must have had as many: rows are known by their places.
+        Coded in another way it must have had as many, if all were coded: rows are known by their
+        places.
         """
-        lengths = [[part.n_rows for part in seen] for seen in self._seen.values()]
-        if any(seen != [part.n_rows for part in parts] for seen in lengths):
-            return False
+        lengths = [part.n_rows for part in parts]
+        if whole:
+            self._lengths = lengths if self._lengths is None else self._lengths
+            if lengths != self._lengths:
+                return False
         return self._seen.setdefault(coding, parts) == parts
 
     def _kind(self, name: str) -> pa.DataType:

@@ -18,7 +18,6 @@ from privboost.boosting.plan import Budget
 from privboost.cautions import warn
 from privboost.engine.backend import OpenBackend
 from privboost.errors import DomainError, SchemaError
-from privboost.grid import CLIP_STEPS
 from privboost.learning.domain_learning import (
     LearningPlan,
     learn,
@@ -61,6 +60,7 @@ For a number to predict, the target gives "bounds" instead of "classes"."""
 _MOST_EPSILON = 1e4
 """Beyond it the price of the integer grid is no small part of a release's."""
 _SPARE_UNIT = "(unit)"
+_ROUGH_STEPS, _ROUGH_ROWS = 2**12, 2**6
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +236,10 @@ def learn_within(
     budget, share = lesson.budget, lesson.share
     plan = lesson.plan(budget.delta)
     ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), path, posting)
-    rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), CLIP_STEPS, 1, 1, (1.0,))
+    # Its grid is rougher than that of most plans that may take its place: budgets for life have
+    # many coordinates.
+    noise = math.sqrt(1 / (1 - share))
+    rest = GaussianRelease("training", noise, _ROUGH_STEPS, 1, _ROUGH_ROWS, (1.0,))
     wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
     made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
     plan, placeholder = plan.with_releases(made[:-1]), made[-1]

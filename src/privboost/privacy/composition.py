@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from privboost.privacy.accountants.discretisation import GRID_BY_MU, LEAST_SIGMA
+from privboost.privacy.accountants.discretisation import grid_allowed
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.budgets.life import GaussianBudget
 from privboost.privacy.events.event import Event, Planned
@@ -15,6 +15,7 @@ from privboost.reports.curve import ORDERS, Curve
 
 _COORDINATES = 2**62
 """More than all releases of all runs will ever touch."""
+_LEAST_GRID = 2.0**-20
 _ROUNDING = 1 + 1e-12
 
 
@@ -34,16 +35,13 @@ def curve_of(plan: Sequence[Planned]) -> Curve:
 def gaussian_sizes(plan: Sequence[Planned]) -> tuple[float, float] | None:
     """Return Σμ² of a plan and its coordinates over σ²; None if not all of it is Gaussian.
 
-    Both with what an exchange may add to them.
+    Both with what an exchange may add to them; None also where noise is too fine.
     """
-    mu_squared = grid = 0.0
-    for planned in plan:
-        own, size = planned.event.gaussian_grid, planned.event.mu
-        if own is None or size is None or own[1] < LEAST_SIGMA:
-            return None
-        mu_squared += planned.count * size**2
-        grid += planned.count * max(1.01 * own[0] / own[1] ** 2, GRID_BY_MU * size**2)
-    return mu_squared * EXCHANGE_ROOM, grid * EXCHANGE_ROOM
+    if not all(planned.event.mu is not None for planned in plan):
+        return None
+    grid = grid_allowed(plan)
+    mu_squared = math.fsum(planned.count * (planned.event.mu or 0.0) ** 2 for planned in plan)
+    return (mu_squared * EXCHANGE_ROOM, grid * EXCHANGE_ROOM) if grid < math.inf else None
 
 
 def _rho(events: Sequence[tuple[Event, int]], order: int) -> float | None:
@@ -71,7 +69,7 @@ def gaussian_epsilon(mu_squared: float, grid: float, delta: float) -> float:
     """
     if mu_squared == 0:
         return 0.0
-    sigma = math.sqrt(_COORDINATES / max(grid, GRID_BY_MU * mu_squared))
+    sigma = math.sqrt(_COORDINATES / max(grid, _LEAST_GRID * mu_squared))
     together = GaussianBudget(
         "all runs", 1 / math.sqrt(mu_squared), _COORDINATES, touched=1, least_sigma=sigma
     )

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from privboost.errors import BudgetError
 from privboost.privacy.accountants.base import Accountant, Profile
-from privboost.privacy.accountants.discretisation import has_fine_grid
+from privboost.privacy.accountants.discretisation import grid_allowed, grid_size
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.events.event import Event, Planned
 from privboost.privacy.events.sums import GaussianRelease
@@ -53,6 +53,8 @@ class Ledger:
     ----------
     entry : str
         The account's name for what was reserved; empty without one.
+    adds_up : bool
+        Whether what was exchanged is still within what was reserved first, grid and all.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Ledger:
         posting: Posting | None = None,
     ) -> None:
         self.epsilon, self.delta, self.accountant = epsilon, delta, accountant
-        self.entry, self._posting = "", posting
+        self.entry, self._posting, self.adds_up = "", posting, True
         self._path = None if path is None else _checked(Path(path))
         self._reserved: list[Planned] = []
         self._left: Counter[Event] = Counter()
@@ -103,8 +105,12 @@ class Ledger:
             raise BudgetError(
                 f"the plan needs more than was reserved for it: {placeholder.event.what}"
             )
-        if not all(has_fine_grid(planned.event) for planned in made):
-            raise BudgetError(f"the noise is too fine to be exchanged for {placeholder.event.what}")
+        coarse = grid_size([*others, *made]) > grid_allowed(self._posted) * EXCHANGE_ROOM
+        if coarse and self._posting is not None:
+            raise BudgetError(
+                f"the noise is too fine for the account: {placeholder.event.what}; use a smaller "
+                "epsilon, or write the domain"
+            )
         before, self.accountant = self.accountant, accountant
         try:
             self._set_aside("exchange", others, plan, instead_of=placeholder.event.what)
@@ -113,6 +119,7 @@ class Ledger:
             raise
         self._left[placeholder.event] -= placeholder.count
         self._exchanged = True
+        self.adds_up = self.adds_up and not coarse
 
     @property
     def cost(self) -> float:

@@ -219,6 +219,8 @@ class PrivacyReport:
     def __str__(self) -> str:
         lines = [f"Privacy: {self.guarantee}"]
         lines += self._told_as_public() if self.public_rows else self._promised()
+        if self.entry:
+            lines.append(f"  account     {self.rows}, entry {self.entry}")
         for mechanism in dict.fromkeys(release.mechanism for release in self.releases):
             lines.append(f"  released with {mechanism}")
             made = [r for r in self.releases if r.mechanism == mechanism]

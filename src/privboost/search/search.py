@@ -53,6 +53,10 @@ class PrivateSearchCV(BaseEstimator):
         Its candidate.
     best_score_ : float
         Its noisy score; the best of several, so rather too good.
+    best_score_std_ : float
+        The score's standard error: of its noise, and of the rows.
+    scoring_ : str
+        What decided.
     privacy_ : PrivacyReport
         What the search spent.
 
@@ -124,6 +128,8 @@ class PrivateSearchCV(BaseEstimator):
         self.best_estimator_._keep(model)
         self.best_params_ = dict(task.candidates[winner.candidate])
         self.best_score_ = winner.score
+        self.best_score_std_ = winner.error
+        self.scoring_ = task.scoring
         self.privacy_ = report
         return self
 

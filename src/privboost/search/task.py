@@ -15,11 +15,13 @@ from privboost.accounts.account import Posting
 from privboost.accounts.given import check_account
 from privboost.boosting.checks import check_number, check_share
 from privboost.boosting.plan import Budget, leave_some
+from privboost.clusters.recognition import open_remote
 from privboost.errors import BudgetError
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import Given, Setting
 from privboost.evaluation.evaluate import EvaluationPreparation, measure
 from privboost.evaluation.plan import plan_evaluation, plan_score
+from privboost.evaluation.result import Value
 from privboost.models.model import Model
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.events.event import Planned
@@ -32,6 +34,7 @@ from privboost.search.plan import SearchPlan, plan_search
 from privboost.tables.features import ClassTarget
 from privboost.tables.loading import Load
 from privboost.tables.part_loader import PartLoader, Side
+from privboost.tables.remote import RemoteTable
 from privboost.unit import column_of
 
 _BETTER = {
@@ -58,6 +61,7 @@ class Winner:
 
     candidate: int
     score: float
+    error: float
     model: Model
 
 
@@ -106,6 +110,7 @@ class SearchTask:
     @classmethod
     def of(cls, search: Any, X: Any, y: Any, weight: Any, keys: KeyStream) -> SearchTask:
         """Check everything, and decide what one run may spend."""
+        X = open_remote(X)
         account = check_account("budget", search.budget, search.random_state)
         budget = Budget(search.epsilon, search.delta)
         if account is not None:
@@ -136,6 +141,11 @@ class SearchTask:
             ready = [_having(each, plan.epsilon, budget.delta) for each in estimators]
             runs = [each._prepare(X, y, weight) for each in ready]
             ready_to_run = [run.run() for run in runs]  # judges the table's schema; reads no row
+        if isinstance(X, RemoteTable) and ready[0]._domain().unit is None:
+            raise ValueError(
+                "a search where rows lie with a cluster needs a unit column in the domain: without "
+                "one sides go by the places of rows, which a cluster may deal out anew"
+            )
         given = Given(X, y, weight, None)
         scoring = _check_scoring(search.scoring, ready[0])
         told = dict.fromkeys(said for run in ready_to_run for said in run.assumptions)
@@ -177,9 +187,10 @@ class SearchTask:
         if run.plan.releases != self.releases[number]:
             raise BudgetError(_NOT_CHARGED)
         model = estimator._train(_on(run, Side(key, 1 - self.share, True)))
-        return Winner(number, self._score(model, Side(key, 1 - self.share, False), seed), model)
+        score = self._score(model, Side(key, 1 - self.share, False), seed)
+        return Winner(number, score.value, score.std, model)
 
-    def _score(self, model: Model, side: Side, seed: int | None) -> float:
+    def _score(self, model: Model, side: Side, seed: int | None) -> Value:
         budget = Budget(self.plan.epsilon, self.delta)
         classes = model.domain.target
         many = isinstance(classes, ClassTarget) and len(classes.classes) > 2
@@ -207,7 +218,7 @@ class SearchTask:
             whole, _ = measure(run.curator(opened), plan)
         finally:
             opened.close()
-        return whole[self.scoring].value
+        return whole[self.scoring]
 
     def report(self, ledger: Ledger, search: Any) -> PrivacyReport:
         """State what the search spent."""

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from privboost.privacy.events.event import Event, Planned
+from privboost.privacy.events.event import Planned
 
 _TAIL = 1e-9
 """How small, relative to δ, e^ε τ is made; a larger z costs more ε, a smaller one more δ."""
@@ -23,18 +23,31 @@ _ROUNDING = 1e-9
 """The part of δ, relatively, kept for float64 rounding in the formulas."""
 
 
-GRID_BY_MU = 2.0**-20
-"""Coordinates over σ², by μ²: what is exchanged has no more of them, whatever it is."""
-LEAST_SIGMA = 2.0**10
+_GRID_BY_MU = 2.0**-20
+"""Coordinates over σ², by μ², that are allowed for at least."""
+_LEAST_SIGMA = 2.0**10
 
 
-def has_fine_grid(event: Event) -> bool:
-    """Say whether what an event's grid costs is bounded by its μ²."""
-    grid, mu = event.gaussian_grid, event.mu
-    if grid is None or mu is None:
-        return False
-    touched, sigma = grid
-    return sigma >= LEAST_SIGMA and 1.01 * touched <= GRID_BY_MU * (sigma * mu) ** 2
+def grid_size(plan: Sequence[Planned], least: float = 0.0) -> float:
+    """Return what the price of Gaussian releases' grid follows: coordinates over σ², added up.
+
+    Infinite where noise is so fine that it does not. `least` is what counts for a release at least,
+    by its μ².
+    """
+    total = 0.0
+    for planned in plan:
+        grid, mu = planned.event.gaussian_grid, planned.event.mu
+        if grid is None or mu is None or not planned.count:
+            continue
+        if grid[1] < _LEAST_SIGMA:
+            return math.inf
+        total += planned.count * max(1.01 * grid[0] / grid[1] ** 2, least * mu**2)
+    return total
+
+
+def grid_allowed(plan: Sequence[Planned]) -> float:
+    """Return the same with what may be exchanged for parts of a plan."""
+    return grid_size(plan, _GRID_BY_MU)
 
 
 @dataclass(frozen=True)
