@@ -33,6 +33,7 @@ from privboost import (
     SchemaError,
     evaluate,
 )
+from privboost.clusters.dask_cluster import DaskCluster
 from privboost.clusters.dask_worker import Order, code_part, own_version
 from privboost.dask import from_worker_files
 from privboost.models.files import model_bytes
@@ -41,7 +42,7 @@ from tests.distributed.hooked import Hooked
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 ROWS = 700
-QUICK = 60
+QUICK = 240
 """Seconds within which an error must come, also on a busy machine."""
 
 
@@ -308,6 +309,32 @@ def test_a_lost_cluster_is_an_error_and_no_hang(end):
         with pytest.raises(ClusterError, match=r"no worker left|cannot be reached"):
             train(PrivBoostClassifier, table, backend=Hooked(lose))
         assert time.monotonic() - lost[0] < QUICK
+
+
+class Late:
+    """A task that comes to its end just after the patience with it has ended."""
+
+    status = "pending"
+
+    def __init__(self, error=None):
+        self._error = error
+
+    def result(self, timeout):
+        if self.status == "pending":
+            self.status = "error" if self._error else "finished"
+            raise TimeoutError
+        if self._error:
+            raise self._error
+        return "done"
+
+
+def test_a_task_that_ends_late_is_not_taken_for_lost(client):
+    cluster = DaskCluster(client)
+    assert cluster.wait(Late(), ()) == "done"
+    with pytest.raises(SchemaError, match="'age'"):
+        cluster.wait(Late(KeyError("age")), ["age"])
+    with pytest.raises(ClusterError, match="TimeoutError"):
+        cluster.wait(Late(TimeoutError()), ["age"])
 
 
 def test_versions_must_be_the_same(client):

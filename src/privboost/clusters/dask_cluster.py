@@ -139,22 +139,22 @@ class DaskCluster:
         """
         looked, stranded = time.monotonic(), False
         while True:
-            done = _try(lambda: future.result(timeout=_PATIENCE))
+            before, done = future.status, _try(lambda: future.result(timeout=_PATIENCE))
             if not isinstance(done, Exception):
                 return _judge(done)
-            there = self.threads()
+            there, status = self.threads(), future.status
             if worker is not None and worker not in there:
                 raise LostError
-            if future.status == "finished":  # since then
-                continue
-            if future.status == "pending":
+            if isinstance(done, TimeoutError) and (status == "finished" or status != before):
+                continue  # it has ended by now: the result says how
+            if status == "pending":
                 if time.monotonic() - looked > _ABSENCE:
                     was, stranded = stranded, self._is_stranded(future)
                     if was and stranded:
                         raise ClusterError(_STRANDED)
                     looked = time.monotonic()
                 continue
-            if future.status != "error" or isinstance(done, KilledWorker):
+            if status != "error" or isinstance(done, KilledWorker):
                 raise LostError
             raise _unreadable(done, columns)
 
