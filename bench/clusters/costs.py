@@ -58,7 +58,7 @@ def _of_rows(rows: int, columns: int) -> Iterator[dict[str, Any]]:
         own = partial(fit, kind, how, clock=time.process_time)
         own([few])  # compiles
         small, large = own([few]), own([many])
-        beyond = small["all_rounds"] / small["rounds"]
+        beyond = small["round_ms"] / 1e3
         a_round = large["all_rounds"] / large["rounds"] - beyond
         yield {
             "who": who,
