@@ -18,6 +18,7 @@ from privboost.boosting.plan import Budget
 from privboost.cautions import warn
 from privboost.engine.backend import OpenBackend
 from privboost.errors import DomainError, SchemaError
+from privboost.grid import CLIP_STEPS
 from privboost.learning.domain_learning import (
     LearningPlan,
     learn,
@@ -236,10 +237,10 @@ def learn_within(
     budget, share = lesson.budget, lesson.share
     plan = lesson.plan(budget.delta)
     ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), path, posting)
-    # Its grid is rougher than that of most plans that may take its place: budgets for life have
-    # many coordinates.
-    noise = math.sqrt(1 / (1 - share))
-    rest = GaussianRelease("training", noise, _ROUGH_STEPS, 1, _ROUGH_ROWS, (1.0,))
+    # Where an account adds grids up, it is rougher than that of most plans that may take its place:
+    # budgets for life have many coordinates.
+    steps, rows = (CLIP_STEPS, 1) if posting is None else (_ROUGH_STEPS, _ROUGH_ROWS)
+    rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), steps, 1, rows, (1.0,))
     wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
     made = calibrate(wanted, budget.epsilon, budget.delta, ledger.accountant)
     plan, placeholder = plan.with_releases(made[:-1]), made[-1]
