@@ -145,7 +145,7 @@ class DaskCluster:
             there = self.threads()
             if worker is not None and worker not in there:
                 raise LostError
-            if future.status == "pending":
+            if future.status in ("pending", "finished"):  # since then, perhaps
                 if time.monotonic() - looked > _ABSENCE:
                     was, stranded = stranded, self._is_stranded(future)
                     if was and stranded:

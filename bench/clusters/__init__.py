@@ -1,0 +1,1 @@
+"""What clusters cost: a round, partitions, many rows, more workers, and peers beside."""
