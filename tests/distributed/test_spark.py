@@ -127,12 +127,13 @@ def test_a_process_that_dies_changes_nothing(spark, tmp_path, monkeypatch):
     """It takes the shards of other partitions along; updates were broadcast or are new."""
     died = str(tmp_path / "died")
 
-    def ask(question, number, surveyed):
+    def ask(question, surveyed):
+        asked = list(surveyed)
         told = sum(chunk.stop - chunk.first for chunk in question.chunks) + len(question.newest)
-        if number == 2 and told >= 3 and not os.path.exists(died):
+        if 2 in dict(asked) and told >= 3 and not os.path.exists(died):
             with open(died, "w"):
                 os._exit(1)
-        return spark_worker.ask(question, number, surveyed)
+        return spark_worker.ask(question, asked)
 
     table, how = make_table(), {"interactions": False, "n_estimators": 4}
     expected = model_bytes(make(PrivBoostClassifier, **how).fit(table).model_)

@@ -62,7 +62,8 @@ class Processes:
             self._firsts = [0] * len(self._parts)
 
     def _survey(self):
-        self._parts = [part for blobs in self._rows for part in spark_worker.survey(blobs)]
+        surveyed = [next(spark_worker.survey(*each)) for each in enumerate(self._rows)]
+        self._parts = [part for _, part in surveyed]
         self._firsts = np.cumsum([0] + [part.n_rows for part in self._parts]).tolist()[:-1]
 
     def sum(self, query):
@@ -89,7 +90,7 @@ class Processes:
             self._held[place].clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(spark_worker, "_HELD", self._held[place])
-            ((_, answer),) = spark_worker.ask(question, number, [self._parts[number]])
+            ((_, answer),) = spark_worker.ask(question, [(number, self._parts[number])])
             if answer is None:
                 ((_, answer),) = spark_worker.load_and_ask(question, number, self._rows[number])
         return answer
@@ -139,7 +140,7 @@ def test_evaluations_are_those_of_one_machine(unit):
 def test_rows_that_changed_and_other_versions_are_refused():
     part, question = Part(1, b"x"), Question("run", RUNS, "0.0", [Part(1, b"y")], [0], (), (), None)
     with pytest.raises(ClusterError, match="other rows than"):
-        next(spark_worker.ask(question, 0, [part]))
+        next(spark_worker.ask(question, [(0, part)]))
     for load in (
         lambda: next(spark_worker.load_and_ask(question, 0, [])),
         lambda: next(spark_worker.code("0.0", b"", None, [])),

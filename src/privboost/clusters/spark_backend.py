@@ -67,6 +67,7 @@ class SparkBackend:
         self._firsts: list[int] = []
         self._rows: Any = None
         self._surveyed: Any = None
+        self._tasks: Sequence[int] = ()
         self._asked = False
         self._chunks: list[Chunk] = []
         self._newest: list[bytes] = []
@@ -144,8 +145,12 @@ class SparkBackend:
         """Persist coded rows, and learn what each partition has."""
         self._rows = self._persist(rows)
         # A survey lies where its rows do, and is small: rounds run over it.
-        self._surveyed = self._persist(self._rows.mapPartitions(spark_worker.survey))
-        self._parts = self._job(self._surveyed, range(rows.getNumPartitions()))
+        surveyed = self._persist(self._rows.mapPartitionsWithIndex(spark_worker.survey))
+        found = self._job(surveyed, range(rows.getNumPartitions()))
+        self._parts = [part for _, part in found]
+        # To start a task costs more than to answer: a core has one, for all its partitions.
+        self._surveyed = surveyed.coalesce(self._context.defaultParallelism)
+        self._tasks = range(self._surveyed.getNumPartitions())
         self._firsts = [0] * len(self._parts)  # dealt rows have their places already
 
     def _persist(self, rdd: RDD) -> RDD:
@@ -166,8 +171,8 @@ class SparkBackend:
             query,
         )
         self._asked = True
-        asked = self._surveyed.mapPartitionsWithIndex(partial(spark_worker.ask, question))
-        answers = dict(self._job(asked, range(len(self._parts))))
+        asked = self._surveyed.mapPartitions(partial(spark_worker.ask, question))
+        answers = dict(self._job(asked, self._tasks))
         if lost := [number for number, answer in answers.items() if answer is None]:
             loading = partial(spark_worker.load_and_ask, question)
             answers |= dict(self._job(self._rows.mapPartitionsWithIndex(loading), lost))

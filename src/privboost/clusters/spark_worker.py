@@ -161,13 +161,13 @@ def _code_block(loader: Loader, batch: pa.RecordBatch, first: int) -> tuple[Rows
     return coded.rows, coded.units
 
 
-def survey(blobs: Iterable[bytes]) -> Iterator[Part]:
-    """Say how many rows a partition has, and what their bytes are."""
+def survey(number: int, blobs: Iterable[bytes]) -> Iterator[tuple[int, Part]]:
+    """Say of a partition how many rows it has, and what their bytes are."""
     digest, n_rows = begin_digest(), 0
     for blob in blobs:
         digest.update(blob)
         n_rows += len(read_rows(blob)[0])
-    yield Part(n_rows, digest.digest())
+    yield number, Part(n_rows, digest.digest())
 
 
 def deal(
@@ -208,14 +208,16 @@ def bound(
             yield write_rows(kept.take(np.arange(at, min(at + BLOCK_ROWS, len(kept)))))
 
 
-def ask(question: Question, number: int, surveyed: Iterable[Part]) -> Iterator[tuple[int, Any]]:
-    """Answer from what this process holds; None where it does not hold the partition."""
+def ask(question: Question, surveyed: Iterable[tuple[int, Part]]) -> Iterator[tuple[int, Any]]:
+    """Answer for some partitions from what this process holds; None where it does not hold one."""
     # All input is read, or else Spark would end this process with all that it holds.
-    if list(surveyed) != [question.parts[number]]:
-        _refuse_changed()
+    asked = list(surveyed)
     _keep(question.open_runs)
-    held = _HELD.pop((question.run, number), None)
-    yield number, None if held is None else _answer(held, question, number)
+    for number, part in asked:
+        if part != question.parts[number]:
+            _refuse_changed()
+        held = _HELD.pop((question.run, number), None)
+        yield number, None if held is None else _answer(held, question, number)
 
 
 def load_and_ask(
