@@ -266,8 +266,6 @@ def test_only_the_schema_can_raise():
         codes(encoder, np.zeros((4, 3)))
     with pytest.raises(SchemaError, match=r"X and y have different numbers of rows$"):
         encode_training(encoder, frame, [0, 1])
-    with pytest.raises(TypeError, match="lazy"):
-        codes(encoder, pl.DataFrame(frame[list(FEATURES)]).lazy())
 
 
 def test_units_are_numbered_and_missing_ones_marked():

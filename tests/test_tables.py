@@ -297,7 +297,7 @@ def test_a_wrong_type_is_refused_with_or_without_rows_before_anything_is_spent(
     for rows in (table, table[:0]):
         with pytest.raises(SchemaError, match=f"column '{name}' holds"):
             learner.fit(rows, sample_weight="w")
-        if place in "xc":
+        if place in "xc" and not pa.types.is_duration(column.type):  # a duration can be learned
             with pytest.raises(SchemaError, match=f"column '{name}' holds"):
                 Domain.learn(rows, "y", 1.0, 1e-6, task="classes")
     assert not ledger.exists()
@@ -456,7 +456,7 @@ def test_categories_of_any_text_are_read_as_numbers(kind):
 
 def test_a_date_says_what_to_do():
     frame = pd.DataFrame({"x": pd.to_datetime(["2020-01-01"] * 2), "y": ["no", "yes"]})
-    with pytest.raises(SchemaError, match=r"'x' holds timestamp.*days since a fixed date"):
+    with pytest.raises(SchemaError, match=r"'x' holds timestamp.*say what it is: .*date"):
         Domain.learn(frame, "y", 1.0, 1e-6)
 
 

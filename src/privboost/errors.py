@@ -27,3 +27,11 @@ class ModelFileError(ValueError):
 
 class ClusterError(RuntimeError):
     """A cluster that was lost, or whose workers do not fit."""
+
+
+class FederationError(RuntimeError):
+    """A party refuses, or too many are lost; the message names the party and the rule."""
+
+
+class CardError(RuntimeError):
+    """A graphics card that is not there, or that cannot be used."""

@@ -22,6 +22,9 @@ from privboost.errors import ModelFileError
 _MOST_TIMES = 64
 """How many times its own size a compressed content may have, unpacked."""
 
+_LATER = "a later privboost wrote it (pip install --upgrade privboost)"
+_EARLIER = "an earlier privboost wrote it, which can still read it"
+
 UNREADABLE = (
     ArithmeticError,
     AttributeError,
@@ -62,9 +65,14 @@ class FileKind:
         view = memoryview(data)
         magic, digest, content = view[:8], view[8:40], view[40:]
         if magic[:7] == self.name and len(magic) == 8 and magic[7] != self.version:
-            raise ModelFileError(f"{path} has version {magic[7]}; {self.version} is read here")
-        if magic[:7] != self.name or digest != _digest(magic, content):
+            raise ModelFileError(
+                f"{path} has version {magic[7]}; {self.version} is read here: "
+                + (_LATER if magic[7] > self.version else _EARLIER)
+            )
+        if magic[:7] != self.name:
             raise ModelFileError(f"{path} is not {self.what}, or it is damaged")
+        if digest != _digest(magic, content):
+            raise ModelFileError(f"{path} is damaged, or not whole: copy it again")
         return content
 
 
@@ -114,20 +122,27 @@ def new_file(path: str | Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     path = Path(path).resolve()  # a link stays one
     check_place(path)
     part = path.with_name(f".privboost-{secrets.token_hex(8)}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except OSError as error:  # of a name that nobody has given
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with open(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(part)):
+            error.filename = str(path)  # a full disk names none
         raise
 
 
 def check_place(path: Path) -> None:
-    """Refuse to put a file where a folder, a device or a pipe is."""
+    """Refuse to put a file where a folder, a device or a pipe is, and where no folder is."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"no such folder: {path.parent}; make it, or name another")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file")
     if path.exists() and not path.is_file():

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from privboost.errors import DomainError
 
 MAX_INT = 2**63 - 1
 """The largest whole number that arrays hold."""
+
+PLACEHOLDER = "null stands for what is to be filled in, from public knowledge, never from the rows"
+"""What is said of a part of a form that a skeleton left open."""
 
 
 def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
@@ -46,6 +50,13 @@ def check_text(text: Any, place: str, *, empty: bool = False) -> str:
     return text
 
 
+def read_names(names: Any, place: str) -> tuple[str, ...]:
+    """Read a list of columns."""
+    if not isinstance(names, list | tuple):
+        raise DomainError(f"{place}: a list of columns is needed")
+    return tuple(check_text(name, place) for name in names)
+
+
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a key given twice: JSON would silently keep the last."""
     twice = given_twice([key for key, _ in pairs])
@@ -59,6 +70,15 @@ def given_twice(keys: Sequence[Any]) -> Any:
     """Return the first of several keys that is there again, or None."""
     counts = Counter(keys)
     return next((key for key in keys if counts[key] > 1), None)
+
+
+def did_you_mean(name: Any, names: Sequence[str]) -> str:
+    """Return a question about the one of several names that is nearest, or nothing."""
+    small = {known.lower(): known for known in reversed(names)}
+    own = str(name).lower()
+    begun = [known for known in names if len(own) > 1 and known.lower().startswith(own)]
+    near = begun or [small[word] for word in get_close_matches(own, small, n=1)]
+    return f"did you mean {near[0]!r}?" if near else ""
 
 
 def read_reason(form: Mapping[str, Any], place: str) -> str:

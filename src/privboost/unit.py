@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privboost.errors import DomainError
-from privboost.forms import check_mapping, check_text, read_reason
+from privboost.forms import PLACEHOLDER, check_mapping, check_text, read_reason
 
 MAX_ROWS_PER_UNIT = 2**10
 
@@ -40,6 +40,8 @@ class Unit:
     def from_dict(cls, form: Any) -> Unit:
         """Read what `to_dict` gave; errors name the place."""
         form = check_mapping(form, "unit", {"column", "max_rows"}, {"reason"})
+        if form["max_rows"] is None:
+            raise DomainError(f"unit.max_rows: {PLACEHOLDER}")
         return cls(form["column"], form["max_rows"], read_reason(form, "unit"))
 
 

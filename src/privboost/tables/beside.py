@@ -13,6 +13,7 @@ from privboost.tables.loader import Roles
 from privboost.tables.pieces import Batch, Column, Piece
 from privboost.tables.remote import RemoteTable, refuse_remote
 from privboost.tables.sources import Table, open_table, open_vector, slice_vector
+from privboost.tables.streamed_sources import StreamedTable
 
 _APART = "\0 {} given apart"
 """The name that such a column has in batches: no table's own."""
@@ -114,6 +115,11 @@ def put_beside(table: Table, apart: Mapping[str, Any], named: Mapping[str, str])
             raise SchemaError(f"{name} of a CSV file must be one of its columns")
         if isinstance(table, RemoteTable):
             refuse_remote()
+        if isinstance(table, StreamedTable):
+            raise SchemaError(
+                f"{name} of a lazy frame or dataset must be one of its columns: its rows may come "
+                "in another order each time"
+            )
         vectors[named[name]] = vector = open_vector(values, name)
         if len(vector) != table.count_rows():
             raise SchemaError(f"X and {name} have different numbers of rows")

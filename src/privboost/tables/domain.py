@@ -7,24 +7,26 @@ or categories, the target, and the unit that is protected. Nothing here is ever 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from privboost.errors import DomainError
 from privboost.files import write_file
-from privboost.forms import check_mapping, given_twice, unique_keys
+from privboost.forms import check_mapping, given_twice, read_names, unique_keys
 from privboost.reports.report import PrivacyReport
 from privboost.tables.features import (
-    CategoricalFeature,
     ClassTarget,
     Feature,
     Target,
+    describe_target,
     lessons_of,
     read_feature,
     read_target,
 )
+from privboost.tables.ordered_features import write_span
 from privboost.unit import Unit, describe_unit
 
 VERSION = 1
@@ -36,8 +38,10 @@ class Domain:
 
     Parameters
     ----------
-    features : tuple of NumericFeature or CategoricalFeature
-        In the order in which models use them; a numpy array has its columns in this order.
+    features : tuple of features
+        Each a `NumericFeature`, `CategoricalFeature`, `OrdinalFeature`, `BooleanFeature`,
+        `DateFeature` or `DurationFeature`, in the order in which models use them; a numpy array has
+        its columns in this order.
     target : ClassTarget or NumberTarget
         What is predicted.
     unit : Unit, optional
@@ -103,13 +107,19 @@ class Domain:
 
     @classmethod
     def from_dict(cls, form: Mapping[str, Any]) -> Domain:
-        """Build a domain from its JSON form; errors name the place."""
-        form = check_mapping(form, "domain", {"version", "features", "target"}, {"unit", "privacy"})
+        """Build a domain from its JSON form; errors name the place.
+
+        The columns that a skeleton's "leave_out" lists matter while a domain is learned; a domain
+        says all it has to say by the features that it names.
+        """
+        allowed = {"unit", "privacy", "leave_out"}
+        form = check_mapping(form, "domain", {"version", "features", "target"}, allowed)
         if form["version"] != VERSION:
             raise DomainError(f"version: {form['version']!r} is not {VERSION}")
         if not isinstance(form["features"], Mapping):
             raise DomainError("features: a mapping from column name to feature is needed")
         features = tuple(read_feature(name, entry) for name, entry in form["features"].items())
+        read_names(form.get("leave_out", ()), "leave_out")
         unit, privacy = form.get("unit"), form.get("privacy")
         return cls(
             features,
@@ -150,8 +160,10 @@ class Domain:
             What the target is. By default words and truth values are classes, numbers a number.
         given : mapping, Domain or path, optional
             A part of a domain's JSON form ("features", "target", "unit") that is known already. A
-            feature may give its "kind" alone, "numeric" or "categorical", which is then learned:
-            a column of Python objects or of a CSV file counts as words otherwise.
+            feature may give its "kind" alone, "numeric", "categorical" or "duration", which is then
+            learned: a column of Python objects or of a CSV file counts as words otherwise. So may a
+            skeleton, whose None stands for what is learned. A target may give its "scale" alone.
+            "leave_out" lists columns that are no features.
         random_state : int, optional
             A seed, for tests; it takes the guarantee away.
         ledger : path, optional
@@ -190,6 +202,54 @@ class Domain:
             frame, target, epsilon, delta, y, task, given, random_state, ledger, budget
         )
 
+    @staticmethod
+    def skeleton(
+        frame: Any,
+        target: str,
+        *,
+        leave_out: Sequence[str] = (),
+        task: str | None = None,
+        unit: str | None = None,
+        header: bool = False,
+    ) -> dict[str, Any]:
+        """Return the form of a domain to fill in, from a table's schema alone.
+
+        Names and types of columns are read, and no row. What a schema carries of the rows (lists of
+        categories, statistics) is not looked at.
+
+        Parameters
+        ----------
+        frame : data frame, or path of a Parquet or CSV file
+            The table. The columns and their types are taken to be public.
+        target : str
+            The column to predict.
+        leave_out : sequence of str
+            Columns that are no features.
+        task : {"classes", "number"}, optional
+            What the target is; by default its type says it, or both are left open.
+        unit : str, optional
+            The column that tells protected units apart, which is no feature.
+        header : bool
+            Whether the first line of a CSV file is known to name its columns: it could be a record.
+
+        Returns
+        -------
+        dict
+            The JSON form, with None where something must be filled in from public knowledge;
+            `from_dict` refuses it until then, and `learn` takes it as what is given.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> table = pa.table({"age": [31], "smoker": [True], "ill": ["no"]})
+        >>> Domain.skeleton(table, "ill")["features"]["age"]
+        {'kind': 'numeric', 'bounds': None, 'missing': False}
+        """
+        from privboost.tables.skeletons import make_skeleton
+        from privboost.tables.sources import open_table
+
+        return make_skeleton(open_table(frame, ()), target, leave_out, task, header, unit).form
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form as a dict."""
         form: dict[str, Any] = {
@@ -210,16 +270,7 @@ class Domain:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the JSON text, one feature a line, and write it to `path` if one is given."""
-        form = self.to_dict()
-        lines = ",\n".join(
-            f"    {_line(name)}: {_line(entry)}" for name, entry in form["features"].items()
-        )
-        rest = "".join(
-            f',\n  "{key}": {_line(form[key])}'
-            for key in ("target", "unit", "privacy")
-            if key in form
-        )
-        text = f'{{\n  "version": {VERSION},\n  "features": {{\n{lines}\n  }}{rest}\n}}\n'
+        text = form_text(self.to_dict())
         if path is not None:
             write_file(path, text.encode())
         return text
@@ -227,17 +278,33 @@ class Domain:
     def __repr__(self) -> str:
         return f"<Domain: {len(self.features)} features -> {self.target.name}>"
 
+    def _repr_html_(self) -> str:
+        lines = "".join(
+            f"<tr><td>{escape(own.name)}</td><td>{own.kind}</td><td>{escape(own.range)}</td>"
+            f"<td>{'expected' if own.missing else ''}</td><td>{escape(own.reason)}</td></tr>"
+            for own in self.features
+        )
+        cells = ("feature", "kind", "values", "missing", "known from")
+        head = "".join(f"<th>{cell}</th>" for cell in cells)
+        about = f"{self.target.name}: {describe_target(self.target)}"
+        notes = [about, f"protected unit: {describe_unit(self.unit)}"]
+        if self.privacy is not None:
+            notes.append(f"learned at: {self.privacy.guarantee}")
+        said = "".join(f"<p>{escape(note)}</p>" for note in notes)
+        return f"<table><tr>{head}</tr>{lines}</table>{said}"
+
     def __str__(self) -> str:
         width = max(len(feature.name) for feature in self.features)
         lines = [f"Domain: {len(self.features)} features -> {self.target.name}"]
         for feature in self.features:
             note = ", missing expected" if feature.missing else ""
-            lines.append(f"  {feature.name:<{width}}  {feature.kind:<11}  {_range(feature)}{note}")
+            lines.append(f"  {feature.name:<{width}}  {feature.kind:<11}  {feature.range}{note}")
         if isinstance(self.target, ClassTarget):
             classes = ", ".join(map(repr, self.target.classes))
             lines.append(f"  target {self.target.name}: classes {classes}")
         else:
-            lines.append(f"  target {self.target.name}: {_span(self.target.bounds)}")
+            how = ", log scale" if self.target.scale == "log" else ""
+            lines.append(f"  target {self.target.name}: {write_span(self.target.bounds)}{how}")
         lines.append(f"  protected unit: {describe_unit(self.unit)}")
         if self.privacy is not None:
             lines.append(f"  learned at: {self.privacy.guarantee}")
@@ -266,16 +333,17 @@ def read_json(source: str | Path) -> Any:
         raise DomainError(f"{name} holds a number that is too long") from None
 
 
-def _range(feature: Feature) -> str:
-    if isinstance(feature, CategoricalFeature):
-        return f"{len(feature.categories)} categories"
-    how = f", {len(feature.edges)} edges" if feature.edges is not None else ""
-    how = ", log scale" if feature.scale == "log" else how
-    return _span(feature.bounds) + how
-
-
-def _span(bounds: tuple[float, float]) -> str:
-    return f"{bounds[0]:g} … {bounds[1]:g}"
+def form_text(form: Mapping[str, Any]) -> str:
+    """Return a domain's form as JSON, one feature a line."""
+    lines = ",\n".join(
+        f"    {_line(name)}: {_line(entry)}" for name, entry in form["features"].items()
+    )
+    rest = "".join(
+        f',\n  "{key}": {_line(form[key])}'
+        for key in ("target", "unit", "leave_out", "privacy")
+        if key in form
+    )
+    return f'{{\n  "version": {VERSION},\n  "features": {{\n{lines}\n  }}{rest}\n}}\n'
 
 
 def _line(value: Any) -> str:

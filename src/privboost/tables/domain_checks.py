@@ -52,6 +52,12 @@ def check_bounds(bounds: Any, place: str) -> tuple[float, float]:
     return (lower, upper)
 
 
+def check_scale(scale: Any, place: str) -> None:
+    """Check the name of a scale."""
+    if scale not in ("linear", "log"):
+        raise DomainError(f'{place}: {scale!r} is not "linear" or "log"')
+
+
 def check_edges(edges: Any, bounds: tuple[float, float], place: str) -> tuple[float, ...]:
     """Check cut points: they increase strictly inside the bounds and fit a code."""
     edges = _plain(edges)

@@ -19,13 +19,25 @@ from privboost.errors import SchemaError
 from privboost.grid import BLOCK_ROWS, LABEL_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables import kernels
+from privboost.tables.arrays import ArrayTable, SparseTable
 from privboost.tables.domain import Domain
-from privboost.tables.features import CategoricalFeature, ClassTarget, Feature, NumberTarget
+from privboost.tables.features import (
+    BooleanFeature,
+    CategoricalFeature,
+    ClassTarget,
+    DateFeature,
+    DurationFeature,
+    Feature,
+    NumberTarget,
+    OrderedFeature,
+    OrdinalFeature,
+)
 from privboost.tables.layout import Layout
 from privboost.tables.pieces import Batch, Column
 from privboost.tables.rows import Codes
-from privboost.tables.sources import ArrayTable, Table, open_table
-from privboost.tables.values import code_labels, read_numbers
+from privboost.tables.sources import Table, open_table
+from privboost.tables.times import read_dates, read_durations
+from privboost.tables.values import code_labels, read_numbers, read_ranks, read_truths
 
 FINE_BINS = 192
 """Fine bins of a number: the grids of 2, 3, 4, … 32, 64 and 96 bins are exact parts of them."""
@@ -80,14 +92,26 @@ class Encoder:
         else:
             changes = np.flatnonzero(np.diff(values[:-1]))
             for start, end in zip([0, *(changes + 1)], [*changes, last], strict=True):
-                low = "" if start == 0 else f"{self.edge(feature, start - 1)} < "
-                high = "" if end == last else f" ≤ {self.edge(feature, end)}"
-                yield (f"{low}x{high}" if low or high else "any"), int(start)
+                yield self._span(feature, int(start), int(end)), int(start)
         yield "missing", len(values) - 1
+
+    def _span(self, feature: int, start: int, end: int) -> str:
+        """Say which values have codes from one to another, of a feature that has an order."""
+        declared, last = self.domain.features[feature], len(self.edges[feature])
+        if start == 0 and end == last:
+            return "any"
+        if isinstance(declared, BooleanFeature | OrdinalFeature):
+            names = declared.names
+            return names[start] if start == end else f"{names[start]} to {names[end]}"
+        low = "" if start == 0 else f"{self.edge(feature, start - 1)} < "
+        high = "" if end == last else f" ≤ {self.edge(feature, end)}"
+        return f"{low}x{high}"
 
     def edge(self, feature: int, number: int) -> str:
         """Return one of a feature's edges as it is written for people."""
-        return f"{self.edges[feature][number]:.6g}"
+        declared = self.domain.features[feature]
+        assert not isinstance(declared, CategoricalFeature)
+        return declared.words(float(self.edges[feature][number]))
 
     def feature_codes(self, data: Any) -> Iterator[Codes]:
         """Code a table without labels, block by block."""
@@ -107,19 +131,35 @@ class Encoder:
                 found = code_labels(column, feature.categories, feature.name)
                 out[:] = np.where(found < 0, len(feature.categories) - 1 - found, found)
             else:
-                kernels.bin_numbers(read_numbers(column, feature.name), edges, len(edges) + 1, out)
+                kernels.bin_numbers(read_ordered(column, feature), edges, len(edges) + 1, out)
         return codes
 
 
+def read_ordered(column: Column, feature: OrderedFeature) -> np.ndarray:
+    """Return a feature's values as the numbers that its bins are of; NaN is missing."""
+    match feature:
+        case DateFeature():
+            return read_dates(column, feature.name, feature.step)
+        case DurationFeature():
+            return read_durations(column, feature.name)
+        case BooleanFeature():
+            return read_truths(column, feature.name)
+        case OrdinalFeature():
+            return read_ranks(column, feature.categories, feature.name)
+        case _:
+            return read_numbers(column, feature.name)
+
+
 def fine_edges(feature: Feature) -> np.ndarray:
-    """Return a number's fine edges on its declared scale; none for categories."""
+    """Return the fine edges of what has an order, on its declared scale; none for categories."""
     if isinstance(feature, CategoricalFeature):
         return np.empty(0)
-    if feature.edges is not None:
-        return np.array(feature.edges, dtype=np.float64)
-    low, high = feature.bounds
+    number = feature.number
+    if number.edges is not None:
+        return np.array(number.edges, dtype=np.float64)
+    low, high = number.bounds
     steps = np.arange(1, FINE_BINS) / FINE_BINS
-    if feature.scale == "linear":
+    if number.scale == "linear":
         edges = low + (high - low) * steps
     elif low > 0:
         edges = np.exp(math.log(low) + (math.log(high) - math.log(low)) * steps)
@@ -133,14 +173,19 @@ def fine_edges(feature: Feature) -> np.ndarray:
 
 
 def code_target(column: Column, target: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the classes, and of a number minus its label, in steps of half its bounds' width."""
+    """Return the classes, and of a number minus its label, in steps of half its bounds' width.
+
+    Both are on the scale on which its errors count.
+    """
     if isinstance(target, ClassTarget):
         found = code_labels(column, target.ordered, target.name, sparse=False)
         return np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None
     values = np.asarray(read_numbers(column, target.name), dtype=np.float64)
     unknown = np.isnan(values)
     middle, half = middle_and_half(target)
-    scaled = np.clip((np.clip(values, *target.bounds) - middle) / half, -1, 1)
+    with np.errstate(all="ignore"):  # no value may warn
+        own = target.to_scale(np.clip(values, *target.bounds))
+    scaled = np.clip((own - middle) / half, -1, 1)
     scaled[unknown] = 0
     below = -np.trunc(scaled * LABEL_STEPS).astype(np.int32)
     return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), below
@@ -158,9 +203,10 @@ def middle_and_half(
 ) -> tuple[float, float]:
     """Return the middle and half the width of a target's bounds, or of a span within them.
 
-    They are what scores of 0 and 1 mean. A span is in `grid.LABEL_STEPS`.
+    They are what scores of 0 and 1 mean, on the scale on which errors count. A span is in
+    `grid.LABEL_STEPS`.
     """
-    low, high = target.bounds
+    low, high = target.scaled_bounds
     middle, half = low + (high - low) / 2, (high - low) / 2
     first, last = (end / LABEL_STEPS for end in span)
     return middle + half * ((first + last) / 2), half * ((last - first) / 2)
@@ -175,7 +221,7 @@ def need_columns(table: Table, names: Sequence[str]) -> None:
     if not absent:
         return
     listed = ", ".join(map(repr, absent[:10])) + (" …" if len(absent) > 10 else "")
-    if isinstance(table, ArrayTable):
+    if isinstance(table, ArrayTable | SparseTable):
         raise SchemaError(
             f"an array has features only: pass a data frame with {listed}, or y apart"
         )

@@ -6,74 +6,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from privboost.errors import DomainError
-from privboost.forms import check_mapping, check_text, read_reason
+from privboost.forms import PLACEHOLDER, check_mapping, check_text, read_reason
 from privboost.tables.domain_checks import (
     MAX_CATEGORIES,
     MAX_CLASSES,
     Label,
     check_bounds,
-    check_edges,
     check_labels,
+    check_scale,
 )
+from privboost.tables.ordered_features import BooleanFeature as BooleanFeature
+from privboost.tables.ordered_features import DateFeature as DateFeature
+from privboost.tables.ordered_features import DurationFeature as DurationFeature
+from privboost.tables.ordered_features import NumericFeature as NumericFeature
+from privboost.tables.ordered_features import OrderedFeature as OrderedFeature
+from privboost.tables.ordered_features import OrdinalFeature as OrdinalFeature
+from privboost.tables.ordered_features import check_names, optional
+from privboost.tables.scales import from_scale, slope_of_scale, to_scale, way_back
 
 LEARNED = "learned privately from the rows, in lesson "
 """The reason of what was learned begins so and ends with the lesson, whose price it belongs to."""
-
-
-@dataclass(frozen=True)
-class NumericFeature:
-    """A number with public bounds.
-
-    Values outside the bounds are clipped to them. The bounds are cut into fine bins: equally on
-    the declared scale, or at the given edges.
-
-    Parameters
-    ----------
-    name : str
-        The column.
-    bounds : (float, float)
-        Lower and upper bound, from public knowledge.
-    scale : {"linear", "log"}
-        How fine bins are spaced. "log" means equal steps of log x where the bounds have one sign,
-        and of sign(x)·log(1 + |x|) where they include zero.
-    edges : tuple of float, optional
-        Cut points inside the bounds, instead of a scale.
-    missing : bool
-        Whether missing values are expected. They have a bin of their own in any case; only a
-        declared one is given an effect by training.
-    reason : str
-        Where the fact comes from; repeated in privacy reports.
-    """
-
-    kind: ClassVar[str] = "numeric"
-    name: str
-    bounds: tuple[float, float]
-    scale: str = "linear"
-    edges: tuple[float, ...] | None = None
-    missing: bool = False
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        place = _check_names(self)
-        object.__setattr__(self, "bounds", check_bounds(self.bounds, f"{place}.bounds"))
-        if self.scale not in ("linear", "log"):
-            raise DomainError(f'{place}.scale: {self.scale!r} is not "linear" or "log"')
-        if self.edges is not None:
-            object.__setattr__(
-                self, "edges", check_edges(self.edges, self.bounds, f"{place}.edges")
-            )
-            if self.scale != "linear":
-                raise DomainError(f'{place}: give "edges" or "scale", not both')
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, without what is at its default."""
-        form: dict[str, Any] = {"kind": self.kind, "bounds": list(self.bounds)}
-        if self.scale != "linear":
-            form["scale"] = self.scale
-        if self.edges is not None:
-            form["edges"] = list(self.edges)
-        return form | _optional(self)
 
 
 @dataclass(frozen=True)
@@ -101,15 +56,20 @@ class CategoricalFeature:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        place = f"{_check_names(self)}.categories"
+        place = f"{check_names(self)}.categories"
         object.__setattr__(self, "categories", check_labels(self.categories, place, MAX_CATEGORIES))
+
+    @property
+    def range(self) -> str:
+        """Say in words which values are told apart."""
+        return f"{len(self.categories)} categor{'y' if len(self.categories) == 1 else 'ies'}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, without what is at its default."""
-        return {"kind": self.kind, "categories": list(self.categories)} | _optional(self)
+        return {"kind": self.kind, "categories": list(self.categories)} | optional(self)
 
 
-Feature = NumericFeature | CategoricalFeature
+Feature = OrderedFeature | CategoricalFeature
 
 
 @dataclass(frozen=True)
@@ -124,7 +84,7 @@ class ClassTarget:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        _check_names(self)
+        check_names(self, "target")
         object.__setattr__(
             self, "classes", check_labels(self.classes, "target.classes", MAX_CLASSES, least=2)
         )
@@ -136,27 +96,84 @@ class ClassTarget:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"name": self.name, "classes": list(self.classes)} | _optional(self)
+        return {"name": self.name, "classes": list(self.classes)} | optional(self)
 
 
 @dataclass(frozen=True)
 class NumberTarget:
-    """A number to predict, clipped to public bounds. A row without it contributes nothing."""
+    """A number to predict, clipped to public bounds. A row without it contributes nothing.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    bounds : (float, float)
+        Lower and upper bound, from public knowledge.
+    reason : str
+        Where the fact comes from.
+    scale : {"linear", "log"}
+        The scale on which errors count, as `NumericFeature` has it. With "log" an error is a
+        factor: a prediction is a geometric mean, which is the median where factors are as often
+        above it as below, and lies below the mean.
+    """
 
     name: str
     bounds: tuple[float, float]
     reason: str = ""
+    scale: str = "linear"
 
     def __post_init__(self) -> None:
-        _check_names(self)
+        check_names(self, "target")
         object.__setattr__(self, "bounds", check_bounds(self.bounds, "target.bounds"))
+        check_scale(self.scale, "target.scale")
+        low, high = self.scaled_bounds
+        if self.scale == "log" and not high - low > _LEAST_WIDTH:
+            raise DomainError("target.bounds: they are too close for a log scale")
+
+    @property
+    def scaled_bounds(self) -> tuple[float, float]:
+        """The bounds on the scale on which errors count."""
+        if self.scale == "linear":
+            return self.bounds
+        low, high = self.to_scale(np.array(self.bounds, dtype=np.float64))
+        return float(low), float(high)
+
+    def to_scale(self, values: np.ndarray) -> np.ndarray:
+        """Return numbers within the bounds on the scale on which errors count."""
+        return to_scale(values, self.bounds, self.scale)
+
+    def from_scale(self, values: np.ndarray) -> np.ndarray:
+        """Return numbers, given where they are on that scale."""
+        return from_scale(values, self.bounds, self.scale)
+
+    @property
+    def way_back(self) -> str:
+        """What leads from that scale to numbers; see `scales.way_back`."""
+        return way_back(self.bounds, self.scale)
+
+    def slope(self, values: np.ndarray) -> np.ndarray:
+        """Return how much numbers change by each 1 on that scale."""
+        return slope_of_scale(values, self.bounds, self.scale)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"name": self.name, "bounds": list(self.bounds)} | _optional(self)
+        form: dict[str, Any] = {"name": self.name, "bounds": list(self.bounds)}
+        return form | ({} if self.scale == "linear" else {"scale": self.scale}) | optional(self)
 
 
 Target = ClassTarget | NumberTarget
+
+_LEAST_WIDTH = 1e-6
+_KINDS: dict[str, tuple[Any, set[str], set[str]]] = {
+    "numeric": (NumericFeature, {"bounds"}, {"scale", "edges"}),
+    "categorical": (CategoricalFeature, {"categories"}, set()),
+    "ordinal": (OrdinalFeature, {"categories"}, set()),
+    "boolean": (BooleanFeature, set(), set()),
+    "date": (DateFeature, {"bounds"}, {"edges"}),
+    "duration": (DurationFeature, {"bounds"}, {"scale", "edges"}),
+}
+"""The class of each kind, what its form needs, and what it may have beside."""
+_LEARNABLE = " (privboost domain learn, or Domain.learn, learns it privately)"
 
 
 def read_feature(name: Any, form: Any) -> Feature:
@@ -164,43 +181,58 @@ def read_feature(name: Any, form: Any) -> Feature:
     place = f"features.{check_text(name, 'features, the name of one')}"
     if not isinstance(form, Mapping):
         raise DomainError(f"{place}: a mapping is needed")
-    kind = form.get("kind")
-    common = {"missing", "reason"}
-    if kind == "numeric":
-        form = check_mapping(form, place, {"kind", "bounds"}, {"scale", "edges"} | common)
-    elif kind == "categorical":
-        form = check_mapping(form, place, {"kind", "categories"}, common)
-    else:
-        said = "is missing; it is" if kind is None else f"{kind!r} is not"
-        raise DomainError(f'{place}.kind: {said} "numeric" or "categorical"')
-    missing = form.get("missing", False)
-    if not isinstance(missing, bool):
+    kind = form.get("kind", "")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        said = "is missing; it is" if kind == "" else f"{kind!r} is not"
+        said = f"{PLACEHOLDER}: one of" if kind is None else said
+        *most, last = (f'"{known}"' for known in _KINDS)
+        raise DomainError(f"{place}.kind: {said} {', '.join(most)} or {last}")
+    made, needed, allowed = _KINDS[kind]
+    form = check_mapping(form, place, {"kind"} | needed, allowed | {"missing", "reason"})
+    for key in sorted(needed):
+        if form[key] is None:
+            how = "" if kind in ("date", "ordinal") else _LEARNABLE
+            raise DomainError(f"{place}.{key}: {PLACEHOLDER}{how}")
+    if not isinstance(form.get("missing", False), bool):
         raise DomainError(f"{place}.missing: true or false is needed")
-    reason = read_reason(form, place)
-    if kind == "categorical":
-        return CategoricalFeature(name, form["categories"], missing, reason)
-    scale = form.get("scale", "linear")
-    return NumericFeature(name, form["bounds"], scale, form.get("edges"), missing, reason)
+    read_reason(form, place)
+    feature: Feature = made(name=name, **{key: form[key] for key in form if key != "kind"})
+    return feature
 
 
 def read_target(form: Any) -> Target:
     """Read the JSON form of a target; errors name the place."""
-    form = check_mapping(form, "target", {"name"}, {"classes", "bounds", "reason"})
+    form = check_mapping(form, "target", {"name"}, {"classes", "bounds", "scale", "reason"})
     name = check_text(form["name"], "target.name")
+    form = _chosen(form)
     if ("classes" in form) == ("bounds" in form):
         raise DomainError(
             'target: give "classes" (to classify) or "bounds" (a number), one of them'
         )
     if "classes" in form:
+        if "scale" in form:
+            raise DomainError("target.scale: classes have none")
         return ClassTarget(name, form["classes"], read_reason(form, "target"))
-    return NumberTarget(name, form["bounds"], read_reason(form, "target"))
+    scale = form.get("scale", "linear")
+    return NumberTarget(name, form["bounds"], read_reason(form, "target"), scale)
+
+
+def _chosen(form: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Refuse a target of which nothing was filled in; one of two placeholders may stay."""
+    empty = [key for key in ("classes", "bounds") if key in form and form[key] is None]
+    chosen = {key: value for key, value in form.items() if key not in empty}
+    if empty and not {"classes", "bounds"} & set(chosen):
+        which = " or ".join(empty)
+        raise DomainError(f"target.{which}: {PLACEHOLDER}{_LEARNABLE}")
+    return chosen
 
 
 def describe_target(target: Target) -> str:
     """Say in words what a target may be; labels that are no class count for nothing."""
     if isinstance(target, NumberTarget):
         low, high = target.bounds
-        return f"numbers from {low:g} to {high:g}; others count as the nearer of the two"
+        how = ", on a log scale" if target.scale == "log" else ""
+        return f"numbers from {low:g} to {high:g}{how}; others count as the nearer of the two"
     few = ", ".join(map(str, target.classes[:20])) + (" …" if len(target.classes) > 20 else "")
     return f"the classes {few}; rows of others do not count"
 
@@ -209,23 +241,3 @@ def lessons_of(parts: Iterable[Feature | Target]) -> frozenset[str]:
     """Return the lessons in which parts of a domain were learned."""
     learned = (part.reason for part in parts if part.reason.startswith(LEARNED.split(",")[0]))
     return frozenset(reason.removeprefix(LEARNED) for reason in learned)
-
-
-def _optional(part: Any) -> dict[str, Any]:
-    form: dict[str, Any] = {}
-    if getattr(part, "missing", False):
-        form["missing"] = True
-    if part.reason:
-        form["reason"] = part.reason
-    return form
-
-
-def _check_names(part: Feature | Target) -> str:
-    """Check the texts of a feature or the target; return its place in the form."""
-    if isinstance(part, ClassTarget | NumberTarget):
-        place = "target"
-        check_text(part.name, "target.name")
-    else:
-        place = f"features.{check_text(part.name, 'features, the name of one')}"
-    check_text(part.reason, f"{place}.reason", empty=True)
-    return place

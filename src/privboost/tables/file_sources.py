@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from privboost.errors import SchemaError
-from privboost.tables.pieces import Batch, Piece
+from privboost.tables.pieces import Batch, Piece, Watch
 from privboost.tables.text_sources import CsvTable, suffixes, unique
 
 _PARQUET_FILES = {".parquet", ".pq"}
@@ -23,9 +23,11 @@ class ParquetTable:
     """A Parquet file, read batch by batch."""
 
     is_text = False
+    watch: Watch | None = None
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.n_bytes = path.stat().st_size
         try:
             with pa.parquet.ParquetFile(path) as file:
                 self.schema = file.schema_arrow
@@ -57,7 +59,10 @@ class ParquetTable:
     ) -> Iterator[Batch]:
         # Without pre-buffering: it keeps the bytes of the whole file in memory.
         with pa.parquet.ParquetFile(self._path, pre_buffer=False) as file:
+            of_row = self.n_bytes / max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(rows, row_groups=groups, columns=list(names)):
+                if self.watch is not None:
+                    self.watch(round(of_row * batch.num_rows))
                 yield dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
@@ -75,6 +80,21 @@ class FilesTable:
                 for name in first.columns:
                     if table.schema.field(name).type != first.schema.field(name).type:
                         raise SchemaError(f"column {name!r} has different types in the files")
+
+    @property
+    def n_bytes(self) -> int:
+        """How large the files are."""
+        return sum(table.n_bytes for table in self._tables)
+
+    @property
+    def watch(self) -> Watch | None:
+        """Who is told of bytes that were read."""
+        return self._tables[0].watch
+
+    @watch.setter
+    def watch(self, watch: Watch | None) -> None:
+        for table in self._tables:
+            table.watch = watch
 
     @property
     def is_text(self) -> bool:

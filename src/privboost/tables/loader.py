@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from privboost import codec
+from privboost.grid import WEIGHT_STEPS
+from privboost.losses import UNKNOWN_LABEL
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, code_target, code_weights
@@ -108,6 +110,8 @@ class RowLoader:
         rows of one id would be sampled together.
     cohort : int
         See `Rows.cohort`.
+    class_steps : tuple of int or None
+        How many of `grid.WEIGHT_STEPS` a row of each class weighs, where classes have weights.
     """
 
     magic: ClassVar[bytes] = b"PVBLOAD1"
@@ -119,6 +123,7 @@ class RowLoader:
     unit: UnitRule | None = None
     first_id: int = 0
     cohort: int = 0
+    class_steps: tuple[int, ...] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -132,11 +137,24 @@ class RowLoader:
         """Code some rows, of which the first has this place in its table."""
         codes = self.encoder.code(batch)
         label, start = code_target(batch[self.roles.target], self.encoder.domain.target)
-        weight = None
-        if self.roles.weight is not None:
-            weight = code_weights(batch[self.roles.weight], self.weight_bound or 1.0)
+        weight = self._weigh(batch, label)
         at = self.first_id + first
         return Rows(codes, label, weight, start, range(at, at + len(codes)), self.cohort)
+
+    def _weigh(self, batch: Batch, label: np.ndarray) -> np.ndarray | None:
+        """Return what each row weighs, in steps: by its own weight, its label, or both."""
+        own = None
+        if self.roles.weight is not None:
+            own = code_weights(batch[self.roles.weight], self.weight_bound or 1.0)
+        if self.class_steps is None:
+            return own
+        steps = np.zeros(UNKNOWN_LABEL + 1, dtype=np.uint16)
+        steps[: len(self.class_steps)] = self.class_steps
+        by_label: np.ndarray = steps[label]
+        if own is None:
+            return by_label
+        product: np.ndarray = own.astype(np.uint32) * by_label // WEIGHT_STEPS
+        return product.astype(np.uint16)
 
     def name_units(self, batch: Batch) -> pa.Array:
         """Return the canonical name of each row's unit, null where there is none."""
@@ -153,6 +171,7 @@ class RowLoader:
             "unit": None if self.unit is None else self.unit.to_form(),
             "first_id": self.first_id,
             "cohort": self.cohort,
+            "class_steps": None if self.class_steps is None else list(self.class_steps),
         }
         return codec.dump(form, self.magic)
 
@@ -167,4 +186,5 @@ class RowLoader:
             None if form["unit"] is None else UnitRule(**form["unit"]),
             form["first_id"],
             form["cohort"],
+            None if form["class_steps"] is None else tuple(form["class_steps"]),
         )

@@ -19,6 +19,7 @@ from privboost.tables.pieces import Piece
 from privboost.tables.rows import Rows
 from privboost.tables.size_loader import SizeLoader
 from privboost.tables.sources import Table
+from privboost.tables.streamed_sources import StreamedTable
 from privboost.tables.unit_names import unit_kind
 
 _FEWEST_ROWS = 1024
@@ -156,7 +157,7 @@ def code_piece(loader: Loader, piece: Piece) -> Iterator[CodedBatch]:
 
 def block_rows(table: Table, n_threads: int) -> int:
     """Choose blocks small enough that every thread has one, where the table's length is known."""
-    if n_threads == 1 or table.is_text:
+    if n_threads == 1 or table.is_text or isinstance(table, StreamedTable):
         return BLOCK_ROWS
     return even_block(table.count_rows(), n_threads)
 

@@ -10,6 +10,8 @@ Column: TypeAlias = Any
 """A pyarrow array, or a numpy array of numbers or of Python objects."""
 Batch = Mapping[str, Column]
 """Some rows of a table, column by column."""
+Watch = Callable[[int], None]
+"""Who is told of bytes that were read, from any thread."""
 
 
 @dataclass(frozen=True, eq=False)

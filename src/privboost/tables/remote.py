@@ -45,6 +45,10 @@ class RemoteTable(ABC):
     def open_backend(self, loads: Sequence[Any]) -> Any:
         """Have the workers load the rows; return the backend that asks them."""
 
+    def preparation(self, estimator: Any) -> Any:
+        """Return the kind of stages that lead to a run of an estimator; None for the usual ones."""
+        return None
+
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the batch without rows."""
         yield self.no_rows(names)

@@ -92,6 +92,11 @@ class Rows:
     cohort: int = 0
     texts: tuple[pa.Array, ...] = ()
 
+    def __post_init__(self) -> None:
+        beside = (self.codes, self.weight, self.start, self.ids, *self.texts)
+        if any(each is not None and len(each) != len(self.label) for each in beside):
+            raise ValueError("rows whose parts differ in length: kernels would read past an end")
+
     def __len__(self) -> int:
         return len(self.label)
 

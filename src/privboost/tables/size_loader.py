@@ -14,6 +14,7 @@ from privboost.tables.layout import Layout
 from privboost.tables.loader import UnitRule
 from privboost.tables.pieces import Batch
 from privboost.tables.rows import Codes, Rows
+from privboost.tables.times import read_durations
 from privboost.tables.unit_names import read_unit_names
 from privboost.tables.values import read_numbers, read_texts
 
@@ -40,6 +41,8 @@ class SizeLoader:
         How rows of one unit are bounded.
     spare : str
         A column to count rows by, should there be no other.
+    durations : tuple of str
+        Those of the numbers that are durations, in seconds.
     """
 
     magic: ClassVar[bytes] = b"PVBSIZE1"
@@ -49,6 +52,7 @@ class SizeLoader:
     words: tuple[str, ...]
     unit: UnitRule | None
     spare: str
+    durations: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -61,7 +65,8 @@ class SizeLoader:
         size = len(batch[self.columns[0]])
         codes = Codes.empty(Layout((SIZE_CODES,) * len(self.numbers)), size)
         for k, name in enumerate(self.numbers):
-            values = read_numbers(batch[name], name)
+            read = read_durations if name in self.durations else read_numbers
+            values = read(batch[name], name)
             values = np.where(np.isinf(values), np.nan, values)  # bounds are of finite numbers
             kernels.bin_numbers(values, SIZE_EDGES, SIZE_CODES - 1, codes.column(k))
         texts = tuple(read_texts(batch[name], name) for name in self.words)
@@ -79,6 +84,7 @@ class SizeLoader:
             "words": list(self.words),
             "unit": None if self.unit is None else self.unit.to_form(),
             "spare": self.spare,
+            "durations": list(self.durations),
         }
         return codec.dump(form, self.magic)
 
@@ -87,4 +93,5 @@ class SizeLoader:
         """Read what `to_bytes` wrote."""
         form = codec.load(data, cls.magic)
         unit = None if form["unit"] is None else UnitRule(**form["unit"])
-        return cls(tuple(form["numbers"]), tuple(form["words"]), unit, form["spare"])
+        numbers, words, durations = (tuple(form[key]) for key in ("numbers", "words", "durations"))
+        return cls(numbers, words, unit, form["spare"], durations)

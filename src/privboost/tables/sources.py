@@ -1,4 +1,4 @@
-"""Any table as batches of columns: data frames, arrays, lists, and files (`file_sources`).
+"""Any table as batches of columns: which kind it is, and lists.
 
 Only a table's schema can raise here. What a value holds cannot, and no value changes how another is
 read: a column's type is what its table declares, and a column without a type of its own (Python
@@ -9,8 +9,8 @@ predictions, where no private row is at stake, such rows are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,12 +18,16 @@ from typing import Any, Protocol
 import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 
 from privboost.errors import SchemaError
+from privboost.tables.arrays import ArrayTable, SparseTable, plain_column
 from privboost.tables.file_sources import FilesTable, ParquetTable, are_files, open_file, open_files
+from privboost.tables.frames import FrameTable, column_of, objects
 from privboost.tables.pieces import Batch, Column, Piece
 from privboost.tables.remote import RemoteTable
-from privboost.tables.text_sources import CsvTable, unique
+from privboost.tables.streamed_sources import DatasetTable, LazyTable, StreamedTable
+from privboost.tables.text_sources import CsvTable
 
 
 class Table(Protocol):
@@ -48,71 +52,8 @@ class Table(Protocol):
         """Return the number of rows: as private as they are, but for whom it is public."""
 
 
-class FrameTable:
-    """A data frame that narwhals knows: pandas, polars, pyarrow and others."""
-
-    is_text = False
-
-    def __init__(self, frame: Any) -> None:
-        self._frame = frame
-        self.columns = unique([str(name) for name in frame.columns])
-
-    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time."""
-        positions = {name: self._frame.columns[self.columns.index(name)] for name in names}
-        for start, stop in _spans(len(self._frame), rows):
-            part = self._frame[start:stop]
-            yield {name: _column(part.get_column(own)) for name, own in positions.items()}
-
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield slices of the frame."""
-        for start in range(0, len(self._frame), rows):
-            part = FrameTable(self._frame[start : start + rows])
-            yield Piece(start, part.count_rows(), partial(part.batches, names, rows))
-
-    def count_rows(self) -> int:
-        """Return the number of rows."""
-        return len(self._frame)
-
-
-class ArrayTable:
-    """A two-dimensional numpy array whose columns have the domain's names, in its order."""
-
-    is_text = False
-
-    def __init__(self, array: np.ndarray, names: Sequence[str]) -> None:
-        if array.ndim != 2:
-            raise SchemaError(
-                "a table is needed: a data frame, a two-dimensional array, or the path of a file. "
-                "Reshape your data if it is one row or one column"
-            )
-        if array.dtype.kind == "c":
-            raise SchemaError("Complex data not supported")
-        if array.shape[1] != len(names):
-            raise SchemaError(
-                f"X has {array.shape[1]} features, but domain is expecting {len(names)} features "
-                "as input (an array holds features alone: target, weights and units need a frame, "
-                "or are given apart)"
-            )
-        self._array = array
-        self.columns = tuple(names)
-
-    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time."""
-        places = {name: self.columns.index(name) for name in names}
-        for start, stop in _spans(len(self._array), rows):
-            part = self._array[start:stop]
-            yield {name: _plain(part[:, place]) for name, place in places.items()}
-
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield slices of the array."""
-        for start in range(0, len(self._array), rows):
-            part = ArrayTable(self._array[start : start + rows], self.columns)
-            yield Piece(start, part.count_rows(), partial(part.batches, names, rows))
-
-    def count_rows(self) -> int:
-        """Return the number of rows."""
-        return len(self._array)
+_OPEN = (ParquetTable, CsvTable, FilesTable, StreamedTable, RemoteTable)
+"""Tables that were opened already."""
 
 
 def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Table:
@@ -120,30 +61,33 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
 
     Parameters
     ----------
-    data : data frame, two-dimensional array, list of rows, or Parquet or CSV files
-        The table: files as the path of one, a list of paths, or a folder (see `open_file`).
+    data : data frame, array, sparse matrix, list of rows, arrow dataset, Parquet or CSV files
+        The table: files as the path of one, a list of paths, or a folder (see `open_file`). A
+        polars frame may be lazy: it is then evaluated batch by batch, as a dataset is read.
     names : sequence of str
         The domain's features, which name the columns of an array or a list.
     every_line : bool
         Whether a text file's malformed lines (see `CsvTable`), and a list's rows that do not fit
         the features, are refused.
     """
-    if isinstance(data, ParquetTable | CsvTable | FilesTable | RemoteTable):
+    if isinstance(data, _OPEN):
         return data
     if isinstance(data, str | Path):
         return open_file(data, every_line=every_line)
     if are_files(data):
         return open_files(data, every_line=every_line)
+    if isinstance(data, pa.dataset.Dataset):
+        return DatasetTable(data)
     try:
         frame = nw.from_native(data, pass_through=True)
         if isinstance(frame, nw.LazyFrame):
-            raise TypeError("the frame is lazy: collect it first, or pass the path of a file")
+            return LazyTable(data)
         if isinstance(frame, nw.DataFrame):
             return FrameTable(frame)
     except nw.exceptions.DuplicateError:
         raise SchemaError("two columns have the same name") from None
-    if hasattr(data, "toarray"):
-        raise TypeError("sparse matrices are not supported: pass a dense array or a data frame")
+    if _is_sparse(data):
+        return SparseTable(data, names)
     if isinstance(data, list | tuple):
         if every_line:
             _check_rows(data, names)
@@ -159,13 +103,14 @@ def count_rows(data: Any) -> int:
     data : as for `open_table`
         The table.
     """
-    if isinstance(data, str | Path):
-        data = open_file(data)
-    elif are_files(data):
-        data = open_files(data)
-    if isinstance(data, ParquetTable | CsvTable | FilesTable | RemoteTable):
-        return data.count_rows()
-    return len(data if hasattr(data, "__len__") else _array(data))
+    if _is_sparse(data):
+        return int(data.shape[0])
+    if not isinstance(data, str) and not are_files(data):
+        if hasattr(data, "__len__"):
+            return len(data)
+        if hasattr(data, "__array__"):
+            return len(_array(data))
+    return open_table(data, ()).count_rows()
 
 
 def open_vector(data: Any, name: str) -> Any:
@@ -178,7 +123,7 @@ def open_vector(data: Any, name: str) -> Any:
         return series
     if not hasattr(data, "__iter__") and not hasattr(data, "__array__"):
         raise SchemaError(f"{name} must be a column: a series, an array, a list, or a name as text")
-    array = _array(data) if hasattr(data, "__array__") else _objects(list(data))
+    array = _array(data) if hasattr(data, "__array__") else objects(list(data))
     if is_column_vector(array):
         array = array[:, 0]
     if array.ndim != 1:
@@ -196,15 +141,14 @@ def slice_vector(vector: Any, start: int, stop: int) -> Column:
     """Take some rows of a column that `open_vector` gave."""
     part = vector[start:stop]
     if isinstance(part, nw.Series):
-        return _column(part)
-    return part if isinstance(part, pa.Array | pa.ChunkedArray) else _plain(part)
+        return column_of(part)
+    return part if isinstance(part, pa.Array | pa.ChunkedArray) else plain_column(part)
 
 
-def _spans(count: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield where batches begin and end; the first has no rows."""
-    yield 0, 0
-    for start in range(0, count, rows):
-        yield start, min(start + rows, count)
+def _is_sparse(data: Any) -> bool:
+    """Whether this is one of scipy's sparse arrays; scipy itself need not be loaded to tell."""
+    scipy_sparse = sys.modules.get("scipy.sparse")  # who has such a matrix has imported it
+    return scipy_sparse is not None and bool(scipy_sparse.issparse(data))
 
 
 def _array(data: Any) -> np.ndarray:
@@ -267,62 +211,3 @@ def _row(row: Any, names: Sequence[str]) -> list[Any]:
         return [] if isinstance(row, str | bytes) else list(islice(iter(row), len(names)))
     except Exception:  # whatever a row may be, it must not raise
         return []
-
-
-def _column(series: Any) -> Column:
-    """Return a series as an arrow array, or as Python objects where it has no type of its own."""
-    native = series.to_native()
-    if isinstance(native, pa.ChunkedArray) and pa.types.is_decimal(native.type):
-        return native.combine_chunks()  # narwhals knows no negative scale
-    kind = getattr(native, "dtype", None)
-    if isinstance(kind, np.dtype) and kind.kind in "fiubO":
-        return np.asarray(native)  # as it lies in memory: nobody asks a value anything
-    if series.dtype == nw.Object or _untyped(native):  # arrow would show objects' addresses
-        return _objects(series.to_list())
-    if series.dtype == nw.String:
-        return _arrow_or_bytes(series.to_arrow, series.to_list)
-    return _arrow_or_objects(series.to_arrow, series.to_list)
-
-
-def _untyped(native: Any) -> bool:
-    """Whether a series holds objects, or categories that are: its type was read off its values."""
-    kind = getattr(native, "dtype", None)
-    values = getattr(getattr(kind, "categories", None), "dtype", kind)
-    if kind is not values and not isinstance(values, np.dtype):
-        return str(values) != "str"
-    return isinstance(values, np.dtype) and values.kind == "O"
-
-
-def _plain(array: np.ndarray) -> Column:
-    """Return texts as an arrow array; other arrays stay as they are."""
-    if array.dtype.kind not in "US":
-        return array
-    kind = pa.large_string() if array.dtype.kind == "U" else pa.large_binary()
-    # By way of a list: arrow itself ends a numpy text at its first null byte.
-    return _arrow_or_bytes(lambda: pa.array(array.tolist(), kind), array.tolist)
-
-
-def _arrow_or_objects(arrow: Callable[[], Column], values: Callable[[], list[Any]]) -> Column:
-    """Prefer arrow; values that it cannot hold must not raise, so they go on as Python objects."""
-    try:
-        return arrow()
-    except Exception:
-        return _objects(values())
-
-
-def _arrow_or_bytes(arrow: Callable[[], Column], values: Callable[[], list[Any]]) -> Column:
-    """The same for texts, which stay texts: none must change the kind of the column."""
-    try:
-        return arrow()
-    except Exception:
-        return pa.array([_to_bytes(value) for value in values()], pa.large_binary())
-
-
-def _to_bytes(value: Any) -> bytes | None:
-    if isinstance(value, str):
-        return str.encode(value, "utf-8", "surrogatepass")
-    return value if isinstance(value, bytes) else None
-
-
-def _objects(values: list[Any]) -> np.ndarray:
-    return np.fromiter(values, dtype=object, count=len(values))

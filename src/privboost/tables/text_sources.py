@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import math
 import re
 import time
 import weakref
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from privboost.errors import SchemaError
-from privboost.tables.pieces import Batch, Piece
+from privboost.tables.pieces import Batch, Piece, Watch
 
 _CSV_BYTES = 2**24
 """The longest record of a text file, and how much of it is read at once."""
@@ -48,6 +49,7 @@ class CsvTable:
     """
 
     is_text = True
+    watch: Watch | None = None
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class CsvTable:
             raise ValueError("separator must be one ASCII character, no quotation mark or line end")
         self._separator = separator
         self._path = path
+        self.n_bytes = path.stat().st_size
         self._missing = ["", *missing]
         self.every_line = every_line
         self.columns = unique(self._header())
@@ -132,7 +135,8 @@ class CsvTable:
         raise SchemaError(f"{self._path.name} has no header line that is well formed")
 
     def _bytes(self) -> _Utf8:
-        return _Utf8(pa.input_stream(str(self._path), compression="detect"))
+        raw = pa.OSFile(str(self._path))
+        return _Utf8(pa.input_stream(raw, compression=_compression(self._path)), raw, self.watch)
 
     def _judge(self) -> Callable[[Any], str]:
         """Return what says of a line with the wrong number of values whether it is an error."""
@@ -154,8 +158,9 @@ class CsvTable:
 class _Utf8(io.RawIOBase):
     """A stream of bytes that ends its last line, and in which what is no UTF-8 is replaced."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, raw: Any, watch: Watch | None) -> None:
         self._file = file
+        self._raw, self._watch, self._seen = raw, watch, 0
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
         self._ready = b""
         self._last = b"\n"
@@ -164,6 +169,7 @@ class _Utf8(io.RawIOBase):
         """Return the next bytes."""
         while size < 0 or len(self._ready) < size:
             raw = self._file.read(2**20)
+            self._tell()
             text = self._decoder.decode(raw, final=not raw).encode()
             self._last = text[-1:] or self._last
             self._ready += text
@@ -176,6 +182,13 @@ class _Utf8(io.RawIOBase):
         answer, self._ready = self._ready[:size], self._ready[size:]
         return answer
 
+    def _tell(self) -> None:
+        """Tell how far the file is read, as it lies on the disk: it may be compressed."""
+        if self._watch is not None:
+            here = self._raw.tell()
+            self._watch(here - self._seen)
+            self._seen = here
+
     def readable(self) -> bool:
         """Say that bytes can be read."""
         return True
@@ -183,6 +196,7 @@ class _Utf8(io.RawIOBase):
     def close(self) -> None:
         """Close the file underneath."""
         self._file.close()
+        self._raw.close()
         super().close()
 
 
@@ -197,6 +211,14 @@ def _await_release(held: Sequence[weakref.ref[Any]]) -> None:
         time.sleep(0.001)
 
 
+def _compression(path: Path) -> str | None:
+    """Return how a file is compressed, which its name says."""
+    try:
+        return str(pa.Codec.detect(path).name)
+    except (TypeError, ValueError):  # its name says of none
+        return None
+
+
 def suffixes(path: Path) -> set[str]:
     """Return the suffixes of a file's name, which say what it is."""
     return {suffix.lower() for suffix in path.suffixes}
@@ -207,3 +229,25 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise SchemaError("two columns have the same name")
     return tuple(names)
+
+
+def check_header(columns: Sequence[str], target: str) -> None:
+    """Refuse a text file whose first line looks like a record, which would become names."""
+    if target not in columns:
+        raise SchemaError(
+            f"the table has no column {target!r}: the file's header names no such column; is the "
+            "separator right?"
+        )
+    if any(not name.strip() or is_number(name) for name in columns):
+        raise SchemaError(
+            "the header of the file has a name that is empty or a number, as a record would: name "
+            "its columns, or write a domain"
+        )
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a finite number."""
+    try:
+        return math.isfinite(float(word))
+    except ValueError:
+        return False

@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from numbers import Rational
@@ -40,6 +40,17 @@ import pyarrow.compute as pc
 
 from privboost.errors import SchemaError
 from privboost.tables.pieces import Column
+from privboost.tables.times import (
+    CLOCK,
+    STEPS,
+    count_of,
+    duration_of,
+    instant_of,
+    read_instant,
+    since_midnight,
+    write_clock,
+    write_instant,
+)
 from privboost.tables.values import as_arrow, is_missing, is_text
 
 _BLANK = (
@@ -55,12 +66,7 @@ _WORDS = {"true": "1", "false": "0", "inf": "inf", "infinity": "inf"} | {
 _UUID = re.compile(r"(?:urn:uuid:)?\{?([0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})\}?", re.I)
 _HEX = re.compile(r"(?:[0-9a-f]{2}){16,}", re.I)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_CLOCK = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?"
-_ZONE = r"(?: ?(?:Z|UTC|GMT|([+-])([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?))?"
-_INSTANT = re.compile(
-    rf"([+-]?[0-9]{{4,9}})-([0-9]{{2}})(?:-([0-9]{{2}})(?:[Tt ]{_CLOCK}{_ZONE})?)?", re.I
-)
-_HOUR = re.compile(_CLOCK)
+_HOUR = re.compile(CLOCK)
 
 _PLAIN = (
     r"\A(?:0|-?[1-9][0-9]{0,14}"
@@ -75,17 +81,6 @@ _DASHED = r"\A[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\z"
 _PADDED = r"\A0+[1-9][0-9]{0,14}\z"
 
 _EXACT = 2**53
-_SECOND = 10**9
-_DAY = 86_400 * _SECOND
-_STEPS = {
-    "D": _DAY,
-    "h": 3600 * _SECOND,
-    "m": 60 * _SECOND,
-    "s": _SECOND,
-    "ms": 10**6,
-    "us": 10**3,
-    "ns": 1,
-}
 _OPEN = {"arrow.uuid": "uuid", "arrow.bool8": "bool", "arrow.json": "text"}
 """Arrow's extension types whose storage says all, and their kinds."""
 
@@ -221,10 +216,10 @@ def _read_floats(column: pa.Array) -> pa.Array:
 
 def _read_times(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Name the units of instants, spans or hours, whatever they are counted in."""
-    step = _STEPS[getattr(kind, "unit", "D" if kind.bit_width == 32 else "ms")]
-    write = _instant
+    step = STEPS[getattr(kind, "unit", "D" if kind.bit_width == 32 else "ms")]
+    write: Callable[[int], str] = write_instant
     if pa.types.is_time(kind):
-        write = _hour
+        write = write_clock
     elif pa.types.is_duration(kind):
         write = _span
     counts = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).dictionary_encode()
@@ -253,15 +248,13 @@ def _write(value: Any) -> str | bytes | None:
     if isinstance(value, UUID):
         return value.hex
     if isinstance(value, date):
-        if not isinstance(value, datetime):
-            value = datetime(value.year, value.month, value.day)
-        zone = UTC if value.tzinfo is None else value.tzinfo
-        since = value.replace(tzinfo=zone) - datetime(1970, 1, 1, tzinfo=UTC)
-        return _instant(_nanoseconds(since) + getattr(value, "nanosecond", 0))
+        count = instant_of(value)
+        return None if count is None else write_instant(count)
     if isinstance(value, time):
         return value.isoformat()
     if isinstance(value, timedelta):
-        return _span(_nanoseconds(value) + getattr(value, "nanoseconds", 0))
+        span = duration_of(value)
+        return None if span is None else _span(span)
     if isinstance(value, Decimal):
         return None if value.is_nan() else str(value)
     if isinstance(value, Enum):
@@ -280,18 +273,12 @@ def _write_ratio(value: Any) -> str:
 
 def _write_count(value: np.datetime64 | np.timedelta64) -> str:
     """Write an instant or a span that numpy counts in a measure of its own."""
-    measure, step = np.datetime_data(value.dtype)
-    if isinstance(value, np.datetime64) and measure in ("W", "M", "Y"):
-        value, measure, step = value.astype("datetime64[D]"), "D", 1
-    if isinstance(value, np.timedelta64) and measure == "W":
-        measure, step = "D", 7 * step
-    count = int(value.astype(np.int64)) * step
-    if measure in _STEPS:
-        return (_instant if isinstance(value, np.datetime64) else _span)(count * _STEPS[measure])
-    finer = {"ps": 10**3, "fs": 10**6, "as": 10**9}
-    if measure in finer:
-        return (_instant if isinstance(value, np.datetime64) else _span)(count // finer[measure])
-    return f"{count * (12 if measure == 'Y' else 1)} months"
+    count = count_of(value)
+    if count is None:
+        measure, step = np.datetime_data(value.dtype)
+        months = int(value.astype(np.int64)) * step * (12 if measure == "Y" else 1)
+        return f"{months} months"
+    return write_instant(count) if isinstance(value, np.datetime64) else _span(count)
 
 
 def _name_bytes(raw: bytes) -> str | None:
@@ -317,8 +304,8 @@ def _name_text(text: str) -> str | None:
         text = match[1].replace("-", "")
     if _NUMBER.fullmatch(text) and not _is_raw(text):
         text = _name_number(text)
-    elif match := _INSTANT.fullmatch(text):
-        text = _read_instant(match) or text
+    elif (instant := read_instant(text)) is not None:
+        text = write_instant(instant)
     elif match := _HOUR.fullmatch(text):
         text = _read_hour(match) or text
     return _name_bytes(bytes.fromhex(text)) if _is_raw(text) else text
@@ -342,52 +329,10 @@ def _name_number(text: str) -> str:
     return str(int(Decimal(repr(value)))) if int(value) == whole else str(whole)
 
 
-def _read_instant(match: re.Match[str]) -> str | None:
-    year, month, day, *clock, sign, hours, minutes, seconds = match.groups()
-    try:
-        first = f"{year.lstrip('+')}-{month}-{day or '01'}"
-        days = int(np.datetime64(first, "D").astype(np.int64))
-    except ValueError:
-        return None
-    since = _since_midnight(*clock) if clock[0] else 0
-    if since is None:
-        return None
-    ahead = _since_midnight(hours, minutes or "0", seconds) if sign else 0
-    if ahead is None:
-        return None
-    return _instant(days * _DAY + since - (ahead if sign != "-" else -ahead))
-
-
 def _read_hour(match: re.Match[str]) -> str | None:
-    since = _since_midnight(*match.groups())
-    return None if since is None else _hour(since)
-
-
-def _since_midnight(
-    hours: str, minutes: str, seconds: str | None = None, fraction: str | None = None
-) -> int | None:
-    numbers = int(hours), int(minutes), int(seconds or 0)
-    if numbers[0] > 23 or max(numbers) > 59:
-        return None
-    whole = numbers[0] * 3600 + numbers[1] * 60 + numbers[2]
-    return whole * _SECOND + int((fraction or "0")[:9].ljust(9, "0"))
-
-
-def _instant(nanoseconds: int) -> str:
-    days, rest = divmod(nanoseconds, _DAY)
-    day = str(np.datetime64(days, "D"))
-    return f"{day}T{_hour(rest)}" if rest else day
-
-
-def _hour(nanoseconds: int) -> str:
-    seconds, fraction = divmod(nanoseconds, _SECOND)
-    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{clock}.{fraction:09}".rstrip("0") if fraction else clock
+    since = since_midnight(*match.groups())
+    return None if since is None else write_clock(since)
 
 
 def _span(nanoseconds: int) -> str:
     return f"{nanoseconds} ns"
-
-
-def _nanoseconds(span: timedelta) -> int:
-    return (span.days * 86_400 + span.seconds) * _SECOND + span.microseconds * 1000

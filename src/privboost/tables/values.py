@@ -8,7 +8,7 @@ kind raises, which is a matter of the schema.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -24,7 +24,9 @@ from privboost.tables.pieces import Column
 MISSING = -2
 OTHER = -1
 
-_ADVICE = "; leave it out, or turn it into one (a date into days since a fixed date)"
+_ADVICE = (
+    '; leave it out, or say what it is: a date is {"kind": "date", "bounds": ["2015-01-01", …]}'
+)
 _TRUTHS = {"true": True, "false": False}
 _NUMBERS = (bool, int, float, Decimal, np.bool_, np.integer, np.floating)
 
@@ -41,9 +43,7 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
     column = as_arrow(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        numbers = np.append(read_numbers(column.dictionary, name), math.nan)
-        own: np.ndarray = numbers[_places_of(column)]
-        return own
+        return by_word(column, lambda words: read_numbers(words, name))
     if is_text(kind):
         try:
             return _floats(column.cast(pa.float64()))
@@ -53,6 +53,12 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
     if _is_scalar(kind):
         return _floats(column)
     raise SchemaError(f"column {name!r} holds {kind}, but the domain says numbers")
+
+
+_RECODED = (
+    " (scikit-learn's voting, stacking and one-vs-rest hand on 0, 1, … instead of classes: around "
+    "them, write the classes as these numbers, in the domain and in y)"
+)
 
 
 def code_labels(
@@ -84,12 +90,44 @@ def code_labels(
     if not (is_text(kind) or _is_scalar(kind)):
         raise SchemaError(f"column {name!r} holds {kind}, but the domain says labels")
     if not places.can_be(kind):
-        raise SchemaError(f"column {name!r} holds {kind}, but the domain's labels are words")
+        raise SchemaError(
+            f"column {name!r} holds {kind}, but the domain's labels are words"
+            + ("" if sparse else _RECODED)
+        )
     column = _coded(column)
     words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
     found = np.array([*map(places.find, words.to_pylist()), MISSING], dtype=np.int32)
     places_of_rows: np.ndarray = found[_places_of(column)]
     return places_of_rows
+
+
+def read_truths(column: Column, name: str) -> np.ndarray:
+    """Return a column of truth values as 0 and 1, in float64; what is neither is NaN.
+
+    The words true and false count in any case, and so do numbers that are 0 or 1.
+    """
+    numbers = read_numbers(column, name)
+    return np.where((numbers == 0) | (numbers == 1), numbers, math.nan)
+
+
+def read_ranks(column: Column, labels: Sequence[Label], name: str) -> np.ndarray:
+    """Return the place of each value among labels in order, in float64; another value is NaN."""
+    places = code_labels(column, labels, name)
+    return np.where(places < 0, math.nan, places.astype(np.float64))
+
+
+def by_word(column: pa.Array, read: Callable[[pa.Array], np.ndarray]) -> np.ndarray:
+    """Read each different value of a column once, as a number; a null is NaN."""
+    coded = _coded(column)
+    numbers = np.append(read(coded.dictionary), math.nan)
+    own: np.ndarray = numbers[_places_of(coded)]
+    return own
+
+
+def words_of(column: pa.Array) -> list[bytes | None]:
+    """Return texts as bytes: they need not be valid UTF-8."""
+    words: list[bytes | None] = column.cast(_bytes_like(column.type)).to_pylist()
+    return words
 
 
 def read_texts(column: Column, name: str) -> pa.Array:
@@ -116,9 +154,13 @@ def label_kind(column: Column, name: str) -> str:
 
 
 def column_kind(column: Column, name: str) -> str:
-    """Say what a column holds by its type: "text", "number", "bool" or "object" (anything)."""
+    """Say what a column holds by its type.
+
+    One of "text", "number", "duration", "bool" and "object" (anything).
+    """
     if isinstance(column, np.ndarray):
         kinds = {"f": "number", "i": "number", "u": "number", "b": "bool", "O": "object"}
+        kinds["m"] = "duration"
         if column.dtype.kind in kinds:
             return kinds[column.dtype.kind]
         raise SchemaError(
@@ -131,6 +173,8 @@ def column_kind(column: Column, name: str) -> str:
         return "text"  # numbers that are said to be categories, too
     if pa.types.is_boolean(kind):
         return "bool"
+    if pa.types.is_duration(kind):
+        return "duration"
     if _is_scalar(kind):
         return "number"
     raise SchemaError(f"column {name!r} holds {kind}, which is neither number nor text{_ADVICE}")
@@ -181,7 +225,7 @@ class _Places:
                 return self._place.get(_as_number(value), OTHER)
             place = self._place.get(_as_text(value))
             if place is None and self._by_value:
-                place = self._by_value.get(_number_or_nan(value))
+                place = self._by_value.get(number_or_nan(value))
             return OTHER if place is None else place
         except Exception:  # whatever a value may be, it must not raise
             return OTHER
@@ -240,10 +284,11 @@ def _as_number(value: Any) -> float | None:
 
 def _parse(values: Any) -> np.ndarray:
     """Read values of any kind as numbers; what is no number is NaN."""
-    return np.fromiter(map(_number_or_nan, values), np.float64, len(values))
+    return np.fromiter(map(number_or_nan, values), np.float64, len(values))
 
 
-def _number_or_nan(value: Any) -> float:
+def number_or_nan(value: Any) -> float:
+    """Read one value as a number, whatever it is."""
     try:
         number = _as_number(value)
     except Exception:  # whatever a value may be, it must not raise

@@ -1,0 +1,137 @@
+"""A domain beside a table: what its schema lacks, and, of public rows, what would be clipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from privboost.errors import SchemaError
+from privboost.grid import BLOCK_ROWS
+from privboost.tables.domain import Domain
+from privboost.tables.encoding import Encoder, code_target, read_ordered
+from privboost.tables.features import (
+    CategoricalFeature,
+    ClassTarget,
+    Feature,
+    NumberTarget,
+    OrdinalFeature,
+    Target,
+)
+from privboost.tables.pieces import Batch, Column
+from privboost.tables.sources import Table
+from privboost.tables.unit_names import read_unit_names
+from privboost.tables.values import MISSING, OTHER, code_labels, read_numbers
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a domain and a table's schema go together.
+
+    Attributes
+    ----------
+    absent : tuple of str
+        Columns that the domain names and the table does not have.
+    unfit : tuple of str
+        What is wrong with columns whose type cannot be what the domain says, one text each.
+    more : tuple of str
+        Columns that the domain does not name; they are not read.
+    """
+
+    absent: tuple[str, ...]
+    unfit: tuple[str, ...]
+    more: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether a model can be trained with both."""
+        return not self.absent and not self.unfit
+
+
+def compare(domain: Domain, table: Table) -> Comparison:
+    """Compare a domain with a table's schema; no row is read."""
+    unit = () if domain.unit is None else (domain.unit.column,)
+    named = (*domain.feature_names, domain.target.name, *unit)
+    there = [name for name in named if name in table.columns]
+    batch = next(table.batches(there, 1), {}) if there else {}
+    absent = tuple(name for name in named if name not in table.columns)
+    more = tuple(name for name in table.columns if name not in named)
+    return Comparison(absent, tuple(_unfit(domain, batch)), more)
+
+
+def _unfit(domain: Domain, batch: Batch) -> Iterator[str]:
+    unit = domain.unit
+    for feature in domain.features:
+        if feature.name in batch:
+            one = Encoder.of(Domain((feature,), domain.target))
+            yield from _refusal(one.code, batch)
+    if domain.target.name in batch:
+        yield from _refusal(code_target, batch[domain.target.name], domain.target)
+    if unit is not None and unit.column in batch:
+        yield from _refusal(read_unit_names, batch[unit.column], unit.column)
+
+
+def _refusal(read: Any, *what: Any) -> Iterator[str]:
+    try:
+        read(*what)
+    except SchemaError as error:
+        yield str(error)
+
+
+@dataclass(frozen=True)
+class Strays:
+    """How many of a column's values are not as its domain has them.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    rows : int
+        How many values there are.
+    missing : int
+        How many are missing, or cannot be read.
+    below, above : int
+        How many are clipped to a bound.
+    other : int
+        How many are no category or class that is listed.
+    """
+
+    name: str
+    rows: int = 0
+    missing: int = 0
+    below: int = 0
+    above: int = 0
+    other: int = 0
+
+    def with_more(self, **counts: int) -> Strays:
+        """Return the same with more values."""
+        return replace(self, **{key: getattr(self, key) + n for key, n in counts.items()})
+
+
+def count_strays(domain: Domain, table: Table) -> tuple[Strays, ...]:
+    """Count what would be clipped, missing or unknown: exactly, so of public rows alone."""
+    parts: tuple[Feature | Target, ...] = (*domain.features, domain.target)
+    found = {part.name: Strays(part.name) for part in parts}
+    for batch in table.batches(tuple(found), BLOCK_ROWS):
+        for part in parts:
+            counts = _count(batch[part.name], part)
+            found[part.name] = found[part.name].with_more(rows=len(batch[part.name]), **counts)
+    return tuple(found.values())
+
+
+def _count(column: Column, part: Feature | Target) -> dict[str, int]:
+    if isinstance(part, CategoricalFeature | OrdinalFeature | ClassTarget):
+        labels = part.classes if isinstance(part, ClassTarget) else part.categories
+        places = code_labels(column, labels, part.name)
+        return {"missing": int((places == MISSING).sum()), "other": int((places == OTHER).sum())}
+    if isinstance(part, NumberTarget):
+        values, (low, high) = read_numbers(column, part.name), part.bounds
+    else:
+        values, (low, high) = read_ordered(column, part), part.number.bounds
+    return {
+        "missing": int(np.isnan(values).sum()),
+        "below": int((values < low).sum()),
+        "above": int((values > high).sum()),
+    }

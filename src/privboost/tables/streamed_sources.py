@@ -1,0 +1,176 @@
+"""Tables that are computed or read while they are used: lazy frames and arrow's datasets.
+
+What such a table says when it fails may quote its values, so nothing of it is passed on.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any, NoReturn
+
+import narwhals.stable.v1 as nw
+import pyarrow as pa
+import pyarrow.dataset
+
+from privboost.errors import SchemaError
+from privboost.tables.frames import FrameTable
+from privboost.tables.pieces import Batch, Piece
+from privboost.tables.text_sources import unique
+
+_OWN_ENDS = (KeyboardInterrupt, MemoryError, SystemExit)
+"""Errors that are not the query's."""
+_TEXT_FORMATS = (pa.dataset.CsvFileFormat, pa.dataset.JsonFileFormat)
+
+
+class StreamedTable(ABC):
+    """A table whose rows come one batch after the other, and whose length only they tell."""
+
+    is_text = False
+    columns: tuple[str, ...]
+
+    @abstractmethod
+    def _no_rows(self, names: Sequence[str]) -> Batch:
+        """Return the named columns without rows."""
+
+    @abstractmethod
+    def _read(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        """Yield the rows; whatever goes wrong may raise."""
+
+    @abstractmethod
+    def _count(self) -> int:
+        """Count the rows; whatever goes wrong may raise."""
+
+    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        """Yield the named columns, at most `rows` rows at a time."""
+        yield self._no_rows(names)
+        readable = True
+        try:
+            yield from self._read(names, rows)
+        except GeneratorExit:  # nobody wants the rest
+            raise
+        except BaseException as error:
+            if isinstance(error, _OWN_ENDS):
+                raise
+            readable = False  # a panic of polars is no Exception
+        if not readable:  # outside the handler: the error of the query quotes its values
+            self._fail()
+
+    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Yield what has come: one thread asks for it, any can code it."""
+        first = 0
+        for batch in self.batches(names, rows):
+            size = len(batch[names[0]])
+            yield Piece(first, size, partial(iter, [batch]))
+            first += size
+
+    def count_rows(self) -> int:
+        """Return the number of rows: a pass over them, made once."""
+        return self._length
+
+    @cached_property
+    def _length(self) -> int:
+        counted: int | None = _attempt(self._count)
+        return self._fail() if counted is None else counted
+
+    def _fail(self) -> NoReturn:
+        raise SchemaError(
+            "the lazy frame or dataset could not be read to its end; what it says of the reason "
+            "may quote its rows, and is not repeated here"
+        )
+
+
+class DatasetTable(StreamedTable):
+    """A dataset of arrow: files in many folders, of a format that tells the types of columns."""
+
+    def __init__(self, dataset: Any) -> None:
+        _check_types_are_written(dataset)
+        self._dataset = dataset
+        self.columns = unique(dataset.schema.names)
+
+    def _no_rows(self, names: Sequence[str]) -> Batch:
+        schema = self._dataset.schema
+        return {name: pa.array([], schema.field(name).type) for name in names}
+
+    def _read(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        # Arrow's threads would read on while rows are coded, and keep what they have read.
+        how: dict[str, Any] = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
+        if isinstance(getattr(self._dataset, "format", None), pa.dataset.ParquetFileFormat):
+            options = pa.dataset.ParquetFragmentScanOptions(pre_buffer=False)
+            how["fragment_scan_options"] = options  # else the bytes of a whole file are kept
+        for batch in self._dataset.to_batches(columns=list(names), batch_size=rows, **how):
+            yield dict(zip(batch.schema.names, batch.columns, strict=True))
+
+    def _count(self) -> int:
+        return int(self._dataset.count_rows())
+
+
+class LazyTable(StreamedTable):
+    """A lazy frame of polars, evaluated in batches."""
+
+    def __init__(self, frame: Any) -> None:
+        if not hasattr(frame, "collect_batches"):
+            raise TypeError(
+                "the frame is lazy, and does not come in batches: collect it first, or pass the "
+                "path of a file (frames of polars 1.34 or later, Dask and Spark may be lazy)"
+            )
+        if _TEXT_SCAN.search(_attempt(lambda: frame.explain(optimized=False)) or ""):
+            raise SchemaError(
+                "the types of a text file's columns are guessed from its rows, so a lazy frame "
+                "that scans one cannot be used: pass the file's path, or write it as Parquet"
+            )
+        self._frame, self._empty = frame, _schema(frame)
+        self.columns = self._empty.columns
+
+    def _no_rows(self, names: Sequence[str]) -> Batch:
+        return next(self._empty.batches(names, 1))
+
+    def _read(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
+        chosen = self._frame.select(names)
+        for chunk in chosen.collect_batches(chunk_size=rows, maintain_order=True, lazy=True):
+            yield from FrameTable(nw.from_native(chunk, eager_only=True)).batches(names, rows)
+
+    def _count(self) -> int:
+        table = self._frame.select(self.columns[:1])
+        return sum(len(chunk) for chunk in table.collect_batches(lazy=True))
+
+
+_TEXT_SCAN = re.compile(r"\b(csv|ndjson) scan\b", re.IGNORECASE)
+
+
+def _check_types_are_written(dataset: Any) -> None:
+    """Refuse a dataset whose columns have the types that its rows suggest: they tell of rows."""
+    for part in getattr(dataset, "children", ()):
+        _check_types_are_written(part)
+    if isinstance(getattr(dataset, "format", None), _TEXT_FORMATS):
+        raise SchemaError(
+            "the types of a text file's columns are guessed from its rows, so a dataset of such "
+            "files cannot be used: pass their paths, or write them as Parquet"
+        )
+    fragment = next(iter(dataset.get_fragments()), None)
+    written = dataset.schema.names if fragment is None else fragment.physical_schema.names
+    if not set(dataset.schema.names) <= set(written):
+        raise SchemaError(
+            "partitions of a dataset are columns whose types are guessed from the names of "
+            "folders: write them into the files, and make the dataset without a partitioning"
+        )
+
+
+def _schema(frame: Any) -> FrameTable:
+    """Return a frame's columns without rows."""
+    found = _attempt(lambda: frame.collect_schema().to_frame())
+    if found is None:
+        raise SchemaError("the lazy frame's query does not fit its columns")
+    return FrameTable(nw.from_native(found, eager_only=True))
+
+
+def _attempt(act: Callable[[], Any]) -> Any:
+    """Return what comes of it; None if it fails, for the error may show values or the query."""
+    try:
+        return act()
+    except BaseException as error:  # a panic of polars is no Exception
+        if isinstance(error, _OWN_ENDS):
+            raise
+    return None
