@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from privboost import BudgetStore, load_model
-from privboost.cli import main
+from privboost.cli.main import main
 from tests.tables import make_domain, make_frame
 
 
@@ -42,7 +42,7 @@ def test_from_the_first_run_to_the_last(act):
     assert "opened a new account for 'people'" in said
     assert "(0.9995, 9e-07)-differential privacy" in said
     act(TRAIN + " --model b --limit-epsilon 1.6 --limit-delta 1e-6")
-    refused = act(TRAIN + " --model c", code=1)
+    refused = act(TRAIN + " --model c", code=5)
     assert refused.startswith("privboost: the account of 'people' does not cover this")
     assert refused.count("\n") == 1
     act("evaluate a t.parquet --epsilon 0.2 --budget s.db --dataset people --name look")
@@ -54,21 +54,22 @@ def test_from_the_first_run_to_the_last(act):
     assert "epsilon 1.4" in words
     assert "of 1.6 is spent" in words
     assert "one row" in words
-    assert "closed" in act("budget close s.db people")
-    assert "is closed" in act(TRAIN + " --model c", code=1)
+    assert "nobody can be asked" in act("budget close s.db people", code=2)
+    assert "closed" in act("budget close s.db people --yes")
+    assert "is closed" in act(TRAIN + " --model c", code=5)
     store = BudgetStore("s.db")
     assert load_model("a").privacy.entry == store.account("people").statement().entries[0].key
 
 
 def test_limits(act):
     act("budget open s.db people --limit-epsilon 3 --limit-delta 1e-6 --filter renyi")
-    assert "already" in act("budget open s.db people --limit-epsilon 3 --limit-delta 1e-6", code=1)
+    assert "already" in act("budget open s.db people --limit-epsilon 3 --limit-delta 1e-6", code=5)
     assert "has the limit epsilon 3" in act(
-        TRAIN + " --model a --limit-epsilon 9 --limit-delta 1e-6", code=1
+        TRAIN + " --model a --limit-epsilon 9 --limit-delta 1e-6", code=2
     )
     said = act("budget limit s.db people --limit-epsilon 0.1 --limit-delta 1e-6")
     assert "of 0.1 is spent" in said
-    assert "does not cover" in act(TRAIN + " --model a", code=1)
+    assert "does not cover" in act(TRAIN + " --model a", code=5)
 
 
 def test_a_search_and_a_learned_domain(act):
@@ -95,7 +96,7 @@ def test_a_stream(act):
     )
     make_frame(300, seed=1).to_parquet("u.parquet")
     assert "all batches of a stream" in act(
-        "extend x u.parquet --model b --epsilon 1 --quiet", code=1
+        "extend x u.parquet --model b --epsilon 1 --quiet", code=5
     )
     act(f"extend x u.parquet --model b --epsilon 1 {about}")
     (shown,) = json.loads(act("budget show s.db --json"))
@@ -114,21 +115,33 @@ def test_an_account_is_opened_so_that_the_run_fits(act, recipe):
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "code", "words"),
     [
-        ("train t.parquet --domain d.json --epsilon 1 --model a --dataset x", "go with --budget"),
-        ("train t.parquet --domain d.json --epsilon 1 --model a --budget s.db", "needs --dataset"),
-        (TRAIN + " --model a", "no such store"),
-        (TRAIN + " --model a --limit-epsilon 1", "a limit is"),
-        (TRAIN + " --model s.db --limit-epsilon 1 --limit-delta 1e-6", "must be different"),
-        (TRAIN + " --model a --seed 1 --limit-epsilon 1 --limit-delta 1e-6", "seeded run"),
-        ("budget show s.db", "no such store"),
-        ("budget show t.parquet", "damaged, or no store"),
-        ("budget open s.db people --limit-epsilon -1 --limit-delta 1e-6", "limit's epsilon"),
-        ("search t.parquet --candidates t.parquet --model a --domain d.json --epsilon 1", "JSON"),
+        (
+            "train t.parquet --domain d.json --epsilon 1 --model a --dataset x",
+            2,
+            "go with --budget",
+        ),
+        (
+            "train t.parquet --domain d.json --epsilon 1 --model a --budget s.db",
+            2,
+            "needs --dataset",
+        ),
+        (TRAIN + " --model a", 3, "no such store"),
+        (TRAIN + " --model a --limit-epsilon 1", 2, "a limit is"),
+        (TRAIN + " --model s.db --limit-epsilon 1 --limit-delta 1e-6", 2, "must be different"),
+        (TRAIN + " --model a --seed 1 --limit-epsilon 1 --limit-delta 1e-6", 5, "seeded run"),
+        ("budget show s.db", 3, "no such store"),
+        ("budget show t.parquet", 3, "damaged, or no store"),
+        ("budget open s.db people --limit-epsilon -1 --limit-delta 1e-6", 2, "limit's epsilon"),
+        (
+            "search t.parquet --candidates t.parquet --model a --domain d.json --epsilon 1",
+            2,
+            "JSON",
+        ),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(act, line, words):
-    said = act(line, code=1)
+def test_what_is_wrong_is_said_in_a_line(act, line, code, words):
+    said = act(line, code)
     assert words in said
     assert "Traceback" not in said

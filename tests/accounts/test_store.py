@@ -6,7 +6,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from privboost import BudgetAccount, BudgetError, BudgetStore, StoreError
 from privboost.accounts import account as account_module
 from privboost.accounts import database, places
 from privboost.accounts.filters import Price
+from privboost.progress import listening, waits_told
 
 
 @pytest.fixture
@@ -222,35 +225,109 @@ def test_a_damaged_store_is_refused(store):
     middle = len(data) // 2
     data[middle : middle + 3000] = os.urandom(3000)
     store.path.write_bytes(data)
-    with pytest.raises(StoreError, match="damaged"):
+    with pytest.raises(StoreError, match=r"is damaged \(the table of entries\)") as error:
         charge(account, 1e-5)
+    assert "\n" not in str(error.value)
+    assert "go back to a copy" in str(error.value)
+    assert store.path.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    ("harm", "what"),
+    [
+        ("DROP TABLE entries", "the table of entries is missing"),
+        ("DELETE FROM store", "its own name is missing"),
+        ("ALTER TABLE entries RENAME COLUMN size TO width", "its tables are not those of a store"),
+        ("UPDATE accounts SET filter = 'renyi', \"order\" = 0", "a line of the account of 'a'"),
+        ("UPDATE accounts SET relation = 'cousins'", "a line of the account of 'a'"),
+        ("UPDATE entries SET size = -1", "a line of the account of 'a'"),
+        ("UPDATE entries SET far_delta = 9e999", "a line of the account of 'a'"),
+    ],
+)
+def test_what_is_damaged_is_said_in_a_line(store, harm, what):
+    charge(store.open("a", 1.0, 1e-6), 1e-5)
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute(harm)
+    with pytest.raises(StoreError, match=what) as error:
+        charge(store.account("a"), 1e-5)
+    assert "\n" not in str(error.value)
+    assert "nothing was spent now" in str(error.value)
+
+
+def test_a_file_that_was_cut_short_is_refused(store):
+    account = store.open("a", 1.0, 1e-6)
+    for _ in range(60):
+        charge(account, 1e-5)
+    data = store.path.read_bytes()
+    for size in (len(data) // 2, 4096, 100):
+        store.path.write_bytes(data[:size])
+        with pytest.raises(StoreError, match="damaged"):
+            charge(account, 1e-5)
+    store.path.write_bytes(data)
+    assert len(account.statement().entries) == 60
+
+
+def test_names_that_are_near_are_told(store):
+    for name in ("patients", "payments"):
+        store.open(name, 1.0, 1e-6)
+    with pytest.raises(StoreError, match=r"did you mean 'patients'\? it has 'patients', 'paym"):
+        store.account("patient")
+    with pytest.raises(StoreError, match=r"'x' \(it has 'patients', 'payments'\)"):
+        store.account("x")
+    for number in range(30):
+        store.open(f"d{number}", 1.0, 1e-6)
+    with pytest.raises(StoreError, match=r"'d17', …\)"):
+        store.account("x")
 
 
 def test_a_store_that_is_held_is_refused_in_time(store, monkeypatch):
     account = store.open("a", 1.0, 1e-6)
-    monkeypatch.setattr(database, "_PATIENCE", 0.05)
+    monkeypatch.setattr(database, "_SOON", 0.05)
+    monkeypatch.setattr(database, "_PATIENCE", 0.2)
     holder = sqlite3.connect(store.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(StoreError, match="held by another process: nothing was spent"):
+    told = []
+    with (
+        listening(told.append),
+        pytest.raises(StoreError, match="held by another process: nothing was spent"),
+    ):
         charge(account, 1e-5)
+    assert told == [f"waiting for {store.path}: another process is writing"]
     holder.execute("ROLLBACK")
     holder.close()
     charge(account, 1e-5)
 
 
+@pytest.mark.parametrize("hold", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+def test_a_store_that_is_held_for_a_while_is_waited_for(store, monkeypatch, capfd, hold):
+    account = store.open("a", 1.0, 1e-6)
+    monkeypatch.setattr(database, "_SOON", 0.05)
+    for verbose in (False, True):
+        holder = sqlite3.connect(store.path, isolation_level=None, check_same_thread=False)
+        holder.execute(hold)
+        end = threading.Timer(0.5, holder.close)
+        end.start()
+        with waits_told(verbose):
+            charge(account, 1e-5)
+        end.join()
+        said = f"waiting for {store.path}: another process is writing\n" if verbose else ""
+        assert tuple(capfd.readouterr()) == ("", said)
+    assert len(account.statement().entries) == 2
+
+
 def test_a_full_disk_leaves_all_as_it_was(store, monkeypatch):
     account = store.open("a", 1.0, 1e-6)
     charge(account, 1e-5)
-    connect = database._connect
+    begun = database._begun
 
-    def full(path, mode):
-        connection = connect(path, mode)
+    def full(path, mode, begin):
+        connection = begun(path, mode, begin)
         connection.execute("PRAGMA max_page_count = 1")  # no page more than there are
         return connection
 
     before = account.statement()
     with monkeypatch.context() as patch:
-        patch.setattr(database, "_connect", full)
+        patch.setattr(database, "_begun", full)
         with pytest.raises(StoreError, match="the disk is full, and nothing was spent"):
             account.charge(Price(1e-5), "x" * 100_000, 0.1, 1e-7)
     assert account.statement() == before

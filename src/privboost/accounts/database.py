@@ -6,16 +6,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from time import monotonic
 from urllib.parse import quote
 
+from privboost.accounts.damage import KIND, VERSION, check_store, explained, is_held
 from privboost.accounts.places import check_disk
 from privboost.errors import StoreError
+from privboost.progress import tell
 
+_SOON = 1.0
+"""So many seconds a process waits for another's charge without a word, or a look at signals."""
 _PATIENCE = 30.0
-"""So many seconds another process may take to write its own charge."""
-_KIND = 0x50564253
-"""Says that a database is a store of ours ("PVBS")."""
-_VERSION = 1
+"""So many it waits at most."""
 _TABLES = """
 CREATE TABLE accounts (
     dataset TEXT PRIMARY KEY,
@@ -51,11 +53,10 @@ CREATE TABLE store (id TEXT NOT NULL) STRICT;
 def create_database(path: Path, name: str) -> None:
     """Make a store's file, whole or not at all; one that is there stays as it is."""
     check_disk(path)
-    with _told(path), closing(_connect(path, "rwc")) as connection:
-        connection.execute("BEGIN IMMEDIATE")
+    with explained(path), closing(_begun(path, "rwc", "BEGIN IMMEDIATE")) as connection:
         if not connection.execute("PRAGMA schema_version").fetchone()[0]:
-            connection.execute(f"PRAGMA application_id = {_KIND}")
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+            connection.execute(f"PRAGMA application_id = {KIND}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
             for statement in filter(str.strip, _TABLES.split(";\n")):
                 connection.execute(statement)
             connection.execute("INSERT INTO store VALUES (?)", (name,))
@@ -64,8 +65,8 @@ def create_database(path: Path, name: str) -> None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a store to look something up."""
-    with _opened(path) as connection:
+    """Open a store to look something up: all that is read inside is of one moment."""
+    with _opened(path, "BEGIN") as connection:
         yield connection
 
 
@@ -75,8 +76,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
     Nobody else writes meanwhile; an error leaves everything as it was.
     """
-    with _opened(path) as connection:
-        connection.execute("BEGIN IMMEDIATE")
+    with _opened(path, "BEGIN IMMEDIATE") as connection:
         try:
             yield connection
         except BaseException:
@@ -87,61 +87,43 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _opened(path: Path, begin: str) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise StoreError(f"{path}: there is no such store; privboost budget open makes one")
     check_disk(path)
-    with _told(path), closing(_connect(path, "rw")) as connection:
-        _check(connection, path)
+    with explained(path), closing(_begun(path, "rw", begin)) as connection:
+        check_store(connection, path)
         yield connection
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _begun(path: Path, mode: str, begin: str) -> sqlite3.Connection:
+    """Open a file, and begin; where another process writes, wait for it, and say so once."""
+    end, told = monotonic() + _PATIENCE, False
+    while True:
+        try:
+            return _begun_within(_SOON, path, mode, begin)
+        except sqlite3.OperationalError as error:
+            if not is_held(error) or monotonic() >= end:
+                raise
+        if not told:
+            tell(f"waiting for {path}: another process is writing")
+        told = True
+
+
+def _begun_within(patience: float, path: Path, mode: str, begin: str) -> sqlite3.Connection:
     address = f"file:{quote(str(path.resolve()))}?mode={mode}"
-    connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
-    # A journal that is deleted, and EXTRA: a charge is on the disk, and so is the end of its
-    # journal, before a run goes on. (A journal of another kind needs shared memory.)
-    connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute("PRAGMA synchronous = EXTRA")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA trusted_schema = OFF")
-    return connection
-
-
-def _check(connection: sqlite3.Connection, path: Path) -> None:
-    kind = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if kind != _KIND:
-        raise StoreError(f"{path} is no store of privboost")
-    if version != _VERSION:
-        raise StoreError(f"{path} has version {version}; {_VERSION} is read here")
-    if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-        raise sqlite3.DatabaseError("damaged")
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Say in a line what is wrong with a file, and what to do."""
+    connection = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
     try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise StoreError(_words(error, path)) from None
-    except sqlite3.DatabaseError:
-        raise StoreError(
-            f"{path} is damaged, or no store: nothing was spent now; go back to a copy, and add to "
-            "it what was spent since (reports of models tell)"
-        ) from None
-
-
-def _words(error: sqlite3.OperationalError, path: Path) -> str:
-    name = error.sqlite_errorname
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return f"{path} is held by another process: nothing was spent; try again"
-    if name.startswith("SQLITE_FULL"):
-        return f"{path}: the disk is full, and nothing was spent; make room and try again"
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return (
-            f"{path} cannot be written: nothing was spent; a store and its folder must be "
-            "writable for whoever trains"
-        )
-    return f"{path} cannot be used ({name}): nothing was spent"
+        # A journal that is deleted, and EXTRA: a charge is on the disk, and so is the end of its
+        # journal, before a run goes on. (A journal of another kind needs shared memory.)
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute(begin)
+        connection.execute("PRAGMA schema_version")  # a reader's turn begins with what it reads
+        connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")  # readers end soon
+    except BaseException:
+        connection.close()
+        raise
+    return connection

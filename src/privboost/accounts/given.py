@@ -19,6 +19,6 @@ def check_account(name: str, value: Any, random_state: Any) -> BudgetAccount | N
         )
     if random_state is not None:
         raise BudgetError(
-            f"{name}: a seeded run has no guarantee to charge; leave random_state at None"
+            f"{name}: a seeded run has no guarantee to charge; leave random_state (--seed) out"
         )
     return value

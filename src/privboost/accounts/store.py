@@ -5,10 +5,14 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from privboost.accounts.account import BudgetAccount, Statement, check_limit, check_name, now
+from privboost.accounts.account import BudgetAccount
+from privboost.accounts.checks import check_limit, check_name
+from privboost.accounts.damage import damaged
 from privboost.accounts.database import create_database, reading, writing
 from privboost.accounts.filters import FILTERS, GaussianFilter, RenyiFilter
-from privboost.errors import BudgetError, StoreError
+from privboost.accounts.records import no_account, now, read_datasets
+from privboost.accounts.statement import Statement
+from privboost.errors import BudgetError
 from privboost.privacy.events.event import Relation
 
 RELATIONS = {"add-remove": Relation.ADD_REMOVE, "replace-one": Relation.REPLACE_ONE}
@@ -100,7 +104,7 @@ class BudgetStore:
             ).fetchone():
                 raise BudgetError(
                     f"{self.path} has an account of {dataset!r} already: "
-                    f"BudgetStore.account({dataset!r}) returns it"
+                    f"BudgetStore.account({dataset!r}) returns it, privboost budget show prints it"
                 )
             connection.execute(
                 "INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
@@ -111,21 +115,19 @@ class BudgetStore:
     def account(self, dataset: str) -> BudgetAccount:
         """Return an account that was opened before."""
         check_name("dataset", dataset)
-        if dataset not in (known := self.datasets()):
-            has = "it has " + ", ".join(map(repr, known)) if known else "it has none"
-            raise StoreError(
-                f"{self.path} has no account of {dataset!r} ({has}): privboost budget open, or "
-                "BudgetStore.open, opens one"
-            )
         with reading(self.path) as connection:
-            (store,) = connection.execute("SELECT id FROM store").fetchone()
-        return BudgetAccount(self.path.resolve(), store, dataset)
+            known = read_datasets(connection)
+            found = connection.execute("SELECT id FROM store").fetchone()
+        if found is None:
+            raise damaged(self.path, "its own name is missing")
+        if dataset not in known:
+            raise no_account(self.path, dataset, known)
+        return BudgetAccount(self.path.resolve(), found[0], dataset)
 
     def datasets(self) -> list[str]:
         """Return the data sets that have accounts."""
         with reading(self.path) as connection:
-            rows = connection.execute("SELECT dataset FROM accounts ORDER BY rowid").fetchall()
-        return [name for (name,) in rows]
+            return read_datasets(connection)
 
     def statements(self) -> list[Statement]:
         """Return what each account says."""

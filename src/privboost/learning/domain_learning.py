@@ -1,8 +1,9 @@
 """Learning a domain privately, for those who know no bounds.
 
 Which columns there are, and whether a column holds numbers or words, is the table's schema, which
-is public. A column of Python objects, or of a text file, holds words unless the caller says that
-it holds numbers: to tell would take a look at the values. Everything else is released with noise:
+is public; of truth values that is all there is to know. A column of Python objects, or of a text
+file, holds words unless the caller says that it holds numbers: to tell would take a look at the
+values. Everything else is released with noise:
 
 - the number of rows (Gaussian), which a warning about δ needs;
 - the bounds of numbers (Gaussian; see `number_bounds`);
@@ -33,16 +34,14 @@ from privboost.forms import MAX_INT, check_text, is_writable
 from privboost.grid import CLIP_STEPS, Contribution
 from privboost.learning.given import (
     check_columns,
-    check_header,
-    is_number,
     nothing_to_learn,
-    read_given,
     too_few_classes,
     warn_of_objects,
     warn_of_silence,
     warn_of_untyped,
     words_without_delta,
 )
+from privboost.learning.known import read_known
 from privboost.learning.number_bounds import NO_BOUNDS, Bounds, learn_bounds, plan_sizes
 from privboost.losses.squared_number import SQUARED_NUMBER
 from privboost.privacy.accountants.base import Accountant
@@ -59,8 +58,10 @@ from privboost.tables.domain import Domain
 from privboost.tables.domain_checks import MAX_CATEGORIES, MAX_CLASSES
 from privboost.tables.features import (
     LEARNED,
+    BooleanFeature,
     CategoricalFeature,
     ClassTarget,
+    DurationFeature,
     Feature,
     NumberTarget,
     NumericFeature,
@@ -71,6 +72,7 @@ from privboost.tables.loader import UnitRule
 from privboost.tables.loading import Load
 from privboost.tables.size_loader import SizeLoader
 from privboost.tables.sources import Table, open_table
+from privboost.tables.text_sources import check_header, is_number
 from privboost.tables.values import column_kind, label_kind
 from privboost.trees.tree import stump
 from privboost.unit import Unit
@@ -98,12 +100,14 @@ class LearningPlan:
     target : Target or str
         The target, or its column.
     kinds : dict
-        What the columns hold: "text", "number", "bool" or "object" (see `values.column_kind`), or
-        "untyped": a text file's feature of which nothing was said.
+        What the columns hold: "text", "number", "duration", "bool" or "object" (see
+        `values.column_kind`), or "untyped": a text file's feature of which nothing was said.
     unit : Unit or None
         Who is protected.
     releases : tuple of Planned
         The releases by part, calibrated (or not yet).
+    scale : str
+        The scale of a number to predict whose bounds are learned.
     """
 
     known: dict[str, Feature]
@@ -114,6 +118,12 @@ class LearningPlan:
     kinds: dict[str, str]
     unit: Unit | None
     releases: tuple[Planned, ...]
+    scale: str = "linear"
+
+    @property
+    def durations(self) -> tuple[str, ...]:
+        """The numbers that are durations, in seconds."""
+        return tuple(name for name in self.numbers if self.kinds[name] == "duration")
 
     @property
     def given(self) -> tuple[Feature | Target, ...]:
@@ -193,8 +203,8 @@ def plan_learning(
     task : {"classes", "number"}, optional
         What the target is; by default words and truth values are classes, numbers a number.
     given : mapping
-        A part of a domain's JSON form, whose features, target and unit are not learned. A feature
-        that gives its "kind" alone is learned as one of that kind.
+        A part of a domain's JSON form, whose features, target and unit are not learned; see
+        `known.read_known`.
     delta : float
         The whole δ; half of it goes to thresholds. With 0, words must be given.
     weights : str, optional
@@ -202,13 +212,14 @@ def plan_learning(
     words_delta : float
         The most that thresholds may use of δ.
     """
-    known, said, known_target, unit = read_given(given, target)
+    part = read_known(given, target)
+    known, said, known_target, unit = part.features, part.kinds, part.target, part.unit
     if table.is_text:
         check_header(table.columns, target)
-    for name in [*known, *said, *([unit.column] if unit else [])]:
+    for name in [*known, *said, *part.leave_out, *([unit.column] if unit else [])]:
         if name not in table.columns:
             raise SchemaError(f"the table has no column {name!r}, which was given")
-    skip = {target, weights} | ({unit.column} if unit else set())
+    skip = {target, weights, *part.leave_out} | ({unit.column} if unit else set())
     skip |= {name for name in table.columns if _INDEX.fullmatch(name) and name not in known}
     features = tuple(name for name in table.columns if name not in skip)
     if not features:
@@ -218,22 +229,29 @@ def plan_learning(
     unknown = [name for name in features if name not in known]
     judged = {*features, target} | ({unit.column} if unit else set())
     batch = next(table.batches([name for name in table.columns if name in judged], 1), {})
-    known = {name: known[name] for name in features if name in known}
-    check_columns(batch, known, known_target, unit)
-    kinds = {name: column_kind(batch[name], name) for name in unknown} | said
+    kinds = {name: column_kind(batch[name], name) for name in unknown if name not in said} | said
     if table.is_text:
         kinds |= {name: "untyped" for name in unknown if name not in said}
-    numbers = [name for name in unknown if kinds[name] in ("number", "bool")]
+    known = known | {name: _truth(name) for name in unknown if kinds[name] == "bool"}
+    known = {name: known[name] for name in features if name in known}
+    check_columns(batch, known, said, known_target, unit)
+    unknown = [name for name in unknown if name not in known]
+    numbers = [name for name in unknown if kinds[name] in ("number", "duration")]
     words = [name for name in unknown if name not in numbers]
     if known_target is None:
         if target not in batch:
             raise SchemaError(f"the table has no column {target!r}; name the target, or give y")
         kinds[target] = label_kind(batch[target], target)
+        if kinds[target] == "duration":
+            raise SchemaError(f"column {target!r} holds durations: turn the target into a number")
+        task = task or part.task
         if table.is_text and task == "number":
             kinds[target] = "number"
         classes = task == "classes" if task else kinds[target] != "number"
         if not classes and kinds[target] == "text":
             raise SchemaError(f"column {target!r} holds text; a number to predict is needed")
+        if classes and part.scale != "linear":
+            raise DomainError("target.scale: classes have none")
         (words if classes else numbers).append(target)
     if delta == 0 and words:
         raise DomainError(words_without_delta(words, kinds, target))
@@ -249,6 +267,7 @@ def plan_learning(
         kinds,
         unit,
         _releases(contribution, len(numbers), len(words), delta, words_delta),
+        part.scale,
     )
 
 
@@ -265,7 +284,7 @@ def learn(
     warn_of_objects([name for name in plan.words if plan.kinds.get(name) == "object"])
     warn_of_untyped("untyped" in plan.kinds.values())
     rule = UnitRule.of(plan.unit, stream.child("units"))
-    loader = SizeLoader(plan.numbers, plan.words, rule, table.columns[0])
+    loader = SizeLoader(plan.numbers, plan.words, rule, table.columns[0], plan.durations)
     backend = open_backend([Load(loader, table)])
     try:
         curator = Curator(backend, ledger, stream.child("releases"), plan.contribution)
@@ -353,13 +372,14 @@ def _assemble(
             features.append(plan.known[name])
         elif name in bounds:
             low, high, scale = bounds[name]
-            features.append(NumericFeature(name, (low, high), scale, missing=True, reason=reason))
+            kind = DurationFeature if name in plan.durations else NumericFeature
+            features.append(kind(name, (low, high), scale, missing=True, reason=reason))
         else:
             told = tuple(values[name][:MAX_CATEGORIES]) or (_NOBODY,)
             features.append(CategoricalFeature(name, told, missing=True, reason=reason))
     target = plan.target
     if isinstance(target, str) and target in bounds:
-        target = NumberTarget(target, bounds[target][:2], reason=reason)
+        target = NumberTarget(target, bounds[target][:2], reason, plan.scale)
     elif isinstance(target, str):
         target = ClassTarget(target, _classes(values[target], plan.kinds[target]), reason=reason)
     return Domain(tuple(features), target, plan.unit)
@@ -375,6 +395,11 @@ def _classes(told: list[str], kind: str) -> tuple[Any, ...]:
         small = {x: x == int(x) and abs(x) < MAX_INT for x in finite}
         classes = [int(x) if whole else x for x, whole in small.items()]
     return tuple(classes[:MAX_CLASSES])
+
+
+def _truth(name: str) -> BooleanFeature:
+    """Return a feature that its type says all about."""
+    return BooleanFeature(name, missing=True, reason="the column holds truth values by its type")
 
 
 _NOBODY = "(no value stood out)"

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from privboost.boosting.checks import check_path
 from privboost.cautions import warn
-from privboost.errors import DomainError, SchemaError
 from privboost.privacy.ledger import Ledger
 from privboost.reports.report import round_up
 from privboost.tables.domain import Domain, read_json
 from privboost.tables.encoding import Encoder, code_target
 from privboost.tables.features import Feature, NumberTarget, Target
 from privboost.tables.pieces import Batch
+from privboost.tables.times import read_durations
 from privboost.tables.unit_names import read_unit_names
+from privboost.tables.values import column_kind, read_numbers
 from privboost.unit import Unit
 
-_KEYS = ("features", "target", "unit")
-_KINDS = {"numeric": "number", "categorical": "text"}
+_READERS = {"number": read_numbers, "duration": read_durations, "text": column_kind}
 _ANY_TARGET = NumberTarget("(target)", (0.0, 1.0))
 
 
@@ -35,8 +34,8 @@ def open_given(name: str, given: Any) -> Mapping[str, Any]:
         given = read_json(given)
     if not isinstance(given, Mapping):
         raise TypeError(
-            f'{name} must be a mapping with "features", "target" or "unit", the path of a JSON '
-            "file that holds one, or None"
+            f'{name} must be a mapping with "features", "target", "unit" or "leave_out", the path '
+            "of a JSON file that holds one, or None"
         )
     return given
 
@@ -48,58 +47,22 @@ def named_target(given: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def read_given(
-    given: Mapping[str, Any], target: str
-) -> tuple[dict[str, Feature], dict[str, str], Target | None, Unit | None]:
-    """Read a part of a domain's form by completing it; apart, features that give a kind alone."""
-    given = {key: part for key, part in given.items() if key not in ("version", "privacy")}
-    for key in given:
-        if key not in _KEYS:
-            raise DomainError(f"given: unknown key {key!r} (known: features, target, unit)")
-    spare = {"a feature": {"kind": "numeric", "bounds": [0, 1]}}
-    features = given.get("features") or {}
-    said = {}
-    if isinstance(features, Mapping):
-        kinds = [{"kind": kind} for kind in _KINDS]
-        said = {name: _KINDS[part["kind"]] for name, part in features.items() if part in kinds}
-        features = {name: part for name, part in features.items() if name not in said}
-    form: dict[str, Any] = {"version": 1, "features": features or spare}
-    if not isinstance(given.get("target") or {}, Mapping):
-        raise DomainError('given: target: a mapping with "classes" or "bounds" is needed')
-    form["target"] = {"name": target} | dict(given.get("target") or {"bounds": [0, 1]})
-    if form["target"]["name"] != target:
-        raise DomainError(f"given: the target is {form['target']['name']!r}, not {target!r}")
-    if given.get("unit"):
-        form["unit"] = given["unit"]
-    domain = Domain.from_dict(form)
-    known = {f.name: f for f in domain.features} if features else {}
-    return known, said, domain.target if given.get("target") else None, domain.unit
-
-
 def check_columns(
-    batch: Batch, known: Mapping[str, Feature], target: Target | None, unit: Unit | None
+    batch: Batch,
+    known: Mapping[str, Feature],
+    kinds: Mapping[str, str],
+    target: Target | None,
+    unit: Unit | None,
 ) -> None:
     """Refuse columns that cannot be what was given of them, by their types: before it costs."""
+    for name, kind in kinds.items():
+        _READERS[kind](batch[name], name)
     if known:
         Encoder.of(Domain(tuple(known.values()), _ANY_TARGET)).code(batch)
     if target is not None and target.name in batch:
         code_target(batch[target.name], target)
     if unit is not None:
         read_unit_names(batch[unit.column], unit.column)
-
-
-def check_header(columns: Sequence[str], target: str) -> None:
-    """Refuse a text file whose first line looks like a record, which would become names."""
-    if target not in columns:
-        raise SchemaError(
-            f"the table has no column {target!r}: the file's header names no such column; is the "
-            "separator right?"
-        )
-    if any(not name.strip() or is_number(name) for name in columns):
-        raise SchemaError(
-            "the header of the file has a name that is empty or a number, as a record would: to "
-            "learn a domain, name its columns, or write a domain"
-        )
 
 
 def words_without_delta(words: Sequence[str], kinds: Mapping[str, str], target: str) -> str:
@@ -167,14 +130,6 @@ def warn_of_silence(names: Sequence[str]) -> None:
             f"no value stood out from the noise in {_listed(names)}: a model can learn nothing "
             "from such a column. Give its bounds or categories, leave it out, or spend more",
         )
-
-
-def is_number(word: str) -> bool:
-    """Whether a word is a finite number."""
-    try:
-        return math.isfinite(float(word))
-    except ValueError:
-        return False
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from privboost.accounts.account import Posting
 from privboost.accounts.given import check_account
+from privboost.accounts.posting import Posting
 from privboost.boosting.checks import check_file, check_grid
 from privboost.boosting.plan import Budget, leave_some
 from privboost.cautions import caution
@@ -88,7 +88,7 @@ def state_lesson(ledger: Ledger, plan: LearningPlan, domain: Domain, seeded: boo
     """State what a ledger with the releases of a lesson guarantees; name the lessons it is of."""
     assumed = (*_ASSUMED, *(unit_assumptions(plan.unit) if plan.unit else ()))
     parameters = {"target": plan.target_name, "lessons": " ".join(sorted(domain.lessons))}
-    return write_report(ledger, plan.unit, assumed, seeded, parameters, plan.digest)
+    return write_report(ledger, plan.unit, assumed, seeded, parameters, plan.digest, "Domain.learn")
 
 
 def _price(part: Mapping[str, Any]) -> PrivacyReport | None:

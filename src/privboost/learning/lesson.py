@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from privboost.accounts.account import Posting
+from privboost.accounts.posting import Posting
 from privboost.boosting.checks import check_grid, check_share
 from privboost.boosting.plan import Budget
 from privboost.cautions import warn
@@ -25,7 +25,7 @@ from privboost.learning.domain_learning import (
     open_unknown,
     plan_learning,
 )
-from privboost.learning.given import read_given
+from privboost.learning.known import read_known
 from privboost.learning.learned_domain import state_lesson
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.calibration import calibrate
@@ -36,7 +36,7 @@ from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import code_weights
-from privboost.tables.features import CategoricalFeature, lessons_of
+from privboost.tables.features import CategoricalFeature, ClassTarget, lessons_of
 from privboost.tables.sources import Table
 from privboost.unit import Unit
 
@@ -155,6 +155,16 @@ class Lesson:
                 "there are"
             )
 
+    def given_classes(self, parameter: str) -> ClassTarget:
+        """Return the target where its classes are given, or refuse to learn them."""
+        target = self.plan(self.budget.delta).target
+        if not isinstance(target, ClassTarget):
+            raise ValueError(
+                f"{parameter} names classes: say in domain_given which there are, so that it can "
+                "be checked before anything is spent"
+            )
+        return target
+
     def check_weights(self) -> None:
         """Refuse weights that do not go with the table, before anything is spent."""
         weights = self.weights
@@ -182,8 +192,10 @@ class Lesson:
         """Return a domain to check parameters with: a spare one, with the target and unit given."""
         if not self.part:  # nothing of the table is looked at
             return spare
-        known, _, target, unit = read_given(self.part, self.target)
-        if "privacy" in self.part or lessons_of((*known.values(), *([target] if target else []))):
+        known = read_known(self.part, self.target)
+        target, unit = known.target, known.unit
+        parts = (*known.features.values(), *([target] if target else []))
+        if "privacy" in self.part or lessons_of(parts):
             raise DomainError(
                 "domain_given: a part was learned privately, which costs these rows more than this "
                 "fit says: learn the rest with Domain.learn, and pass the domain that it returns"

@@ -9,10 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from privboost.grid import CLIP_STEPS
 from privboost.privacy.accountants.base import Accountant
-from privboost.privacy.events.event import Planned, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.privacy.events.event import Planned
 from privboost.privacy.formulas import gdp_mu
 from privboost.privacy.searches import safe_root
 
@@ -20,9 +18,6 @@ LEAST_DELTA = 1e-300
 """Below it, a δ that is not 0 has no logarithm, or no digits."""
 LEAST_RATE = 1e-6
 """The least chance of a row to be sampled: below it, a usual δ covers sampled rows whole."""
-_MOST_EPSILON = 1e50
-_MOST_RELEASES = 10**9
-_LEAST_SHARE = 1e-6
 _CLOSE = 1e-7
 """What a quick accountant leaves of ε, relatively, so that rounding never overspends."""
 _NEAR = 2e-3
@@ -121,89 +116,6 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
             noise = event.rate * math.sqrt(event.plain_mu_squared / weight)  # a sample needs less
             planned.append(part.scaled(noise / event.noise))
     return tuple(planned)
-
-
-def calibrate_releases(
-    epsilon: float,
-    delta: float,
-    rounds: int = 0,
-    sampling_rate: float = 1.0,
-    selections: int = 0,
-    selection_share: float = 0.7,
-    laplace: int = 0,
-    accountant: str = "auto",
-) -> str:
-    """Say in words what noise a plan of equal releases needs, and what each accountant says of it.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget; delta may be 0 without Gaussian releases.
-    rounds, selections, laplace : int
-        How many Gaussian releases, selections and Laplace releases there are.
-    sampling_rate : float
-        The chance of a row to be used in a Gaussian or Laplace release.
-    selection_share : float
-        The part of the budget (on μ²) that selections have beside noisy sums.
-    accountant : str
-        See `accountants.choice.choose_accountant`.
-    """
-    from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
-
-    if not 0 < epsilon < _MOST_EPSILON:
-        raise ValueError(
-            f"epsilon must be a finite number above 0, and below {_MOST_EPSILON:g}; {epsilon!r} "
-            "is not"
-        )
-    if delta != 0 and not LEAST_DELTA < delta < 1:
-        raise ValueError(
-            f"delta, if not 0, must be a finite number above {LEAST_DELTA:g} and below 1; "
-            f"{delta!r} is not"
-        )
-    if min(rounds, selections, laplace) < 0 or max(rounds, selections, laplace) > _MOST_RELEASES:
-        raise ValueError(
-            "rounds, selections and laplace must be whole numbers of at least 0, and at most "
-            f"{_MOST_RELEASES}"
-        )
-    if not LEAST_RATE <= sampling_rate <= 1:
-        raise ValueError(
-            f"sampling_rate must lie between {LEAST_RATE:g} and 1; {sampling_rate!r} does not"
-        )
-    if rounds + selections + laplace == 0:
-        raise ValueError("give at least one of rounds, selections and laplace")
-    if not _LEAST_SHARE <= selection_share <= 1 - _LEAST_SHARE:
-        raise ValueError(
-            f"selection_share must lie strictly between 0 and 1 (at least {_LEAST_SHARE:g} from "
-            f"both); {selection_share!r} does not"
-        )
-    sums = rounds + laplace
-    rest = 1.0 if not selections else 1 - selection_share
-    parts = [
-        (
-            Planned(GaussianRelease("sums", 1.0, CLIP_STEPS, 1, 1, (1.0,), sampling_rate), rounds),
-            rounds,
-        ),
-        (
-            Planned(LaplaceRelease("sums", 1.0, CLIP_STEPS, 1, 1, (1.0,), sampling_rate), laplace),
-            laplace,
-        ),
-    ]
-    shared = [(planned, rest * count / sums) for planned, count in parts if count]
-    if selections:
-        share = selection_share if sums else 1.0
-        shared.append((Planned(Selection("choices", 1.0), selections), share))
-    plan = by_shares(shared)
-    chosen = choose_accountant(accountant, plan, delta)
-    made = calibrate(plan, epsilon, delta, chosen)
-    lines = [f"for ({epsilon:g}, {delta:g})-DP, by the {chosen.name} accountant:"]
-    for planned in made:
-        lines.append(f"  {planned.count} × {planned.event.what}: {planned.event.mechanism}")
-        if isinstance(planned.event, GaussianRelease):
-            lines.append(f"      sigma of a leaf release {math.sqrt(2) * planned.event.noise:.6g}")
-    lines.append("epsilon of this plan by each accountant:")
-    for name, cost in compare_accountants(made, delta).items():
-        lines.append(f"  {name:5} {cost:.6g}")
-    return "\n".join(lines)
 
 
 def _solve(cost: _Cost, epsilon: float) -> float:

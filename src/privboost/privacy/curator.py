@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -13,29 +11,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from privboost.engine.backend import Backend
-from privboost.engine.queries import (
-    GramSums,
-    LinearSums,
-    Query,
-    SumQuery,
-    TreeSums,
-)
-from privboost.engine.updates import (
-    Charge,
-    CloseBudgets,
-    OpenBudgets,
-    Price,
-    SetTerms,
-    Start,
-    Update,
-    UseLoss,
-)
+from privboost.engine.queries import GramSums, LinearSums, Query, SumQuery, TreeSums
 from privboost.grid import CLIP_STEPS, Contribution
-from privboost.losses import within_steps
-from privboost.privacy.budgets.life import LifeBudget
-from privboost.privacy.budgets.payments import Payments
+from privboost.privacy.bookkeeping import Bookkeeper
 from privboost.privacy.eigenvalues import eigenvalue_bound
-from privboost.privacy.events.event import Event, Planned, SampledGroup, Selection
+from privboost.privacy.events.event import Event, Selection
 from privboost.privacy.events.sums import (
     GaussianRelease,
     GramRelease,
@@ -44,43 +24,37 @@ from privboost.privacy.events.sums import (
     ThresholdRelease,
     VectorRelease,
 )
-from privboost.privacy.groups import Group, fresh_sample
 from privboost.privacy.leaf_means import exact_means, means_bound
 from privboost.privacy.ledger import Ledger
-from privboost.privacy.promises import need_noise, need_promise, need_promise_of_sums
+from privboost.privacy.promises import need_promise, need_promise_of_sums
 from privboost.privacy.utilities.splits import Utility, scores_these
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_gaussian, discrete_laplace
 from privboost.randomness.selection import choose_each
-from privboost.vectors.terms import Terms
 
 
-class Curator:
+class Curator(Bookkeeper):
     """Stands between the rows and everybody else: it alone sees exact sums, and never tells them.
 
     Parameters
     ----------
-    backend : Backend
-        Who holds the rows.
-    ledger : Ledger
-        Where each event is recorded before its value is released.
-    stream : KeyStream
-        The randomness; each release has a child stream of its own.
-    contribution : Contribution
-        How much one protected unit may add; the rows were bounded accordingly.
+    backend, ledger, stream, contribution
+        As for `Bookkeeper`.
+    part : float
+        The part of Gaussian noise, of its standard deviation, that this curator draws. Below 1
+        others draw theirs, and what it returns is released together with theirs alone.
     """
 
     def __init__(
-        self, backend: Backend, ledger: Ledger, stream: KeyStream, contribution: Contribution
+        self,
+        backend: Backend,
+        ledger: Ledger,
+        stream: KeyStream,
+        contribution: Contribution,
+        part: float = 1.0,
     ) -> None:
-        self._backend = backend
-        self._ledger = ledger
-        self._stream = stream
-        self._contribution = contribution
-        self._releases = 0
-        self._payments = Payments(backend, contribution.weighted)
-        self._group: Group | None = None
-        self._linear: Terms | None = None
+        super().__init__(backend, ledger, stream, contribution)
+        self._part = part
 
     def gaussian(self, query: SumQuery, event: GaussianRelease) -> np.ndarray:
         """Release the sums of a query with discrete Gaussian noise.
@@ -113,28 +87,8 @@ class Curator:
         else:
             self._ledger.charge(event)
         stream = self._next_stream()
-        noise = discrete_gaussian(_everywhere(event.sigmas, query), stream)
-        return self._noisy(self._sampled(query, event.sampling_rate, stream), noise)
-
-    def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
-        """Put Gaussian releases in the place of one that was reserved and not made.
-
-        Parameters
-        ----------
-        reserved : GaussianRelease
-            What stands for them in the plan, once.
-        releases : sequence of Planned
-            What will be made instead; it may follow from all that was released before.
-
-        Privacy
-        -------
-        Spends nothing. μ² of the releases together is at most that of what is given up, whatever
-        they are, so that the cost of the whole run is that of its plan.
-        """
-        for event in (reserved, *(planned.event for planned in releases)):
-            if type(event) is not GaussianRelease or event.sampling_rate != 1:
-                raise ValueError("only Gaussian releases of all rows can be exchanged")
-        self._ledger.exchange(Planned(reserved, 1), releases, self._ledger.accountant)
+        noise = self._gaussian_noise(_everywhere(event.sigmas, query), stream)
+        return self._noisy(self._sampled(query, event.sampling_rate, stream), noise, event)
 
     def sums(self, query: SumQuery, event: NoisySums) -> np.ndarray:
         """Release the sums of a query with the noise that its event has, Gaussian or Laplace.
@@ -170,7 +124,7 @@ class Curator:
         stream = self._charge(event)
         query = self._sampled(query, event.sampling_rate, stream)
         scale = _everywhere(np.ceil(event.scales).astype(np.int64), query)
-        return self._noisy(query, discrete_laplace(scale, stream))
+        return self._noisy(query, discrete_laplace(scale, stream), event)
 
     def laplace_means(self, query: TreeSums, added: int, event: LaplaceRelease) -> np.ndarray:
         """Release the mean gradient of each leaf, G/(n + λ), with discrete Laplace noise.
@@ -196,7 +150,7 @@ class Curator:
         need_promise(means_bound(query, added, self._contribution), event)
         stream = self._charge(event)
         sampled = self._sampled(query, event.sampling_rate, stream)
-        means = exact_means(self._backend.sum(sampled), added)
+        means = exact_means(self._exact(sampled, event), added)
         scale = np.full(means.size, np.ceil(event.scales).astype(np.int64)[0])
         noisy: np.ndarray = means + discrete_laplace(scale, stream).reshape(means.shape)
         return noisy
@@ -231,7 +185,7 @@ class Curator:
             raise ValueError("the utility scores other features than the query asks for")
         stream = self._charge(event)
         query = self._sampled(query, event.sampling_rate, stream)
-        scores = utility.scores(self._backend.sum(query), self._contribution)
+        scores = utility.scores(self._exact(query, event), self._contribution)
         # ε₀ rounded down to a multiple of 2⁻⁴⁰ of the range, so that exponents are short fractions.
         steps = math.floor(2**40 / event.noise)
         width = utility.range(self._contribution) * 2**40
@@ -254,7 +208,7 @@ class Curator:
         need_promise(query.bound(self._contribution), event)
         stream = self._charge(event)
         scales = np.full(query.n_coordinates, event.sigmas[0])
-        return self._noisy(query, discrete_gaussian(scales, stream))
+        return self._noisy(query, self._gaussian_noise(scales, stream), event)
 
     def gram(self, query: GramSums, event: GramRelease) -> np.ndarray:
         """Release the sum of the outer products of the rows' vectors: a symmetric matrix.
@@ -271,9 +225,9 @@ class Curator:
         rows, columns = np.triu_indices(query.n_coordinates)
         scales = np.where(rows == columns, 1.0, math.sqrt(0.5)) * event.sigmas[0]
         noise = np.empty(query.shape, dtype=np.int64)
-        noise[rows, columns] = discrete_gaussian(scales, stream)
+        noise[rows, columns] = self._gaussian_noise(scales, stream)
         noise[columns, rows] = noise[rows, columns]
-        return self._noisy(query, noise)
+        return self._noisy(query, noise, event)
 
     def least_eigenvalue(self, query: GramSums, event: VectorRelease) -> int:
         """Release the smallest eigenvalue of the sum of outer products, in its steps.
@@ -285,7 +239,7 @@ class Curator:
         self._check_terms(query)
         need_promise(eigenvalue_bound(query, self._contribution), event)
         stream = self._charge(event)
-        exact = np.linalg.eigvalsh(self._backend.sum(query).astype(np.float64))[0]
+        exact = np.linalg.eigvalsh(self._exact(query, event).astype(np.float64))[0]
         noise = discrete_gaussian(event.sigmas, stream)[0]
         return int(np.rint(exact)) + int(noise)
 
@@ -298,114 +252,18 @@ class Curator:
         """
         return noisy_threshold(self._backend.tally, event, self._ledger, stream)
 
-    def _check_terms(self, query: LinearSums | GramSums) -> None:
-        """Refuse a query about other vectors than those of the rows."""
-        if self._linear is None:
-            raise ValueError("a linear release needs SetTerms first")
-        own = (self._linear.n_coordinates, len(self._linear.features))
-        if (query.n_coordinates, query.n_terms) != own:
-            raise ValueError("the query has other coordinates than the rows' vectors")
-
-    def publish(self, update: Update) -> None:
-        """Tell the rows what has been released, so that they follow the model."""
-        if isinstance(update, Start | UseLoss):
-            if update.loss is not None:
-                update = replace(update, loss=update.loss.frozen())  # what is checked stays
-                if not within_steps(update.loss):  # type: ignore[arg-type]
-                    raise ValueError("a loss table exceeds its clip: it would be undercharged")
-            self._payments.use(update.loss)
-        if isinstance(update, SetTerms):
-            update = SetTerms(update.terms.frozen())
-            update.terms.check()
-            self._linear = update.terms
-        if isinstance(update, OpenBudgets | CloseBudgets | Price | Charge):
-            raise ValueError(
-                "budgets are opened by open_budget, closed by close_budgets, and charged with a "
-                "release only"
-            )
-        self._backend.apply(update)
-
-    def open_budget(self, budget: LifeBudget) -> None:
-        """Give the rows of the newest cohort a budget for life; from now on rows pay themselves.
-
-        Privacy
-        -------
-        Spends `budget`, which is recorded first, and covers all Gaussian releases that follow.
-        """
-        self._payments.need_open()
-        self._ledger.charge(budget)
-        self._payments.open(budget)
-
-    def close_budgets(self) -> None:
-        """Let all rows count again, if they had budgets; from now on none is charged to them.
-
-        Privacy
-        -------
-        Spends nothing. What follows was reserved beside the budgets, and is charged like any
-        release; no budget can be opened again.
-        """
-        self._payments.close()
-
-    def resume(self, updates: Iterable[Update], budgets: Sequence[tuple[LifeBudget, int]]) -> None:
-        """Replay what earlier batches of a stream were told, and go on with their budgets.
-
-        Parameters
-        ----------
-        updates : iterable of Update
-            Everything a backend was told so far: released values, prices and charges. Replaying
-            it releases nothing.
-        budgets : sequence of (LifeBudget, int)
-            The budget of each cohort, and how many releases were made within it.
-        """
-        self._payments.replay(updates, [budget for budget, _ in budgets])
-        for budget, used in budgets:
-            self._ledger.adopt(budget, used)
-
-    def _noisy(self, query: Query, noise: np.ndarray) -> np.ndarray:
+    def _noisy(self, query: Query, noise: np.ndarray, event: Event) -> np.ndarray:
         """Add noise to exact sums."""
-        noisy: np.ndarray = self._backend.sum(query) + noise.reshape(query.shape)
+        noisy: np.ndarray = self._exact(query, event) + noise.reshape(query.shape)
         return noisy
 
-    def _charge(self, event: Event) -> KeyStream:
-        """Record an event, and return the randomness of its release."""
-        need_noise(event)
-        if self._payments:
-            raise ValueError("rows have budgets: only Gaussian releases charge them")
-        if self._group is not None:
-            self._group.take(event)
-            self._ledger.note_within(event)
-        else:
-            self._ledger.charge(event)
-        return self._next_stream()
+    def _exact(self, query: Query, event: Event) -> np.ndarray:
+        """Have a query answered, on account of an event that is recorded."""
+        return self._backend.sum(query)
 
-    @contextmanager
-    def sampling(self, event: SampledGroup) -> Iterator[None]:
-        """Make a group's releases on one sample of the rows.
-
-        Privacy
-        -------
-        Spends `event`, which is recorded first, and covers just the releases that it lists.
-        """
-        if self._group is not None:
-            raise ValueError("a group of pure releases is under way")
-        stream = self._charge(event)
-        self._group = Group(event, fresh_sample(event.sampling_rate, stream, self._contribution))
-        try:
-            yield
-        finally:
-            self._group = None
-
-    def _sampled(self, query: SumQuery, rate: float, stream: KeyStream) -> SumQuery:
-        """Have a query answered by the group's sample, a fresh one, or all rows."""
-        if self._group is not None:
-            return replace(query, sample=self._group.sample)
-        if rate == 1:
-            return query if query.sample is None else replace(query, sample=None)
-        return replace(query, sample=fresh_sample(rate, stream, self._contribution))
-
-    def _next_stream(self) -> KeyStream:
-        self._releases += 1
-        return self._stream.child(f"release {self._releases}")
+    def _gaussian_noise(self, scales: np.ndarray, stream: KeyStream) -> np.ndarray:
+        """Draw this curator's part of the noise of these scales."""
+        return discrete_gaussian(scales * self._part, stream)
 
 
 def _everywhere(scales: np.ndarray, query: SumQuery) -> np.ndarray:

@@ -16,6 +16,7 @@ from privboost.privacy.accountants.discretisation import grid_allowed, grid_size
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.events.event import Event, Planned
 from privboost.privacy.events.sums import GaussianRelease
+from privboost.progress import before_charge
 
 EXCHANGE_ROOM = 1 + 1e-4
 """What takes the place of a reservation may exceed its μ² by so much: calibrations are rounded."""
@@ -67,7 +68,7 @@ class Ledger:
     ) -> None:
         self.epsilon, self.delta, self.accountant = epsilon, delta, accountant
         self.entry, self._posting, self.adds_up = "", posting, True
-        self._path = None if path is None else _checked(Path(path))
+        self._path = None if path is None else checked_ledger(Path(path))
         self._reserved: list[Planned] = []
         self._left: Counter[Event] = Counter()
         self._spent: Counter[Event] = Counter()
@@ -132,17 +133,23 @@ class Ledger:
             return self.epsilon
         return self.accountant.cost(self.reserved, self.delta)
 
-    def _set_aside(
-        self, entry: str, others: Sequence[Planned], plan: Sequence[Planned], **words: str
-    ) -> None:
-        """Reserve a plan beside others, once an entry of the file says so."""
-        together = [*others, *plan]
-        cost = self.accountant.cost(together, self.delta)
+    def check(self, plan: Sequence[Planned]) -> float:
+        """Return the ε that a plan costs; refuse one that the whole budget does not cover."""
+        cost = self.accountant.cost(plan, self.delta)
         if not cost <= self.epsilon:
             raise BudgetError(
                 f"the plan costs epsilon {cost:.6g} at delta {self.delta:g}; "
                 f"the budget is {self.epsilon:.6g}"
             )
+        return cost
+
+    def _set_aside(
+        self, entry: str, others: Sequence[Planned], plan: Sequence[Planned], **words: str
+    ) -> None:
+        """Reserve a plan beside others, once an entry of the file says so."""
+        together = [*others, *plan]
+        cost = self.check(together)
+        before_charge()
         if self._posting is not None and entry == "reserve":  # an exchange costs no more
             self.entry = self._posting.post(plan, cost, self.delta)
         if self._path is not None:
@@ -241,18 +248,22 @@ def _mu_squared(plan: Sequence[Planned]) -> float:
 _FIRST = b'{"entry"'
 
 
-def _checked(path: Path) -> Path:
-    """Refuse to add entries to a file that is something else."""
+def checked_ledger(path: Path) -> Path:
+    """Return a path; refuse to add entries to a file that is something else."""
     if path.is_file():
         with path.open("rb") as file:
-            if file.read(len(_FIRST)) not in (b"", _FIRST):
+            if not _FIRST.startswith(file.read(len(_FIRST))):  # a crash may have cut it short
                 raise ValueError(f"ledger: {path} is there already and is no ledger")
     return path
 
 
 def _append(path: Path, entry: dict[str, Any], durable: bool) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")
+    with path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # a crash cut the last one short
+                file.write(b"\n")
+        file.write(json.dumps(entry).encode() + b"\n")
         file.flush()
         if durable:
             os.fsync(file.fileno())

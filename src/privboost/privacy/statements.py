@@ -15,6 +15,7 @@ from privboost.privacy.composition import curve_epsilons, curve_of
 from privboost.privacy.events.event import Event, Planned, Relation
 from privboost.privacy.formulas import replace_one
 from privboost.privacy.ledger import Ledger
+from privboost.privacy.shares import BY_PART, MU_SQUARED, Shares, pool
 from privboost.reports.curve import Curve
 from privboost.reports.report import Part, PrivacyReport, Release
 from privboost.unit import Unit, column_of, describe_unit
@@ -27,9 +28,11 @@ def write_report(
     seeded: bool,
     parameters: dict[str, Any],
     plan: str,
+    what: str = "",
 ) -> PrivacyReport:
     """State what a ledger's reservations guarantee."""
     profile = ledger.profile
+    shares = Shares.within(ledger.reserved, ledger.delta)
     return PrivacyReport(
         epsilon=ledger.cost,
         delta=ledger.delta,
@@ -41,7 +44,7 @@ def write_report(
         alternatives=compare_accountants(ledger.reserved, ledger.delta),
         slack=profile.slack(ledger.delta),
         releases=(
-            *_listed(ledger.reserved),
+            *_listed(ledger.reserved, shares),
             *(
                 Release(f"within: {p.event.what}", p.count, p.event.mechanism)
                 for p in ledger.within
@@ -55,6 +58,8 @@ def write_report(
         curve=curve_of(ledger.posted) if ledger.adds_up else None,
         rows=ledger.rows,
         entry=ledger.entry,
+        what=what,
+        share_of=shares.of,
     )
 
 
@@ -64,6 +69,7 @@ def write_public_report(
     seeded: bool,
     parameters: dict[str, Any],
     plan: str,
+    what: str = "",
 ) -> PrivacyReport:
     """State that rows were declared public, and what was told of them."""
     return PrivacyReport(
@@ -74,13 +80,14 @@ def write_public_report(
         accountant="none",
         alternatives={},
         slack=0.0,
-        releases=tuple(_listed(releases)),
+        releases=tuple(_listed(releases, Shares())),
         assumptions=assumptions,
         seeded=seeded,
         parameters=parameters,
         plan=plan,
         software=f"privboost {__version__}",
         public_rows=True,
+        what=what,
     )
 
 
@@ -127,16 +134,18 @@ def add_lesson(lesson: PrivacyReport, report: PrivacyReport, what: str) -> Priva
     elif lesson.relation != report.relation:
         raise ValueError("guarantees of different neighbouring relations do not add up")
     after = report.parts or (Part(what, report.epsilon, report.delta),)
+    releases, share_of = pool([(lesson, epsilon), (report, report.epsilon)], BY_PART)
     return replace(
         report,
         epsilon=epsilon + report.epsilon,
         delta=min(1.0, delta + report.delta),
         alternatives={name: epsilon + other for name, other in report.alternatives.items()},
         slack=lesson.slack + report.slack,
-        releases=(*lesson.releases, *report.releases),
+        releases=releases,
         seeded=lesson.seeded or report.seeded,
         curve=_added(lesson, report),
         parts=(Part("learning the domain", epsilon, min(1.0, delta)), *after),
+        share_of=share_of,
     )
 
 
@@ -172,6 +181,7 @@ def add_reports(one: PrivacyReport, other: PrivacyReport) -> PrivacyReport:
     if not found:
         found, delta = {"sum": one.epsilon + other.epsilon}, min(1.0, one.delta + other.delta)
     accountant = min(found, key=lambda name: found[name])
+    releases, share_of = pool(*_sizes(one, other, accountant))
     said = (
         "the budgets of all runs were fixed beforehand, and all are about the same rows",
         f"together: {one.guarantee}, and {other.guarantee}",
@@ -184,7 +194,7 @@ def add_reports(one: PrivacyReport, other: PrivacyReport) -> PrivacyReport:
         accountant=accountant,
         alternatives=found,
         slack=one.slack + other.slack,
-        releases=(*one.releases, *other.releases),
+        releases=releases,
         assumptions=(*dict.fromkeys((*one.assumptions, *other.assumptions)), *said),
         seeded=one.seeded or other.seeded,
         parameters={},
@@ -193,7 +203,21 @@ def add_reports(one: PrivacyReport, other: PrivacyReport) -> PrivacyReport:
         curve=curve,
         rows=one.rows or other.rows,
         entry="",
+        what="",
+        share_of=share_of,
     )
+
+
+def _sizes(
+    one: PrivacyReport, other: PrivacyReport, accountant: str
+) -> tuple[list[tuple[PrivacyReport, float]], str]:
+    """Return what each of two reports takes of their sum, and in what that adds up."""
+    if accountant == "sum":
+        return [(one, one.epsilon), (other, other.epsilon)], BY_PART
+    curves = [report.curve for report in (one, other)]
+    sizes = [0.0 if curve is None else curve.mu_squared or 0.0 for curve in curves]
+    whole = accountant == "gdp" and {one.share_of, other.share_of} == {MU_SQUARED}
+    return list(zip((one, other), sizes, strict=True)), MU_SQUARED if whole else ""
 
 
 def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyReport:
@@ -214,6 +238,11 @@ def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyRe
     if len(reports) == 1:
         return worst
     shared = set.intersection(*(set(report.alternatives) for report in reports))
+    named = [
+        replace(release, what=f"batch {number}: {release.what}", share=None)
+        for number, report in enumerate(reports, 1)
+        for release in report.releases
+    ]  # a unit pays for its own batch, so there is no whole that all have shares of
     return replace(
         worst,
         delta=max(report.delta for report in reports),
@@ -223,11 +252,7 @@ def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyRe
             if name in shared
         },
         slack=max(report.slack for report in reports),
-        releases=tuple(
-            replace(release, what=f"batch {number}: {release.what}")
-            for number, report in enumerate(reports, 1)
-            for release in report.releases
-        ),
+        releases=tuple(named),
         assumptions=(
             *dict.fromkeys(said for report in reports for said in report.assumptions),
             assumption,
@@ -236,6 +261,7 @@ def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyRe
         parameters=reports[-1].parameters,
         curve=_joined(reports),
         plan=hashlib.sha256("".join(report.plan for report in reports).encode()).hexdigest(),
+        share_of="",
     )
 
 
@@ -247,9 +273,12 @@ def _joined(reports: Sequence[PrivacyReport]) -> Curve | None:
     return joined
 
 
-def _listed(plan: Sequence[Planned]) -> list[Release]:
+def _listed(plan: Sequence[Planned], shares: Shares) -> list[Release]:
     """Return releases in words; those that are made in several places of a plan are one."""
     counts: dict[Event, int] = {}
     for planned in plan:
         counts[planned.event] = counts.get(planned.event, 0) + planned.count
-    return [Release(event.what, count, event.mechanism) for event, count in counts.items()]
+    return [
+        Release(event.what, count, event.mechanism, shares.by_event.get(event))
+        for event, count in counts.items()
+    ]

@@ -1,1 +1,1 @@
-"""What was spent, in words, as JSON and as a page."""
+"""What was spent, in words and as JSON."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from bisect import bisect_left
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -90,4 +91,4 @@ def _is_size(value: Any) -> bool:
     if value is None:
         return True
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value < math.inf
+    return is_number and 0 <= value <= sys.float_info.max  # whole numbers may be larger

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from dataclasses import MISSING, asdict, dataclass, fields
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,22 @@ _LISTED = 20
 
 @dataclass(frozen=True)
 class Release:
-    """A kind of release, how it was made, and how often."""
+    """A kind of release, how it was made, how often, and its share of what was spent.
+
+    The share is of all of them together; None where it is not told, or another release pays.
+    """
 
     what: str
     count: int
     mechanism: str
+    share: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON; a share that is not told is left out."""
+        form = asdict(self)
+        if self.share is None:
+            del form["share"]
+        return form
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,10 @@ class PrivacyReport:
         The account of the rows, where one was charged: reports of other rows do not add up.
     entry : str
         The account's name for what was charged.
+    what : str
+        What spent it, in a word: the estimator's name, or "evaluate"; empty where that is not told.
+    share_of : str
+        What shares of releases are shares of; empty where there are none.
     """
 
     epsilon: float
@@ -104,6 +120,8 @@ class PrivacyReport:
     curve: Curve | None = None
     rows: str = ""
     entry: str = ""
+    what: str = ""
+    share_of: str = ""
 
     @property
     def guarantee(self) -> str:
@@ -122,8 +140,11 @@ class PrivacyReport:
         return "nobody" if self.public_rows else describe_unit(self.unit)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON, which has no infinite number."""
+        """Return a form for JSON, which has no infinite number; what is not told is left out."""
         own = asdict(self)
+        for name in ("what", "share_of"):
+            if not own[name]:
+                del own[name]
         if not own.pop("public_rows"):
             return own | self._written_parts()
         return own | self._written_parts() | {"epsilon": None, "public_rows": True}
@@ -133,7 +154,7 @@ class PrivacyReport:
             "guarantee": self.guarantee,
             "protects": self.protects,
             "unit": None if self.unit is None else self.unit.to_dict(),
-            "releases": [asdict(release) for release in self.releases],
+            "releases": [release.to_dict() for release in self.releases],
             "assumptions": list(self.assumptions),
             "parts": [asdict(part) for part in self.parts],
             "curve": None if self.curve is None else self.curve.to_dict(),
@@ -164,7 +185,7 @@ class PrivacyReport:
         spent: list[PrivacyReport | Part] = [self, *self.parts]
         texts = [self.relation, self.accountant, self.plan, self.software, *self.assumptions]
         texts += [text for each in self.releases for text in (each.what, each.mechanism)]
-        texts += [self.rows, self.entry]
+        texts += [self.rows, self.entry, self.what, self.share_of]
         texts += [*(part.what for part in self.parts), *self.alternatives, *self.parameters]
         if self.public_rows is True:
             self._check_public()
@@ -177,6 +198,7 @@ class PrivacyReport:
             "epsilon": all(_is_number(value) and 0 <= value <= _MOST for value in epsilons),
             "delta": all(_is_number(each.delta) and 0 <= each.delta <= 1 for each in spent),
             "counts": all(type(count) is int and 0 <= count <= MAX_INT for count in counts),
+            "shares": all(_is_share(each.share) for each in self.releases),
             "seeded": isinstance(self.seeded, bool),
             "public_rows": isinstance(self.public_rows, bool),
             "parameters": all(_is_plain(value) for value in self.parameters.values()),
@@ -209,12 +231,20 @@ class PrivacyReport:
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Return the report as a page that stands alone, and write it to `path` if one is given."""
-        from privboost.reports.page import privacy_page
+        from privboost.cards.card import report_card
 
-        return _written(privacy_page(self), path)
+        return report_card(self).to_html(path)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """Return the report as Markdown, and write it to `path` if one is given."""
+        from privboost.cards.card import report_card
+
+        return report_card(self).to_markdown(path)
 
     def _repr_html_(self) -> str:
-        return self.to_html()
+        """Return the page in a frame of its own: its style must not reach the notebook's."""
+        page = escape(self.to_html())
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 32rem; border: 0"></iframe>'
 
     def __str__(self) -> str:
         lines = [f"Privacy: {self.guarantee}"]
@@ -292,6 +322,10 @@ def _is_plain(value: Any, depth: int = 2) -> bool:
         or isinstance(value, float)
         or (isinstance(value, int) and abs(value) <= MAX_INT)
     )
+
+
+def _is_share(value: Any) -> bool:
+    return value is None or (_is_number(value) and 0 <= value <= 1)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,0 +1,51 @@
+"""What an account refuses: names and limits that are none, and what it has no room for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from privboost.accounts.filters import Price
+from privboost.accounts.statement import Statement, round_down
+from privboost.errors import BudgetError
+from privboost.forms import is_writable
+
+_LONGEST = 200
+"""Characters of a name."""
+
+
+def check_name(parameter: str, value: Any) -> str:
+    """Refuse what is no name."""
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST or not value.isprintable():
+        raise ValueError(f"{parameter} must be a text of 1 to {_LONGEST} printable characters")
+    if not is_writable(value):
+        raise ValueError(f"{parameter} must be a text that can be written")
+    return value
+
+
+def check_limit(epsilon: Any, delta: Any) -> None:
+    """Refuse what is no limit."""
+    for name, value, most in (("epsilon", epsilon, math.inf), ("delta", delta, 1.0)):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and 0 < value < most):
+            raise ValueError(f"the limit's {name} must be a number above 0, below {most:g}")
+
+
+def need_open(statement: Statement) -> None:
+    """Refuse to spend from an account that was closed."""
+    if statement.rules.closed is not None:
+        raise BudgetError(f"the account of {statement.dataset!r} is closed: nothing can be spent")
+
+
+def need_room(statement: Statement, spent: Price) -> None:
+    """Refuse what would cost more than the limit, with all that was spent before."""
+    rules = statement.rules
+    cost = statement.epsilon_of(spent)
+    if cost <= rules.epsilon:
+        return
+    total = f"would cost epsilon {cost:.6g}" if cost < math.inf else "would leave nothing of delta"
+    raise BudgetError(
+        f"the account of {statement.dataset!r} does not cover this: with what was spent before it "
+        f"{total} of {rules.epsilon:g} at delta {rules.delta:g}; epsilon "
+        f"{round_down(statement.left)} is left for one more run of Gaussian noise"
+    )

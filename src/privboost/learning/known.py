@@ -1,0 +1,134 @@
+"""What is known of a domain before it is learned: a part of its form, and what it leaves open.
+
+A part may hold what a skeleton holds: null stands for what is to be learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from privboost.errors import DomainError
+from privboost.forms import check_mapping, read_names
+from privboost.tables.domain import Domain
+from privboost.tables.domain_checks import check_scale
+from privboost.tables.features import Feature, Target
+from privboost.unit import Unit
+
+_KEYS = ("features", "target", "unit", "leave_out")
+_KINDS = {"numeric": "number", "categorical": "text", "duration": "duration"}
+"""What a column of each kind holds, if the kind is all that is said."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a domain.
+
+    Attributes
+    ----------
+    features : dict from name to Feature
+        What is known whole.
+    kinds : dict
+        What other features are said to hold: "number", "text" or "duration".
+    target : Target or None
+        The target, if it is known whole.
+    task : str or None
+        What the target is said to be otherwise: "classes" or "number".
+    scale : str
+        The scale of a number to predict whose bounds are learned.
+    unit : Unit or None
+        Who is protected.
+    leave_out : tuple of str
+        Columns that are no features.
+    """
+
+    features: dict[str, Feature]
+    kinds: dict[str, str]
+    target: Target | None
+    task: str | None
+    scale: str
+    unit: Unit | None
+    leave_out: tuple[str, ...]
+
+
+def read_known(given: Mapping[str, Any], target: str) -> Known:
+    """Read a part of a domain's form by completing it.
+
+    Parameters
+    ----------
+    given : mapping
+        The part: "features", "target" and "unit" as domains have them, and "leave_out", a list of
+        columns. A feature may say its kind alone.
+    target : str
+        The target's name.
+    """
+    given = {key: part for key, part in given.items() if key not in ("version", "privacy")}
+    for key in given:
+        if key not in _KEYS:
+            raise DomainError(f"given: unknown key {key!r} (known: {', '.join(_KEYS)})")
+    features = given.get("features") or {}
+    kinds: dict[str, str] = {}
+    if isinstance(features, Mapping):
+        whole, kinds = _sort(features)
+        features = whole
+    form: dict[str, Any] = {"version": 1, "features": features or _SPARE}
+    said = given.get("target") or {}
+    if not isinstance(said, Mapping):
+        raise DomainError('given: target: a mapping with "classes" or "bounds" is needed')
+    if said.get("name", target) != target:
+        raise DomainError(f"given: the target is {said['name']!r}, not {target!r}")
+    task, scale, whole_target = _judge(said)
+    form["target"] = {"name": target} | (dict(said) if whole_target else {"bounds": [0, 1]})
+    if given.get("unit"):
+        form["unit"] = given["unit"]
+    domain = Domain.from_dict(form)
+    known = {f.name: f for f in domain.features} if features else {}
+    left = read_names(given.get("leave_out") or [], "given: leave_out")
+    for name in left:
+        if name in known or name in kinds or name == target:
+            raise DomainError(f"given: leave_out: {name!r} is given too")
+    own = domain.target if whole_target else None
+    return Known(known, kinds, own, task, scale, domain.unit, left)
+
+
+_SPARE = {"a feature": {"kind": "numeric", "bounds": [0, 1]}}
+
+
+def _sort(features: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Tell features that are known whole from those of which a kind is; the others are left out."""
+    whole: dict[str, Any] = {}
+    kinds: dict[str, str] = {}
+    for name, part in features.items():
+        said = _filled(part) if isinstance(part, Mapping) else {}
+        kind = said.get("kind")
+        if not isinstance(part, Mapping) or set(said) - {"kind", "missing"} or kind == "boolean":
+            whole[name] = part
+        elif isinstance(kind, str) and kind in _KINDS:
+            kinds[name] = _KINDS[kind]
+        elif kind in ("date", "ordinal"):
+            raise DomainError(
+                f"features.{name}: bounds of dates, and the order of categories, are not learned: "
+                "write them, or leave the column out"
+            )
+        elif kind is not None or "kind" not in part:
+            whole[name] = part  # its own error says what is wrong
+    return whole, kinds
+
+
+def _judge(said: Mapping[str, Any]) -> tuple[str | None, str, bool]:
+    """Say what a target is, on which scale, and whether it is known whole."""
+    filled = _filled(said)
+    left = {key for key in ("classes", "bounds") if key in said and said[key] is None}
+    if {"classes", "bounds"} & set(filled) or not (left or "scale" in filled):
+        return None, "linear", bool(said)
+    check_mapping(said, "given: target", set(), {"name", "classes", "bounds", "scale", "reason"})
+    scale = filled.get("scale", "linear")
+    check_scale(scale, "target.scale")
+    if "scale" in filled or left == {"bounds"}:
+        return "number", scale, False
+    return ("classes" if left == {"classes"} else None), scale, False
+
+
+def _filled(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in part.items() if value is not None}
