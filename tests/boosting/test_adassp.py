@@ -373,3 +373,25 @@ def test_no_feature_has_the_name_of_the_constant_column():
     named = replace(domain, features=(replace(domain.features[0], name="(intercept)"),))
     with pytest.raises(DomainError, match="constant that"):
         design(Encoder.of(named))
+
+
+def test_errors_of_coefficients_on_a_line_are_how_far_noise_moves_them():
+    """Of the strongest, which the slope of the line moves; of weak ones they are an upper bound."""
+    rng = np.random.default_rng(5)
+    entries = rng.uniform(-1, 1, (3000, 3))
+    chance = 1 / (1 + np.exp(-(2.5 * entries[:, 0] - entries[:, 1])))
+    frame = pd.DataFrame(entries, columns=list("abc")).assign(y=(rng.random(3000) < chance) * 1)
+    features = {name: {"kind": "numeric", "bounds": [-1, 1]} for name in "abc"}
+    domain = Domain.from_dict(
+        {"version": 1, "features": features, "target": {"name": "y", "classes": [0, 1]}}
+    )
+    found, told = [], []
+    for seed in range(80):
+        clf = BoostedAdaSSPClassifier(1.0, 1e-6, domain, random_state=seed).fit(frame)
+        _, *lines = clf.explain_global().coefficients.lines
+        found.append([line.coefficient for line in lines])
+        told.append([line.std for line in lines])
+    ratio = np.sqrt(np.mean(np.square(told), axis=0)) / np.std(found, axis=0, ddof=1)
+    assert ratio[0] == pytest.approx(1.0, abs=0.25)
+    assert (ratio > 0.8).all()
+    assert (ratio < 2.5).all()

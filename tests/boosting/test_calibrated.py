@@ -95,6 +95,7 @@ def test_public_rows_have_exact_counts(name, rows):
 def line_of(monkeypatch, slope, shift, **how):
     """A model whose line is given."""
     monkeypatch.setattr(calibrated, "fit_line", lambda *_: (slope, shift))
+    monkeypatch.setattr(calibrated, "slope_error", lambda *_: 0.1)
     return fitted(**how)
 
 

@@ -9,10 +9,12 @@ import pytest
 
 from privboost import PrivBoostClassifier, PrivBoostRegressor
 from privboost.boosting import echo_kernels, echoes, posterior_kernels
-from privboost.boosting.effects import VARIANCES, Noise, basis_of
+from privboost.boosting.effects import VARIANCES, Noise
 from privboost.boosting.leaves import leaf_values, weight_and_precision
-from privboost.boosting.questions import moving_cells
+from privboost.boosting.priors import prior_of
+from privboost.boosting.questions import BINS, moving_cells
 from privboost.datasets import load_adult
+from privboost.engine.backend import LocalBackend
 from tests.replays import covered, fit_twice
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
@@ -38,6 +40,25 @@ def redundant(rows=6000, seed=0):
     )
     score = 3 * (one - 0.5) + 0.8 * (flag == "yes") - 1
     return frame.assign(y=(rng.random(rows) < 1 / (1 + np.exp(-score))).astype(int))
+
+
+def numbers(features, rows, agreement, skew=1):
+    """A table of numbers that agree so much, with a thin tail if skewed, and its domain."""
+    rng = np.random.default_rng(0)
+    common = agreement * rng.normal(size=(rows, 1))
+    own = np.sqrt(1 - agreement**2) * rng.normal(size=(rows, features))
+    table = (np.argsort(np.argsort(common + own, axis=0), axis=0) + 0.5) / rows
+    score = 3 * (table[:, 0] - table[:, 1]) + 2 * (table[:, 2] - 0.5)
+    frame = pd.DataFrame({f"x{k}": table[:, k] ** skew for k in range(features)})
+    kinds = {name: {"kind": "numeric", "bounds": [0, 1]} for name in frame}
+    domain = {"version": 1, "features": kinds, "target": {"name": "y", "classes": [0, 1]}}
+    return frame.assign(y=(rng.random(rows) < 1 / (1 + np.exp(-score))).astype(int)), domain
+
+
+def count_rows_often(monkeypatch, times):
+    """Let every row stand for many, whose sums take no longer."""
+    once = LocalBackend.sum
+    monkeypatch.setattr(LocalBackend, "sum", lambda own, query: times * once(own, query))
 
 
 def coverage(monkeypatch, frame, domain, epsilon, fits, width=2.0, **how):
@@ -92,13 +113,32 @@ def test_bands_are_honest(monkeypatch, table, epsilon):
     assert found.min() >= 0.8
 
 
-def test_noise_runs_through_answers_as_gradients_do():
-    """Draws are differences of two posteriors: with an answer's noise, and without."""
+@pytest.mark.parametrize(
+    ("features", "agreement", "skew"), [(8, 0.9, 1), (30, 0.5, 1), (30, 0.5, 3)]
+)
+def test_noise_is_small_and_errors_say_so_where_rows_are_many(
+    monkeypatch, features, agreement, skew
+):
+    frame, domain = numbers(features, 20_000, agreement, skew)
+    count_rows_often(monkeypatch, 5000)
+    how = {"interactions": False, "calibration_share": 0, "random_state": 1}
+    noisy, exact = fit_twice(
+        monkeypatch, lambda: PrivBoostClassifier(1.0, 1e-9, domain, **how), frame
+    )
+    assert len(np.unique(noisy.scores.values[0])) > BINS + 1  # they are fine
+    scores, errors = noisy.decision_function(frame, return_std=True)
+    moved = np.sqrt(np.mean((scores - exact.decision_function(frame)) ** 2))
+    assert moved < 0.02
+    assert moved / 2 <= np.sqrt(np.mean(errors**2)) <= 3 * moved
+
+
+def test_draws_run_through_answers_side_by_side_as_one_does_alone():
     rng = np.random.default_rng(1)
-    ordered, variance, fade = 12, 0.3, 0.95
-    basis = basis_of(ordered, np.ones(13, dtype=bool))
+    ordered, fade = 12, 0.95
+    prior = prior_of(ordered, np.ones(13, dtype=bool))
+    first, alone = prior.first.copy(), prior.first.copy()
     info, pull = np.zeros((13, 13)), np.zeros((13, 4))
-    plain_info, plain_pull = np.zeros((13, 13)), np.zeros(13)
+    plain_info, plain_pull = np.zeros((13, 13)), np.zeros((13, 1))
     for _ in range(3):
         share = rng.dirichlet(np.ones(13))
         cell_of = moving_cells(share, ordered, 5, rng)
@@ -106,16 +146,14 @@ def test_noise_runs_through_answers_as_gradients_do():
         within = share / np.bincount(cell_of, share)[cell_of]
         weight, precision = rng.uniform(50, 100, cells), rng.uniform(0.01, 0.02, cells)
         answer = rng.normal(0, 10, (cells, 4))
-        rest = (cell_of, within, weight, precision, fade, info, pull, answer)
-        echo_kernels.add_answer(basis, *rest)
-        posterior_kernels.add_answer(
-            basis, cell_of, within, answer[:, 2].copy(), weight, precision, fade, plain_info,
-            plain_pull,
-        )  # fmt: skip
-    known = plain_info + np.eye(13) / variance
-    root = posterior_kernels.root_of(info + np.eye(13) / variance)
-    found = echo_kernels.noise_of_bins(basis, root, pull)
-    np.testing.assert_allclose(found[:, 2], basis @ np.linalg.solve(known, plain_pull))
+        how = (prior.learned, cell_of, within, weight, precision)
+        posterior_kernels.add_answer(*how, answer, fade, first, info, pull)
+        one = answer[:, 2:3].copy()
+        posterior_kernels.add_answer(*how, one, fade, alone, plain_info, plain_pull)
+    known = np.tril(plain_info, -1) + plain_info.T + prior.precision / 0.3
+    root = posterior_kernels.root_of(info, prior.precision, prior.least, first, 0.3)
+    posterior_kernels.solve(*root, pull)
+    np.testing.assert_allclose(pull[:, 2], np.linalg.solve(known, plain_pull[:, 0]))
 
 
 @pytest.mark.parametrize("depth", [1, 3])

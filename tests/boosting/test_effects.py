@@ -7,15 +7,13 @@ from privboost.boosting import posterior_kernels as kernels
 from privboost.boosting.effects import (
     FADE,
     MOST_VALUE,
-    RIDGE,
-    ROUGH,
     VARIANCES,
     Effect,
     Noise,
-    basis_of,
     largest_value,
     shared_belief,
 )
+from privboost.boosting.priors import RIDGE, ROUGH, prior_of
 from privboost.boosting.questions import moving_cells
 from privboost.grid import MAX_SCORE, SCORE_STEPS
 
@@ -59,6 +57,32 @@ class Plain:
         return gain @ heard, covariance - gain @ looks @ covariance, evidence
 
 
+@pytest.mark.parametrize("size", [1, 2, 9, 40])
+def test_a_matrix_is_looked_at_between_its_firsts_and_its_diagonal_only(size):
+    """Lines that begin anywhere: what lies before is never read, and results are the inverse's."""
+    rng = np.random.default_rng(size)
+    first = np.array([rng.integers(0, i + 1) for i in range(size)])
+    known = np.tril(rng.normal(size=(size, size))) * (np.arange(size) >= first[:, None])
+    np.fill_diagonal(known, 2.0 * size)
+    own, learned, variance = np.eye(size), np.ones(size, dtype=bool), 0.7
+    whole = np.tril(known, -1) + known.T + own / variance
+    hidden = np.where(np.arange(size) >= first[:, None], known, np.nan)
+    least = np.ones(size)
+    right = rng.normal(size=(size, 3))
+    found = right.copy()
+    kernels.solve(*kernels.root_of(hidden, own, least, first, variance), found)
+    np.testing.assert_allclose(found, np.linalg.solve(whole, right), rtol=1e-9)
+    found = kernels.variances_of_bins(learned, hidden, own, least, first, variance)
+    np.testing.assert_allclose(found, np.diag(np.linalg.inv(whole)), rtol=1e-9)
+    evidence, weights = np.empty((2, 1))
+    how = (own, least, first, np.full(1, variance), np.ones(1), evidence, weights)
+    found = kernels.weigh_variances(hidden, right[:, :1].copy(), *how)
+    mean = np.linalg.solve(whole, right[:, 0])
+    np.testing.assert_allclose(found, mean, rtol=1e-9, atol=1e-12)
+    volume = np.linalg.slogdet(whole * variance)[1]
+    np.testing.assert_allclose(evidence, (right[:, 0] @ mean - volume) / 2, rtol=1e-9)
+
+
 def hear(effect, *answer):
     effect.go(effect.hear(*answer, EVEN), 1.0)
 
@@ -81,7 +105,7 @@ def answers(ordered, size, count, seed):
 def test_an_effect_is_the_posterior_of_all_answers(ordered, size, missing):
     learned = np.ones(size, dtype=bool)
     learned[-1] = missing
-    effect, plain = Effect(basis_of(ordered, learned)), Plain(ordered, learned)
+    effect, plain = Effect(prior_of(ordered, learned)), Plain(ordered, learned)
     for cell_of, gradient, hessian, noise in answers(ordered, size, 6, seed=size):
         before = effect.values
         hear(effect, cell_of, gradient, hessian, noise)
@@ -102,12 +126,14 @@ def test_an_effect_is_the_posterior_of_all_answers(ordered, size, missing):
 
 def test_a_walk_has_the_covariance_it_says():
     for ordered in (1, 2, 3, 64):
-        basis = kernels.walk_basis(ordered, RIDGE, ROUGH)
-        np.testing.assert_allclose(basis @ basis.T, prior(ordered, np.ones(ordered)), rtol=1e-9)
+        basis, whole = kernels.walk_basis(ordered, RIDGE, ROUGH), np.ones(ordered, dtype=bool)
+        np.testing.assert_allclose(basis @ basis.T, prior(ordered, whole), rtol=1e-9)
+        inverse = np.linalg.inv(prior_of(ordered, whole).precision)
+        np.testing.assert_allclose(inverse, prior(ordered, whole), rtol=1e-9)
 
 
 def test_mass_is_what_answers_say_of_each_cell():
-    effect = Effect(basis_of(8, np.ones(9, dtype=bool)))
+    effect = Effect(prior_of(8, np.ones(9, dtype=bool)))
     cell_of = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3])
     hessian = np.array([90.0, -5.0, 30.0, 4.0])
     effect.hear(cell_of, np.zeros(4), hessian, Noise(1.0, 1.0, 1.0), EVEN)
@@ -121,7 +147,7 @@ def test_mass_is_what_answers_say_of_each_cell():
 def test_no_noise_and_no_answer_leaves_the_numbers(scale, clip):
     """Answers of any size the grid allows: values stay finite and within their bounds."""
     rng = np.random.default_rng(1)
-    effect = Effect(basis_of(64, np.ones(65, dtype=bool)))
+    effect = Effect(prior_of(64, np.ones(65, dtype=bool)))
     for _ in range(12):
         cell_of = moving_cells(effect.profile, 64, 32, rng)
         gradient, hessian = clip * scale * rng.normal(size=(2, cell_of.max() + 1))
@@ -137,7 +163,7 @@ def test_no_score_leaves_the_grid_however_many_features_there_are():
         steps = np.rint(largest_value(features) * SCORE_STEPS)
         assert features * steps < (MAX_SCORE - 16) * SCORE_STEPS
     rng = np.random.default_rng(2)
-    effect = Effect(basis_of(0, np.ones(3, dtype=bool)), most=0.01)
+    effect = Effect(prior_of(0, np.ones(3, dtype=bool)), most=0.01)
     hear(effect, np.arange(3), 1e6 * rng.normal(size=3), np.full(3, 1e3), Noise(1, 1, 1.0))
     assert np.abs(effect.values).max() == 0.01
 
@@ -156,7 +182,7 @@ def test_what_all_features_say_moves_the_belief_of_each():
 
 def test_the_same_answers_give_the_same_bits():
     def told():
-        effect = Effect(basis_of(20, np.ones(21, dtype=bool)))
+        effect = Effect(prior_of(20, np.ones(21, dtype=bool)))
         for answer in answers(20, 21, 5, seed=3):
             hear(effect, *answer)
         return effect.values.tobytes() + effect.weights.tobytes() + effect.variances().tobytes()

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from privboost import PrivBoostClassifier
-from privboost.boosting.effects import VARIANCES, Effect, Noise, basis_of
-from privboost.boosting.interactions import Interactions, Place, grid_basis
+from privboost.boosting.effects import VARIANCES, Effect, Noise
+from privboost.boosting.interactions import Interactions, Place
 from privboost.boosting.leaves import leaf_values
+from privboost.boosting.priors import grid_prior, prior_of
 from privboost.boosting.privboost_plan import Rule
 from privboost.grid import SCORE_STEPS
 
@@ -55,7 +56,7 @@ def test_leaves_stay_numbers(scale):
 
 @pytest.mark.parametrize("side", [3, 8])
 def test_neighbouring_cells_of_a_pair_are_alike(side):
-    covariance = grid_basis(side) @ grid_basis(side).T
+    covariance = np.linalg.inv(grid_prior(side).precision)
     shaped = covariance.reshape(side, side, side, side)
     assert np.diag(covariance).mean() == pytest.approx(1.2, rel=0.2)
     assert shaped[1, 1, 1, 2] == pytest.approx(shaped[1, 1, 2, 1])
@@ -63,7 +64,7 @@ def test_neighbouring_cells_of_a_pair_are_alike(side):
 
 
 def place_of(values, profile, ordered):
-    effect = Effect(basis_of(ordered, np.ones(len(values), dtype=bool)))
+    effect = Effect(prior_of(ordered, np.ones(len(values), dtype=bool)))
     effect.mass, effect.values = np.array(profile, float), np.array(values, float)
     return Place.of(np.arange(len(values)), ordered, effect)
 

@@ -9,7 +9,14 @@ from scipy.special import expit
 
 from privboost import PrivBoostClassifier
 from privboost.boosting import calibrated
-from privboost.boosting.probabilities import EDGES, ScoreCells, cells_for, centres, fit_line
+from privboost.boosting.probabilities import (
+    EDGES,
+    ScoreCells,
+    cells_for,
+    centres,
+    fit_line,
+    slope_error,
+)
 from privboost.grid import SCORE_STEPS
 from tests.tables import CLASSES, THREE, make_domain, make_frame
 
@@ -160,3 +167,18 @@ def test_a_slope_is_found_where_all_scores_lie_close_together():
         slopes.append(fit_line(counts + rng.normal(0, 20, counts.shape), 20.0, own.at)[0])
     assert abs(slopes[1] - 7.0) < abs(slopes[0] - 7.0)
     assert slopes[1] == pytest.approx(7.0, rel=0.3)
+
+
+@pytest.mark.parametrize("sigma", [5.0, 20.0])
+def test_the_error_of_a_slope_is_how_far_noise_moves_it(sigma):
+    rng = np.random.default_rng(3)
+    rows = rng.multinomial(20_000, np.exp(-(MIDDLES**2) / 8) / np.exp(-(MIDDLES**2) / 8).sum())
+    chance = expit(0.8 * MIDDLES + 0.2)
+    counts = np.stack([rows * (1 - chance), rows * chance], axis=1)
+    told, slopes = [], []
+    for _ in range(400):
+        noisy = counts + rng.normal(0, sigma, counts.shape)
+        line = fit_line(noisy, sigma, MIDDLES)
+        told.append(slope_error(noisy, sigma, MIDDLES, line))
+        slopes.append(math.log(line[0]))
+    assert np.mean(told) == pytest.approx(np.std(slopes), rel=0.15)

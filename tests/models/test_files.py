@@ -3,7 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privboost import ModelFileError, PrivBoostClassifier, PrivBoostRegressor, load_model
+from privboost import (
+    ModelFileError,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
+    export_model,
+    load_model,
+)
 from privboost.grid import SCORE_STEPS
 from privboost.models.files import model_bytes, save_model
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -52,8 +58,49 @@ def test_nothing_is_written_that_cannot_be_read(fitted, tmp_path):
 def test_other_files_are_refused(fitted, tmp_path, spoil):
     path = tmp_path / "bad"
     path.write_bytes(spoil(model_bytes(fitted.model_)))
-    with pytest.raises(ModelFileError, match="not a privboost model file"):
+    with pytest.raises(
+        ModelFileError, match=r"not a privboost model file|not whole: copy it again"
+    ):
         load_model(path)
+
+
+def test_a_line_says_what_to_do(fitted, tmp_path):
+    data = model_bytes(fitted.model_)
+    changed = data[:-1] + bytes([data[-1] ^ 1])
+    later = data[:7] + bytes([data[7] + 1]) + data[8:]
+    files = {
+        "changed": (changed, r"changed is damaged, or not whole: copy it again"),
+        "later": (later, r"a later privboost wrote it \(pip install --upgrade privboost\)"),
+        "m.onnx": (b"\x08\x08", r"m\.onnx is an export, for other programs: name what save wrote"),
+        "m.csv": (b"age,sex\n", r"m\.csv is not a privboost model file"),
+    }
+    for name, (content, words) in files.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ModelFileError, match=words) as caught:
+            load_model(tmp_path / name)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(FileNotFoundError, match=r"No such file: .*none; name the one that save"):
+        load_model(tmp_path / "none")
+    with pytest.raises(IsADirectoryError, match="is a folder: name the file that save wrote"):
+        load_model(tmp_path)
+    (tmp_path / "m.sql").write_bytes(data)  # an odd name is no mistake
+    assert load_model(tmp_path / "m.sql").domain == fitted.model_.domain
+
+
+def test_where_nothing_can_be_written_a_line_names_the_place(fitted, tmp_path, monkeypatch):
+    (tmp_path / "folder.py").mkdir()
+    for write in (fitted.save, lambda path: export_model(fitted, path)):
+        with pytest.raises(FileNotFoundError, match=r"no such folder: .*none; make it, or name"):
+            write(tmp_path / "none" / "m.py")
+        with pytest.raises(IsADirectoryError, match="is a folder: name a file"):
+            write(tmp_path / "folder.py")
+
+    def refuse(path, *_):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("os.open", refuse)
+    with pytest.raises(PermissionError, match=r"Permission denied: '.*/m\.py'"):
+        fitted.save(tmp_path / "m.py")
 
 
 def test_a_later_version_is_refused(fitted, tmp_path):

@@ -24,7 +24,7 @@ from privboost import (
     codec,
 )
 from privboost.engine import commands
-from privboost.estimators import streams
+from privboost.estimators import stream_bytes
 from privboost.estimators.stream_checks import STREAM_PARAMETERS, check_log
 from privboost.grid import WHOLE_SPAN
 from privboost.models import additive, checks, files, linear, pairs, trees, votes
@@ -117,7 +117,7 @@ def test_many_more_forgeries(models, states, monkeypatch, seed):
 
 def test_damage_is_found_whatever_it_hits(models, states):
     rng = np.random.default_rng(0)
-    for read, whole in ((files.read_model, models), (streams.read_stream, states)):
+    for read, whole in ((files.read_model, models), (stream_bytes.read_stream, states)):
         for data in whole.values():
             for at in [*range(48), *rng.integers(len(data), size=300)]:
                 damaged = bytearray(data)
@@ -428,17 +428,19 @@ def test_a_stream_that_unpacks_without_end_is_refused(what):
     form = {"body": {}, "arrays": [["|u1", [2**26]]]}
     texts = {"arrays": json.dumps(form).encode(), "text": lists}
     text = texts.get(what, b"{}")
-    head = streams._MAGIC + struct.pack("<Q", len(text)) + text
+    head = stream_bytes._MAGIC + struct.pack("<Q", len(text)) + text
     packed = zlib.compress(lists if what.startswith("text in") else zeros, 9)
-    bomb = streams.STREAM_FILE.seal(head + packed)
+    bomb = stream_bytes.STREAM_FILE.seal(head + packed)
     with measured() as peak, pytest.raises(ModelFileError, match=r"^file holds no stream"):
-        streams.read_stream(bomb, "file")
+        stream_bytes.read_stream(bomb, "file")
     assert peak() < 200 * len(bomb)
 
 
 def retold(data, kind, change):
     """Forge the last update of a kind in a stream."""
-    form = codec.load(streams._unpacked(streams.STREAM_FILE.unseal(data, "")), streams._MAGIC)
+    form = codec.load(
+        stream_bytes._unpacked(stream_bytes.STREAM_FILE.unseal(data, "")), stream_bytes._MAGIC
+    )
     log, ends = form["log"].tobytes(), np.cumsum([0, *form["lengths"]])
     messages = [log[a:b] for a, b in pairwise(ends)]
     updates = [codec.load(message, commands._MAGIC) for message in messages]
@@ -447,7 +449,7 @@ def retold(data, kind, change):
     messages[at] = write(updates[at], commands._MAGIC)
     form["log"] = np.frombuffer(b"".join(messages), dtype=np.uint8)
     form["lengths"] = [len(message) for message in messages]
-    return streams.STREAM_FILE.seal(streams._packed(write(form, streams._MAGIC)))
+    return stream_bytes.STREAM_FILE.seal(stream_bytes._packed(write(form, stream_bytes._MAGIC)))
 
 
 TOLD = [
@@ -471,7 +473,7 @@ TOLD = [
 @pytest.mark.parametrize(("kind", "change", "rule"), TOLD)
 def test_rows_are_told_nothing_that_does_not_fit_them(states, kind, change, rule):
     with pytest.raises(ModelFileError, match=f"^file holds no stream: .*{rule}"):
-        streams.read_stream(retold(states["classes"], kind, change), "file")
+        stream_bytes.read_stream(retold(states["classes"], kind, change), "file")
 
 
 KEPT = [
@@ -507,18 +509,18 @@ KEPT = [
 
 @pytest.mark.parametrize(("change", "rule"), KEPT)
 def test_rows_and_budgets_must_fit_the_model(states, change, rule):
-    content = streams._unpacked(streams.STREAM_FILE.unseal(states["weights"], ""))
-    form = codec.load(content, streams._MAGIC)
+    content = stream_bytes._unpacked(stream_bytes.STREAM_FILE.unseal(states["weights"], ""))
+    form = codec.load(content, stream_bytes._MAGIC)
     change(form)
-    forged = streams.STREAM_FILE.seal(streams._packed(write(form, streams._MAGIC)))
+    forged = stream_bytes.STREAM_FILE.seal(stream_bytes._packed(write(form, stream_bytes._MAGIC)))
     with pytest.raises(ModelFileError, match=f"^file holds no stream: .*{rule}") as caught:
-        streams.read_stream(forged, "file")
+        stream_bytes.read_stream(forged, "file")
     assert str(ROWS) not in str(caught.value)  # how many rows there are is private
 
 
 def test_charges_are_counted_in_time_that_grows_with_the_file(states):
     """Many cohorts, and many charges of all: not one step for each pair of them."""
-    stream, _ = streams.read_stream(states["classes"], "file")
+    stream, _ = stream_bytes.read_stream(states["classes"], "file")
     size = next(u for u in stream.log if isinstance(u, commands.Start)).loss.size
     tables = (np.zeros((1, 3, size), dtype=np.int32),) * 20_000
     told = [u for u in stream.log if isinstance(u, commands.Start | commands.OpenBudgets)]
@@ -532,7 +534,7 @@ def test_charges_are_counted_in_time_that_grows_with_the_file(states):
 
 
 def test_only_cohorts_that_have_a_price_pay_it(states):
-    stream, _ = streams.read_stream(states["classes"], "file")
+    stream, _ = stream_bytes.read_stream(states["classes"], "file")
     used = [cohort.used for cohort in stream.cohorts]
     assert used[0] > used[1]
     for fewer in ([used[0] - 1, used[1]], [used[0], used[1] - 1]):
@@ -544,7 +546,7 @@ def test_only_cohorts_that_have_a_price_pay_it(states):
 def test_a_stream_keeps_all_parameters_but_those_of_a_run(kind):
     of_a_run = {"epsilon", "delta", "domain", "domain_given", "domain_rows", "random_state"}
     of_a_run |= {"n_jobs", "backend", "ledger", "budget", "verbose", "public_rows"}
-    of_a_run |= {"loss"}  # of which a stream has one
+    of_a_run |= {"loss", "class_weight"}  # a stream has one loss, and no weights of classes
     assert set(kind().get_params()) == STREAM_PARAMETERS | of_a_run
     assert not STREAM_PARAMETERS & of_a_run
 
@@ -553,12 +555,12 @@ def test_a_stream_keeps_all_parameters_but_those_of_a_run(kind):
     "ends", [lambda a: a[::-1].copy(), lambda a: a + 1, lambda a: a - a[0] - 1]
 )
 def test_names_of_units_stay_within_their_bytes(states, ends):
-    content = streams._unpacked(streams.STREAM_FILE.unseal(states["units"], ""))
-    form = codec.load(content, streams._MAGIC)
+    content = stream_bytes._unpacked(stream_bytes.STREAM_FILE.unseal(states["units"], ""))
+    form = codec.load(content, stream_bytes._MAGIC)
     form["cohorts"][0]["units"]["ends"] = ends(form["cohorts"][0]["units"]["ends"])
-    forged = streams.STREAM_FILE.seal(streams._packed(write(form, streams._MAGIC)))
+    forged = stream_bytes.STREAM_FILE.seal(stream_bytes._packed(write(form, stream_bytes._MAGIC)))
     with pytest.raises(ModelFileError, match="units"):
-        streams.read_stream(forged, "file")
+        stream_bytes.read_stream(forged, "file")
 
 
 def test_chances_add_up_however_small_all_are(models):

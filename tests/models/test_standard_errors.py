@@ -60,7 +60,7 @@ def test_predictions_come_with_errors(compound):
     for output in range(scores.ndim and (scores.shape[1] if scores.ndim > 1 else 1)):
         shift = np.zeros_like(scores)
         shift[(..., output) if scores.ndim > 1 else ...] = step
-        slope = (model.model_._chances(scores + shift) - chances) / step
+        slope = (model.model_.chances_of(scores + shift) - chances) / step
         own = errors[:, output] if scores.ndim > 1 else errors
         moved += (slope * own[:, None]) ** 2
     np.testing.assert_allclose(std, np.sqrt(moved), rtol=1e-3, atol=1e-8)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from privboost.boosting.adassp_plan import AdaSSPPlan
-from privboost.boosting.calibrated import release_line
+from privboost.boosting.calibrated import release_line_and_error
 from privboost.boosting.probabilities import ScoreCells
 from privboost.engine.queries import GRADIENT_COUNT, GramSums, LinearSums, TreeSums
 from privboost.engine.updates import SetLinearScores, SetTerms, Start, UseLoss
@@ -85,31 +85,39 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
         if settings.keep_stages:
             history.append(theta.copy())
     tail = _centred(tail / (settings.n_estimators - first_of_tail), plan)
-    lines = _released_lines(curator, plan, tail)
+    lines, errors = _released_lines(curator, plan, tail)
     final, stages = _on_lines(tail, lines, plan), None
     if settings.keep_stages:
         stages = np.concatenate([_stages(np.array(history[:-1]), lines, plan), final[None]])
     scale = 1 / plan.design.norm_bound
-    noise = _coefficient_noise(plan, shape) * math.sqrt((lines[:, 0] ** 2).mean())
+    # A slope's error stretches all coefficients alike: it is the largest for strong ones.
+    stretched = errors[:, None] * tail * SCORE_STEPS
+    noise = lines[:, :1] * np.hypot(_coefficient_noise(plan, shape), stretched)
     told = _moments(plan, shape.gram), noise
     meaning = plan.design.coordinates
     return LinearScores(terms, meaning, final, plan.loss.log_odds, scale, *told, stages)
 
 
-def _released_lines(curator: Curator, plan: AdaSSPPlan, theta: np.ndarray) -> np.ndarray:
+def _released_lines(
+    curator: Curator, plan: AdaSSPPlan, theta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the slope and shift of each output's scores; 1 and 0 where nothing is counted.
 
-    Rows' scores are put to those of the model first, which is a mean over rounds.
+    Beside them, the error of each slope, in parts of it. Rows' scores are put to those of the model
+    first, which is a mean over rounds.
     """
     lines = np.tile([1.0, 0.0], (plan.task.n_outputs, 1))
+    errors = np.zeros(plan.task.n_outputs)
     if plan.scores is None:
-        return lines
+        return lines, errors
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
     cells = ScoreCells.around(np.zeros(0))
     for output, own in enumerate(theta):
         curator.publish(SetLinearScores(_on_the_grid(own), output))
-        lines[output] = release_line(curator, plan, plan.scores, output, cells)
-    return lines
+        lines[output], errors[output] = release_line_and_error(
+            curator, plan, plan.scores, output, cells
+        )
+    return lines, errors
 
 
 def _on_lines(theta: np.ndarray, lines: np.ndarray, plan: AdaSSPPlan) -> np.ndarray:

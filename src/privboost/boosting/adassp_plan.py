@@ -24,7 +24,7 @@ from privboost.boosting.checks import (
     shown,
 )
 from privboost.boosting.draft import Draft, Shared
-from privboost.boosting.plan import Budget, Plan, at_most_rows, listed
+from privboost.boosting.plan import PUBLIC_CLASS_WEIGHTS, Budget, Plan, at_most_rows, listed
 from privboost.boosting.target_span import plan_span
 from privboost.engine.queries import Bound, GramSums, LinearSums
 from privboost.grid import FACTOR_STEPS, VECTOR_STEPS
@@ -219,8 +219,10 @@ class AdaSSPPlan(Plan):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the released eigenvalue rests on."""
-        return () if self.least is None else (at_most_rows(EIGENVALUE_ROWS),)
+        """What the released eigenvalue rests on, and weights that were given."""
+        rows = () if self.least is None else (at_most_rows(EIGENVALUE_ROWS),)
+        given = isinstance(self.settings.class_weight, tuple)
+        return (*rows, PUBLIC_CLASS_WEIGHTS) if given else rows
 
 
 def plan_adassp(

@@ -153,10 +153,12 @@ def _constant(encoder: Encoder) -> _Part:
 
 
 def _number(encoder: Encoder, feature: int) -> _Part:
-    declared: Any = encoder.domain.features[feature]
+    declared = encoder.domain.features[feature]
+    assert not isinstance(declared, CategoricalFeature)
+    number = declared.number
     edges, bins = encoder.edges[feature], encoder.layout.n_codes[feature] - 1
-    low, high = declared.bounds
-    if declared.scale == "log" and declared.edges is None:
+    low, high = number.bounds
+    if number.scale == "log" and number.edges is None:
         position = (np.arange(bins) + 0.5) / bins * 2 - 1
         meaning = Coordinate(declared.name, "on its log scale, from -1 to 1")
     else:

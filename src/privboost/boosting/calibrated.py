@@ -13,7 +13,13 @@ import numpy as np
 
 from privboost.boosting.newton import grid_step
 from privboost.boosting.plan import Plan
-from privboost.boosting.probabilities import ScoreCells, cells_for, fit_line, worth_of_vote
+from privboost.boosting.probabilities import (
+    ScoreCells,
+    cells_for,
+    fit_line,
+    slope_error,
+    worth_of_vote,
+)
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import UseLoss
 from privboost.losses import loss_of
@@ -86,9 +92,18 @@ def release_line(
     -------
     Spends `scores` once. Cells follow from released values and public ones, and so does the line.
     """
+    return release_line_and_error(curator, plan, scores, output, cells)[0]
+
+
+def release_line_and_error(
+    curator: Curator, plan: Plan, scores: NoisySums, output: int, cells: ScoreCells
+) -> tuple[tuple[float, float], float]:
+    """Do what `release_line` does; return also the error of the slope, in parts of it."""
     step = _step(plan)
     counts = curator.sums(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * step
-    return fit_line(counts, float(scores.deviations[0]) * step, cells.at)
+    sigma = float(scores.deviations[0]) * step
+    line = fit_line(counts, sigma, cells.at)
+    return line, slope_error(counts, sigma, cells.at, line)
 
 
 def _step(plan: Plan) -> float:

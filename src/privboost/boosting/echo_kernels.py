@@ -11,6 +11,31 @@ from privboost.compiling import compiled
 
 
 @compiled
+def draw_noise(words, gradient, hessian, out):
+    """Write the noise of an answer: of gradients, and of Hessians times what they multiply.
+
+    Only variances matter, so noise is a sign times its size: signs are the same everywhere.
+
+    Parameters
+    ----------
+    words : uint32 array of length 2 · cells · draws
+        Random words; the first bit of each is a sign.
+    gradient, hessian : float arrays
+        The size of both in each cell.
+    out : float array of shape (cells, draws), written
+        The noise.
+    """
+    cells, draws = out.shape
+    first, second = words[: cells * draws], words[cells * draws :]
+    for cell in range(cells):
+        for draw in range(draws):
+            at = cell * draws + draw
+            one = gradient[cell] if first[at] >> 31 else -gradient[cell]
+            two = hessian[cell] if second[at] >> 31 else -hessian[cell]
+            out[cell, draw] = one + two
+
+
+@compiled
 def take_answer(cell_of_row, response, weight, moved, answer):
     """Take off an answer what rows say otherwise, since noise moved their scores.
 
@@ -38,80 +63,6 @@ def take_answer(cell_of_row, response, weight, moved, answer):
             part *= weight[cell] / total[cell]
         for draw in range(moved.shape[1]):
             own[draw] -= part * moved[row, draw]
-
-
-@compiled
-def add_answer(basis, cell_of, within, weight, precision, fade, info, pull, answer):
-    """Fold an answer, and its noise, into what is known.
-
-    Parameters
-    ----------
-    basis, cell_of, within, weight, precision, fade, info, pull : arrays and a number
-        See `posterior_kernels.add_answer`; `pull` has an axis of draws.
-    answer : float array of shape (cells, draws)
-        The noise in the answer, as if today's values were 0.
-    """
-    size, draws = basis.shape[1], answer.shape[1]
-    looks = np.zeros((weight.size, size))
-    for bin_ in range(cell_of.size):
-        cell = cell_of[bin_]
-        for k in range(size):
-            looks[cell, k] += within[bin_] * weight[cell] * basis[bin_, k]
-    info *= fade
-    pull *= fade
-    for cell in range(weight.size):
-        for i in range(size):
-            scaled = precision[cell] * looks[cell, i]
-            if scaled == 0:
-                continue
-            for j in range(size):
-                info[i, j] += scaled * looks[cell, j]
-            for draw in range(draws):
-                pull[i, draw] += scaled * answer[cell, draw]
-
-
-@compiled
-def noise_of_bins(basis, root, pull):
-    """Return the noise of the posterior mean of each bin.
-
-    Parameters
-    ----------
-    basis : float array of shape (bins, coordinates)
-        From white coordinates to bins.
-    root : float array
-        The lower root of the posterior's precision.
-    pull : float array of shape (coordinates, draws)
-        The noise in what is known.
-    """
-    size, draws = pull.shape
-    white = _solve(root, pull)
-    out = np.zeros((basis.shape[0], draws))
-    for bin_ in range(basis.shape[0]):
-        for k in range(size):
-            if basis[bin_, k] != 0:
-                for draw in range(draws):
-                    out[bin_, draw] += basis[bin_, k] * white[k, draw]
-    return out
-
-
-@compiled
-def _solve(root, right):
-    """Solve L·Lᵀ·x = right for all draws."""
-    size, draws = right.shape
-    out = right.copy()
-    for i in range(size):
-        for k in range(i):
-            for draw in range(draws):
-                out[i, draw] -= root[i, k] * out[k, draw]
-        for draw in range(draws):
-            out[i, draw] /= root[i, i]
-    for i in range(size - 1, -1, -1):
-        for k in range(i + 1, size):
-            for draw in range(draws):
-                out[i, draw] -= root[k, i] * out[k, draw]
-        for draw in range(draws):
-            out[i, draw] /= root[i, i]
-    return out
 
 
 @compiled

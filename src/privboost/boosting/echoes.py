@@ -21,7 +21,7 @@ from privboost.boosting.effects import Effect, Heard, Step
 from privboost.boosting.interactions import Grown, Interactions, Pair
 from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.leaves import weight_and_precision
-from privboost.boosting.posterior_kernels import root_of
+from privboost.boosting.posterior_kernels import add_answer, by_cell, root_of, solve
 from privboost.grid import SCORE_STEPS
 from privboost.models.importance import even
 from privboost.randomness.public_choices import fixed_generator
@@ -44,17 +44,27 @@ own, and that is not known."""
 
 @dataclass(eq=False)
 class _Noisy:
-    """What noise does to one effect."""
+    """What noise does to one effect.
+
+    Parameters
+    ----------
+    effect : Effect
+        What was heard.
+    rows : int array
+        The bin of each drawn row.
+    """
 
     effect: Effect
+    rows: np.ndarray
+    first: np.ndarray = field(init=False)
     info: np.ndarray = field(init=False)
     pull: np.ndarray = field(init=False)
     values: np.ndarray = field(init=False)
     told: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        bins, size = self.effect.basis.shape
-        self.info, self.pull = np.zeros((size, size)), np.zeros((size, N_DRAWS))
+        bins, self.first = len(self.effect.values), self.effect.prior.first.copy()
+        self.info, self.pull = np.zeros((bins, bins)), np.zeros((bins, N_DRAWS))
         self.values, self.told = np.zeros((bins, N_DRAWS)), np.zeros(bins)
 
     @property
@@ -94,7 +104,8 @@ class Echoes:
         self._generator = fixed_generator()
         self._codes = draw_codes(known, self._generator)
         self._scores = np.full(N_ROWS, start)
-        self._moved = np.repeat(start_noise * self._signs(1), N_ROWS, axis=0)
+        signs = 2.0 * (self._words(N_DRAWS) >> 31) - 1.0
+        self._moved = np.repeat(start_noise * signs[None], N_ROWS, axis=0)
         self._alone = np.zeros(N_ROWS)
         self.effects = self._follow_features(known)
         self.pairs: list[np.ndarray] = []
@@ -121,9 +132,10 @@ class Echoes:
         for round_ in known.steps:
             told = []
             for feature, step in round_:
-                own = noisy.setdefault(feature, _Noisy(known.effect(feature)))
-                rows = known.bins[feature].of_code[self._codes[feature]].astype(np.int64)
-                told.append((own, step, rows, self._answer(own, step.heard, rows)))
+                if feature not in noisy:
+                    rows = known.bins[feature].of_code[self._codes[feature]].astype(np.int64)
+                    noisy[feature] = _Noisy(known.effect(feature), rows)
+                told.append((noisy[feature], step, self._answer(noisy[feature], step.heard)))
             for each in told:
                 self._hear(*each)
         found = []
@@ -144,39 +156,41 @@ class Echoes:
                     grown.append((asked, *self._answer_of_tree(asked, codes)))
                 else:
                     pair, step = asked
-                    own = noisy.setdefault(id(pair), _Noisy(pair.effect))
-                    rows = self._cells_of_pair(pair)
-                    told.append((own, step, rows, self._answer(own, step.heard, rows)))
+                    if id(pair) not in noisy:
+                        noisy[id(pair)] = _Noisy(pair.effect, self._cells_of_pair(pair))
+                    own = noisy[id(pair)]
+                    told.append((own, step, self._answer(own, step.heard)))
             for each in told:
                 self._hear(*each)
             for tree in grown:
                 self.trees.append(self._hear_tree(*tree))
         for pair in joined.pairs.values():
             self.pairs.append(noisy[id(pair)].deviations)
-            self._alone += self.pairs[-1][self._cells_of_pair(pair)] ** 2
+            self._alone += self.pairs[-1][noisy[id(pair)].rows] ** 2
 
-    def _answer(self, own: _Noisy, heard: Heard, bin_of_row: np.ndarray) -> np.ndarray:
+    def _answer(self, own: _Noisy, heard: Heard) -> np.ndarray:
         """Return the noise of an answer about an effect, and what earlier noise does to it."""
         cell_of, cells = heard.cell_of, len(heard.weight)
         missed = heard.within * (own.told - own.effect.values)
         missed = np.bincount(cell_of, missed, minlength=cells)
         answer = self._noise(heard.noise.gradient, heard.noise.hessian * missed, cells)
         response = self._response(self._scores)
-        kernels.take_answer(cell_of[bin_of_row], response, heard.weight, self._moved, answer)
+        kernels.take_answer(cell_of[own.rows], response, heard.weight, self._moved, answer)
         return answer
 
-    def _hear(self, own: _Noisy, step: Step, bin_of_row: np.ndarray, answer: np.ndarray) -> None:
+    def _hear(self, own: _Noisy, step: Step, answer: np.ndarray) -> None:
         """Take in the noise of an answer about an effect."""
-        effect, heard, cell_of = own.effect, step.heard, step.heard.cell_of
-        today = np.zeros((len(heard.weight), N_DRAWS))
-        np.add.at(today, cell_of, heard.within[:, None] * own.values)
+        effect, heard, prior = own.effect, step.heard, own.effect.prior
+        today = by_cell(heard.cell_of, heard.within, own.values, len(heard.weight))
         answer += heard.weight[:, None] * today
-        how = (heard.within, heard.weight, heard.precision, effect.fade, own.info, own.pull)
-        kernels.add_answer(effect.basis, cell_of, *how, answer)
-        root = root_of(own.info + np.eye(len(own.info)) / heard.variance)
-        change = step.part * (kernels.noise_of_bins(effect.basis, root, own.pull) - own.values)
-        kernels.move_rows(bin_of_row, change, self._moved)
-        self._scores += (step.values - own.told)[bin_of_row]
+        how = (heard.cell_of, heard.within, heard.weight, heard.precision, answer, effect.fade)
+        add_answer(prior.learned, *how, own.first, own.info, own.pull)
+        known = (own.info, prior.precision, prior.least, own.first)
+        mean = own.pull.copy()
+        solve(*root_of(*known, heard.variance), mean)
+        change = step.part * (mean - own.values)
+        kernels.move_rows(own.rows, change, self._moved)
+        self._scores += (step.values - own.told)[own.rows]
         own.values, own.told = own.values + change, step.values
 
     def _answer_of_tree(self, grown: Grown, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
@@ -214,14 +228,13 @@ class Echoes:
         self, gradient: float | np.ndarray, hessian: float | np.ndarray, cells: int
     ) -> np.ndarray:
         """Draw the noise of an answer: of gradients, and of Hessians times what they multiply."""
-        sizes = (np.broadcast_to(size, (cells,))[:, None] for size in (gradient, hessian))
-        first, second = sizes
-        drawn: np.ndarray = first * self._signs(cells) + second * self._signs(cells)
+        drawn, words = np.empty((cells, N_DRAWS)), self._words(2 * cells * N_DRAWS)
+        kernels.draw_noise(words, np.full(cells, gradient), np.full(cells, hessian), drawn)
         return drawn
 
-    def _signs(self, cells: int) -> np.ndarray:
-        """Draw noise of variance 1: only variances matter, and signs are the same everywhere."""
-        return 2.0 * self._generator.integers(0, 2, (cells, N_DRAWS)) - 1.0
+    def _words(self, count: int) -> np.ndarray:
+        """Return random words of 32 bits; an even number of them."""
+        return self._generator.bit_generator.random_raw(count // 2).astype("<u8").view("<u4")
 
 
 def draw_codes(known: Knowledge, generator: np.random.Generator) -> np.ndarray:

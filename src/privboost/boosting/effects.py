@@ -9,19 +9,16 @@ features together say what is likely. Everything here follows from released valu
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 
 from privboost.boosting import posterior_kernels as kernels
+from privboost.boosting.priors import Prior, prior_of
 from privboost.boosting.questions import Bins
 from privboost.grid import MAX_SCORE
 
 VARIANCES = 10.0 ** np.linspace(-4.5, 0.7, 11)
 """Prior variances of an effect, of which the evidence decides."""
-
-RIDGE, ROUGH = 0.1, 5.0
-"""Neighbouring bins differ as in a random walk (`ROUGH`), and no bin is far from 0 (`RIDGE`)."""
 
 FADE = 0.95
 """What an old answer about a feature counts for when the next one comes."""
@@ -105,8 +102,8 @@ class Effect:
 
     Parameters
     ----------
-    basis : float array of shape (bins, coordinates)
-        From white coordinates to bins: the prior, but for its variance.
+    prior : Prior
+        What its values are thought to be before any answer, but for their variance.
     most : float
         What its values are clipped to.
     fade : float
@@ -117,12 +114,13 @@ class Effect:
         1 if values in order never fall, −1 if they never rise, 0 if they may do both.
     """
 
-    basis: np.ndarray
+    prior: Prior
     most: float = MOST_VALUE
     fade: float = FADE
     ordered: int = 0
     slope: int = 0
     asked: int = field(default=0, init=False)
+    first: np.ndarray = field(init=False)
     info: np.ndarray = field(init=False)
     pull: np.ndarray = field(init=False)
     values: np.ndarray = field(init=False)
@@ -133,8 +131,8 @@ class Effect:
     mass: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        size = len(self.basis)
-        self.info, self.pull = np.zeros((size, size)), np.zeros(size)
+        size, self.first = len(self.prior.first), self.prior.first.copy()
+        self.info, self.pull = np.zeros((size, size)), np.zeros((size, 1))
         self.values, self.mass = np.zeros(size), np.zeros(size)
         self.goal, self.way = np.zeros(size), np.zeros(size)
         self.evidence = np.zeros(len(VARIANCES))
@@ -143,8 +141,8 @@ class Effect:
     @classmethod
     def of(cls, bins: Bins, features: int, slope: int = 0) -> Effect:
         """Return the effect of one of so many features, of which nothing is known."""
-        basis, most = basis_of(bins.ordered, bins.learned), largest_value(features)
-        return cls(basis, most, FADE, bins.ordered, slope)
+        prior, most = prior_of(bins.ordered, bins.learned), largest_value(features)
+        return cls(prior, most, FADE, bins.ordered, slope)
 
     @property
     def rows(self) -> np.ndarray:
@@ -175,30 +173,18 @@ class Effect:
         belief : float array
             How likely each of `VARIANCES` is thought to be before this.
         """
-        within = self._within(cell_of, len(hessian))
+        within = np.empty(len(self.mass))
+        kernels.read_answer(cell_of, hessian, self.mass, within)
         self.asked += 1
-        bins = np.bincount(cell_of, minlength=len(hessian))
-        even = 1 / np.maximum(bins, 1)[cell_of]
-        self.mass += (0.5 * within + 0.5 * even) * np.maximum(hessian, 0)[cell_of]
-        within = self._within(cell_of, len(hessian))
         weight = np.maximum(hessian, 0.5 * noise.hessian + 1.0)
         precision = 1 / (noise.gradient**2 + noise.spread * weight)
-        today = weight * np.bincount(cell_of, within * self.values, minlength=len(hessian))
-        kernels.add_answer(
-            self.basis,
-            cell_of,
-            within,
-            gradient + today,
-            weight,
-            precision,
-            self.fade,
-            self.info,
-            self.pull,
-        )
-        white = kernels.weigh_variances(
-            self.info, self.pull, VARIANCES, belief, self.evidence, self.weights
-        )
-        self.goal = np.clip(kernels.to_bins(self.basis, white), -self.most, self.most)
+        today = kernels.by_cell(cell_of, within, self.values[:, None], len(weight))
+        answer = gradient[:, None] + weight[:, None] * today
+        prior, how = self.prior, (cell_of, within, weight, precision, answer, self.fade)
+        kernels.add_answer(prior.learned, *how, self.first, self.info, self.pull)
+        known = (self.info, self.pull, prior.precision, prior.least, self.first)
+        mean = kernels.weigh_variances(*known, VARIANCES, belief, self.evidence, self.weights)
+        self.goal = np.clip(mean, -self.most, self.most)
         return Heard(cell_of, within, weight, precision, noise, mean_variance(self.weights))
 
     @property
@@ -220,12 +206,6 @@ class Effect:
         kernels.rise(upward, self.profile[: self.ordered])
         self.values[: self.ordered] = self.slope * upward
 
-    def _within(self, cell_of: np.ndarray, n_cells: int) -> np.ndarray:
-        """Return which part of its cell's rows each bin is thought to have."""
-        profile = self.profile
-        within: np.ndarray = profile / np.bincount(cell_of, profile, minlength=n_cells)[cell_of]
-        return within
-
     @property
     def size(self) -> float:
         """How large the effect and its doubt are: the root of their mean square over rows."""
@@ -235,39 +215,17 @@ class Effect:
 
     def variances(self) -> np.ndarray:
         """Return the posterior variance of each bin."""
-        variance = mean_variance(self.weights)
-        found: np.ndarray = kernels.variances_of_bins(self.basis, self.info, variance)
+        prior = self.prior
+        known = (self.info, prior.precision, prior.least, self.first)
+        found: np.ndarray = kernels.variances_of_bins(
+            prior.learned, *known, mean_variance(self.weights)
+        )
         return found
 
 
 def mean_variance(weights: np.ndarray) -> float:
     """Return the prior variance, on average over those that are weighed."""
     return float((weights * VARIANCES).sum())
-
-
-def basis_of(ordered: int, learned: np.ndarray) -> np.ndarray:
-    """Return the prior's basis of a feature.
-
-    Parameters
-    ----------
-    ordered : int
-        How many bins have neighbours: those of a number, which come first.
-    learned : bool array
-        Which bins have an effect at all.
-    """
-    return _basis(ordered, learned.tobytes())
-
-
-@lru_cache(maxsize=256)
-def _basis(ordered: int, learned: bytes) -> np.ndarray:
-    """Return what features of one shape share."""
-    known = np.frombuffer(learned, dtype=np.bool_)
-    basis = np.eye(len(known))
-    if ordered:
-        basis[:ordered, :ordered] = kernels.walk_basis(ordered, RIDGE, ROUGH)
-    basis[~known] = 0
-    basis.flags.writeable = False
-    return basis
 
 
 def shared_belief(evidence: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -282,6 +240,6 @@ def shared_belief(evidence: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """
     together = np.empty(evidence.shape[1])
     kernels.soften(evidence.sum(axis=0), np.ones(evidence.shape[1]), together)
-    even = 0.05 / evidence.shape[1]
-    belief: np.ndarray = 0.85 * together + 0.1 * weights.mean(axis=0) + even
+    mean, even = weights.sum(axis=0) / len(weights), 0.05 / evidence.shape[1]
+    belief: np.ndarray = 0.85 * together + 0.1 * mean + even
     return belief

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 
 import numpy as np
 
-from privboost.boosting import posterior_kernels as kernels
 from privboost.boosting.effects import VARIANCES, Effect, Heard, Noise, Step, mean_variance
 from privboost.boosting.leaves import leaf_values
 from privboost.boosting.pace import JOINT, Pace
+from privboost.boosting.priors import grid_prior
 from privboost.boosting.questions import shares_of
 from privboost.compiling import compiled
 from privboost.grid import SCORE_STEPS
@@ -29,9 +29,6 @@ AGAIN = 0.25
 
 _MOST_PAIRS = 150
 """Answers about pairs, about, of which there are no more than half."""
-
-_RIDGE, _ROUGH, _OWN = 0.1, 0.375, 0.2
-"""A pair's prior: a product of walks, and a part of each cell's own."""
 
 _NEWS = 0.1
 """How much one answer moves the belief about those of its kind."""
@@ -212,7 +209,7 @@ class Interactions:
         key = (min(first, second), max(first, second))
         if key not in self.pairs:
             parts = [CellMap.of_feature(f, self.places[f].cells(self.side), self.side) for f in key]
-            effect = Effect(grid_basis(self.side), self._most, fade=1.0)
+            effect = Effect(grid_prior(self.side), self._most, fade=1.0)
             self.pairs[key] = Pair(CellMap.joint(parts), effect)
         return self.pairs[key]
 
@@ -227,18 +224,24 @@ class Interactions:
         features = self._features(chances[0])
         cuts = np.empty(nodes)
         _draw_cuts(features, chances[1], cuts)
-        own = [self.places[feature] for feature in features]
-        turns = np.zeros((nodes, max(len(place.of_code) for place in own)), dtype=np.uint8)
-        for node, place in enumerate(own):
-            turns[node, : len(place.of_code)] = place.of_code > cuts[node]
-            if place.missing is not None:
-                turns[node, place.missing] = chances[2, node] < 0.5
+        of_code, missing, count = self._codes
+        turns = np.empty((nodes, count[features].max()), dtype=np.uint8)
+        _turn(features, cuts, chances[2], of_code, missing, turns)
         return Tree(features.astype(np.uint16), turns)
+
+    @cached_property
+    def _codes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The places of all features' codes, one feature a row; missing values' codes; counts."""
+        of_code = np.full((len(self.places), max(len(p.of_code) for p in self.places)), -np.inf)
+        for line, place in zip(of_code, self.places, strict=True):
+            line[: len(place.of_code)] = place.of_code
+        missing = [-1 if place.missing is None else place.missing for place in self.places]
+        return of_code, np.array(missing), np.array([len(p.of_code) for p in self.places])
 
     def hear_pairs(self, pairs: Sequence[Pair], answers: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Take in answers about pairs; return by how much the values of their cells change."""
         heard = [self._hear_pair(pair, sums) for pair, sums in zip(pairs, answers, strict=True)]
-        self._pace.heed([pair.effect.turn for pair in pairs])
+        self._pace.heed(pair.effect.turn for pair in pairs)
         steps = [
             pair.effect.go(own, self._pace.part) for pair, own in zip(pairs, heard, strict=True)
         ]
@@ -304,29 +307,12 @@ def _draw_cuts(features, chances, cuts):  # type: ignore[no-untyped-def]
         cuts[node] = low + chances[node] * (high - low)
 
 
-@lru_cache(maxsize=16)
-def grid_basis(side: int) -> np.ndarray:
-    """Return the prior's basis of a pair's cells: neighbours along both sides are alike."""
-    basis: np.ndarray = kernels.root_of(_grid_covariance(kernels.walk_basis(side, _RIDGE, _ROUGH)))
-    basis.flags.writeable = False
-    return basis
-
-
 @compiled
-def _grid_covariance(walk):  # type: ignore[no-untyped-def]
-    """Return the covariance of all cells of two sides."""
-    side = walk.shape[0]
-    line = np.zeros((side, side))
-    for i in range(side):
-        for j in range(side):
-            for k in range(side):
-                line[i, j] += walk[i, k] * walk[j, k]
-    size = 0.0
-    for i in range(side):
-        size += line[i, i] / side
-    cells = np.empty((side * side, side * side))
-    for i in range(side * side):
-        for j in range(side * side):
-            own = line[i // side, j // side] / size * (line[i % side, j % side] / size)
-            cells[i, j] = own + (_OWN if i == j else 0.0)
-    return cells
+def _turn(features, cuts, chances, of_code, missing, turns):  # type: ignore[no-untyped-def]
+    """Write where each code goes at each node: right if it stands beyond the cut."""
+    for node in range(features.size):
+        place = of_code[features[node]]
+        for code in range(turns.shape[1]):
+            turns[node, code] = place[code] > cuts[node]
+        if missing[features[node]] >= 0:
+            turns[node, missing[features[node]]] = chances[node] < 0.5

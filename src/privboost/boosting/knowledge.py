@@ -101,7 +101,7 @@ class Knowledge:
         heard = [self._hear(*each, belief) for each in zip(questions, answers, strict=True)]
         features = [question.feature for question in questions]
         effects = [self.effect(feature) for feature in features]
-        self._pace.heed([effect.turn for effect in effects])
+        self._pace.heed(effect.turn for effect in effects)
         steps = [
             effect.go(own, self._pace.part) for effect, own in zip(effects, heard, strict=True)
         ]

@@ -6,7 +6,7 @@ each go the whole way, and all together too far.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Pace:
         self.part = 1 / (1 + crowd * (questions - 1))
         self._several = questions > 1
 
-    def heed(self, ways: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+    def heed(self, ways: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
         """Go slower if values are to turn back.
 
         Steps of a part p along which everything else moves, too, leave 1 − p·λ of the way; with
@@ -37,12 +37,14 @@ class Pace:
 
         Parameters
         ----------
-        ways : sequence of (weight, before, now)
+        ways : iterable of (weight, before, now), read where several are asked at once
             Of each effect its bins' masses, and how far they were to go the last time and now.
         """
         if not self._several:
             return
-        length = sum(float((weight * before**2).sum()) for weight, before, _ in ways)
-        along = sum(float((weight * before * now).sum()) for weight, before, now in ways)
+        length = along = 0.0
+        for weight, before, now in ways:
+            length += float((weight * before**2).sum())
+            along += float((weight * before * now).sum())
         if along < 0:
             self.part /= 1 - along / length

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from privboost.accounts.account import BudgetAccount
 from privboost.boosting.checks import check_number, check_size, is_number, keep_checked
-from privboost.grid import Contribution
+from privboost.grid import WEIGHT_STEPS, Contribution
 from privboost.losses import LossTable, loss_of
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.calibration import LEAST_DELTA
@@ -115,6 +115,8 @@ def plan_digest(plan: Any, parts: Sequence[str]) -> str:
         "releases": [asdict(planned) for planned in plan.releases],
         "weight_bound": plan.weight_bound,
     }
+    if plan.class_weight is not None:
+        form["class_weight"] = plan.class_weight
     for part in parts:
         value = getattr(plan, part)
         form[part] = asdict(value) if is_dataclass(value) else value  # type: ignore[arg-type]
@@ -143,6 +145,8 @@ class Plan(ABC):
         What is reserved.
     span : GaussianRelease, LaplaceRelease or None
         One look at where a number's labels lie (see `target_span`).
+    class_weight : tuple of float or None
+        Public weights of the classes, in the model's order.
     digest : str
         SHA-256 of all that is in the plan. A plan that cannot be hashed cannot be made: it would
         fail once a domain was learned for it.
@@ -159,10 +163,19 @@ class Plan(ABC):
     accountant: Accountant
     releases: tuple[Planned, ...]
     span: Any = field(default=None, kw_only=True)
+    class_weight: tuple[float, ...] | None = field(default=None, kw_only=True)
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", plan_digest(self, self._hashed))
+
+    @property
+    def class_steps(self) -> tuple[int, ...] | None:
+        """What a row of each class weighs, in steps of the largest weight."""
+        if self.class_weight is None:
+            return None
+        largest = max(self.class_weight)
+        return tuple(round(weight / largest * WEIGHT_STEPS) for weight in self.class_weight)
 
     @property
     @abstractmethod
@@ -173,6 +186,9 @@ class Plan(ABC):
     def assumptions(self) -> tuple[str, ...]:
         """What is taken to be public beside the domain."""
         return ()
+
+
+PUBLIC_CLASS_WEIGHTS = "weights of classes are public, and were not read off the rows"
 
 
 def listed(settings: Any) -> dict[str, Any]:

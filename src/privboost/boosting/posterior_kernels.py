@@ -1,8 +1,11 @@
-"""The algebra of Gaussian posteriors: small dense matrices, in one fixed order of additions.
+"""The algebra of Gaussian posteriors: symmetric matrices, in one fixed order of additions.
 
 No library of linear algebra is asked, since their last bits differ between processors, and a seeded
-model is to be the same everywhere. A matrix is made tridiagonal once; then each prior variance
-costs a few additions a line.
+model is to be the same everywhere. Numbers stay with the bins they are about: an answer joins the
+bins of a cell, and a walk joins neighbours. So the matrices of a number are narrow bands; of any
+matrix only what lies between the first bin a line is joined with and its diagonal is looked at, and
+factors fill nothing else. Several prior variances, or draws, lie side by side in memory: processors
+do several at once, and every number has its terms in the same order.
 """
 
 from __future__ import annotations
@@ -33,107 +36,159 @@ def walk_basis(ordered, ridge, rough):
 
 
 @compiled
-def add_answer(basis, cell_of, within, pull_of_cell, weight_of_cell, precision, fade, info, pull):
-    """Fold an answer into what is known: info ← fade·info + BᵀRB, pull ← fade·pull + BᵀR·u.
+def read_answer(cell_of, hessian, mass, within):
+    """Add what an answer says of the mass of bins; find each bin's part of its cell.
 
     Parameters
     ----------
-    basis : float array of shape (bins, coordinates)
-        From white coordinates to bins.
+    cell_of : int array
+        The cell of each bin.
+    hessian : float array
+        The Hessians of each cell.
+    mass : float array, changed in place
+        What is known of each bin: half of an answer goes by it, half is shared evenly.
+    within : float array, written
+        Which part of its cell's rows each bin is thought to have then.
+    """
+    cells, most = hessian.size, 1.0
+    total, bins = np.zeros(cells), np.zeros(cells)
+    for own in mass:
+        most = max(most, own)
+    for bin_ in range(mass.size):
+        within[bin_] = max(mass[bin_], 1e-9 * most)
+        total[cell_of[bin_]] += within[bin_]
+        bins[cell_of[bin_]] += 1
+    for bin_ in range(mass.size):
+        cell = cell_of[bin_]
+        part = 0.5 * within[bin_] / total[cell] + 0.5 / bins[cell]
+        mass[bin_] += part * max(hessian[cell], 0.0)
+    most = 1.0
+    for own in mass:
+        most = max(most, own)
+    total[:] = 0.0
+    for bin_ in range(mass.size):
+        within[bin_] = max(mass[bin_], 1e-9 * most)
+        total[cell_of[bin_]] += within[bin_]
+    for bin_ in range(mass.size):
+        within[bin_] /= total[cell_of[bin_]]
+
+
+@compiled
+def by_cell(cell_of, within, values, cells):
+    """Return the mean of bins' values in each cell, for each draw."""
+    out = np.zeros((cells, values.shape[1]))
+    for bin_ in range(cell_of.size):
+        for draw in range(values.shape[1]):
+            out[cell_of[bin_], draw] += within[bin_] * values[bin_, draw]
+    return out
+
+
+@compiled
+def add_answer(learned, cell_of, within, weight, precision, answer, fade, first, info, pull):
+    """Fold an answer into what is known: info ← fade·info + AᵀRA, pull ← fade·pull + AᵀR·u.
+
+    Parameters
+    ----------
+    learned : bool array
+        Which bins have an effect.
     cell_of : int array
         The cell of each bin.
     within : float array
         Which part of its cell's rows each bin is thought to have.
-    pull_of_cell, weight_of_cell, precision : float arrays
-        By cell: the answer as if today's values were 0, the Hessians, and 1/variance.
-    info, pull : float arrays, changed in place
-        What is known, in white coordinates.
+    weight, precision : float arrays
+        By cell: the Hessians, and 1/variance.
+    answer : float array of shape (cells, draws)
+        What was answered as if today's values were 0.
+    first : int array, changed in place
+        The first bin that each bin is joined with.
+    info, pull : float arrays of shapes (bins, bins) and (bins, draws), changed in place
+        What is known; of `info` the lower half, from `first` on.
     """
-    cells, size = weight_of_cell.size, basis.shape[1]
-    rows = np.zeros((cells, size))
-    for bin_ in range(cell_of.size):
-        share = within[bin_] * weight_of_cell[cell_of[bin_]]
-        row = rows[cell_of[bin_]]
-        for k in range(size):
-            row[k] += share * basis[bin_, k]
+    size, draws = pull.shape
+    look, lead = np.empty(size), np.full(weight.size, -1)
     for i in range(size):
-        pull[i] *= fade
-        for j in range(i + 1):
+        cell = cell_of[i]
+        look[i] = within[i] * weight[cell] if learned[i] else 0.0
+        if lead[cell] < 0:
+            lead[cell] = i
+        first[i] = min(first[i], lead[cell])
+    for i in range(size):
+        cell = cell_of[i]
+        scaled = precision[cell] * look[i]
+        for j in range(first[i], lead[cell]):
             info[i, j] *= fade
-    for cell in range(cells):
-        row, sure = rows[cell], precision[cell]
-        for i in range(size):
-            scaled = sure * row[i]
-            pull[i] += scaled * pull_of_cell[cell]
-            for j in range(i + 1):
-                info[i, j] += scaled * row[j]
-    for i in range(size):
-        for j in range(i):
-            info[j, i] = info[i, j]
+        for j in range(lead[cell], i + 1):
+            info[i, j] *= fade
+            if cell_of[j] == cell:
+                info[i, j] += scaled * look[j]
+        for draw in range(draws):
+            pull[i, draw] = fade * pull[i, draw] + scaled * answer[cell, draw]
 
 
 @compiled
-def _make_tridiagonal(matrix, reflections, scale):
-    """Reflect a symmetric matrix to a tridiagonal one in place; keep the reflections."""
-    size = matrix.shape[0]
-    turned = np.empty(size)
-    for k in range(size - 2):
-        scale[k] = 0.0
-        total = 0.0
-        for i in range(k + 1, size):
-            total += matrix[i, k] * matrix[i, k]
-        length = math.sqrt(total)
-        if length < 1e-150:
-            continue
-        head = matrix[k + 1, k]
-        first = head + length if head > 0 else head - length
-        total += first * first - head * head
-        reflections[k, k + 1] = first
-        for i in range(k + 2, size):
-            reflections[k, i] = matrix[i, k]
-        own, twice = reflections[k], 2 / total
-        scale[k] = twice
-        along = 0.0
-        for i in range(k, size):
-            value = 0.0
-            for j in range(k + 1, size):
-                value += matrix[i, j] * own[j]
-            turned[i] = twice * value
-            if i > k:
-                along += turned[i] * own[i]
-        along *= twice / 2
-        for i in range(k + 1, size):
-            turned[i] -= along * own[i]
-        for i in range(k + 1, size):
-            matrix[i, k] -= own[i] * turned[k]
-            for j in range(k + 1, size):
-                matrix[i, j] -= own[i] * turned[j] + turned[i] * own[j]
-
-
-@compiled
-def _reflect(reflections, scale, vector, forward):
-    """Apply the reflections to a vector, in order or backwards."""
-    size = vector.size
-    for step in range(size - 2):
-        k = step if forward else size - 3 - step
-        if scale[k] == 0:
-            continue
-        along = 0.0
-        for i in range(k + 1, size):
-            along += reflections[k, i] * vector[i]
-        along *= scale[k]
-        for i in range(k + 1, size):
-            vector[i] -= along * reflections[k, i]
-
-
-@compiled
-def weigh_variances(info, pull, variances, belief, evidence, weights):
-    """Return the posterior mean in white coordinates, averaged over prior variances.
+def _factor(info, prior, least, first, variances):
+    """Return unit lower L and 1/D with L·D·Lᵀ = info + prior/variance, for each variance.
 
     Parameters
     ----------
-    info, pull : float arrays
+    info, prior : float arrays
+        What is known, and the precision of bins for a prior variance of 1: lower halves.
+    least : float array
+        D of the prior. What is known only adds to it, so that roundings cannot make D less.
+    first : int array
+        Where each line of both begins.
+    variances : float array
+        The prior variances.
+
+    Returns
+    -------
+    start : int array
+        Where column 0 of each line would lie in `lower`.
+    lower : float array of shape (entries, variances)
+        The lines of L below the diagonal, one after the other.
+    inverse : float array of shape (bins, variances)
+        1/D.
+    """
+    size, count = first.size, variances.size
+    start, entries = np.empty(size, dtype=np.int64), 0
+    for i in range(size):
+        start[i] = entries - first[i]
+        entries += i - first[i]
+    lower, inverse = np.empty((entries, count)), np.empty((size, count))
+    sure, pivot = 1 / variances, np.empty(count)
+    for i in range(size):
+        for j in range(first[i], i):
+            own = lower[start[i] + j]
+            for t in range(count):
+                own[t] = info[i, j] + prior[i, j] * sure[t]
+            begin = max(first[i], first[j])
+            left, right = lower[start[i] + begin :], lower[start[j] + begin :]
+            for k in range(j - begin):
+                for t in range(count):
+                    own[t] -= left[k, t] * right[k, t]
+        for t in range(count):
+            pivot[t] = info[i, i] + prior[i, i] * sure[t]
+        for j in range(first[i], i):
+            own = lower[start[i] + j]
+            for t in range(count):
+                whole = own[t]
+                own[t] = whole * inverse[j, t]
+                pivot[t] -= whole * own[t]
+        for t in range(count):
+            inverse[i, t] = 1 / max(pivot[t], least[i] * sure[t])
+    return start, lower, inverse
+
+
+@compiled
+def weigh_variances(info, pull, prior, least, first, variances, belief, evidence, weights):
+    """Return the posterior mean of bins, averaged over prior variances.
+
+    Parameters
+    ----------
+    info, pull : float arrays of shapes (bins, bins) and (bins, 1)
         What is known.
+    prior, least, first : arrays
+        See `_factor`.
     variances : float array
         The prior variances.
     belief : float array
@@ -141,39 +196,39 @@ def weigh_variances(info, pull, variances, belief, evidence, weights):
     evidence, weights : float arrays, written
         For each variance the logarithm of its evidence, and its posterior weight.
     """
-    size, count = pull.size, variances.size
-    matrix = info.copy()
-    reflections, scale = np.zeros((size, size)), np.zeros(size)
-    _make_tridiagonal(matrix, reflections, scale)
-    turned = pull.copy()
-    _reflect(reflections, scale, turned, True)
-    means = np.empty((count, size))
-    pivot, ratio = np.empty(size), np.empty(size)
+    size, count = first.size, variances.size
+    start, lower, inverse = _factor(info, prior, least, first, variances)
+    mean = np.empty((size, count))
+    for i in range(size):
+        own = mean[i]
+        for t in range(count):
+            own[t] = pull[i, 0]
+        for k in range(first[i], i):
+            for t in range(count):
+                own[t] -= lower[start[i] + k, t] * mean[k, t]
+    mean *= inverse
+    for i in range(size - 1, -1, -1):
+        own = mean[i]
+        for k in range(first[i], i):
+            for t in range(count):
+                mean[k, t] -= lower[start[i] + k, t] * own[t]
+    fit = np.zeros(count)
+    for i in range(size):
+        for t in range(count):
+            fit[t] += pull[i, 0] * mean[i, t]
     for t in range(count):
-        volume = 0.0
-        for i in range(size):
-            pivot[i] = matrix[i, i] + 1 / variances[t]
-            if i > 0:
-                ratio[i] = matrix[i, i - 1] / pivot[i - 1]
-                pivot[i] -= ratio[i] * matrix[i, i - 1]
-            volume += math.log(max(pivot[i], 1e-300) * variances[t])
-        mean = means[t]
-        for i in range(size):
-            mean[i] = turned[i] - (ratio[i] * mean[i - 1] if i > 0 else 0.0)
-        for i in range(size):
-            mean[i] /= pivot[i]
-        for i in range(size - 2, -1, -1):
-            mean[i] -= ratio[i + 1] * mean[i + 1]
-        fit = 0.0
-        for i in range(size):
-            fit += turned[i] * mean[i]
-        evidence[t] = 0.5 * fit - 0.5 * volume
+        volume, product = 0.0, 1.0
+        for i in range(size):  # each factor is 1 at least; few of them need a logarithm
+            product *= variances[t] / (inverse[i, t] * least[i])
+            if product > 1e100:
+                volume += math.log(product)
+                product = 1.0
+        evidence[t] = 0.5 * fit[t] - 0.5 * (volume + math.log(product))
     soften(evidence, belief, weights)
     out = np.zeros(size)
-    for t in range(count):
-        for i in range(size):
-            out[i] += weights[t] * means[t, i]
-    _reflect(reflections, scale, out, False)
+    for i in range(size):
+        for t in range(count):
+            out[i] += weights[t] * mean[i, t]
     return out
 
 
@@ -190,16 +245,6 @@ def soften(evidence, belief, weights):
         total += weights[t]
     for t in range(evidence.size):
         weights[t] /= total
-
-
-@compiled
-def to_bins(basis, white):
-    """Return what white coordinates mean for bins."""
-    out = np.zeros(basis.shape[0])
-    for i in range(basis.shape[0]):
-        for k in range(basis.shape[1]):
-            out[i] += basis[i, k] * white[k]
-    return out
 
 
 @compiled
@@ -232,33 +277,88 @@ def rise(values, weights):
 
 
 @compiled
-def root_of(matrix):
-    """Return the lower root of a positive definite matrix (Cholesky's)."""
-    size = matrix.shape[0]
-    root = np.zeros((size, size))
+def root_of(info, prior, least, first, variance):
+    """Return unit lower L and 1/D with L·D·Lᵀ = info + prior/variance, column by column.
+
+    Parameters
+    ----------
+    info, prior, least, first : arrays
+        See `_factor`.
+    variance : float
+        The prior variance.
+
+    Returns
+    -------
+    last : int array
+        The last line that has an entry in each column of L.
+    start : int array
+        Where line 0 of each column would lie in `lower`.
+    lower : float array
+        The columns of L below the diagonal, one after the other, up to their last lines.
+    inverse : float array
+        1/D.
+    """
+    size = first.size
+    last, start, entries = np.arange(size), np.empty(size, dtype=np.int64), 0
     for i in range(size):
-        for j in range(i + 1):
-            value = matrix[i, j]
-            for k in range(j):
-                value -= root[i, k] * root[j, k]
-            root[i, j] = math.sqrt(max(value, 1e-300)) if i == j else value / root[j, j]
-    return root
+        for k in range(first[i], i):
+            last[k] = i
+    for k in range(size):
+        start[k] = entries - k - 1
+        entries += last[k] - k
+    lower, inverse, left = np.zeros(entries), np.empty(size), np.empty(size)
+    for i in range(size):
+        for j in range(first[i], i + 1):
+            left[j] = info[i, j] + prior[i, j] / variance
+        for k in range(first[i], i):
+            lower[start[k] + i] = left[k] * inverse[k]
+            _add_scaled(left[k + 1 : i + 1], lower[start[k] + k + 1 :], -left[k])
+        inverse[i] = 1 / max(left[i], least[i] / variance)
+    return last, start, lower, inverse
 
 
 @compiled
-def variances_of_bins(basis, info, variance):
-    """Return the posterior variance of each bin for one prior variance."""
-    size = info.shape[0]
-    known = info.copy()
-    for i in range(size):
-        known[i, i] += 1 / variance
-    root = root_of(known)
-    out, own = np.zeros(basis.shape[0]), np.empty(size)
-    for bin_ in range(basis.shape[0]):
-        for i in range(size):
-            value = basis[bin_, i]
-            for k in range(i):
-                value -= root[i, k] * own[k]
-            own[i] = value / root[i, i]
-            out[bin_] += own[i] * own[i]
+def solve(last, start, lower, inverse, right):
+    """Solve L·D·Lᵀ·x = right for all draws, in place; see `root_of`."""
+    size, draws = right.shape
+    for k in range(size):
+        for i in range(k + 1, last[k] + 1):
+            _add_scaled(right[i], right[k], -lower[start[k] + i])
+    for k in range(size - 1, -1, -1):
+        for draw in range(draws):
+            right[k, draw] *= inverse[k]
+        for i in range(k + 1, last[k] + 1):
+            _add_scaled(right[k], right[i], -lower[start[k] + i])
+
+
+@compiled
+def variances_of_bins(learned, info, prior, least, first, variance):
+    """Return the posterior variance of each bin for one prior variance.
+
+    The inverse is found from its last line upwards, where the factor has entries and nowhere else
+    (Takahashi's way): all that a line needs lies there.
+    """
+    size = first.size
+    last, start, lower, inverse = root_of(info, prior, least, first, variance)
+    found, line, out = np.empty((size, size)), np.empty(size), np.zeros(size)
+    for i in range(size - 1, -1, -1):
+        column = lower[start[i] + i + 1 : start[i] + last[i] + 1]
+        near = line[: column.size]
+        near[:] = 0.0
+        for k in range(column.size):
+            _add_scaled(near, found[i + 1 + k, i + 1 :], column[k])
+        added = 0.0
+        for k in range(column.size):
+            added += column[k] * near[k]
+            found[i, i + 1 + k] = found[i + 1 + k, i] = -near[k]
+        found[i, i] = inverse[i] + max(added, 0.0)
+        if learned[i]:
+            out[i] = found[i, i]
     return out
+
+
+@compiled
+def _add_scaled(out, values, factor):
+    """Add values times a factor, number by number."""
+    for i in range(out.size):
+        out[i] += values[i] * factor

@@ -50,7 +50,10 @@ PURE_HESSIAN_SHARE = 0.2
 """The Hessian's share of an answer with pure ε, where noise goes with 1/share, not its root."""
 
 FEWEST_CELLS = 4
-"""Cells of one answer; the most are half of a number's bins."""
+"""Cells of one answer; the most are half of a number's bins, or as many where bins are finer.
+
+Fine bins that share cells would be told apart by differences of answers from different rounds. All
+else moves in between, and where noise is too small to hide that, bins fly apart."""
 
 _FINE = 4.0
 """Where an answer could have so many cells for each bin, numbers have finer bins."""
@@ -349,8 +352,8 @@ class PrivBoostPlan(Plan):
         """Return what is known of one output's features before any answer: nothing."""
         count = answers.n_alone * answers.questions_alone
         wanted = self._cells(answers.alone, count, weight, clip)
-        bins = FINE_BINS if wanted > _FINE * BINS else BINS
-        cells = int(min(max(wanted, FEWEST_CELLS), bins // 2))
+        bins, most = (FINE_BINS, FINE_BINS) if wanted > _FINE * BINS else (BINS, BINS // 2)
+        cells = int(min(max(wanted, FEWEST_CELLS), most))
         noise, worth = self.noise_of(answers.alone, clip), self.worth_of_steps(clip)
         questions = answers.questions_alone
         return Knowledge(self.encoder, noise, cells, worth, self.slopes, bins, questions)

@@ -139,6 +139,25 @@ def fit_line(counts: np.ndarray, sigma: float, at: np.ndarray) -> tuple[float, f
     return math.exp(log_slope), shift
 
 
+def slope_error(
+    counts: np.ndarray, sigma: float, at: np.ndarray, line: tuple[float, float]
+) -> float:
+    """Return the standard error that noise in the counts gives to a slope, in parts of it.
+
+    To first order about the line that fits: what is told of a cell weighs as much as it did there.
+    """
+    slope, shift = line
+    chance = 1 / (1 + np.exp(-(slope * at + shift)))
+    rows = np.maximum(counts.sum(axis=1), min(sigma, 1.0))
+    each = rows * chance * (1 - chance)
+    pull = each[:, None] * np.stack([slope * at, np.ones_like(at)], axis=1)
+    spread = each + 2 * sigma**2 + _LEAST_SPREAD
+    bend = np.diag([4.0, 1.0]) + (pull.T / spread) @ pull  # of the loss that `_search` looks at
+    noise = sigma**2 * (chance**2 + (1 - chance) ** 2)
+    moved = np.linalg.solve(bend, pull.T / spread)
+    return float(np.sqrt((moved[0] ** 2) @ noise))
+
+
 @compiled
 def _search(middles, own, rows, sigma, widest):  # type: ignore[no-untyped-def]
     """Look on finer and finer grids: few evaluations, and the same on every machine."""

@@ -7,11 +7,13 @@ that later questions cut elsewhere and fine detail comes back.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from privboost.boosting.candidates import uniform_grid
+from privboost.compiling import compiled
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import CategoricalFeature
 from privboost.trees.cell_map import CellMap
@@ -135,10 +137,24 @@ def moving_cells(
         return _sharing_cells(profile, cells, generator)
     own = profile[:ordered] / profile[:ordered].sum()
     measure = (1 - WIDTH) * own + WIDTH / ordered
-    middle = np.cumsum(measure) - measure / 2
-    cut = np.floor(middle * cells + generator.random()).astype(np.int64)
-    cut = np.unique(cut, return_inverse=True)[1]
-    return np.append(cut, cut[-1] + 1 + np.arange(len(profile) - ordered))
+    cell_of = np.empty(len(profile), dtype=np.int64)
+    _cut(measure, cells, generator.random(), cell_of)
+    return cell_of
+
+
+@compiled
+def _cut(measure, cells, begin, cell_of):  # type: ignore[no-untyped-def]
+    """Write the cells of ordered bins, each of about one part of the measure, and of the others."""
+    end, cell, part = 0.0, 0, 0.0
+    for bin_ in range(measure.size):
+        end += measure[bin_]
+        own = math.floor((end - measure[bin_] / 2) * cells + begin)
+        if bin_ > 0 and own != part:
+            cell += 1
+        cell_of[bin_], part = cell, own
+    for bin_ in range(measure.size, cell_of.size):
+        cell += 1
+        cell_of[bin_] = cell
 
 
 def _sharing_cells(profile: np.ndarray, cells: int, generator: np.random.Generator) -> np.ndarray:

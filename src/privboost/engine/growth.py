@@ -64,17 +64,8 @@ class Grower:
 
     def _parent(self, query: NodeHistograms) -> _Level | None:
         """The last level, if the query asks the same of its children."""
-        if self._last is None:
-            return None
-        last, tree = self._last.query, query.tree
-        same = (
-            tree.depth == last.tree.depth + 1
-            and (query.output, query.statistics) == (last.output, last.statistics)
-            and _same_sample(query.sample, last.sample)
-            and query.cells.same_as(last.cells)
-            and tree.top(last.tree.depth).same_as(last.tree)
-        )
-        return self._last if same else None
+        last = self._last
+        return last if last is not None and asks_children(query, last.query) else None
 
     def _add_up(
         self,
@@ -140,7 +131,20 @@ class _Cells:
         self.of_bundles = [join_cells([own[f] for f in each.features]) for each in bundles.members]
 
 
-def _same_sample(one: Sample | None, other: Sample | None) -> bool:
+def asks_children(query: NodeHistograms, last: NodeHistograms) -> bool:
+    """Whether a query asks the same as another, one level deeper."""
+    tree = query.tree
+    return (
+        tree.depth == last.tree.depth + 1
+        and (query.output, query.statistics) == (last.output, last.statistics)
+        and same_sample(query.sample, last.sample)
+        and query.cells.same_as(last.cells)
+        and tree.top(last.tree.depth).same_as(last.tree)
+    )
+
+
+def same_sample(one: Sample | None, other: Sample | None) -> bool:
+    """Whether two samples are of the same rows."""
     if one is None or other is None:
         return one is other
     return one.rate == other.rate and np.array_equal(one.key, other.key)

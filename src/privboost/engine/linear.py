@@ -40,18 +40,8 @@ class LinearRows:
     def __init__(self, blocks: Sequence[Rows], terms: Terms) -> None:
         self._blocks, self.terms = blocks, terms
         if blocks:
-            self._check(blocks[0].layout)
+            check_terms(terms, blocks[0].layout)
         self._scale = [self._scale_of(block) for block in blocks] if terms.shortens else None
-
-    def _check(self, layout: Layout) -> None:
-        """Refuse terms that are not made for these columns: kernels do not look."""
-        self.terms.check()
-        for (first, second), coordinate, value in zip(
-            self.terms.features, self.terms.coordinate, self.terms.value, strict=True
-        ):
-            codes = layout.n_codes[first] * (1 if second < 0 else layout.n_codes[second])
-            if not len(coordinate) == len(value) == codes:
-                raise ValueError("a term needs a coordinate and an entry for each code")
 
     def _scale_of(self, block: Rows) -> np.ndarray:
         """What a row's vector is multiplied by, in `VECTOR_STEPS`, so that it is not too long."""
@@ -64,11 +54,7 @@ class LinearRows:
 
     @cached_property
     def _squares(self) -> dict[tuple[int, int], np.ndarray]:
-        terms = self.terms
-        return {
-            features: np.sum([terms.value[n].astype(np.int64) ** 2 for n in numbers], axis=0)
-            for features, numbers in terms.by_features.items()
-        }
+        return squares_of(self.terms)
 
     def add_gradients(self, k: int, pairs: np.ndarray, out: np.ndarray) -> None:
         """Add a block's vectors, each times its row's gradient.
@@ -114,7 +100,7 @@ class LinearRows:
         factor = np.empty(len(block), dtype=np.int32)
         scale = None if self._scale is None else self._scale[k]
         linear_kernels.row_factors(
-            block.label, factor_of_label, scale, block.weight, _ROOTS, VECTOR_STEPS, factor
+            block.label, factor_of_label, scale, block.weight, ROOTS, VECTOR_STEPS, factor
         )
         whole = bool((factor == VECTOR_STEPS).all())
         for start, stop in _chunks(len(block), terms.n_coordinates):
@@ -133,12 +119,31 @@ class LinearRows:
             out += (vectors @ vectors.T).astype(np.int64)
 
 
+def check_terms(terms: Terms, layout: Layout) -> None:
+    """Refuse terms that are not made for these columns: kernels do not look."""
+    terms.check()
+    for (first, second), coordinate, value in zip(
+        terms.features, terms.coordinate, terms.value, strict=True
+    ):
+        codes = layout.n_codes[first] * (1 if second < 0 else layout.n_codes[second])
+        if not len(coordinate) == len(value) == codes:
+            raise ValueError("a term needs a coordinate and an entry for each code")
+
+
+def squares_of(terms: Terms) -> dict[tuple[int, int], np.ndarray]:
+    """Return what the codes of each feature, or pair, add to a vector's squared norm (int64)."""
+    return {
+        features: np.sum([terms.value[n].astype(np.int64) ** 2 for n in numbers], axis=0)
+        for features, numbers in terms.by_features.items()
+    }
+
+
 def _chunks(rows: int, coordinates: int) -> Iterator[tuple[int, int]]:
     step = max(_CHUNK // max(coordinates, 1), _FEWEST_ROWS)
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-_ROOTS = np.floor(np.sqrt(np.arange(WEIGHT_STEPS + 1) / WEIGHT_STEPS) * VECTOR_STEPS).astype(
+ROOTS = np.floor(np.sqrt(np.arange(WEIGHT_STEPS + 1) / WEIGHT_STEPS) * VECTOR_STEPS).astype(
     np.int32
 )
 """The root of each weight, in `VECTOR_STEPS`, rounded down."""

@@ -160,12 +160,7 @@ class Shard:
 
     def tally(self) -> dict[bytes, int]:
         """Return how many rows have each text, under the number of its column and a space."""
-        counts: dict[bytes, int] = {}
-        for number, column in enumerate(zip(*(block.texts for block in self._blocks), strict=True)):
-            words = pa.chunked_array(column, pa.large_binary()).drop_null().value_counts()
-            for word, count in zip(words.field("values"), words.field("counts"), strict=True):
-                counts[f"{number} ".encode() + word.as_py()] = count.as_py()
-        return counts
+        return tally_texts([block.texts for block in self._blocks])
 
     def _parts(self, k: int, query: CellSums | TreeSums | ScoreCounts) -> list[_Ids]:
         """Return the cells of a block's rows, for each part of a query."""
@@ -287,6 +282,16 @@ class Shard:
                 self._left[k],
                 self._active[k],
             )
+
+
+def tally_texts(texts: Sequence[tuple[pa.Array, ...]]) -> dict[bytes, int]:
+    """Return how many rows of some blocks have each text; see `Shard.tally`."""
+    counts: dict[bytes, int] = {}
+    for number, column in enumerate(zip(*texts, strict=True)):
+        words = pa.chunked_array(column, pa.large_binary()).drop_null().value_counts()
+        for word, count in zip(words.field("values"), words.field("counts"), strict=True):
+            counts[f"{number} ".encode() + word.as_py()] = count.as_py()
+    return counts
 
 
 def _cells_of(block: Rows, part: CellPart) -> _Ids:

@@ -21,6 +21,7 @@ from privboost.models.checks import (
     within_grid,
 )
 from privboost.models.importance import MORE, NO_ERRORS, NO_MASS, add_noise, draw_rows, even
+from privboost.models.parts import ScoreParts
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 
@@ -128,6 +129,10 @@ class AdditiveScores:
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes."""
         return self.values
+
+    def parts(self) -> ScoreParts:
+        """Return the scores as one sum."""
+        return ScoreParts(self.start, self.values, noise=self.noise)
 
     def chances(self) -> tuple[np.ndarray, ...]:
         """Return for each feature how likely its codes are, from released Hessians."""

@@ -155,8 +155,9 @@ def _check_edges(value: Any, feature: Feature, place: str) -> None:
     edges = need_array(value, place, np.float64, (len(expected),))
     rule = "edges must increase, and be those that the domain describes"
     need(bool(np.isfinite(edges).all() and (np.diff(edges) > 0).all()), place, rule)
-    given = isinstance(feature, CategoricalFeature) or feature.edges is not None
-    far = 0.0 if given else _NEAR * max(map(abs, feature.bounds))  # type: ignore[union-attr]
+    number = None if isinstance(feature, CategoricalFeature) else feature.number
+    given = number is None or number.edges is not None
+    far = 0.0 if given else _NEAR * max(map(abs, number.bounds))  # type: ignore[union-attr]
     need(bool((np.abs(edges - expected) <= far).all()), place, rule)
 
 

@@ -12,6 +12,7 @@ from privboost.models.additive import AdditiveScores
 from privboost.models.checks import largest, need_keys, need_list, need_scores, within_grid
 from privboost.models.importance import draw_rows
 from privboost.models.pairs import PairValues
+from privboost.models.parts import JointTable, ScoreParts
 from privboost.models.trees import TreeScores
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
@@ -75,6 +76,16 @@ class CompoundScores:
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes, interactions aside."""
         return self.alone.feature_values()
+
+    def parts(self) -> ScoreParts:
+        """Return the scores as one sum."""
+        pairs = tuple(self._joint_table(pair) for pair in self.pairs)
+        return replace(self.alone.parts(), pairs=pairs, trees=tuple(self.trees.each_tree()))
+
+    def _joint_table(self, pair: PairValues) -> JointTable:
+        values = np.zeros((self.n_outputs, *pair.values.shape), dtype=np.int32)
+        values[pair.output] = pair.values
+        return JointTable(pair.features, pair.cell_of, values)
 
     def chances(self) -> tuple[np.ndarray, ...]:
         """Return for each feature how likely its codes are, from released Hessians."""

@@ -15,7 +15,7 @@ from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
 from privboost.tables.encoding import Encoder
-from privboost.tables.features import CategoricalFeature, ClassTarget
+from privboost.tables.features import BooleanFeature, CategoricalFeature, ClassTarget
 from privboost.trees.tree import Tree
 
 
@@ -26,9 +26,8 @@ def model_text(model: Model, most_trees: int | None = None) -> str:
         return _coefficients_text(model)
     if isinstance(scores, VoteScores) and scores.of_rules:
         return _card_text(model)
-    if isinstance(scores, TreeScores):
-        return _trees_text(model, scores, most_trees)
-    raise AttributeError("to_text: a model of effects has none; see effects() and pairs()")
+    assert isinstance(scores, TreeScores)
+    return _trees_text(model, scores, most_trees)
 
 
 def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str:
@@ -43,7 +42,8 @@ def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str
     )
     lines = [f"score at the start {start}"]
     if not isinstance(target, ClassTarget):
-        lines = [f"prediction at the start {middle + width * scores.start[0] / SCORE_STEPS:.6g}"]
+        first = middle + width * scores.start[0] / SCORE_STEPS
+        lines = [f"{'log of the ' * (target.scale == 'log')}prediction at the start {first:.6g}"]
     for number, (tree, values) in enumerate(islice(scores.trees(), most_trees), 1):
         own = [k for k in range(len(values)) if values[k].any()] or [0]
         for output in own:
@@ -68,7 +68,7 @@ def vote_card(model: Model) -> pa.Table:
         feature, turns = int(tree.feature[0]), tree.goes_right[0]
         if turns[: model.encoder.layout.n_codes[feature]].any():
             name = model.domain.features[feature].name
-            words = _conditions(model.encoder, feature, turns)[1].removeprefix(f"{name} ")
+            words = conditions(model.encoder, feature, turns)[1].removeprefix(f"{name} ")
             votes[output, name, words] += int(values[output, 1]) // VOTE
         else:
             votes[output, "(every row)", ""] += int(values[output, 0]) // VOTE
@@ -151,7 +151,7 @@ def _branch(encoder: Encoder, tree: Tree, values: np.ndarray, node: int, depth: 
     turns = tree.goes_right[node]
     if not turns[: encoder.layout.n_codes[tree.feature[node]]].any():
         return _branch(encoder, tree, values, 2 * node + 1, depth)
-    left, right = _conditions(encoder, int(tree.feature[node]), turns)
+    left, right = conditions(encoder, int(tree.feature[node]), turns)
     return [
         f"{indent}{left}",
         *_branch(encoder, tree, values, 2 * node + 1, depth + 1),
@@ -160,7 +160,7 @@ def _branch(encoder: Encoder, tree: Tree, values: np.ndarray, node: int, depth: 
     ]
 
 
-def _conditions(encoder: Encoder, feature: int, turns: np.ndarray) -> tuple[str, str]:
+def conditions(encoder: Encoder, feature: int, turns: np.ndarray) -> tuple[str, str]:
     """Say which values of a feature go left, and which right."""
     declared = encoder.domain.features[feature]
     turns = turns[: encoder.layout.n_codes[feature]]
@@ -168,15 +168,22 @@ def _conditions(encoder: Encoder, feature: int, turns: np.ndarray) -> tuple[str,
     if isinstance(declared, CategoricalFeature):
         names = [*map(str, declared.categories), "other", "missing"]
         chosen = [name for name, turn in zip(names, turns, strict=True) if turn]
-        if len(chosen) == 1:
-            return f"{declared.name} is not {chosen[0]}", f"{declared.name} is {chosen[0]}"
-        listed = ", ".join(chosen)
-        return f"{declared.name} is none of: {listed}", f"{declared.name} is one of: {listed}"
+        others = [name for name, turn in zip(names, turns, strict=True) if not turn]
+        if len(chosen) <= len(others) or not others:
+            there, elsewhere = _one_of(chosen)
+            return f"{declared.name} {elsewhere}", f"{declared.name} {there}"
+        there, elsewhere = _one_of(others)
+        return f"{declared.name} {there}", f"{declared.name} {elsewhere}"
     values = turns[:-1]
     on_right = missing if turns[-1] else ""
     on_left = "" if turns[-1] else missing
     if not values.any():
         return f"{declared.name} is there", f"{declared.name} is missing"
+    if values.all() and not turns[-1]:
+        return f"{declared.name} is missing", f"{declared.name} is there"
+    if isinstance(declared, BooleanFeature) and not values.all():
+        own, other = declared.names[:: 1 if values[0] else -1]
+        return f"{declared.name} is {other}{on_left}", f"{declared.name} is {own}{on_right}"
     name, right = declared.name, np.flatnonzero(values)
     first, last = int(right[0]), int(right[-1])
     low = encoder.edge(feature, first - 1) if first else "-inf"
@@ -187,3 +194,11 @@ def _conditions(encoder: Encoder, feature: int, turns: np.ndarray) -> tuple[str,
         return f"{name} > {high}{on_left}", f"{name} ≤ {high}{on_right}"
     outside, inside = f"≤ {low} or > {high}", f"> {low} and ≤ {high}"
     return f"{name} {outside}{on_left}", f"{name} {inside}{on_right}"
+
+
+def _one_of(names: list[str]) -> tuple[str, str]:
+    """Say that a value is one of these, and that it is not."""
+    if len(names) == 1:
+        return f"is {names[0]}", f"is not {names[0]}"
+    listed = ", ".join(names)
+    return f"is one of: {listed}", f"is none of: {listed}"

@@ -32,6 +32,7 @@ from privboost.models.trees import MarginScores, TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
 from privboost.tables.features import ClassTarget, Target
 
+_EXPORTS = (".onnx", ".py", ".sql")
 MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
 _MAGIC = b"PVBMODEL"
 _KINDS: dict[str, Any] = {
@@ -88,7 +89,15 @@ def load_model(path: str | Path) -> Model:
     >>> model = load_model("adult.privboost")         # doctest: +SKIP
     >>> model.predict_proba(table)                     # doctest: +SKIP
     """
-    return read_model(Path(path).read_bytes(), str(path))
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name the file that save wrote")
+    if not path.exists():
+        raise FileNotFoundError(f"No such file: {path}; name the one that save wrote")
+    data = path.read_bytes()
+    if path.suffix.lower() in _EXPORTS and not data.startswith(MODEL_FILE.name):
+        raise ModelFileError(f"{path} is an export, for other programs: name what save wrote")
+    return read_model(data, str(path))
 
 
 def read_model(data: bytes | memoryview, path: str) -> Model:

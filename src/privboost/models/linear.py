@@ -24,6 +24,7 @@ from privboost.models.checks import (
     need_text,
 )
 from privboost.models.importance import even
+from privboost.models.parts import JointTable, ScoreParts
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.vectors.terms import Terms
@@ -74,8 +75,9 @@ class LinearScores:
         One over the norm bound: from coefficients on the grid to those of plain entries.
     moments : float64 array of shape (2, coordinates), or None
         What was released about the mean and the mean square of each coordinate's entries.
-    noise : float64 array of shape (coordinates,), or None
-        The standard deviation that noise alone gives to each coefficient.
+    noise : float64 array of shape (outputs, coordinates), or None
+        The standard deviation that noise alone gives to each coefficient. Earlier versions kept one
+        for all outputs, of shape (coordinates,), which knows nothing of a line's slope.
     stages : int32 array of shape (rounds, outputs, coordinates), or None
         The coefficients that each round would have left, were it the last.
     """
@@ -120,14 +122,65 @@ class LinearScores:
         for stage in self.stages:
             yield _scores(codes, [self.terms.tables(own) for own in stage])
 
+    def parts(self) -> ScoreParts:
+        """Return the scores as one sum: the intercept is the start, products are pairs."""
+        constant = np.array([c.feature == INTERCEPT for c in self.coordinates])
+        # The intercept is a term of some feature, all of whose codes say the same.
+        level = [[own[0] for own in self._alone(c)] for c in self.coefficients * constant]
+        alone = [self._alone(own) for own in self.coefficients]
+        tables = tuple(
+            np.stack([own[feature] for own in alone]) - np.array([[own[feature]] for own in level])
+            for feature in range(self.n_features)
+        )
+        noise = None
+        if self.noise is not None:
+            noise = tuple(self._noise_of_codes())
+        products = tuple(
+            self._product(features) for features in self._tables[0] if features[1] >= 0
+        )
+        return ScoreParts(np.array(level).sum(axis=1), tables, products, noise=noise)
+
+    def _alone(self, coefficients: np.ndarray) -> list[np.ndarray]:
+        """Return what the codes of each feature add by themselves."""
+        tables = self.terms.tables(coefficients)
+        return [tables[feature, -1].astype(np.int64) for feature in range(self.n_features)]
+
+    @property
+    def n_features(self) -> int:
+        """How many features there are: each has a term of its own."""
+        return 1 + max(first for first, _ in self.terms.features)
+
+    def _product(self, features: tuple[int, int]) -> JointTable:
+        """Return what the codes of two features add jointly."""
+        first, second = (np.arange(len(self._tables[0][feature, -1])) for feature in features)
+        values = np.stack([own[features] for own in self._tables])
+        return JointTable(features, (first, second), values.reshape(-1, len(first), len(second)))
+
+    def _noise_of_codes(self) -> list[np.ndarray]:
+        """Return what noise gives to what the codes of each feature add, in score steps."""
+        noise, variance = self.noise_by_output, dict[int, Any]()
+        for (feature, other), coordinate, value in self._terms:
+            if other < 0 and self.coordinates[coordinate[0]].feature != INTERCEPT:
+                own = (noise[:, coordinate] * value / VECTOR_STEPS) ** 2
+                variance[feature] = variance.get(feature, 0.0) + own
+        return [np.sqrt(variance[feature]) for feature in range(self.n_features)]
+
+    @property
+    def knows_line(self) -> bool:
+        """Whether the noise is that of scores on their line."""
+        return self.noise is not None and self.noise.ndim == 2
+
+    @property
+    def noise_by_output(self) -> np.ndarray:
+        """The standard deviation that noise alone gives to each coefficient."""
+        assert self.noise is not None
+        return np.broadcast_to(self.noise, self.coefficients.shape)
+
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes; the intercept is in none."""
         if any(second >= 0 for _, second in self.terms.features):
             raise AttributeError("effects: this model has products of features; see coefficients()")
-        kept = self.coefficients * np.array([c.feature != INTERCEPT for c in self.coordinates])
-        tables = [self.terms.tables(own) for own in kept]
-        count = 1 + max(first for first, _ in self.terms.features)
-        return tuple(np.stack([own[f, -1] for own in tables]) for f in range(count))
+        return self.parts().tables
 
     def chances(self) -> tuple[np.ndarray, ...]:
         """Return for each feature how likely its codes are, from the released matrix.
@@ -150,7 +203,7 @@ class LinearScores:
         self, rows: np.ndarray, others: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield what other codes change; see `importance.Explainable`."""
-        assert self.noise is not None
+        noise = self.noise_by_output
         n_codes = {features[0]: len(c) for features, c, _ in self._terms if features[1] < 0}
         looking: dict[int, list[int]] = {}
         for number, features in enumerate(self.terms.features):
@@ -158,7 +211,7 @@ class LinearScores:
                 looking.setdefault(feature, []).append(number)
         for changed, terms in looking.items():
             change = np.zeros((self.n_outputs, rows.shape[1]))
-            doubt = np.zeros((1, rows.shape[1]))
+            doubt = np.zeros_like(change)
             for number in terms:
                 own = [feature for feature in self.terms.features[number] if feature >= 0]
                 coordinate, value = self.terms.coordinate[number], self.terms.value[number]
@@ -169,8 +222,8 @@ class LinearScores:
                 k_after, entry_after = coordinate[after], value[after] / VECTOR_STEPS
                 gain = self.coefficients[:, k_after] * entry_after
                 change += gain - self.coefficients[:, k] * entry
-                same = (self.noise[k] * (entry_after - entry)) ** 2
-                apart = (self.noise[k_after] * entry_after) ** 2 + (self.noise[k] * entry) ** 2
+                same = (noise[:, k] * (entry_after - entry)) ** 2
+                apart = (noise[:, k_after] * entry_after) ** 2 + (noise[:, k] * entry) ** 2
                 doubt += np.where(k == k_after, same, apart)
             yield changed, change, doubt
 
@@ -236,7 +289,8 @@ class LinearScores:
         told = form["moments"], form["noise"]
         if told[0] is not None:
             need_finite(told[0], "scores.moments", (2, len(coordinates)))
-            need_finite(told[1], "scores.noise", (len(coordinates),), least=0)
+            one_for_all = np.ndim(told[1]) == 1
+            need_finite(told[1], "scores.noise", shape[one_for_all:], least=0)
         stages = _read_stages(form["stages"], terms, coefficients) if staged else None
         return cls(terms, coordinates, coefficients, log_odds, scale, *told, stages)
 

@@ -12,11 +12,16 @@ import pyarrow as pa
 from scipy.special import expit, log_expit, softmax
 
 from privboost.clusters.prediction import where_rows_lie
+from privboost.clusters.recognition import is_remote
+from privboost.explanations.explanation import Explanation
+from privboost.explanations.lists import Finding
+from privboost.explanations.local import LocalExplanation
 from privboost.grid import SCORE_STEPS, WHOLE_SPAN
 from privboost.models.additive import AdditiveScores
 from privboost.models.compound import CompoundScores
 from privboost.models.importance import NO_ERRORS, deviations, importances
 from privboost.models.linear import LinearScores
+from privboost.models.manners import TrainedModel, only_where
 from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
 from privboost.reports.report import PrivacyReport
@@ -25,9 +30,22 @@ from privboost.tables.encoding import Encoder, middle_and_half
 from privboost.tables.features import ClassTarget
 
 
+def _need_chances(model: Model) -> None:
+    """Raise where scores are no log-odds."""
+    if not isinstance(model.domain.target, ClassTarget):
+        raise AttributeError("predict_proba: the target is a number")
+    if not model.has_chances:
+        raise AttributeError(
+            "predict_proba: the scores of this model are not log-odds; see decision_function"
+        )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Model:
+class Model(TrainedModel):
     """Predicts from any table with the domain's features. Holds released values only.
+
+    scikit-learn's tools take it as a fitted estimator (`score`, displays, the last step of a
+    `Pipeline`); those that would fit it again are refused.
 
     Attributes
     ----------
@@ -66,7 +84,10 @@ class Model:
 
     @property
     def middle_and_half(self) -> tuple[float, float]:
-        """What a score of 0 means of a number, and how much more one of 1; 0 and 1 of classes."""
+        """What a score of 0 means of a number, and how much more one of 1; 0 and 1 of classes.
+
+        Both are on the scale on which the target's errors count.
+        """
         target = self.domain.target
         return (0.0, 1.0) if isinstance(target, ClassTarget) else middle_and_half(target, self.span)
 
@@ -75,9 +96,35 @@ class Model:
         """Between which numbers predictions lie: those of the span that was learned, if one was."""
         if isinstance(self.domain.target, ClassTarget):
             raise AttributeError("bounds: the target is a class")
+        low, high = self.numbers(np.array([-1.0, 1.0]))
+        return float(low), float(high)
+
+    @property
+    def middle_and_half_of_labels(self) -> tuple[float, float]:
+        """The middle of the labels that a number has, and half their width, on its own scale."""
+        target = self.domain.target
+        if isinstance(target, ClassTarget) or target.scale == "linear":
+            return self.middle_and_half
+        low, high = self.bounds
+        return low + (high - low) / 2, (high - low) / 2
+
+    @property
+    def scaled_bounds(self) -> tuple[float, float]:
+        """The bounds of predictions of a number, on the scale on which its errors count."""
+        target = self.domain.target
+        assert not isinstance(target, ClassTarget)
         middle, half = self.middle_and_half
-        low, high = self.domain.target.bounds
+        low, high = target.scaled_bounds
         return max(low, middle - half), min(high, middle + half)
+
+    def numbers(self, scores: np.ndarray) -> np.ndarray:
+        """Return the numbers that scores mean, within the bounds of the span that was learned."""
+        target = self.domain.target
+        assert not isinstance(target, ClassTarget)
+        middle, half = self.middle_and_half
+        own = np.clip(middle + half * scores, *self.scaled_bounds)
+        numbers: np.ndarray = np.clip(target.from_scale(own), *target.bounds)
+        return numbers
 
     @where_rows_lie
     def decision_function(self, data: Any, return_std: bool = False) -> Any:
@@ -133,6 +180,7 @@ class Model:
             scores = np.concatenate(stage, axis=1) / SCORE_STEPS
             yield scores[0] if len(scores) == 1 else scores.T
 
+    @only_where(_need_chances)
     @where_rows_lie
     def predict_proba(self, data: Any, return_std: bool = False) -> Any:
         """Return class probabilities, in the order of `classes`.
@@ -144,9 +192,9 @@ class Model:
             see `decision_function`.
         """
         if not return_std:
-            return self._chances(self.decision_function(data))
+            return self.chances_of(self.decision_function(data))
         scores, errors = self.decision_function(data, return_std=True)
-        chances = self._chances(scores)
+        chances = self.chances_of(scores)
         if scores.ndim == 1:
             return chances, (chances[:, :1] * chances[:, 1:] * errors[:, None]).repeat(2, axis=1)
         moves = (expit(-scores) * errors) ** 2  # of the logarithms that chances are made of
@@ -157,7 +205,7 @@ class Model:
         """Yield class probabilities after each update of training."""
         if isinstance(self.scores, VoteScores):
             raise AttributeError("staged probabilities: a vote's stages are votes, and no log-odds")
-        return map(self._chances, self.staged_decision_function(data))
+        return map(self.chances_of, self.staged_decision_function(data))
 
     @where_rows_lie
     def predict(self, data: Any, return_std: bool = False) -> Any:
@@ -167,44 +215,41 @@ class Model:
         ----------
         return_std : bool
             For a number: whether to return as well the standard error that noise gives to each;
-            see `decision_function`.
+            see `decision_function`. On a log scale it is to first order.
         """
         if not return_std:
-            return self._prediction(self.decision_function(data))
+            return self.prediction_of(self.decision_function(data))
         if isinstance(self.domain.target, ClassTarget):
             raise AttributeError("return_std: a class has no standard error; see predict_proba")
         scores, errors = self.decision_function(data, return_std=True)
-        return self._prediction(scores), errors * self.middle_and_half[1]
+        numbers = self.prediction_of(scores)
+        return numbers, errors * self.middle_and_half[1] * self.domain.target.slope(numbers)
 
     def staged_predict(self, data: Any) -> Iterator[np.ndarray]:
         """Yield predictions after each update of training."""
-        return map(self._prediction, self.staged_decision_function(data))
+        return map(self.prediction_of, self.staged_decision_function(data))
 
     @property
     def has_chances(self) -> bool:
         """Whether scores are log-odds, so that there are probabilities."""
         return isinstance(self.domain.target, ClassTarget) and self.scores.log_odds
 
-    def _chances(self, scores: np.ndarray) -> np.ndarray:
-        if not isinstance(self.domain.target, ClassTarget):
-            raise AttributeError("predict_proba: the target is a number")
-        if not self.has_chances:
-            raise AttributeError(
-                "predict_proba: the scores of this model are not log-odds; see decision_function"
-            )
+    def chances_of(self, scores: np.ndarray) -> np.ndarray:
+        """Return class probabilities for scores of `decision_function`."""
+        _need_chances(self)
         if scores.ndim == 1:
             own = expit(scores)
             return np.stack([1 - own, own], axis=1)
         chances: np.ndarray = softmax(log_expit(scores), axis=1)  # they may all be too small
         return chances
 
-    def _prediction(self, scores: np.ndarray) -> np.ndarray:
+    def prediction_of(self, scores: np.ndarray) -> np.ndarray:
+        """Return what `predict` says of rows with these scores of `decision_function`."""
         if isinstance(self.domain.target, ClassTarget):
             best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
             named: np.ndarray = self.classes[best]
             return named
-        middle, half = self.middle_and_half
-        return np.clip(middle + half * scores, *self.bounds)
+        return self.numbers(scores)
 
     def effects(self) -> pa.Table:
         """Return what was learned: for each feature and span of values, its effect on the score.
@@ -215,7 +260,7 @@ class Model:
         Neighbouring codes with the same effect are joined. What hardly a row has (values between
         whole numbers, missing ones where there are none) has an effect of noise alone. For classes
         the score is the log-odds (of the second class, or of each class beyond two); for a number,
-        an effect is on the scale of the target.
+        an effect is on the scale of the target: with a log scale, on that of its logarithm.
 
         Returns
         -------
@@ -265,6 +310,52 @@ class Model:
 
         return vote_card(self)
 
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what is worth a look: sentences that follow from what the model's file holds.
+
+        They are a part of `explain_global`, and found quicker alone.
+        """
+        from privboost.models.findings import find
+
+        return find(self)
+
+    def explain_global(self) -> Explanation:
+        """Say what the model has learned: shapes, pairs, trees, lists, and what is worth a look.
+
+        Every recipe's model has the same form: a row's score is the start and what shapes, pairs
+        and trees add. It is computed from released values and costs no privacy.
+
+        Returns
+        -------
+        Explanation
+            With `to_text`, `to_dict` and `plot`, as has each of its parts.
+        """
+        from privboost.models.explaining import explain_model
+
+        return explain_model(self)
+
+    def explain_local(self, data: Any) -> LocalExplanation:
+        """Say why rows have the scores that they have. Costs no privacy of the rows of training.
+
+        Parameters
+        ----------
+        data : data frame, array, or path of a file
+            The rows: the caller's own, and so is what is said of them.
+
+        Returns
+        -------
+        LocalExplanation
+            Contributions of features, pairs and trees that add up to the score, and exact Shapley
+            values of the features.
+        """
+        from privboost.models.explaining import explain_rows
+
+        if is_remote(data):
+            raise ValueError(
+                "explain_local: rows of a cluster stay there; bring those over that matter"
+            )
+        return explain_rows(self, data)
+
     def sparsity(self) -> dict[str, int]:
         """Return how small a vote of rules is: votes, and rules and features with a net vote.
 
@@ -286,7 +377,8 @@ class Model:
         """Return a linear model's coefficients, on the scale of the table.
 
         A number's is for each 1 of it (on a log scale: from −1 to 1), an indicator's for its
-        value. For classes they add up to the score; for a number, to the prediction.
+        value. For classes they add up to the score; for a number, to the prediction, or to its
+        logarithm where the target has a log scale.
 
         Returns
         -------
@@ -324,7 +416,7 @@ class Model:
         """Write the model in words: of trees, conditions and what each leaf adds to the score.
 
         A vote of rules is written as its card (see `explain`), a linear model as the list of its
-        `coefficients`.
+        `coefficients`, a model of effects as its explanation (see `explain_global`).
 
         Parameters
         ----------
@@ -333,6 +425,8 @@ class Model:
         """
         from privboost.models.export import model_text
 
+        if isinstance(self.scores, AdditiveScores | CompoundScores):
+            return self.explain_global().to_text()
         return model_text(self, most_trees)
 
     def save(self, path: str | Path) -> None:

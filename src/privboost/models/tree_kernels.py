@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from privboost.compiling import compiled
 
 
@@ -22,11 +24,13 @@ def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
     out : float array
         The mass of each code is added to it.
     """
+    reaches = np.empty(goes_right.shape[1], dtype=np.bool_)
     for node in range(feature.size):
         own = feature[node]
+        _find_codes(feature, goes_right, node, reaches)
         left = right = 0.0
         for code in range(n_codes[own]):
-            if _reaches(feature, goes_right, node, code):
+            if reaches[code]:
                 chance = chances[first[own] + code]
                 if goes_right[node, code]:
                     right += chance
@@ -37,21 +41,22 @@ def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
         on_left = max(mass[2 * node + 1], 0.0) / left
         on_right = max(mass[2 * node + 2], 0.0) / right
         for code in range(n_codes[own]):
-            if _reaches(feature, goes_right, node, code):
+            if reaches[code]:
                 at = first[own] + code
                 out[at] += chances[at] * (on_right if goes_right[node, code] else on_left)
 
 
 @compiled
-def _reaches(feature, goes_right, node, code):
-    """Say whether the path to a node lets a code of the node's feature through."""
-    own, child = feature[node], node
+def _find_codes(feature, goes_right, node, reaches):
+    """Write which codes of a node's feature the path to it lets through."""
+    reaches[:] = True
+    child = node
     while child > 0:
         parent = (child - 1) // 2
-        if feature[parent] == own and goes_right[parent, code] != (child + 1) % 2:
-            return False
+        if feature[parent] == feature[node]:
+            for code in range(reaches.size):
+                reaches[code] &= goes_right[parent, code] == (child + 1) % 2
         child = parent
-    return True
 
 
 @compiled

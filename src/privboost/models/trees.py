@@ -22,6 +22,7 @@ from privboost.models.checks import (
     within_grid,
 )
 from privboost.models.importance import MORE, NO_MASS, add_noise, draw_rows, even
+from privboost.models.parts import JointTree, ScoreParts
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.routing import route
@@ -68,12 +69,13 @@ class Forest:
     ) -> Forest:
         """Pack trees of one depth and their values, each of shape (outputs, leaves)."""
         width = max(tree.goes_right.shape[1] for tree in trees)
-        turns = np.zeros((len(trees), len(trees[0].feature), width), dtype=np.uint8)
+        turns = np.zeros((len(trees), len(trees[0].feature), -(-width // 8)), dtype=np.uint8)
         for packed, tree in zip(turns, trees, strict=True):
-            packed[:, : tree.goes_right.shape[1]] = tree.goes_right
+            own = np.packbits(tree.goes_right, axis=1, bitorder="little")
+            packed[:, : own.shape[1]] = own
         return cls(
             np.stack([tree.feature for tree in trees]),
-            np.packbits(turns, axis=2, bitorder="little"),
+            turns,
             np.stack(values),
             mass,
             None if noise is None else np.rint(noise).astype(np.int32),
@@ -91,6 +93,13 @@ class Forest:
         """Return one tree."""
         turns = np.unpackbits(self.goes_right[number], axis=1, bitorder="little")
         return Tree(self.feature[number], turns)
+
+    @cached_property
+    def joins(self) -> np.ndarray:
+        """Which trees look at several features, or at none."""
+        several = (self.feature != self.feature[:, :1]).any(axis=1)
+        joins: np.ndarray = several | (self.feature.shape[1] == 0)
+        return joins
 
     def mass_below(self, number: int) -> np.ndarray:
         """Return what was released about the rows below each node of a tree, leaves last."""
@@ -232,19 +241,19 @@ class TreeScores:
     def _tables(self) -> dict[int, np.ndarray]:
         """For each feature, the sum over trees that look at it alone: (outputs, codes)."""
         tables: dict[int, np.ndarray] = {}
-        for tree, values in self.trees():
-            feature = tree.only_feature
-            if feature is not None:
-                codes = self.n_codes[feature]
-                own = values[:, tree.leaf_of_codes()[:codes]]
+        for forest in self.forests:
+            for number in np.flatnonzero(~forest.joins).tolist():
+                feature = int(forest.feature[number, 0])
+                leaves = forest.tree(number).leaf_of_codes()[: self.n_codes[feature]]
+                own = forest.values[number][:, leaves]
                 tables[feature] = tables.get(feature, np.zeros_like(own)) + own
         return tables
 
     @cached_property
     def _joint_trees(self) -> list[tuple[Forest, int]]:
         """The trees that look at several features; their look-ups stay packed."""
-        numbered = ((forest, k) for forest in self.forests for k in range(len(forest)))
-        return [(forest, k) for forest, k in numbered if forest.tree(k).only_feature is None]
+        joins = ((forest, np.flatnonzero(forest.joins).tolist()) for forest in self.forests)
+        return [(forest, number) for forest, numbers in joins for number in numbers]
 
     def typical(self) -> np.ndarray:
         """Return the scores of rows drawn from released mass: int32 of shape (outputs, rows).
@@ -276,6 +285,23 @@ class TreeScores:
         forests = tuple(forest.stretched(slope) for forest in self.forests)
         return replace(self, start=start, forests=forests)
 
+    def each_tree(self) -> Iterator[JointTree]:
+        """Yield each tree with all that is known of it."""
+        numbered = ((forest, k) for forest in self.forests for k in range(len(forest)))
+        for number, (forest, k) in enumerate(numbered):
+            mass = None if forest.mass is None else forest.mass[k]
+            noise = None if forest.noise is None else forest.noise[k]
+            yield JointTree(number, forest.tree(k), forest.values[k], mass, noise)
+
+    def parts(self) -> ScoreParts:
+        """Return the scores as one sum: trees of one feature are in its table."""
+        tables = tuple(
+            self._tables.get(feature, np.zeros((self.n_outputs, codes), dtype=np.int32))
+            for feature, codes in enumerate(self.n_codes)
+        )
+        joint = tuple(tree for tree in self.each_tree() if tree.tree.only_feature is None)
+        return ScoreParts(self.start, tables, trees=joint)
+
     def chances(self) -> tuple[np.ndarray, ...]:
         """Return for each feature how likely its codes are, as the mass of the leaves tells.
 
@@ -285,11 +311,12 @@ class TreeScores:
         last = np.cumsum(self.n_codes)
         first = last - self.n_codes
         chances = np.concatenate([np.full(codes, 1 / codes) for codes in self.n_codes])
+        masses = [list(map(forest.mass_below, range(len(forest)))) for forest in self.forests]
         for _ in range(_SHARINGS):
             shared = np.zeros_like(chances)
-            for forest in self.forests:
-                for number in range(len(forest)):
-                    tree, mass = forest.tree(number), forest.mass_below(number)
+            for forest, below in zip(self.forests, masses, strict=True):
+                for number, mass in enumerate(below):
+                    tree = forest.tree(number)
                     arrays = (tree.feature, tree.goes_right, self.n_codes, first)
                     tree_kernels.add_shares(*arrays, mass, chances, shared)
             parts = [even(part) for part in np.split(shared, last[:-1])]
@@ -325,10 +352,7 @@ class TreeScores:
                 "effects: these trees join several features; only trees of one feature each "
                 '(features="cyclical") add up feature by feature'
             )
-        return tuple(
-            self._tables.get(feature, np.zeros((self.n_outputs, codes), dtype=np.int32))
-            for feature, codes in enumerate(self.n_codes)
-        )
+        return self.parts().tables
 
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""

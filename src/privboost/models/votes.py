@@ -10,6 +10,7 @@ import numpy as np
 
 from privboost.grid import SCORE_STEPS, VOTE
 from privboost.models.checks import need, need_array, need_scores
+from privboost.models.parts import ScoreParts
 from privboost.models.trees import Forest, TreeScores
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
@@ -88,9 +89,15 @@ class OddsVotes(VoteScores):
         for number, votes in enumerate(TreeScores.staged_scores(plain, codes)):
             yield votes if number < last else self._on_line(votes)
 
-    def feature_values(self) -> tuple[np.ndarray, ...]:
-        """Return for each feature the score of its codes, where no tree joins features."""
-        return tuple(self.worth[:, None] * (own // VOTE) for own in super().feature_values())
+    def parts(self) -> ScoreParts:
+        """Return the scores as one sum: each vote has its worth."""
+        votes, worth = super().parts(), self.worth[:, None]
+        trees = (replace(own, values=worth * (own.values // VOTE)) for own in votes.trees)
+        return replace(
+            votes,
+            tables=tuple(worth * (own // VOTE) for own in votes.tables),
+            trees=tuple(trees),
+        )
 
     def _on_line(self, votes: np.ndarray) -> np.ndarray:
         scores: np.ndarray = self.start[:, None] + self.worth[:, None] * (votes // VOTE)

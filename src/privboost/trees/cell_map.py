@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -109,7 +110,8 @@ class CellMap:
     @classmethod
     def side_by_side(cls, maps: Iterable[CellMap]) -> CellMap:
         """Return the parts of several maps in one, their cells numbered through."""
-        return cls(tuple(part for each in maps for part in each.parts))
+        each = tuple(maps)
+        return each[0] if len(each) == 1 else cls(tuple(part for own in each for part in own.parts))
 
     @classmethod
     def joint(cls, maps: Iterable[CellMap]) -> CellMap:
@@ -127,8 +129,7 @@ class CellMap:
     @cached_property
     def first(self) -> tuple[int, ...]:
         """Where the cells of each part begin."""
-        ends = np.cumsum([0, *(part.n_cells for part in self.parts)], dtype=np.int64)
-        return tuple(ends[:-1].tolist())
+        return tuple(accumulate((part.n_cells for part in self.parts[:-1]), initial=0))
 
     @cached_property
     def features(self) -> tuple[int, ...]:

@@ -1,0 +1,1 @@
+"""What a model says of itself: shapes, pairs, trees, lists, and what is worth a look."""

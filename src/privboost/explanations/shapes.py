@@ -1,0 +1,123 @@
+"""What one feature adds to the score, span by span, and two features jointly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privboost.explanations.spans import Spans
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a feature adds to the score by itself.
+
+    Attributes
+    ----------
+    spans : Spans
+        Its values.
+    effects : tuple of float
+        What each span adds.
+    stds : tuple of float, or None
+        The standard error that noise gives to each, the feature's level aside; None where it
+        cannot be told.
+    masses : tuple of float, or None
+        How many rows each span has, as far as was released: noise may leave less than 0, and a row
+        may count for less than one.
+    of : str
+        The class whose score it is, beyond two.
+    """
+
+    spans: Spans
+    effects: tuple[float, ...]
+    stds: tuple[float, ...] | None = None
+    masses: tuple[float, ...] | None = None
+    of: str = ""
+
+    @property
+    def name(self) -> str:
+        """The feature, and the class beyond two."""
+        return self.spans.feature + (f" for {self.of}" if self.of else "")
+
+    @property
+    def range(self) -> str:
+        """From where to where its effects go on values that the domain names, in words."""
+        few = self.spans.declared
+        return _range(self.effects[:few], self.spans.words[:few])
+
+    def to_text(self) -> str:
+        """Write it as a list of spans and effects."""
+        stds = self.stds or (None,) * len(self.effects)
+        wide = max(map(len, self.spans.words))
+        lines = [
+            f"  {words:<{wide}}  {effect:+.4g}" + ("" if std is None else f" ± {std:.2g}")
+            for words, effect, std in zip(self.spans.words, self.effects, stds, strict=True)
+        ]
+        return "\n".join([self.name, *lines])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it, with a band of two standard errors where they are known; return the axes."""
+        from privboost.explanations.plots import draw_shape
+
+        return draw_shape(self, ax)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What two features add to the score together, beside their own shapes.
+
+    Attributes
+    ----------
+    first, second : Spans
+        Their values.
+    effects, stds : tuple of tuples of float
+        For each span of the first and the second, as in `Shape`.
+    of : str
+        The class whose score it is, beyond two.
+    """
+
+    first: Spans
+    second: Spans
+    effects: tuple[tuple[float, ...], ...]
+    stds: tuple[tuple[float, ...], ...]
+    of: str = ""
+
+    @property
+    def name(self) -> str:
+        """Both features, and the class beyond two."""
+        own = f"{self.first.feature} × {self.second.feature}"
+        return own + (f" for {self.of}" if self.of else "")
+
+    @property
+    def range(self) -> str:
+        """From where to where its effects go on values that the domain names, in words."""
+        few, fewer = self.first.declared, self.second.declared
+        words = [f"{a}; {b}" for a in self.first.words[:few] for b in self.second.words[:fewer]]
+        return _range([own for line in self.effects[:few] for own in line[:fewer]], words)
+
+    @property
+    def size(self) -> float:
+        """The largest effect, whichever way it goes."""
+        return max(abs(effect) for line in self.effects for effect in line)
+
+    def to_text(self) -> str:
+        """Write it as a list of spans and effects."""
+        lines = [
+            f"  {own}, {other}: {effect:+.4g} ± {std:.2g}"
+            for own, effects, stds in zip(self.first.words, self.effects, self.stds, strict=True)
+            for other, effect, std in zip(self.second.words, effects, stds, strict=True)
+        ]
+        return "\n".join([self.name, *lines])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it as a heat map; return the axes."""
+        from privboost.explanations.plots import draw_pair
+
+        return draw_pair(self, ax)
+
+
+def _range(effects: Sequence[float], words: Sequence[str]) -> str:
+    places = range(len(effects))
+    low, high = (find(places, key=effects.__getitem__) for find in (min, max))
+    return f"{effects[low]:+.3g} ({words[low]}) to {effects[high]:+.3g} ({words[high]})"

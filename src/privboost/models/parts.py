@@ -1,0 +1,119 @@
+"""Scores of any kind as one sum: a start, features alone, pairs, and trees that join features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from privboost.tables.rows import Codes
+from privboost.trees.routing import route
+from privboost.trees.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class JointTable:
+    """What two features add together.
+
+    Attributes
+    ----------
+    features : (int, int)
+        Which ones.
+    cell_of : tuple of int arrays
+        For each of the two the cell of each code.
+    values : int array of shape (outputs, cells of the first, cells of the second)
+        In score steps.
+    """
+
+    features: tuple[int, int]
+    cell_of: tuple[np.ndarray, np.ndarray]
+    values: np.ndarray
+
+    def of(self, codes: Codes) -> np.ndarray:
+        """Return what rows have: shape (outputs, rows)."""
+        own, other = (
+            cells[codes.column(feature)]
+            for feature, cells in zip(self.features, self.cell_of, strict=True)
+        )
+        found: np.ndarray = self.values[:, own, other]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class JointTree:
+    """What a tree adds, whichever features it looks at.
+
+    Attributes
+    ----------
+    number : int
+        Its place among all trees of the model.
+    tree : Tree
+        Its splits.
+    values : int array of shape (outputs, leaves)
+        In score steps.
+    mass, noise : arrays of the same shape, or None
+        What was released about its rows, and what noise gives to its values; see `Forest`.
+    """
+
+    number: int
+    tree: Tree
+    values: np.ndarray
+    mass: np.ndarray | None
+    noise: np.ndarray | None
+
+    def of(self, codes: Codes) -> np.ndarray:
+        """Return what rows have: shape (outputs, rows)."""
+        leaf = np.zeros(len(codes), dtype=np.uint16)
+        route(codes, self.tree, leaf)
+        found: np.ndarray = self.values[:, leaf]
+        return found
+
+    @cached_property
+    def looked_at(self) -> tuple[int, ...]:
+        """The features that it looks at."""
+        return tuple(np.unique(self.tree.feature).tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreParts:
+    """All that adds up to a row's score, on the score grid.
+
+    Attributes
+    ----------
+    start : int array of shape (outputs,)
+        The score before any feature is looked at.
+    tables : tuple of int arrays
+        For each feature what its codes add by themselves, of shape (outputs, codes).
+    pairs : tuple of JointTable
+        What two features add together.
+    trees : tuple of JointTree
+        What trees add that are in no table.
+    noise : tuple of float arrays, or None
+        The standard deviation that noise gives to the tables; None where it cannot be told.
+    """
+
+    start: np.ndarray
+    tables: tuple[np.ndarray, ...]
+    pairs: tuple[JointTable, ...] = ()
+    trees: tuple[JointTree, ...] = ()
+    noise: tuple[np.ndarray, ...] | None = None
+
+    @property
+    def n_outputs(self) -> int:
+        """How many scores a row has."""
+        return len(self.start)
+
+    def contributions(self, codes: Codes) -> np.ndarray:
+        """Return what features, pairs and trees add: int64 of shape (terms, outputs, rows).
+
+        Trees are one term, the last, where there are any.
+        """
+        own = [table[:, codes.column(k)].astype(np.int64) for k, table in enumerate(self.tables)]
+        own += [pair.of(codes) for pair in self.pairs]
+        if self.trees:
+            total = np.zeros((self.n_outputs, len(codes)), dtype=np.int64)
+            for tree in self.trees:
+                total += tree.of(codes)
+            own.append(total)
+        return np.stack(own)

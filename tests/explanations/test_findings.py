@@ -1,0 +1,159 @@
+"""What is worth a look follows from released values, and from nothing else."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privboost import (
+    BoostedAdaSSPClassifier,
+    Domain,
+    DPXGBClassifier,
+    LazyBBClassifier,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
+    SarusXGBClassifier,
+    SBDTClassifier,
+    Unit,
+)
+from privboost.models.files import model_bytes, read_model
+from tests.tables import NUMBER, make_domain, make_frame
+
+
+def found(estimator):
+    return {finding.kind: finding.text for finding in estimator.model_.findings()}
+
+
+def test_they_are_a_function_of_the_file(fitted):
+    """Fits that released the same are told the same: whatever the rows were."""
+    model = fitted.estimator.model_
+    assert read_model(model_bytes(model), "file").findings() == fitted.explanation.findings
+    for finding in fitted.explanation.findings:
+        assert str(finding) == f"{finding.kind}: {finding.text}"
+        assert "\n" not in finding.text
+
+
+def test_features_without_signal_are_named():
+    frame = pd.DataFrame({"x": np.arange(4000) % 10, "y": np.arange(4000) % 7})
+    frame["t"] = (frame["x"] > 4).astype(int)
+    domain = numbers(x=(0, 9), y=(0, 6))
+    model = PrivBoostClassifier(1.0, domain=domain, interactions=False, random_state=1).fit(frame)
+    text = found(model)["no signal"]
+    assert "y" in text.split(":")[0]
+    assert "x" not in text.split(":")[0]
+
+
+def numbers(target=None, **bounds):
+    features = {name: {"kind": "numeric", "bounds": own} for name, own in bounds.items()}
+    target = target or {"name": "t", "classes": [0, 1]}
+    return Domain.from_dict({"version": 1, "features": features, "target": target})
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        (PrivBoostClassifier, {}),
+        (SBDTClassifier, {"n_estimators": 30}),
+        (DPXGBClassifier, {"n_estimators": 10}),
+        (SarusXGBClassifier, {"n_estimators": 10}),
+        (BoostedAdaSSPClassifier, {}),
+    ],
+)
+def test_a_class_that_matches_nothing_is_named(kind, parameters):
+    target = {"name": "income", "classes": ["low", "high", "Mid"]}
+    model = kind(5.0, domain=make_domain(target), random_state=1, **parameters)
+    text = found(model.fit(make_frame(6000)))["rare class"]
+    assert "Mid" in text
+    assert "low" not in text
+
+
+@pytest.mark.parametrize("kind", [SBDTClassifier, DPXGBClassifier])
+def test_labels_that_match_nothing_at_all_leave_no_rows(kind):
+    target = {"name": "income", "classes": ["LOW", "HIGH"]}
+    model = kind(1.0, domain=make_domain(target), n_estimators=20, random_state=1)
+    assert "no rows" in found(model.fit(make_frame(2000)))
+    other = kind(1.0, domain=make_domain(), n_estimators=20, random_state=1)
+    assert "no rows" not in found(other.fit(make_frame(6000)))
+
+
+@pytest.mark.parametrize(("kind", "trees"), [(PrivBoostClassifier, None), (SBDTClassifier, 40)])
+def test_bounds_far_wider_than_the_data_are_named(kind, trees):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"wide": rng.uniform(40, 60, 5000), "fits": rng.uniform(0, 9, 5000)})
+    frame["t"] = (frame["wide"] + frame["fits"] > 54).astype(int)
+    domain = numbers(wide=(0, 1000), fits=(0, 9))
+    model = kind(3.0, domain=domain, n_estimators=trees, random_state=1).fit(frame)
+    text = found(model)["wide bounds"]
+    assert text.startswith("wide: ")
+    assert "1000" in text
+
+
+def test_labels_are_looked_at_where_their_span_was_learned():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.uniform(0, 1, 5000)})
+    frame["t"] = frame["x"] * 3
+    narrow = numbers({"name": "t", "bounds": [0, 100]}, x=(0, 1))
+    model = PrivBoostRegressor(3.0, domain=narrow, random_state=1).fit(frame)
+    texts = [finding.text for finding in model.model_.findings() if finding.kind == "label bounds"]
+    assert any("reach the lower bound 0" in text for text in texts)
+    assert any("the bounds are 0 and 100" in text for text in texts)
+    fits = PrivBoostRegressor(3.0, domain=narrow, span_share=0.0, random_state=1).fit(frame)
+    assert "label bounds" not in found(fits)
+
+
+@pytest.mark.parametrize(
+    "kind", [PrivBoostClassifier, lambda *a, **k: SBDTClassifier(*a, n_estimators=20, **k)]
+)
+def test_a_delta_near_one_over_the_rows_is_named(kind):
+    frame = make_frame(5000)
+    large = kind(2.0, 1e-3, make_domain(), random_state=1).fit(frame)
+    assert "delta is 0.001" in found(large)["large delta"]
+    assert "large delta" not in found(kind(2.0, 1e-9, make_domain(), random_state=1).fit(frame))
+
+
+def test_units_count_as_many_as_they_are_at_least():
+    frame = make_frame(5000)
+    frame["person"] = np.arange(5000)
+    domain = make_domain(unit=Unit("person", 2).to_dict())
+    model = PrivBoostClassifier(5.0, 1e-2, domain, random_state=1).fit(frame)
+    assert "protected units" in found(model)["large delta"]
+
+
+def test_a_share_for_interactions_that_found_none_is_named():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(0, 1, (3000, 3)), columns=["x", "y", "z"])
+    frame["t"] = rng.integers(0, 2, 3000)
+    domain = numbers(x=(0, 1), y=(0, 1), z=(0, 1))
+    model = PrivBoostClassifier(1.0, domain=domain, random_state=1).fit(frame)
+    assert model.model_.scores.kind == "compound"
+    assert "interactions=False" in found(model)["wasted share"]
+    frame["t"] = ((frame["x"] > 0.5) ^ (frame["y"] > 0.5)).astype(int)
+    model = PrivBoostClassifier(5.0, domain=domain, random_state=1).fit(frame)
+    assert model.model_.scores.kind == "compound"
+    assert "wasted share" not in found(model)
+
+
+def test_noise_alone_is_no_number_of_rows():
+    """Where masses are all noise, nothing is said of δ, whatever they happen to be."""
+    for seed in range(3):
+        model = SBDTClassifier(0.05, 1e-4, make_domain(), n_estimators=30, random_state=seed)
+        assert "large delta" not in found(model.fit(make_frame(200)))
+
+
+def test_votes_that_cancel_are_named():
+    model = LazyBBClassifier(0.05, domain=make_domain(), n_estimators=40, random_state=1)
+    model.set_params(n_candidates=1)
+    text = found(model.fit(make_frame(300))).get("wasted share")
+    cast = 40 - sum(abs(votes) for votes in model.explain()["votes"].to_pylist())
+    assert (text is not None) == (cast >= 10)
+
+
+def test_public_rows_have_no_noise_to_stand_out_from():
+    model = SBDTClassifier(
+        float("inf"), domain=make_domain(), n_estimators=5, public_rows=True, random_state=1
+    ).fit(make_frame(500))
+    assert not {"no signal", "no rows", "large delta"} & set(found(model))
+
+
+def test_a_number_without_bounds_to_doubt_is_left_alone():
+    model = PrivBoostRegressor(20.0, domain=make_domain(NUMBER), random_state=1)
+    assert "wide bounds" not in found(model.fit(make_frame(1000, target=NUMBER)))

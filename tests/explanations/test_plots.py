@@ -1,0 +1,88 @@
+"""Every part of an explanation has a picture, where matplotlib is there."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from privboost import evaluate
+from tests.tables import make_frame
+
+
+@pytest.fixture
+def plt():
+    pytest.importorskip("matplotlib")
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("agg")
+    yield plt
+    plt.close("all")
+
+
+FEW = ["privboost three", "sbdt number", "dpxgb three", "lazybb", "adassp without a line"]
+
+
+@pytest.mark.parametrize("fitted", FEW, indirect=True)
+def test_models_are_drawn(fitted, plt):
+    axes = fitted.explanation.plot(3)
+    parts = fitted.explanation
+    there = len(parts.shapes) + len(parts.pairs) + len(parts.trees)
+    there += (parts.card is not None) + (parts.coefficients is not None)
+    assert len(axes) == 1 + min(3, there)
+    assert axes[0].get_title() == "importance"
+    axes[0].figure.canvas.draw()
+
+
+@pytest.mark.parametrize("fitted", [*FEW, "adassp products"], indirect=True)
+def test_every_part_is_drawn_alone(fitted, plt):
+    own = fitted.explanation
+    parts = [*own.shapes[:1], *own.pairs[:1], *own.trees[:1]]
+    parts += [part for part in (own.card, own.coefficients) if part is not None]
+    for part in parts:
+        given = plt.subplots()[1]
+        assert part.plot(ax=given) is given
+        assert given.get_title()
+    assert parts[0].plot().get_title()
+
+
+@pytest.mark.parametrize("fitted", FEW, indirect=True)
+def test_a_row_is_drawn_from_the_baseline_to_its_score(fitted, plt):
+    local = fitted.local
+    ax = local.plot(2)
+    score = np.ravel(local.scores[2])[0]
+    assert ax.get_title().endswith(f"to {score:.3g}")
+    last = ax.patches[-1]
+    assert last.get_x() + last.get_width() == pytest.approx(score, abs=1e-6)
+
+
+@pytest.mark.parametrize("fitted", ["privboost three", "privboost number"], indirect=True)
+def test_an_evaluation_is_drawn_where_there_are_probabilities(fitted, plt):
+    target = fitted.estimator.domain_.target
+    form = {"name": "income"} | (
+        {"classes": ["low", "mid", "high"]}
+        if hasattr(target, "classes")
+        else {"bounds": list(target.bounds)}
+    )
+    result = evaluate(fitted.estimator, make_frame(400, 3, form), epsilon=20.0, random_state=1)
+    if hasattr(target, "classes"):
+        names = [text.get_text() for text in result.plot().get_legend().get_texts()]
+        assert set(names) <= {"low", "mid", "high"}
+        assert names
+    else:
+        with pytest.raises(ValueError, match="no probabilities"):
+            result.plot()
+
+
+def test_without_matplotlib_it_is_said_what_to_install(tmp_path):
+    code = """
+import sys
+sys.modules["matplotlib"] = None
+from privboost.explanations.lists import Importance
+try:
+    Importance(("x",), (1.0,), None, True).plot()
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "privboost[plot]" in done.stdout
