@@ -1,0 +1,59 @@
+"""The tables of AES-256 that a card needs to find the same random words as `randomness.keystream`.
+
+A key is in a query already; from it come the keys of all rounds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_WORDS, _KEY_WORDS = 60, 8
+
+
+def _doubled(value: int) -> int:
+    return value << 1 ^ (0x11B if value & 0x80 else 0)
+
+
+def _box() -> list[int]:
+    """What each byte is substituted by: its inverse in the field of 256 elements, then a shift."""
+    box, power, inverse = [0x63] * 256, 1, 1
+    while True:
+        power ^= _doubled(power)  # times 3
+        inverse ^= inverse << 1
+        inverse ^= inverse << 2
+        inverse ^= inverse << 4
+        inverse &= 0xFF
+        if inverse & 0x80:
+            inverse ^= 0x09  # divided by 3
+        turned = inverse
+        for bits in range(1, 5):
+            turned ^= (inverse << bits | inverse >> (8 - bits)) & 0xFF
+        box[power] = turned ^ 0x63
+        if power == 1:
+            return box
+
+
+_BOX = _box()
+TURNS = np.array(
+    [_doubled(s) << 24 | s << 16 | s << 8 | (_doubled(s) ^ s) for s in _BOX], dtype=np.uint32
+)
+"""What a byte becomes in a round: a column of four."""
+
+
+def round_keys(key: bytes) -> np.ndarray:
+    """Return the keys of all rounds of a key of 32 bytes (uint32)."""
+    words = [int.from_bytes(key[4 * k : 4 * k + 4], "big") for k in range(_KEY_WORDS)]
+    extra = 1
+    for k in range(_KEY_WORDS, _WORDS):
+        last = words[-1]
+        if k % _KEY_WORDS == 0:
+            last = _substituted((last << 8 | last >> 24) & 0xFFFFFFFF) ^ extra << 24
+            extra = _doubled(extra)
+        elif k % _KEY_WORDS == 4:
+            last = _substituted(last)
+        words.append(words[-_KEY_WORDS] ^ last)
+    return np.array(words, dtype=np.uint32)
+
+
+def _substituted(word: int) -> int:
+    return int.from_bytes(bytes(_BOX[byte] for byte in word.to_bytes(4, "big")), "big")

@@ -1,0 +1,117 @@
+"""Where the rows on a card are in the trees it was asked about last: as `engine.routes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privboost.cuda.places import Place, place_of_code
+from privboost.cuda.rows import CardRows
+from privboost.cuda.sums import spread
+from privboost.cuda.tasks import COUNT, ROUTE, Task
+from privboost.trees.tree import Tree
+
+_WIDE = 2**63
+"""Marks columns of codes of two bytes."""
+_MOST_NEAR = 2**15
+"""Bytes of a tree that are brought near the threads of each block."""
+_COUNT_COPIES = 8
+
+
+@dataclass
+class _Walk:
+    """A tree, and how far rows were led down it: to which depth, and in which nodes they are."""
+
+    tree: Tree
+    depth: int = 0
+    node: Any = None
+
+
+class CardRoutes:
+    """Finds the leaf of each row, and remembers it until other trees are asked about."""
+
+    def __init__(self, rows: CardRows) -> None:
+        self._rows = rows
+        self._walks: list[_Walk] = []
+        self._addresses = np.array(
+            [
+                rows.card.address(column) + (_WIDE if column.dtype.itemsize == 2 else 0)
+                for column in rows.columns
+            ],
+            dtype=np.uint64,
+        )
+
+    def follow(self, trees: tuple[Tree, ...]) -> None:
+        """Turn to these trees."""
+        walks = self._walks
+        if len(trees) == len(walks) and all(
+            tree.same_as(walk.tree) for tree, walk in zip(trees, walks, strict=True)
+        ):
+            return
+        if len(trees) == len(walks) == 1 and _goes_on(walks[0].tree, trees[0]):
+            walks[0].tree = trees[0]
+        else:
+            self._walks = [_Walk(tree) for tree in trees]
+
+    def place(self, number: int, first: int = 0) -> Place:
+        """Return the leaves of a tree as cells; those of a tree of one feature by its codes."""
+        tree = self._walks[number].tree
+        if tree.only_feature is None:
+            return Place((self.nodes(number),), (None,), (tree.n_leaves,), first)
+        return place_of_code(*self._by_code(tree), first)
+
+    def values(self, number: int, values: np.ndarray) -> Place:
+        """Return the leaves of a tree with values."""
+        tree = self._walks[number].tree
+        if tree.only_feature is None:
+            return Place((self.nodes(number),), (None,), (tree.n_leaves,), values=values)
+        column, leaf_of = self._by_code(tree)
+        return Place((column,), (None,), (len(leaf_of),), values=values[leaf_of])
+
+    def _by_code(self, tree: Tree) -> tuple[Any, np.ndarray]:
+        feature = int(tree.feature[0])
+        assert self._rows.layout is not None
+        return self._rows.columns[feature], tree.leaf_of_codes()[
+            : self._rows.layout.n_codes[feature]
+        ]
+
+    def nodes(self, number: int) -> Any:
+        """Return the leaf of each row (uint16) in a tree."""
+        walk, rows = self._walks[number], self._rows
+        tree, card = walk.tree, rows.card
+        if walk.node is not None and walk.depth == tree.depth:
+            return walk.node
+        if walk.node is None:
+            walk.node = rows.room(np.uint16)
+        used = len(tree.feature)
+        words = -(-tree.goes_right.shape[1] // 32)
+        bits = np.zeros((used, 4 * words), dtype=np.uint8)
+        packed = np.packbits(tree.goes_right, axis=1, bitorder="little")
+        bits[:, : packed.shape[1]] = packed
+        near = used * (8 + 4 * words)
+        near = near if near <= _MOST_NEAR else 0
+        task = Task(ROUTE, node=card.address(walk.node), n=rows.n, nodes=used, words=words)
+        task.set(first=2**walk.depth - 1, near=near)
+        task.set(columns=task.put(self._addresses[tree.feature]), turns=task.put(bits))
+        card.launch("route", task, near=near, **spread(card, rows.n, 4))
+        walk.depth = tree.depth
+        return walk.node
+
+    def counts(self) -> Any:
+        """Return how many rows are in each leaf of the first tree (int64, on the card)."""
+        rows, leaves = self._rows, self._walks[0].tree.n_leaves
+        node, card = self.nodes(0), rows.card
+        out = card.zeros(leaves, np.int64)
+        task = Task(COUNT, node=card.address(node), out=card.address(out), n=rows.n, leaves=leaves)
+        how = spread(card, rows.n, 4)
+        copies = min(_COUNT_COPIES, how["threads"])
+        task.set(copies=copies)
+        card.launch("count_leaves", task, near=4 * leaves * copies, **how)
+        return out
+
+
+def _goes_on(known: Tree, tree: Tree) -> bool:
+    """Whether a tree is another one, grown deeper."""
+    return known.depth < tree.depth and tree.top(known.depth).same_as(known)

@@ -1,0 +1,117 @@
+"""Coded rows on a card: each column in one piece, blocks after blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+
+from privboost.cuda.card import Card
+from privboost.losses import UNKNOWN_LABEL
+from privboost.tables.rows import Rows
+
+_LOT = 2**21
+"""Rows that are put together before they are sent."""
+_PADDING = 64
+"""Rows are followed by zeros up to a multiple of this: kernels read several at once."""
+
+
+class CardRows:
+    """The rows of one shard.
+
+    Attributes
+    ----------
+    card : Card
+        Where they are.
+    n : int
+        How many.
+    layout : Layout or None
+        Of the columns; None without blocks.
+    columns : list of arrays
+        The codes of each feature.
+    label, weight, start : arrays, the latter two optional
+        As in `tables.rows.Rows`.
+    ids : array or None
+        The rows' ids, where they do not count up from `first_id`.
+    first_id : int or None
+        The first id; None where rows have none.
+    cohorts : list of (int, int, int)
+        Where the rows of blocks of one cohort begin and end, and the cohort.
+    n_unknown : int
+        How many have an unknown label.
+    """
+
+    def __init__(self, card: Card, blocks: Sequence[Rows]) -> None:
+        self.card, self.n = card, sum(map(len, blocks))
+        self.layout = blocks[0].layout if blocks else None
+        wide = self.layout.wide if self.layout else ()
+        self.columns = [
+            self._column(blocks, methodcaller("column", f), np.uint16 if two else np.uint8)
+            for f, two in enumerate(wide)
+        ]
+        self.label = self._column(blocks, lambda block: block.label, np.uint8)
+        self.weight = self._optional(blocks, lambda block: block.weight, np.uint16)
+        self.start = self._optional(blocks, lambda block: block.start, np.int32)
+        self.first_id, self.ids = self._ids(blocks)
+        self.cohorts = list(_cohorts(blocks))
+        self.n_unknown = sum(int(np.count_nonzero(b.label == UNKNOWN_LABEL)) for b in blocks)
+
+    def room(self, kind: Any) -> Any:
+        """Return zeros, one for each row."""
+        return self.card.room(padded(self.n), kind)
+
+    def _column(self, blocks: Sequence[Rows], of: Callable[[Rows], Any], kind: Any) -> Any:
+        """Bring one column of all blocks to the card."""
+        column, first = self.room(kind), 0
+        for lot in _lots(blocks):
+            values = np.concatenate([of(block) for block in lot]).astype(kind, copy=False)
+            self.card.write(column, first, values)
+            first += len(values)
+        return column
+
+    def _optional(self, blocks: Sequence[Rows], of: Callable[[Rows], Any], kind: Any) -> Any:
+        there = {of(block) is not None for block in blocks}
+        if len(there) > 1:
+            raise ValueError("either all blocks of rows have weights, and labels, or none has")
+        return self._column(blocks, of, kind) if True in there else None
+
+    def _ids(self, blocks: Sequence[Rows]) -> tuple[int | None, Any]:
+        if not blocks or any(block.ids is None for block in blocks):
+            return None, None
+        first = at = int(_ids_of(blocks[0])[0]) if len(blocks[0]) else 0
+        for block in blocks:
+            if not isinstance(block.ids, range) or block.ids != range(at, at + len(block)):
+                return 0, self._column(blocks, _ids_of, np.uint32)
+            at += len(block)
+        return first, None
+
+
+def _ids_of(block: Rows) -> np.ndarray:
+    return np.asarray(block.ids, dtype=np.uint32)
+
+
+def padded(rows: int) -> int:
+    """Return how many rows there is room for."""
+    return -(-rows // _PADDING) * _PADDING
+
+
+def _lots(blocks: Sequence[Rows]) -> Iterator[list[Rows]]:
+    lot: list[Rows] = []
+    for block in blocks:
+        lot.append(block)
+        if sum(map(len, lot)) >= _LOT:
+            yield lot
+            lot = []
+    if lot:
+        yield lot
+
+
+def _cohorts(blocks: Sequence[Rows]) -> Iterator[tuple[int, int, int]]:
+    first = begin = 0
+    for k, block in enumerate(blocks):
+        first += len(block)
+        if k + 1 == len(blocks) or blocks[k + 1].cohort != block.cohort:
+            yield begin, first, block.cohort
+            begin = first

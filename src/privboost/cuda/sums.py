@@ -1,0 +1,154 @@
+"""Sums by cell and by node on a card: which kernel, how many blocks, how much memory near them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from privboost.cuda.card import Card
+from privboost.cuda.places import Place, put_places
+from privboost.cuda.tasks import ADD, NODES, SUM, Task, aligned
+
+_SPILL_ROWS = 2**14
+"""Rows of one copy of sums between two spills: see `kernels/rows.cu`."""
+_MANY_ROWS = 2**20
+"""From here on it pays to bring the table of a loss near the threads of each block."""
+_FEW_THREADS = 256
+_ROWS_AT_ONCE = 4
+_TILE, _ENTRY = 2048, 16
+"""Rows that are gathered, and bytes of each: see `sum_by_node`."""
+_MOST_VALUES = 2**15
+"""Bytes of values that are brought near."""
+_MOST_MAPS = 2**15
+"""Bytes of maps that are brought near."""
+
+
+def spread(card: Card, rows: int, at_once: int = 1, per_processor: int = 2) -> dict[str, int]:
+    """Return how many blocks and threads some rows are spread over."""
+    threads = card.threads if rows >= _MANY_ROWS else min(_FEW_THREADS, card.threads)
+    wanted = -(-rows // (at_once * threads))
+    per_processor *= card.threads // threads
+    return {"blocks": min(max(wanted, 1), per_processor * card.processors), "threads": threads}
+
+
+def sum_places(
+    card: Card, look_up: np.ndarray, places: Sequence[Place], out: Any, weighted: bool
+) -> None:
+    """Add rows' pairs to the cells of each place.
+
+    Parameters
+    ----------
+    look_up : LOOK_UP
+        Where pairs are looked up.
+    out : int64 array of shape (cells, 2), on the card
+    weighted : bool
+        Whether pairs may be larger than those of one row without a weight.
+    """
+    rows = int(look_up["n"])
+    unit = 16 if weighted else 8
+    looks = not weighted and not look_up["pairs"] and rows >= _MANY_ROWS
+    table = 16 * int(look_up["size"]) if looks else 0
+    for group in _groups(places, (card.near - table) // unit):
+        task = Task(SUM, look=look_up, out=card.address(out))
+        cells = put_places(card, task, group)
+        if cells * unit > card.near - table:
+            card.launch("sum_far", task, **spread(card, rows, _ROWS_AT_ONCE))
+            continue
+        alone = not weighted and len(group) == 1 and group[0].plain
+        shared = 2 if alone and cells * unit <= _half(card) - table else 1
+        most = (_half(card) if shared == 2 else card.near) - table
+        how = spread(card, rows, _ROWS_AT_ONCE, shared)
+        copies = _copies(most // (cells * unit), how["threads"])
+        chunk = _chunk(rows, how["blocks"], copies, _ROWS_AT_ONCE * how["threads"])
+        task.set(cells=cells, copies=copies, chunk=chunk, near_table=table)
+        kernel = "sum_weighted" if weighted else "sum_alone" if alone else "sum_parts"
+        card.launch(kernel, task, near=table + cells * copies * unit, **how)
+
+
+def add_values(card: Card, state: Any, rows: int, places: Sequence[Place]) -> None:
+    """Add to each row's state the values of its cells."""
+    task = Task(ADD, state=card.address(state), n=rows)
+    cells = put_places(card, task, places)
+    how = spread(card, rows, _ROWS_AT_ONCE)
+    if len(places) == 1 and places[0].plain and 4 * cells <= _MOST_VALUES:
+        card.launch("add_alone", task, near=4 * cells, **how)
+    else:
+        card.launch("add_values", task, **how)
+
+
+def sum_by_node(
+    card: Card,
+    pairs: Any,
+    node: Any,
+    chosen: Any,
+    places: Sequence[Place],
+    out: Any,
+    rows: int,
+    weighted: bool,
+) -> None:
+    """Add rows' pairs by node and cell of each place, for the rows of chosen nodes.
+
+    Parameters
+    ----------
+    pairs, node : arrays on the card
+        Of rows.
+    chosen : uint8 array on the card, or None for all nodes
+    places : sequence of Place
+        Each of one column with a map; their cells follow each other.
+    out : int64 array of shape (nodes, cells, 2), on the card
+    """
+    nodes, all_cells = out.shape[:2]
+    near = card.near - _TILE * _ENTRY - _MOST_MAPS
+    for group in _groups(places, near // (8 * nodes)):
+        task = Task(NODES, pairs=card.address(pairs), node=card.address(node))
+        task.set(chosen=card.address(chosen), out=card.address(out), n=rows)
+        task.set(node_bytes=node.dtype.itemsize, nodes=nodes, all_cells=all_cells)
+        begin = task.put(np.zeros(0, dtype=np.uint8))
+        cells = put_places(card, task, group)
+        if weighted or cells * nodes * 8 > near:
+            card.launch("sum_by_node_far", task, **spread(card, rows))
+            continue
+        maps = sum(_bytes_behind(own) for place in group for own in place.maps)
+        maps = maps if maps <= _MOST_MAPS else 0
+        how = spread(card, rows, 2, 1)
+        copies = _copies(near // (cells * nodes * 8), how["threads"])
+        chunk = _chunk(rows, how["blocks"], copies, _TILE)
+        task.set(cells=cells, copies=copies, chunk=chunk, maps=begin, map_bytes=maps)
+        bytes_near = _TILE * _ENTRY + cells * nodes * copies * 8 + maps
+        card.launch("sum_by_node", task, near=bytes_near, **how)
+
+
+def _groups(places: Sequence[Place], most: int) -> Iterator[list[Place]]:
+    """Part places into groups of which each has so many cells at most, or is one place."""
+    group: list[Place] = []
+    for place in places:
+        if group and sum(each.cells for each in group) + place.cells > most:
+            yield group
+            group = []
+        group.append(place)
+    if group:
+        yield group
+
+
+def _bytes_behind(array: np.ndarray | None) -> int:
+    return 0 if array is None else aligned(array.nbytes)
+
+
+def _half(card: Card) -> int:
+    """Bytes near each of two blocks of one multiprocessor."""
+    return card.near_all // 2 - 1024
+
+
+def _copies(most: int, threads: int) -> int:
+    """Return into how many copies of sums threads add: a power of 2."""
+    return 1 << (max(min(most, threads // 32), 1).bit_length() - 1)
+
+
+def _chunk(rows: int, blocks: int, copies: int, multiple: int) -> int:
+    """Return how many rows lie between two spills, so that blocks have equal shares."""
+    most = max(copies * _SPILL_ROWS // multiple * multiple, multiple)
+    share = -(-rows // blocks)
+    share = -(-share // -(-share // most))
+    return min(-(-share // multiple) * multiple, most)

@@ -1,0 +1,28 @@
+"""Each test on a card, if there is one, and on the processor that stands in for one."""
+
+import pytest
+
+from privboost.cuda.card import find_card
+from privboost.errors import CardError
+from tests.cuda.processor_card import ProcessorCard, compiler
+
+_MISSING: set[str] = set()
+"""Why there is no card."""
+
+
+def pytest_terminal_summary(terminalreporter):
+    for reason in _MISSING:
+        terminalreporter.write_line(f"tests on a card were skipped: {reason}")
+
+
+@pytest.fixture(params=["card", "processor"])
+def card(request):
+    if request.param == "processor":
+        if compiler() is None:
+            pytest.skip("no g++ to compile kernels for the processor")
+        return ProcessorCard()
+    try:
+        return find_card()
+    except CardError as error:
+        _MISSING.add(str(error))
+        pytest.skip(str(error))

@@ -1,0 +1,107 @@
+"""Stands in for a card: the same kernels, compiled for the processor, with one thread a block.
+
+So every line of them can be tested where there is no card; what it cannot show is what threads do
+to each other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from privboost.cuda.card import source
+
+_PRELUDE = """
+#include <algorithm>
+#include <cmath>
+using std::max;
+using std::min;
+using std::sqrt;
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static
+#define __syncthreads()
+#define ROOM static unsigned char room[1 << 18] __attribute__((aligned(16)));
+struct Number3 { unsigned x; };
+static Number3 threadIdx = {0}, blockIdx = {0}, blockDim = {1}, gridDim = {1};
+struct alignas(8) int2 { int x, y; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+static inline int2 make_int2(int x, int y) { return {x, y}; }
+static inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+template <typename T> static inline T atomicAdd(T* at, T value) {
+  T old = *at;
+  *at += value;
+  return old;
+}
+extern "C" void set_block(unsigned block, unsigned blocks) {
+  blockIdx.x = block, gridDim.x = blocks;
+}
+"""
+
+
+def compiler():
+    return shutil.which("g++")
+
+
+@cache
+def library():
+    folder = Path(tempfile.mkdtemp(prefix="privboost-kernels-"))
+    text, built = folder / "kernels.cpp", folder / "kernels.so"
+    text.write_text(_PRELUDE + source())
+    how = ["-std=c++17", "-O1", "-fno-strict-aliasing", "-shared", "-fPIC", "-w", "-fwrapv"]
+    subprocess.run([compiler(), *how, "-o", str(built), str(text)], check=True)
+    return ctypes.CDLL(str(built))
+
+
+class ProcessorCard:
+    processors, near, near_all, threads = 3, 200_000, 228 * 1024, 1
+
+    def __init__(self, near=near):
+        self.near, self.launched = near, set()
+
+    def launch(self, kernel, task, blocks, near=0, threads=None):
+        assert near <= self.near
+        self.launched.add(kernel)
+        handed = np.empty(task.packed().nbytes + 16, dtype=np.uint8)
+        handed = handed[-handed.ctypes.data % 16 :][: task.packed().nbytes]
+        handed[:] = task.packed()
+        for block in range(max(blocks, 1)):
+            library().set_block(block, max(blocks, 1))
+            getattr(library(), kernel)(ctypes.c_void_p(handed.ctypes.data))
+
+    def put(self, array):
+        return self._aligned(array.shape, array.dtype, array)
+
+    def zeros(self, shape, kind):
+        return self._aligned(shape, np.dtype(kind), 0)
+
+    room = zeros
+
+    def _aligned(self, shape, kind, values):
+        size = int(np.prod(shape)) * kind.itemsize
+        memory = np.empty(size + 64, dtype=np.uint8)
+        array = memory[-memory.ctypes.data % 64 :][:size].view(kind).reshape(shape)
+        array[...] = values
+        return array
+
+    def write(self, array, first, values):
+        array[first : first + len(values)] = values
+
+    def address(self, array):
+        return 0 if array is None else array.ctypes.data
+
+    def fetch(self, array):
+        return array.copy()
+
+    def rest(self):
+        pass

@@ -1,0 +1,162 @@
+"""Every answer of a card is that of the processor's own kernels."""
+
+import json
+
+import numpy as np
+import pytest
+
+from privboost import PrivBoostClassifier
+from privboost.boosting.adassp_terms import design
+from privboost.cuda.backend import CudaBackend
+from privboost.cuda.cipher import round_keys
+from privboost.engine.backend import LocalBackend
+from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistograms, TreeSums
+from privboost.engine.updates import Start
+from privboost.grid import BLOCK_ROWS, CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
+from privboost.losses import loss_of
+from privboost.losses.logistic import LOGISTIC
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes, Rows
+from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import stump
+from tests.cuda.processor_card import ProcessorCard
+from tests.engine.test_linear import DESIGNS, LOSSES, coded, started
+from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
+from tests.engine.test_samples import sampled
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame, opens
+
+
+def need_equal(one, other, query):
+    np.testing.assert_array_equal(other.sum(query), one.sum(query))
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(("target", "loss", "n_outputs", "weighted"), CASES)
+def test_sums(card, target, loss, n_outputs, weighted, small):
+    """Where little memory is near, sums are made in several goes, or far."""
+    if small:
+        if not isinstance(card, ProcessorCard):
+            pytest.skip("a card has the memory that it has")
+        card.near = 70_000
+    encoder, blocks = rows_for(target, weighted)
+    one = LocalBackend(blocks)
+    others = [CudaBackend(blocks, card), CudaBackend(blocks, card, most_rows=300)]
+    for update in [Start(loss, n_outputs), *updates(encoder.layout, loss, n_outputs)]:
+        for backend in (one, *others):
+            backend.apply(update)
+    for query in queries(encoder.layout, n_outputs, 1 if target is NUMBER else 2):
+        for other in others:
+            need_equal(one, other, query)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_samples(card, weighted):
+    encoder, blocks = rows_for(CLASSES, weighted)
+    shuffled = [block.take(np.random.default_rng(1).permutation(len(block))) for block in blocks]
+    one, two, three = LocalBackend(blocks), CudaBackend(blocks, card), CudaBackend(shuffled, card)
+    for backend in (one, two, three):
+        backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
+    for query in queries(encoder.layout, 1):
+        for rate in (1e-9, 0.3, 1.0):
+            need_equal(one, two, sampled(query, rate))
+            need_equal(one, three, sampled(query, rate))
+
+
+def test_keys_of_rounds_are_those_of_the_standard():
+    """FIPS 197, appendix A.3."""
+    key = "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4"
+    words = round_keys(bytes.fromhex(key))
+    assert [hex(words[k]) for k in (8, 12, 59)] == ["0x9ba35411", "0xa8b09c1a", "0x706c631e"]
+
+
+@pytest.mark.parametrize("columns", DESIGNS)
+@pytest.mark.parametrize("task", LOSSES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_vectors(card, columns, task, weighted):
+    name, target = LOSSES[task]
+    encoder, blocks = coded(target, 400, weighted=weighted)
+    terms = design(encoder, **DESIGNS[columns]).terms
+    outputs = 3 if target is THREE else 1
+    loss = loss_of(*name).gradient_table(0.6, (1.0, 0.5))
+    one = started(blocks, terms, loss, outputs)
+    other = started(blocks, terms, loss, outputs, CudaBackend, card=card)
+    need_equal(one, other, LinearSums.of(terms, outputs - 1))
+    need_equal(one, other, GramSums.of(terms, np.array([VECTOR_STEPS, 20000])))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("label", "sign"), [(0, 1), (1, -1)])
+def test_identical_rows_at_the_clip_do_not_overflow(card, label, sign, weighted):
+    """All rows in one cell, each as large as can be: sums of 32 bits spill in time."""
+    layout, rows, times = Layout((4, 200)), BLOCK_ROWS, 90
+    weight = np.full(rows, WEIGHT_STEPS, dtype=np.uint16) if weighted else None
+    none = np.zeros((0, rows), dtype=np.uint16)
+    codes = Codes(layout, np.full((2, rows), 3, dtype=np.uint8), none)
+    blocks = [Rows(codes, np.full(rows, label, dtype=np.uint8), weight)] * times
+    backend = CudaBackend(blocks, card)
+    backend.apply(Start(LOGISTIC.table(0.01, 0.01)))
+    most = times * rows * CLIP_STEPS * (WEIGHT_STEPS if weighted else 1)
+    cells = CellMap.side_by_side(
+        CellMap.of_feature(f, np.arange(n)) for f, n in enumerate((4, 200))
+    )
+    tree = random_tree(layout, 3, 1)
+    for query in (
+        *(CellSums(CellMap((part,))) for part in cells.parts),
+        *(CellSums(each) for each in (cells, CellMap.joint([cells]))),
+        *(TreeSums((each,)) for each in (stump(), tree)),
+        *(NodeHistograms(each, cells) for each in (stump(), tree.top(1), tree.top(2), tree)),
+    ):
+        sums = backend.sum(query).reshape(-1, 2)
+        found = sums[sums.any(axis=1)]
+        touched = query.bound(Contribution()).cells
+        assert found.tolist() == [[sign * most, most]] * touched
+
+
+def test_an_empty_table_answers_zeros(card):
+    encoder, _ = rows_for(CLASSES, False)
+    backend = CudaBackend([], card)
+    backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
+    for query in queries(encoder.layout, 1):
+        assert not backend.sum(query).any()
+    assert backend.tally() == {}
+
+
+def test_a_card_without_a_start_refuses(card):
+    encoder, blocks = rows_for(CLASSES, False)
+    with pytest.raises(RuntimeError, match="Start"):
+        CudaBackend(blocks, card).sum(next(queries(encoder.layout, 1)))
+
+
+def test_a_kernel_that_fails_ends_the_fit_with_a_true_ledger(card, monkeypatch, tmp_path):
+    begun = []
+    launch = card.launch
+
+    def fail(kernel, *task, **how):
+        begun.append(kernel)
+        if begun.count("sum_alone") == 5:
+            raise RuntimeError("a fault of the card")
+        launch(kernel, *task, **how)
+
+    monkeypatch.setattr(card, "launch", fail)
+    there, ledger = opens(CudaBackend, card=card), tmp_path / "ledger.jsonl"
+    how = {"n_estimators": 20, "interactions": False, "backend": there, "ledger": ledger}
+    with pytest.raises(RuntimeError, match="a fault of the card"):
+        PrivBoostClassifier(1.0, 1e-6, make_domain(), **how).fit(make_frame(100))
+    entries = [json.loads(line)["entry"] for line in ledger.read_text().splitlines()]
+    assert entries[0] == "reserve"
+    assert entries.count("charge") >= 5
+
+
+def test_rows_that_a_card_cannot_hold_lie_in_the_machines_memory(card):
+    if isinstance(card, ProcessorCard):
+        pytest.skip("the processor's memory is the machine's")
+    small = type(card)(card._cupy)
+    small._pool.set_limit(size=1)
+    encoder, blocks = rows_for(THREE, True)
+    one, other = LocalBackend(blocks), CudaBackend(blocks, small)
+    loss = LOGISTIC.table(1.0, 0.25)
+    for update in [Start(loss, 3), *updates(encoder.layout, loss, 3)]:
+        for backend in (one, other):
+            backend.apply(update)
+    for query in queries(encoder.layout, 3):
+        need_equal(one, other, query)

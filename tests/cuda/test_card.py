@@ -1,0 +1,76 @@
+"""What is missing is said in one line, before a row is read; nothing is imported unasked."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from privboost import PrivBoostClassifier
+from privboost.cuda import card as module
+from privboost.errors import CardError
+from privboost.tables.remote import RemoteTable
+from tests.tables import make_domain, make_frame
+
+
+class RuntimeFault(Exception):
+    pass
+
+
+def fake(count=1, capability="90", error=None):
+    """CuPy as far as it is asked before a card is used."""
+
+    def count_cards():
+        if error:
+            raise RuntimeFault(error)
+        return count
+
+    runtime = SimpleNamespace(getDeviceCount=count_cards, CUDARuntimeError=RuntimeFault)
+    device = SimpleNamespace(compute_capability=capability)
+    return SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda: device))
+
+
+@pytest.mark.parametrize(
+    ("cupy", "words"),
+    [
+        (None, r"needs CuPy: pip install .*gpu12.*gpu13"),
+        (fake(0), "needs an NVIDIA card"),
+        (fake(error="cudaErrorNoDevice: no CUDA-capable device is detected"), "an NVIDIA card"),
+        (fake(error="cudaErrorInsufficientDriver: too old"), "driver is too old"),
+        (fake(capability="61"), "card is too old"),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(monkeypatch, tmp_path, cupy, words):
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    module.find_card.cache_clear()
+    ledger = tmp_path / "ledger"
+    model = PrivBoostClassifier(1.0, 1e-6, make_domain(), backend="cuda", ledger=ledger)
+    with pytest.raises(CardError, match=words) as raised:
+        model.fit(make_frame(10))
+    assert "\n" not in str(raised.value)
+    assert 'backend="auto"' in str(raised.value)
+    assert not ledger.exists()
+
+
+class Elsewhere(RemoteTable):
+    """Rows with a cluster."""
+
+    columns, place = ("age",), "nowhere"
+
+    def no_rows(self, names):
+        raise AssertionError
+
+    count_rows = open_backend = no_rows
+
+
+def test_rows_of_a_cluster_stay_there(tmp_path):
+    ledger = tmp_path / "ledger"
+    model = PrivBoostClassifier(1.0, 1e-6, make_domain(), backend="cuda", ledger=ledger)
+    with pytest.raises(CardError, match="stay there"):
+        model.fit(Elsewhere())
+    assert not ledger.exists()
+
+
+def test_importing_needs_no_cupy():
+    code = "import sys, privboost.cuda.backend; assert 'cupy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

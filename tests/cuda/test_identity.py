@@ -1,0 +1,78 @@
+"""One seed gives the same model on a card, byte for byte, by every recipe."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from privboost import PrivBoostClassifier, evaluate
+from privboost.cuda.backend import CudaBackend
+from tests.identity import (
+    FLAGSHIP,
+    GREEDY,
+    OTHERS,
+    TASKS,
+    TREES,
+    bytes_of,
+    fit,
+    fit_greedy,
+    fit_other,
+    fit_stream,
+    fit_trees,
+)
+from tests.tables import CLASSES, NUMBER, make_frame, opens
+
+
+def same(run, card):
+    expected = bytes_of(run())
+    assert bytes_of(run(backend=opens(CudaBackend, card=card))) == expected
+    assert bytes_of(run(backend=opens(CudaBackend, card=card, most_rows=300))) == expected
+
+
+@pytest.mark.parametrize(("target", "weighted", "epsilon"), FLAGSHIP)
+def test_the_flagship(card, target, weighted, epsilon):
+    same(partial(fit, target, weighted, epsilon=epsilon), card)
+
+
+@pytest.mark.parametrize("how", TREES, ids=lambda how: "-".join(map(str, how.values())))
+@pytest.mark.parametrize(("target", "weighted"), TASKS)
+def test_random_trees(card, target, weighted, how):
+    same(partial(fit_trees, target, weighted, how), card)
+
+
+@pytest.mark.parametrize(("kind", "target", "weighted", "how"), GREEDY)
+def test_greedy_trees(card, kind, target, weighted, how):
+    same(partial(fit_greedy, kind, target, weighted, how), card)
+
+
+@pytest.mark.parametrize(("kind", "target", "weighted", "how"), OTHERS)
+def test_votes_and_linear_models(card, kind, target, weighted, how):
+    same(partial(fit_other, kind, target, weighted, how), card)
+
+
+@pytest.mark.parametrize("subsample", [1.0, 0.3])
+def test_streams(card, subsample):
+    same(partial(fit_stream, subsample), card)
+
+
+def test_units(card):
+    same(partial(fit, CLASSES, True, unit={"column": "person", "max_rows": 50}), card)
+
+
+def test_evaluation(card):
+    there = opens(CudaBackend, card=card)
+    for target in (CLASSES, NUMBER):
+        frame = make_frame(500, 1, target)
+        model = fit(target, False)
+        asked = {"epsilon": 1.0, "delta": 1e-6, "random_state": 3}
+        assert evaluate(model, frame, backend=there, **asked) == evaluate(model, frame, **asked)
+
+
+def test_a_domain_that_is_learned(card):
+    frame = make_frame(1000)[["age", "job", "flag"]]
+
+    def run(**where):
+        model = PrivBoostClassifier(9.0, 1e-5, n_estimators=5, random_state=7, **where)
+        return model.fit(frame, np.where(frame["flag"] == 1, "yes", "no"))
+
+    same(run, card)
