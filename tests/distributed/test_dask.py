@@ -425,8 +425,18 @@ def test_partitions_that_change_between_readings_are_refused(client, tmp_path):
 def test_what_another_client_persisted_is_gone_with_it(client):
     with distributed.Client(client.scheduler.address, set_as_default=False) as other:
         table = other.persist(in_parts(make_frame(ROWS), [300]))
+        keys = [future.key for future in distributed.futures_of(table)]
+        distributed.wait(table)
+        assert client.run_on_scheduler(are_known, keys)
+    until = time.monotonic() + 30  # a busy scheduler forgets a client a little later
+    while client.run_on_scheduler(are_known, keys) and time.monotonic() < until:
+        time.sleep(0.05)
     with pytest.raises(ClusterError):
         train(PrivBoostClassifier, table)
+
+
+def are_known(keys, dask_scheduler=None):
+    return any(key in dask_scheduler.tasks for key in keys)
 
 
 def test_without_a_client_there_is_a_clear_error(client):

@@ -309,7 +309,7 @@ def test_nobody_goes_on_from_a_state_whose_rows_paid(where, monkeypatch):
         if where == "keep":
             patch.setattr(SBDTClassifier, "_keep", interrupt)
         if where == "extended":
-            patch.setattr("privboost.estimators.streams.RowStream.extended", interrupt)
+            patch.setattr("privboost.estimators.row_stream.RowStream.extended", interrupt)
         with pytest.raises((OSError, KeyboardInterrupt)):
             model.partial_fit(second)
     assert model.n_batches_ == 0

@@ -16,10 +16,10 @@ from privboost.clusters.dask_worker import count_part, predict_part
 from privboost.clusters.parts import loads_of
 from privboost.engine.backend import Backend
 from privboost.errors import ClusterError
+from privboost.tables.frames import FrameTable
 from privboost.tables.loading import Load
 from privboost.tables.pieces import Batch
 from privboost.tables.remote import RemoteTable
-from privboost.tables.sources import FrameTable
 
 
 class DaskTable(RemoteTable):

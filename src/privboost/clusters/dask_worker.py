@@ -19,6 +19,7 @@ from privboost.clusters.rows_bytes import write_rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.commands import from_bytes
 from privboost.errors import SchemaError
+from privboost.tables.frames import FrameTable
 from privboost.tables.loading import (
     block_rows,
     bound_units,
@@ -29,7 +30,6 @@ from privboost.tables.loading import (
     without,
 )
 from privboost.tables.rows import Rows, join
-from privboost.tables.sources import FrameTable
 
 _T = TypeVar("_T")
 

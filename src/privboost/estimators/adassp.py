@@ -21,6 +21,7 @@ from privboost.boosting.checks import check_bins, check_choice, check_flag, chec
 from privboost.boosting.plan import Budget
 from privboost.estimators.any_loss import AnyLossClassifier, has_log_odds
 from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.class_weights import weights_in_order
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     RUN_PARAMETERS,
@@ -140,7 +141,7 @@ class AdaSSPEstimator(TaskDefaults, PresetEstimator):
             gradient_clip=self.gradient_clip,
             clip_decay=self.clip_decay,
             tail=self.tail,
-            class_weight=self._class_weight(encoder),
+            class_weight=self._two_weights(encoder),
             ridge=self.ridge,
             keep_stages=self.keep_stages,
             calibration_share=self._share("calibration_share", countable),
@@ -156,19 +157,15 @@ class AdaSSPEstimator(TaskDefaults, PresetEstimator):
         )
         return plan_adassp(encoder, settings, own, weight_bound, budget, self.accountant)
 
-    def _class_weight(self, encoder: Encoder) -> str | tuple[float, float] | None:
+    def _two_weights(self, encoder: Encoder) -> str | tuple[float, float] | None:
         """Return the weights of the two classes in the model's order, if they are given."""
         weight = getattr(self, "class_weight", None)
         if not isinstance(weight, Mapping):
             return weight
-        target: Any = encoder.domain.target
-        by_text = {str(name): value for name, value in weight.items()}  # as labels are matched
-        classes = [str(name) for name in target.ordered]
-        if set(by_text) != set(classes):
-            raise ValueError(f"class_weight must give a weight for each of {', '.join(classes)}")
-        if len(classes) != 2:
+        weights = weights_in_order(weight, encoder.domain.target)
+        if len(weights) != 2:
             raise ValueError(TWO_CLASSES)
-        return by_text[classes[0]], by_text[classes[1]]
+        return weights[0], weights[1]
 
     def _stand_in(self) -> Domain:
         names = dict.fromkeys(["x", *self._named_features()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -17,23 +17,28 @@ from privboost.accounts.given import check_account
 from privboost.boosting.checks import check_choice, check_flag, check_path, check_size
 from privboost.boosting.plan import Budget, PublicRows, leave_some
 from privboost.boosting.target_span import learn_span
-from privboost.clusters.recognition import open_remote
 from privboost.engine.backend import OpenBackend
 from privboost.errors import DomainError
+from privboost.estimators.class_weights import weights_in_order
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import Given, MakePlan, Preparation, Run, Setting
+from privboost.estimators.preview import Preview, price_of, told_rows
 from privboost.estimators.public_rows import PublicPreparation, budget_of
-from privboost.estimators.running import choose_backend, count_threads, ledger_path
+from privboost.estimators.running import choose_backend, count_threads, ledger_path, open_table
+from privboost.explanations.explanation import Explanation
+from privboost.explanations.local import LocalExplanation
 from privboost.learning.given import named_target, open_given
 from privboost.learning.lesson import Lesson
 from privboost.models.files import save_model
 from privboost.models.model import Model
 from privboost.privacy.curator import Curator
-from privboost.progress import rounds_bar
+from privboost.progress import reading, rounds_bar, waiting, waits_told
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget, NumberTarget, NumericFeature
+from privboost.tables.remote import RemoteTable
+from privboost.tables.sources import count_rows
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
@@ -63,10 +68,12 @@ class PrivateEstimator(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : data frame, array, or path of a Parquet or CSV file
+        X : data frame, array, sparse matrix, dataset, or path of a Parquet or CSV file
             The rows; the files of a folder, or a list of paths, are one table. A frame may have
-            more columns than the domain; an array has exactly the domain's features, in order.
-            The rows of a Dask or Spark frame stay with its workers.
+            more columns than the domain; an array has exactly the domain's features, in order. A
+            lazy frame of polars and a dataset of arrow are read in a stream, and a sparse matrix
+            is written out a few rows at a time. The rows of a Dask or Spark frame stay with its
+            workers.
         y : one-dimensional or str, optional
             The target; by default the column of `X` that the domain names. Without a domain, the
             name of that column may be given.
@@ -87,16 +94,66 @@ class PrivateEstimator(BaseEstimator, ABC):
         chose (a grid search), are not covered at any ε. With `public_rows=True` it spends nothing
         and protects nothing.
         """
-        self._keep(self._train(self._prepare(X, y, sample_weight).run()))
+        shown = check_flag("verbose", self.verbose)
+        with waits_told(shown), waiting(shown, self._first_stage()):
+            run = self._prepare(X, y, sample_weight).run()
+        self._keep(self._train(run))
         return self
+
+    def _first_stage(self) -> str:
+        """Say what goes on before training."""
+        return "calibrating the noise" if self.domain is not None else "learning the domain"
+
+    def preview(self, *, weighted: bool = False, n_rows: int | None = None) -> Preview:
+        """Say what `fit` would promise and cost, before there is a row to look at.
+
+        Warns and refuses as `fit` would. The domain must be given whole: what is learned of one,
+        and the noise that is left for training then, is known once rows were read. A stream's
+        batches (`partial_fit`) are not priced by it.
+
+        Parameters
+        ----------
+        weighted : bool
+            Whether rows will have a `sample_weight`.
+        n_rows : int, optional
+            The number of rows, where it is public and defaults follow it (LazyBB's).
+
+        Returns
+        -------
+        Preview
+            What `privacy_` would be, and what the account of `budget` would say.
+
+        Privacy
+        -------
+        Spends nothing, and writes nothing down: it follows from parameters and the domain alone.
+
+        Examples
+        --------
+        >>> from privboost import Domain, PrivBoostClassifier
+        >>> domain = {"version": 1, "features": {"age": {"kind": "numeric", "bounds": [0, 100]}},
+        ...           "target": {"name": "ill", "classes": ["no", "yes"]}}
+        >>> preview = PrivBoostClassifier(epsilon=0.5, delta=1e-6, domain=domain).preview()
+        >>> preview.privacy.epsilon <= 0.5
+        True
+        >>> preview.left is None  # no account was named
+        True
+        """
+        check_flag("weighted", weighted)
+        bound = self._weight_bound("weight" if weighted else None)
+        given = Given(None, None, None, bound, self._class_weight())
+        make_plan = self._planner(partial(told_rows, n_rows))
+        kind = PublicPreparation if isinstance(self._budget(), PublicRows) else Preparation
+        lesson = partial(self._lesson, given, make_plan)
+        return price_of(kind(self._setting(), given, make_plan, lesson))
 
     def _train(self, run: Run) -> Model:
         """Train on the rows of a run that is ready."""
-        backend = run.open_backend([run.load])
+        with reading(bool(self.verbose), run.load.source):
+            backend = run.open_backend([run.load])
         try:
             curator = run.curator(backend)
             span = learn_span(curator, run.plan)
-            structures = run.keys.child("structures")
+            structures = run.structures()
             scores = self._boost(curator, run.plan, structures, rounds_bar(bool(self.verbose)))
         finally:
             backend.close()
@@ -105,12 +162,16 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
         """Return the stages up to training."""
         budget = self._budget()
-        X = open_remote(X)
-        given = Given(X, y, sample_weight, self._weight_bound(sample_weight))
-        kind = PublicPreparation if isinstance(budget, PublicRows) else Preparation
-        make_plan = self._planner(X)
+        X = open_table(X, self.backend)
+        bound = self._weight_bound(sample_weight)
+        given = Given(X, y, sample_weight, bound, self._class_weight())
+        kind: Any = PublicPreparation if isinstance(budget, PublicRows) else Preparation
+        if isinstance(X, RemoteTable) and (own := X.preparation(self)) is not None:
+            kind = own
+        make_plan = self._planner(partial(count_rows, X))
         lesson = partial(self._lesson, given, make_plan)
-        return kind(self._setting(), given, make_plan, lesson)
+        prepared: Preparation = kind(self._setting(), given, make_plan, lesson)
+        return prepared
 
     def _budget(self) -> Budget:
         """Return what may be spent: the first thing that is checked."""
@@ -153,9 +214,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         lesson = Lesson(*own, seeded, backend, part, words_delta)
         spare = lesson.stand_in(self._stand_in())
         self._check_target(spare)
-        stand_in = make_plan(Encoder.of(spare), given.weight_bound, lesson.rest)
+        stand_in = make_plan(Encoder.of(spare), given.row_bound, lesson.rest)
         lesson.check_features(self._named_features())
         lesson.check_weights()
+        if given.class_weight is not None:
+            weights_in_order(given.class_weight, lesson.given_classes("class_weight"))
         return lesson, stand_in
 
     def _keep(self, model: Model) -> None:
@@ -170,6 +233,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         tags.input_tags.string = True
+        tags.input_tags.sparse = True
         return tags
 
     @property
@@ -181,6 +245,14 @@ class PrivateEstimator(BaseEstimator, ABC):
         found: np.ndarray = self._fitted().feature_importances()
         return found
 
+    def explain_global(self) -> Explanation:
+        """Say what was learned. Costs no privacy; see `Model.explain_global`."""
+        return self._fitted().explain_global()
+
+    def explain_local(self, X: Any) -> LocalExplanation:
+        """Say why rows have their scores. Costs no privacy; see `Model.explain_local`."""
+        return self._fitted().explain_local(X)
+
     def save(self, path: str | Path) -> None:
         """Write the model to a file that `privboost.load_model` reads."""
         save_model(self._fitted(), path)
@@ -189,8 +261,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         check_is_fitted(self, "model_")
         return self.model_
 
-    def _planner(self, X: Any) -> MakePlan:
-        """Return what makes the plan; a recipe may look at what is public about a table."""
+    def _planner(self, count: Callable[[], int]) -> MakePlan:
+        """Return what makes the plan; a recipe whose defaults follow the number of rows counts."""
         return self._plan
 
     def _stand_in(self) -> Domain:
@@ -239,6 +311,10 @@ class PrivateEstimator(BaseEstimator, ABC):
                 "from public knowledge (larger ones are clipped to it)"
             )
         return bound
+
+    def _class_weight(self) -> Mapping[Any, float] | None:
+        """Return the weights of classes by which rows weigh, if the recipe has them."""
+        return None
 
     def _ledger_path(self) -> Path | None:
         return ledger_path(self.ledger)

@@ -14,6 +14,7 @@ from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
 from privboost.boosting.structures import RandomTrees
 from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     RUN_PARAMETERS,
@@ -78,11 +79,12 @@ _PARAMETERS = (
         How many even spans of a number the sketch is about. By default the spans between its
         candidates."""
     + SPAN_PARAMETER.replace("{SHARE}", "0.05")
+    + CLASS_WEIGHT_PARAMETER
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "game", "rdp"}')
 )
 
 
-class DPXGBEstimator(TaskDefaults, TreeEstimator):
+class DPXGBEstimator(WeighedClasses, TaskDefaults, TreeEstimator):
     """What the classifier and the regressor share: parameters, plan and recipe."""
 
     _presets = PRESETS
@@ -117,6 +119,7 @@ class DPXGBEstimator(TaskDefaults, TreeEstimator):
         domain_rows: str = "same",
         public_rows: bool = False,
         sample_weight_bound: float | None = None,
+        class_weight: Mapping[Any, float] | None = None,
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,

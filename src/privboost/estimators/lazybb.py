@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -32,7 +33,6 @@ from privboost.privacy.curator import Curator
 from privboost.privacy.utilities.smooth import MOST_VOTES
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
-from privboost.tables.sources import count_rows
 
 _PARAMETERS = (
     BUDGET_PARAMETERS.rstrip()
@@ -226,9 +226,9 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         used = len({line for line in named if line[0] in model.domain.feature_names})
         return model.sparsity() | {"literals": literals, "share": used / max(literals, 1)}
 
-    def _planner(self, X: Any) -> MakePlan:
+    def _planner(self, count: Callable[[], int]) -> MakePlan:
         given = self.n_estimators is not None and self.density is not None
-        return partial(self._plan, n_rows=None if given else count_rows(X))
+        return partial(self._plan, n_rows=None if given else count())
 
     def _plan(
         self,

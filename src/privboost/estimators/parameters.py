@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, ClassVar
+
+from privboost.forms import did_you_mean
 
 BUDGET_PARAMETERS = """
     Parameters
@@ -48,15 +49,17 @@ RUN_PARAMETERS = """
         warning that says so.
     n_jobs : int, optional
         Threads, at most 8 for each core; -1 for all cores. The model does not depend on it.
-    backend : "auto" or callable
-        Who holds the rows during a fit: "auto" is the cluster where they lie, or this machine.
+    backend : "auto", "cuda" or callable
+        Who holds the rows during a fit: "auto" is the cluster where they lie, or this machine;
+        "cuda" is this machine's graphics card. The model does not depend on it.
     ledger : path, optional
         A file that records the reservation and every charge before the release it pays for.
     budget : BudgetAccount, optional
         The account of these rows, which the whole plan is charged to before a row is read; it
         refuses what exceeds its limit. See `BudgetStore`.
     verbose : bool
-        Whether to show a progress bar.
+        Whether to show progress: bytes that were read, and rounds; at a terminal, also that noise
+        is being calibrated.
 
     Attributes
     ----------
@@ -114,9 +117,8 @@ def check_arguments(kind: type, by_place: tuple[Any, ...], by_name: Mapping[str,
         names = [parameter.name for parameter in known]
         for name in by_name:
             if name not in names:
-                raise TypeError(
-                    f"{kind.__name__} has no parameter {name!r}; {_nearest(name, names)}"
-                )
+                hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+                raise TypeError(f"{kind.__name__} has no parameter {name!r}; {hint}")
     try:
         signature.bind(None, *by_place, **by_name)
     except TypeError as error:
@@ -125,9 +127,3 @@ def check_arguments(kind: type, by_place: tuple[Any, ...], by_name: Mapping[str,
             f"{kind.__name__}: {error}; by position it takes {', '.join(placed)}, and all others "
             "by name"
         ) from None
-
-
-def _nearest(name: str, names: list[str]) -> str:
-    begun = [known for known in names if len(name) > 1 and known.startswith(name)]
-    near = begun or get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"

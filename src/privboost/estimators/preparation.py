@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sklearn.exceptions import DataConversionWarning
 
-from privboost.accounts.account import BudgetAccount, Posting
-from privboost.boosting.plan import Budget, Plan
+from privboost.accounts.account import BudgetAccount
+from privboost.accounts.posting import Posting
+from privboost.boosting.plan import PUBLIC_CLASS_WEIGHTS, Budget, Plan
 from privboost.cautions import caution
 from privboost.engine.backend import Backend, OpenBackend
+from privboost.estimators.class_weights import weights_in_order
+from privboost.estimators.wrappers import caution_of_wrappers
 from privboost.learning.lesson import Learned, Lesson, learn_apart, learn_within
 from privboost.privacy.curator import Curator
 from privboost.privacy.ledger import Ledger
@@ -25,7 +28,7 @@ from privboost.tables.beside import open_source
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import describe_target, lessons_of
-from privboost.tables.loader import RowLoader, UnitRule
+from privboost.tables.loader import Loader, RowLoader, UnitRule
 from privboost.tables.loading import Load, check_schema
 from privboost.tables.sources import Table, is_column_vector
 from privboost.unit import Unit, column_of, unit_assumptions
@@ -35,12 +38,21 @@ MakePlan = Callable[[Encoder, float | None, Budget], Any]
 
 @dataclass(frozen=True)
 class Given:
-    """What `fit` was called with, and the public bound of its weights."""
+    """What `fit` was called with, the public bound of its weights, and those of classes."""
 
     X: Any
     y: Any
     sample_weight: Any
     weight_bound: float | None
+    class_weight: Mapping[Any, float] | None = None
+
+    @property
+    def row_bound(self) -> float | None:
+        """The most that a row may weigh; None where all weigh the same."""
+        if self.class_weight is None:
+            return self.weight_bound
+        largest = max(self.class_weight.values())
+        return largest if self.weight_bound is None else largest * self.weight_bound
 
 
 @dataclass(frozen=True)
@@ -116,10 +128,20 @@ class Run:
     open_backend: OpenBackend
     assumptions: tuple[str, ...]
     seeded: bool
+    what: str
 
     def curator(self, backend: Backend) -> Curator:
         """Return who stands between these rows and the recipe."""
         return Curator(backend, self.ledger, self.keys.child("releases"), self.plan.contribution)
+
+    def structures(self) -> KeyStream:
+        """Return randomness for public choices."""
+        return self.keys.child("structures")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was chosen, for reports."""
+        return parameters_of(self.plan)
 
     def report(self) -> PrivacyReport:
         """State what the run spends."""
@@ -128,10 +150,18 @@ class Run:
             self.plan.encoder.domain.unit,
             self.assumptions,
             self.seeded,
-            self.plan.parameters,
+            self.parameters,
             self.digest,
+            self.what,
         )
         return report if self.lesson is None else add_lesson(self.lesson, report, "training")
+
+
+def parameters_of(plan: Plan) -> dict[str, Any]:
+    """Return what was chosen, for reports."""
+    weights = plan.class_weight
+    own = {} if weights is None else {"class_weight": list(weights)}
+    return plan.parameters | own
 
 
 class Preparation:
@@ -167,7 +197,7 @@ class Preparation:
         plan = self.plan(ground)
         digest = plan.digest
         loader, table = self.rows(plan)
-        unit_kind = check_schema(loader, table)
+        unit_kind = self.judge_schema(loader, table)
         self.check(plan, unit_kind)
         self._warn_of_column_vectors()
         ledger = self.reserve(ground, plan)
@@ -182,11 +212,15 @@ class Preparation:
             self.setting.open_backend,
             self.assumptions(ground, plan),
             self.setting.random_state is not None,
+            self.setting.what,
         )
 
     def caution(self) -> None:
-        """Warn of a seed, and of a budget that promises little."""
-        caution(self.setting.budget.epsilon, self.setting.budget.delta, self.setting.random_state)
+        """Warn of a seed, of a budget that promises little, and of who calls."""
+        setting = self.setting
+        caution(setting.budget.epsilon, setting.budget.delta, setting.random_state)
+        if setting.random_state is None:  # else there is no guarantee that could be lost
+            caution_of_wrappers(setting.account is not None)
 
     @cached_property
     def keys(self) -> KeyStream:
@@ -222,7 +256,10 @@ class Preparation:
         """Decide everything, and calibrate the noise."""
         encoder = Encoder.of(ground.domain)
         try:
-            plan: Plan = self._make_plan(encoder, self.given.weight_bound, ground.budget)
+            plan: Plan = self._make_plan(encoder, self.given.row_bound, ground.budget)
+            if self.given.class_weight is not None:
+                weights = weights_in_order(self.given.class_weight, ground.domain.target)
+                plan = replace(plan, class_weight=weights)
         except ValueError as error:
             if ground.learned is None:
                 raise
@@ -237,7 +274,12 @@ class Preparation:
         encoder, given = plan.encoder, self.given
         source, roles = open_source(encoder.domain, given.X, given.y, given.sample_weight)
         rule = UnitRule.of(encoder.domain.unit, self.keys.child("units"))
-        return RowLoader(encoder, roles, given.weight_bound, rule), source
+        loader = RowLoader(encoder, roles, given.weight_bound, rule, class_steps=plan.class_steps)
+        return loader, source
+
+    def judge_schema(self, loader: Loader, table: Table) -> str:
+        """Refuse a table that does not fit the domain; return what its unit column holds."""
+        return check_schema(loader, table)
 
     def check(self, plan: Plan, unit_kind: str) -> None:
         """Refuse what does not go together, before anything more is spent."""
@@ -289,6 +331,8 @@ class Preparation:
             said += unit_assumptions(domain.unit)
         if bound is not None:
             said.append(f"sample weights are clipped to [0, {bound:g}], a public bound")
+        if plan.class_weight is not None:
+            said.append(PUBLIC_CLASS_WEIGHTS)
         parts = (*domain.features, domain.target)
         named = {part.name: part.reason for part in parts if not lessons_of([part])}
         if domain.unit is not None:

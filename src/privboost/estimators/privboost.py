@@ -17,6 +17,7 @@ from privboost.boosting.privboost_plan import (
     plan_privboost,
 )
 from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     RUN_PARAMETERS,
@@ -69,11 +70,12 @@ _PARAMETERS = (
         What the counts by score and class have of it, which make probabilities honest; 0 leaves
         them out. Default 0.04 for classes; a number has none."""
     + SPAN_PARAMETER.replace("{SHARE}", "0.05")
+    + CLASS_WEIGHT_PARAMETER
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "pld", "rdp"}')
 )
 
 
-class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
+class PrivBoostEstimator(WeighedClasses, TaskDefaults, PrivateEstimator):
     """What the classifier and the regressor share: parameters, plan and recipe."""
 
     def __init__(
@@ -97,6 +99,7 @@ class PrivBoostEstimator(TaskDefaults, PrivateEstimator):
         domain_rows: str = "same",
         public_rows: bool = False,
         sample_weight_bound: float | None = None,
+        class_weight: Mapping[Any, float] | None = None,
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,

@@ -81,7 +81,7 @@ class PublicRun(Run):
         """State that nothing is protected."""
         plan = self.plan
         return write_public_report(
-            plan.releases, self.assumptions, self.seeded, plan.parameters, self.digest
+            plan.releases, self.assumptions, self.seeded, self.parameters, self.digest, self.what
         )
 
 

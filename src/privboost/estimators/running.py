@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from privboost.boosting.checks import check_file
-from privboost.clusters.recognition import open_where_rows_lie
+from privboost.clusters.recognition import open_remote, open_where_rows_lie
+from privboost.cuda.backend import open_cuda
 from privboost.engine.backend import OpenBackend
+from privboost.errors import CardError
+from privboost.tables.remote import RemoteTable
 
 _MOST_THREADS = 8
 """For each core: more do nothing but wait, and some systems never come to an end of making them."""
@@ -26,14 +29,24 @@ def count_threads(n_jobs: Any) -> int:
     return min(wanted, _MOST_THREADS * cores)
 
 
+def open_table(data: Any, backend: Any) -> Any:
+    """Return a table, which may lie with a cluster; refuse one that cannot go where it is to."""
+    table = open_remote(data)
+    if isinstance(table, RemoteTable) and isinstance(backend, str) and backend == "cuda":
+        raise CardError('rows that lie with a cluster stay there: leave backend="auto"')
+    return table
+
+
 def choose_backend(backend: Any, threads: int) -> OpenBackend:
     """Return who is to hold the rows."""
     if backend == "auto":
         return open_where_rows_lie(threads)
+    if backend == "cuda":
+        return open_cuda(threads)
     if callable(backend):
         opened: OpenBackend = backend
         return opened
-    raise ValueError('backend must be "auto" or a callable that takes loads of rows')
+    raise ValueError('backend must be "auto", "cuda" or a callable that takes loads of rows')
 
 
 def ledger_path(ledger: Any) -> Path | None:

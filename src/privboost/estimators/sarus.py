@@ -13,6 +13,7 @@ from privboost.boosting.plan import Budget
 from privboost.boosting.sarus import PRESETS, boost_sarus
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
 from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     RUN_PARAMETERS,
     SPAN_PARAMETER,
@@ -95,11 +96,12 @@ _PARAMETERS = (
         Whether each tree has a sketch, on its own sample, instead of one before all trees; their
         share is divided among them."""
     + SPAN_PARAMETER.replace("{SHARE}", "0.2")
+    + CLASS_WEIGHT_PARAMETER
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "pure", "game", "pld", "rdp"}')
 )
 
 
-class SarusEstimator(TaskDefaults, TreeEstimator):
+class SarusEstimator(WeighedClasses, TaskDefaults, TreeEstimator):
     """What the classifier and the regressor share: parameters, plan and recipe."""
 
     _presets = PRESETS
@@ -137,6 +139,7 @@ class SarusEstimator(TaskDefaults, TreeEstimator):
         domain_rows: str = "same",
         public_rows: bool = False,
         sample_weight_bound: float | None = None,
+        class_weight: Mapping[Any, float] | None = None,
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,

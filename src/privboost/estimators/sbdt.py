@@ -15,6 +15,7 @@ from privboost.boosting.sbdt_plan import SBDTPlan, SBDTSettings, plan_sbdt
 from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
 from privboost.boosting.structures import RandomTrees
 from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     RUN_PARAMETERS,
@@ -109,11 +110,12 @@ _PARAMETERS = (
         What a leaf is worth where noise leaves its sum of Hessians (or its count) below 0: "floor"
         takes the sum as 0, "zero" makes the leaf's value 0, as S-BDT's authors do."""
     + SPAN_PARAMETER.replace("{SHARE}", "0.05")
+    + CLASS_WEIGHT_PARAMETER
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "pld", "rdp"}')
 )
 
 
-class SBDTEstimator(TaskDefaults, StreamEstimator):
+class SBDTEstimator(WeighedClasses, TaskDefaults, StreamEstimator):
     """What the classifier and the regressor share: parameters, plan, recipe and streams."""
 
     def __init__(
@@ -155,6 +157,7 @@ class SBDTEstimator(TaskDefaults, StreamEstimator):
         domain_rows: str = "same",
         public_rows: bool = False,
         sample_weight_bound: float | None = None,
+        class_weight: Mapping[Any, float] | None = None,
         accountant: str = "auto",
         random_state: int | None = None,
         n_jobs: int | None = None,

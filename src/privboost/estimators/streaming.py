@@ -11,20 +11,22 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
-from privboost.accounts.account import Posting
+from privboost.accounts.posting import Posting
 from privboost.boosting.plan import Budget, Plan, PublicRows
 from privboost.boosting.target_span import learn_span
-from privboost.clusters.recognition import open_remote
 from privboost.engine.backend import RecordingBackend
 from privboost.errors import BudgetError, DomainError
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import Given, Ground, Preparation, Run
+from privboost.estimators.row_stream import RowStream, kept_of
+from privboost.estimators.running import open_table
 from privboost.estimators.stream_checks import STREAM_PARAMETERS
-from privboost.estimators.streams import RowStream, kept_of, load_stream, save_stream
+from privboost.estimators.streams import load_stream, save_stream
 from privboost.estimators.trees import TreeEstimator
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
+from privboost.progress import waits_told
 from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import PrivacyReport
 from privboost.tables.encoding import Encoder
@@ -138,7 +140,8 @@ class StreamEstimator(TreeEstimator):
         with self._alone():
             stream = self._stream_to_continue()
             self._check_classes(classes)
-            run = self._prepare_batch(stream, X, y, sample_weight).run()
+            with waits_told(bool(self.verbose)):
+                run = self._prepare_batch(stream, X, y, sample_weight).run()
             loads = self._loads(stream, run)
             opened = run.open_backend(loads)
             self._stream = None  # until all is done: what rows pay in vain is paid all the same
@@ -162,7 +165,12 @@ class StreamEstimator(TreeEstimator):
                 "public_rows: a stream keeps budgets for life, and public rows have none; give all "
                 "rows to fit"
             )
-        X = open_remote(X)
+        if self._class_weight() is not None:
+            raise ValueError(
+                "class_weight: a stream takes none; give its rows public weights one by one, as "
+                "sample_weight"
+            )
+        X = open_table(X, self.backend)
         stream.check_place(X)
         given = Given(X, y, sample_weight, self._weight_bound(sample_weight))
         make_plan = partial(self._plan_batch, stream.n_batches)

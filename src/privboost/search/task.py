@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from privboost.accounts.account import Posting
 from privboost.accounts.given import check_account
+from privboost.accounts.posting import Posting
 from privboost.boosting.checks import check_number, check_share
 from privboost.boosting.plan import Budget, leave_some
 from privboost.clusters.recognition import open_remote
@@ -35,6 +35,7 @@ from privboost.tables.features import ClassTarget
 from privboost.tables.loading import Load
 from privboost.tables.part_loader import PartLoader, Side
 from privboost.tables.remote import RemoteTable
+from privboost.tables.streamed_sources import StreamedTable
 from privboost.unit import column_of
 
 _BETTER = {
@@ -141,10 +142,12 @@ class SearchTask:
             ready = [_having(each, plan.epsilon, budget.delta) for each in estimators]
             runs = [each._prepare(X, y, weight) for each in ready]
             ready_to_run = [run.run() for run in runs]  # judges the table's schema; reads no row
-        if isinstance(X, RemoteTable) and ready[0]._domain().unit is None:
+        source = ready_to_run[0].load.source
+        if isinstance(source, RemoteTable | StreamedTable) and ready[0]._domain().unit is None:
             raise ValueError(
-                "a search where rows lie with a cluster needs a unit column in the domain: without "
-                "one sides go by the places of rows, which a cluster may deal out anew"
+                "a search on a lazy frame, a dataset or a cluster's rows needs a unit column in "
+                "the domain: without one sides go by the places of rows, which may come in "
+                "another order each time"
             )
         given = Given(X, y, weight, None)
         scoring = _check_scoring(search.scoring, ready[0])
@@ -240,7 +243,9 @@ class SearchTask:
             "epsilon_of_a_run": self.plan.epsilon,
         }
         digest = hashlib.sha256(repr((self.candidates, parameters)).encode()).hexdigest()
-        report = write_report(ledger, unit, said, self.seeded, parameters, digest)
+        report = write_report(
+            ledger, unit, said, self.seeded, parameters, digest, "PrivateSearchCV"
+        )
         lesson = self._lesson
         return report if lesson is None else add_lesson(lesson, report, "the search")
 

@@ -1,0 +1,91 @@
+"""What a fit would promise and cost, before there is a row to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from privboost.accounts.statement import Statement, round_down
+from privboost.boosting.checks import check_count
+from privboost.boosting.plan import PublicRows
+from privboost.errors import BudgetError, DomainError
+from privboost.estimators.preparation import Preparation, parameters_of
+from privboost.privacy.ledger import Ledger
+from privboost.privacy.statements import add_lesson, write_report
+from privboost.reports.report import PrivacyReport
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a fit would promise and cost.
+
+    Attributes
+    ----------
+    privacy : PrivacyReport
+        What `privacy_` would be: ε and δ by each accountant, every release with its noise and its
+        share, what is assumed. Nothing of it was released.
+    before, after : Statement or None
+        What the account says, and what it would say; None without one.
+    """
+
+    privacy: PrivacyReport
+    before: Statement | None = None
+    after: Statement | None = None
+
+    @property
+    def left(self) -> float | None:
+        """The ε that the account would have left for one more run of Gaussian noise."""
+        return None if self.after is None else self.after.left
+
+    def __str__(self) -> str:
+        lines = ["Nothing was spent, and no row was read: this is what a fit would be.", ""]
+        lines.append(str(self.privacy))
+        if self.before is not None and self.after is not None:
+            taken = self.after.share_of(self.after.entries[-1].price)
+            lines.append(
+                f"  account     {self.after.dataset}: {taken:.2%} of it would be taken; epsilon "
+                f"{round_down(self.after.left)} would be left for one more run of Gaussian noise "
+                f"({round_down(self.before.left)} now)"
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def price_of(preparation: Preparation) -> Preview:
+    """Price the run that a preparation would make: refused as that would be, and nothing spent."""
+    setting = preparation.setting
+    if isinstance(setting.budget, PublicRows):
+        raise BudgetError("public_rows: rows that are public have no price")
+    if setting.domain is None:
+        raise DomainError(
+            "a preview needs the whole domain: what is to be learned of it is known, and so is the "
+            "noise that is left for training, once rows were read (Domain.learn learns it apart)"
+        )
+    preparation.caution()
+    ground = preparation.ground()
+    plan = preparation.plan(ground)
+    ledger = Ledger(ground.budget.epsilon, ground.budget.delta, plan.accountant)
+    ledger.reserve(plan.releases)
+    report = write_report(
+        ledger,
+        ground.domain.unit,
+        preparation.assumptions(ground, plan),
+        setting.random_state is not None,
+        parameters_of(plan),
+        plan.digest,
+        setting.what,
+    )
+    whole = report if ground.paid is None else add_lesson(ground.paid, report, "training")
+    posting = preparation.posting(ground.domain.unit, ground.paid)
+    if posting is None:
+        return Preview(whole)
+    after = posting.after(plan.releases, report.epsilon, report.delta)
+    return Preview(whole, posting.account.statement(), after)
+
+
+def told_rows(n_rows: Any) -> int:
+    """Return the number of rows, which a recipe asks for whose defaults follow it."""
+    if n_rows is None:
+        raise ValueError("n_rows (--rows) must be given: what this recipe would choose follows it")
+    return check_count("n_rows", n_rows)
