@@ -1,0 +1,145 @@
+"""`Federation`: what is given to `fit` in the place of a table, where parties keep their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from privboost.boosting.checks import check_choice
+from privboost.errors import FederationError
+from privboost.federation.agreement import COORDINATOR, DISTRIBUTED, SERVER, Agreement
+from privboost.federation.channels import open_letter, seal_letter
+from privboost.federation.keys import KeyPair, random_bytes
+from privboost.federation.messages import whole, write_key
+from privboost.federation.party import Party
+from privboost.federation.plans import AgreedRows
+from privboost.federation.preparation import FederatedPreparation
+from privboost.federation.quorum import Quorum
+from privboost.federation.session import Session
+from privboost.federation.transports import InProcess, Transport
+
+
+class Federation(AgreedRows):
+    """Parties that train together. Give it to an estimator's `fit`.
+
+    Parameters
+    ----------
+    identity : KeyPair
+        The coordinator's long-lived key, which the parties have pinned.
+    parties : mapping from str to bytes
+        The public key of each party, in the order of their rows.
+    transport : Transport
+        Who carries messages.
+    colluders : int
+        c, how many parties may tell the server all they know. One at least, or each party, which
+        knows its own noise, sees more of the others than the guarantee says.
+    dropouts : int
+        d, how many may be lost on the way.
+    trust : {"distributed", "server"}
+        Who adds noise: the parties, or the server, which then learns exact totals.
+
+    Attributes
+    ----------
+    last : Session or None
+        The newest session: who was lost, and how much was sent.
+
+    Examples
+    --------
+    >>> from privboost import Federation, Party, SBDTClassifier
+    >>> from privboost.datasets import load_adult
+    >>> adult = load_adult()
+    >>> rows = adult.train.to_pandas()
+    >>> parties = [
+    ...     Party(f"hospital {k}", rows[k::3], 1.0, 1e-6, domain=adult.domain) for k in range(3)
+    ... ]
+    >>> federation = Federation.of(parties)
+    >>> clf = SBDTClassifier(1.0, 1e-6, adult.domain, n_estimators=20).fit(federation)
+    >>> clf.privacy_.guarantee
+    '(1, 1e-06)-differential privacy'
+    """
+
+    def __init__(
+        self,
+        identity: KeyPair,
+        parties: Mapping[str, bytes],
+        transport: Transport,
+        colluders: int = 1,
+        dropouts: int = 0,
+        trust: str = DISTRIBUTED,
+    ) -> None:
+        super().__init__(None)
+        self.trust = check_choice("trust", trust, (SERVER, DISTRIBUTED))
+        self.quorum = Quorum(len(parties), colluders, dropouts)
+        if COORDINATOR in parties:
+            raise ValueError(f"a party has a name, and it is not {COORDINATOR!r}")
+        self._identity, self._transport = identity, transport
+        self.parties = {name: key.hex() for name, key in parties.items()}
+        self.last: Session | None = None
+
+    @classmethod
+    def of(
+        cls,
+        parties: Sequence[Party],
+        colluders: int = 1,
+        dropouts: int = 0,
+        trust: str = DISTRIBUTED,
+        transport: Callable[[Sequence[Party]], Transport] = InProcess,
+    ) -> Federation:
+        """Bring parties of this process together: each pins the keys of all others."""
+        identity = KeyPair()
+        keys = {party.name: party.identity.public for party in parties}
+        if len(keys) != len(parties):
+            raise ValueError("two parties have one name")
+        for party in parties:
+            party.pin({COORDINATOR: identity.public, **keys})
+        return cls(identity, keys, transport(parties), colluders, dropouts, trust)
+
+    def preparation(self, estimator: Any) -> Any:
+        """Return the stages that lead to a fit of an estimator across the parties."""
+        self._n_rows = None
+        return partial(FederatedPreparation, self, estimator)
+
+    def check(self, estimator: Any, weight: str | None = None) -> None:
+        """Refuse, before anybody is asked, what these parties cannot do together."""
+        if self.trust == DISTRIBUTED:
+            prepared = estimator._prepare(self, None, weight)
+            prepared.plan(prepared.ground())
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are, if that was asked for."""
+        return self._n_rows
+
+    def count_rows(self) -> int:
+        """Return how many rows all parties have together, if each of them tells."""
+        nonce = write_key(random_bytes())
+        secrets = {n: self._identity.shared(bytes.fromhex(k)) for n, k in self.parties.items()}
+        letters = {
+            name: seal_letter(key, COORDINATOR, name, {"stage": "rows", "nonce": nonce})
+            for name, key in secrets.items()
+        }
+        told: dict[str, int] = {}
+        for name, data in self._transport.gather(letters):
+            reply = open_letter(secrets[name], COORDINATOR, name, data) or {}
+            if not isinstance(reply.get("to"), np.ndarray) or (reply["to"] != nonce).any():
+                continue
+            if "rule" in reply:
+                raise FederationError(f"{name!r}: {reply['rule']}")
+            told[name] = max(whole(reply, "rows"), 0)  # plans rest on it, guarantees do not
+            if len(told) == len(self.parties):
+                break
+        if len(told) < len(self.parties):
+            raise FederationError("rows: not every party has told how many it has")
+        self._n_rows = sum(told.values())
+        return self._n_rows
+
+    def session(self, agreement: Agreement) -> Session:
+        """Return a session that is not begun."""
+        self.last = Session(self._identity, self._transport, agreement)
+        return self.last
+
+    def __repr__(self) -> str:
+        return f"Federation({list(self.parties)}, trust={self.trust!r})"

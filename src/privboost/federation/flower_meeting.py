@@ -1,0 +1,151 @@
+"""Who is connected to the coordinator by Flower, under which name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Condition, Event
+from typing import Any
+
+_RETURN = 10.0
+"""Seconds that a party has to come back, once its connection is broken."""
+_GREETING = 10.0
+"""Seconds that whoever connects has to say a name."""
+_FAREWELL = 3.0
+"""Seconds that parties have to go, once they were told that it is over."""
+_MOST_CALLS = 2**14
+"""Threads that wait for parties: two for each, with room for connections of nobody."""
+
+
+class Meeting:
+    """Who is connected, under which name."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._lines: dict[str, list[Any]] = {}
+        self._calls = ThreadPoolExecutor(max_workers=_MOST_CALLS, thread_name_prefix="privboost")
+
+    def manager(self) -> Any:
+        """Return what Flower tells of connections."""
+        from flwr.server import SimpleClientManager
+
+        meeting = self
+
+        class Manager(SimpleClientManager):  # type: ignore[misc]
+            def register(self, client: Any) -> bool:
+                taken: bool = super().register(client)
+                if taken:
+                    meeting._calls.submit(meeting._greet, client)
+                return taken
+
+            def unregister(self, client: Any) -> None:
+                super().unregister(client)
+                meeting._leave(client)
+
+        return Manager()
+
+    def wait_for_any(self, names: set[str], patience: float) -> set[str]:
+        """Wait until somebody has come under one of these names; return all that are there."""
+        with self._changed:
+            self._changed.wait_for(lambda: names & set(self._lines), patience)
+            return names & set(self._lines)
+
+    def ask(
+        self,
+        name: str,
+        request: bytes,
+        until: float,
+        over: Event,
+        put: Callable[[tuple[str, bytes] | None], None],
+    ) -> None:
+        """Ask whoever has come under a name, and whoever comes, until all is over.
+
+        None says that nobody is asked any more, and nobody has come for a while.
+        """
+        waiting: list[Any] = []
+
+        def call(line: Any) -> None:
+            reply = _ask(line, request, until)
+            if reply is not None:
+                put((name, reply))
+            with self._changed:
+                waiting.remove(line)
+                self._changed.notify_all()
+
+        def follow() -> None:
+            asked: list[Any] = []
+            last = time.monotonic()
+            while not over.is_set() and (now := time.monotonic()) < until:
+                with self._changed:
+                    new = [line for line in self._lines.get(name, ()) if line not in asked]
+                    last = now if new or waiting else last
+                    if now - last > _RETURN:
+                        break
+                    waiting.extend(new)
+                    if not new:
+                        self._changed.wait(min(until - now, _RETURN / 4))
+                for line in new:
+                    asked.append(line)
+                    self._calls.submit(call, line)
+            put(None)
+
+        self._calls.submit(follow)
+
+    def wake(self) -> None:
+        """Have whoever waits look whether it is over."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def dismiss(self) -> None:
+        """Tell everybody that it is over, and wait a moment for them to go."""
+        from flwr.common import ReconnectIns
+
+        until = time.monotonic() + _FAREWELL
+
+        def tell(line: Any) -> None:
+            while line in self._all_lines() and time.monotonic() < until:  # it may be busy
+                _quietly(lambda: line.reconnect(ReconnectIns(None), _FAREWELL, None))
+                time.sleep(0.05)
+
+        wait([self._calls.submit(tell, line) for line in self._all_lines()], timeout=_FAREWELL)
+        self._calls.shutdown(wait=False, cancel_futures=True)
+
+    def _all_lines(self) -> list[Any]:
+        with self._changed:
+            return [line for lines in self._lines.values() for line in lines]
+
+    def _greet(self, line: Any) -> None:
+        from flwr.common import GetPropertiesIns
+
+        found = _quietly(lambda: line.get_properties(GetPropertiesIns({}), _GREETING, None))
+        name = None if found is None else found.properties.get("name")
+        if isinstance(name, str):
+            with self._changed:
+                self._lines.setdefault(name, []).append(line)
+                self._changed.notify_all()
+
+    def _leave(self, line: Any) -> None:
+        with self._changed:
+            for name, lines in list(self._lines.items()):
+                self._lines[name] = [each for each in lines if each is not line]
+                if not self._lines[name]:
+                    del self._lines[name]
+
+
+def _ask(line: Any, request: bytes, until: float) -> bytes | None:
+    """Return what comes back over a line; None where it breaks."""
+    from flwr.common import FitIns, Parameters
+
+    ins = FitIns(Parameters([request], ""), {})
+    found = _quietly(lambda: line.fit(ins, max(until - time.monotonic(), 0.0), None))
+    tensors: list[bytes] = [] if found is None else found.parameters.tensors
+    return tensors[0] if len(tensors) == 1 else None
+
+
+def _quietly(act: Callable[[], Any]) -> Any:
+    """Return what an act gives; None where the connection, or what came over it, is broken."""
+    try:
+        return act()
+    except Exception:  # Flower has no common kind of errors for it
+        return None

@@ -1,0 +1,111 @@
+"""Files of keys: a private one that its owner keeps, a public one for everybody else, and TLS's."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from privboost.errors import FederationError
+from privboost.federation.agreement import COORDINATOR
+from privboost.federation.keys import KEY_BYTES, KeyPair
+from privboost.files import write_file
+
+PRIVATE, PUBLIC, CERTIFICATE, CERTIFICATE_KEY = ".key", ".pub", ".crt", ".crt.key"
+"""How the names of files end."""
+_OWNER = 0o600
+_YEARS = 2
+_EARLY = datetime.timedelta(days=1)
+"""Clocks differ: a certificate is valid a little before it is made."""
+
+
+def write_keys(name: str, folder: Path) -> list[Path]:
+    """Make the keys of an end; return the files: the private one is its owner's alone."""
+    if not name or set(name) & set('/\\\0"') or name.startswith("."):
+        raise ValueError(f"{name!r}: this is no name for a file")
+    pair = KeyPair()
+    private = folder / f"{name}{PRIVATE}"
+    public = folder / f"{name}{PUBLIC}"
+    _write(private, {"name": name, "private": pair.private_bytes().hex()}, _OWNER)
+    _write(public, {"name": name, "public": pair.public.hex()})
+    return [private, public]
+
+
+def write_certificate(hosts: list[str], folder: Path) -> list[Path]:
+    """Make a certificate for TLS under the coordinator's names; return it and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "privboost federation")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _EARLY)
+        .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
+        .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    shown = folder / f"{COORDINATOR}{CERTIFICATE}"
+    hidden = folder / f"{COORDINATOR}{CERTIFICATE_KEY}"
+    write_file(hidden, private, mode=_OWNER)
+    write_file(shown, made.public_bytes(pem))
+    return [shown, hidden]
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def read_private(path: Path) -> tuple[str, KeyPair]:
+    """Read the name and the key of an end; refuse a file that others can read."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}; --key is this end's private key")
+    if path.stat().st_mode & 0o077:
+        raise FederationError(f"keys: others can read {path}: chmod 600 {path}")
+    name, key = _read(path, "private")
+    return name, KeyPair(key)
+
+
+def read_pins(folder: Path) -> dict[str, bytes]:
+    """Read all public keys of a folder, by name, in the order of names."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no such folder: {folder}; --pins is where all .pub files lie")
+    files = sorted(folder.glob(f"*{PUBLIC}"))
+    pins = dict(_read(path, "public") for path in files)
+    if len(pins) < len(files):
+        raise FederationError(f"keys: two files of {folder} have one name")
+    if COORDINATOR not in pins:
+        raise FederationError(f"keys: {folder} has no {COORDINATOR}{PUBLIC}")
+    return dict(sorted(pins.items()))
+
+
+def _write(path: Path, form: dict[str, Any], mode: int = 0o666) -> None:
+    write_file(path, json.dumps(form).encode() + b"\n", mode=mode)
+
+
+def _read(path: Path, what: str) -> tuple[str, bytes]:
+    try:
+        form = json.loads(path.read_bytes())
+        name, key = form["name"], bytes.fromhex(form[what])
+    except (ValueError, TypeError, LookupError):
+        raise FederationError(f"keys: {path.name} is no file of a {what} key") from None
+    if not isinstance(name, str) or len(key) != KEY_BYTES:
+        raise FederationError(f"keys: {path.name} is no file of a {what} key")
+    return name, key

@@ -1,0 +1,258 @@
+"""A party: it keeps its rows, its key and its ledger, and answers what it has agreed to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from privboost.errors import BudgetError, DomainError, FederationError, SchemaError
+from privboost.federation.agreement import COORDINATOR
+from privboost.federation.channels import Channel, open_letter, seal_letter
+from privboost.federation.consent import Consent
+from privboost.federation.keys import KeyPair
+from privboost.federation.limits import Limit
+from privboost.federation.messages import key_bytes, printable, write_key
+from privboost.federation.party_beginning import begin_session
+from privboost.federation.party_offers import Accepted, Member, accept_offer
+from privboost.federation.party_session import PartySession
+from privboost.tables.beside import open_source
+from privboost.tables.domain import Domain
+from privboost.tables.encoding import Encoder
+from privboost.tables.loader import RowLoader
+from privboost.tables.loading import check_schema
+from privboost.tables.sources import count_rows
+
+_SAYABLE = (FederationError, BudgetError, DomainError, SchemaError)
+"""Errors that name a rule and no value."""
+_KEPT = 64
+"""Offers and answers that are remembered: an old letter that comes again pushes out no new one."""
+
+
+def _tell_nobody(words: str) -> None:
+    """Say nothing."""
+
+
+class Party:
+    """One party of a federation. Its rows never leave it; its sums do, under masks.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    rows : data frame, array, or path of a Parquet or CSV file
+        Its rows, labels among them.
+    limit_epsilon, limit_delta : float
+        All that runs may cost its rows together: ε and δ add up. A plan whose cost, computed here,
+        exceeds what is left is refused before a row is read.
+    identity : KeyPair, optional
+        Its long-lived key; a fresh one by default.
+    pins : mapping from str to bytes, optional
+        The public keys of the coordinator (under that name) and of all other parties.
+    domain : Domain, optional
+        What is public, as this party sees it: an offer with another domain is refused. Without one
+        the coordinator decides, also on whom the guarantee protects (the unit).
+    weight : str, optional
+        The column of sample weights; an offer that names another one is refused.
+    ledger : path, optional
+        A file that records every run, reservation and charge; runs that stand there count for the
+        limit. One process uses it at a time.
+    colluders : int
+        Of how many other parties that tell what they know this one wants to be safe, at least. One
+        party knows its own noise: with 0 it sees more than the guarantee says.
+    least_parties : int, optional
+        With how many parties it takes part, itself among them; all that are pinned by default.
+    trust_server : bool
+        Whether it also takes part where the server sees exact totals, and adds the noise.
+    accept_seed : bool
+        Whether it takes part in runs with a seed, which protect nobody.
+    tell_rows : bool
+        Whether the number of its rows is public. Recipes that need it are refused without.
+    n_jobs : int
+        Threads.
+    tell : callable, optional
+        Is told, in words without private values, what was accepted, refused, begun and ended.
+
+    Attributes
+    ----------
+    limit : Limit
+        What runs may cost, and have cost.
+    finished : int
+        How many runs came to their end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: Any,
+        limit_epsilon: float,
+        limit_delta: float,
+        *,
+        identity: KeyPair | None = None,
+        pins: Mapping[str, bytes] | None = None,
+        domain: Domain | None = None,
+        weight: str | None = None,
+        colluders: int = 1,
+        least_parties: int | None = None,
+        trust_server: bool = False,
+        ledger: str | Path | None = None,
+        accept_seed: bool = False,
+        tell_rows: bool = False,
+        n_jobs: int = 1,
+        tell: Callable[[str], None] = _tell_nobody,
+    ) -> None:
+        if not isinstance(name, str) or not name or name == COORDINATOR:
+            raise ValueError(f"a party has a name, and it is not {COORDINATOR!r}")
+        self.name, self._rows = name, rows
+        self._consent = Consent(
+            domain, weight, colluders, least_parties, trust_server, accept_seed, tell_rows
+        )
+        if domain is not None:  # what cannot work is said at once
+            source, roles = open_source(domain, rows, None, weight)
+            check_schema(
+                RowLoader(Encoder.of(domain), roles, None if weight is None else 1.0), source
+            )
+        self.limit = Limit(limit_epsilon, limit_delta, ledger)
+        self.identity = KeyPair() if identity is None else identity
+        self.pin(pins or {})
+        self._n_jobs = n_jobs
+        self._listener = tell
+        self.finished = 0
+        self._wondered = False
+        self._accepted: dict[bytes, Accepted] = {}
+        self._answered: dict[bytes, bytes] = {}
+        self._last = (b"", b"")
+        self._channel: Channel | None = None
+        self._session: PartySession | None = None
+
+    def pin(self, pins: Mapping[str, bytes]) -> None:
+        """Take the public keys of all others, from whoever is trusted to know them.
+
+        Its own may be among them.
+        """
+        self._pins = {name: key for name, key in pins.items() if name != self.name}
+
+    def receive(self, data: bytes) -> bytes:
+        """Answer a request; nothing at all where it is not the coordinator's, or not new."""
+        digest = hashlib.sha256(data).digest()
+        if digest == self._last[0]:  # its answer was lost on the way
+            return self._last[1]
+        if self._channel is not None:
+            body = self._channel.open(data)
+            if body is not None:
+                reply = self._channel.close(self._say(lambda: self._follow(body)))
+                self._last = digest, reply
+                return reply
+        if digest in self._answered:  # a letter that comes twice has one answer
+            return self._answered[digest]
+        reply = self._answer_letter(data)
+        if reply:
+            self._answered[digest] = reply
+            while len(self._answered) > _KEPT:
+                self._answered.pop(next(iter(self._answered)))
+        return reply
+
+    def _answer_letter(self, data: bytes) -> bytes:
+        pinned = self._pins.get(COORDINATOR)
+        if pinned is None:
+            return b""
+        key = self.identity.shared(pinned)
+        body = open_letter(key, self.name, COORDINATOR, data)
+        if body is None:
+            if not self._wondered:
+                self.say(
+                    "something came that is not sealed for this party: is its key pinned there?"
+                )
+            self._wondered = True
+            return b""
+        reply = self._say(lambda: self._read_letter(body))
+        if reply["stage"] == "ready" and self._channel is not None:
+            return self._channel.close(reply)
+        return seal_letter(key, self.name, COORDINATOR, {"to": body.get("nonce"), **reply})
+
+    def close(self) -> None:
+        """Let go of the rows of a session, if there is one, and of the ledger's file."""
+        if self._session is not None:
+            self._session.close()
+        self._session = self._channel = None
+        self._accepted, self._answered, self._last = {}, {}, (b"", b"")
+        self.limit.close()
+
+    def _say(self, act: Any) -> dict[str, Any]:
+        """Return what is done, or why not, in words that name no value."""
+        try:
+            said: dict[str, Any] = act()
+        except _SAYABLE as error:
+            rule = str(error)
+        except Exception as error:
+            rule = f"failure: {type(error).__name__}"
+        else:
+            return said
+        self.say(f"refused: {rule}")
+        return {"stage": "refused", "rule": rule}
+
+    def say(self, words: str) -> None:
+        """Say something to whoever listens; whether somebody does changes nothing."""
+        with suppress(Exception):
+            self._listener(printable(words))
+
+    def _read_letter(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        if body.get("stage") == "rows":
+            self._consent.check_rows()
+            return {"stage": "rows", "rows": count_rows(self._rows)}
+        if body.get("stage") == "offer":
+            return self._judge(body)
+        if body.get("stage") == "begin":
+            return self._begin(body)
+        raise FederationError("messages: an unknown stage")
+
+    def _follow(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        if self._session is None:
+            raise FederationError("session: there is none")
+        if body.get("stage") == "end":
+            self._session.close()
+            self._session = None
+            whole_run = body.get("whole") is True
+            self.finished += whole_run
+            self.say("the run is over" if whole_run else "the run was given up")
+            return {"stage": "end"}
+        try:
+            return self._session.follow(body)
+        except BaseException:  # what is half followed must not be asked again
+            self._session.close()
+            self._session = None
+            raise
+
+    def _judge(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Accept an offer, or refuse it by a rule; nothing is spent."""
+        accepted = accept_offer(self._member, body)
+        self._accepted[accepted.coordinator.nonce] = accepted
+        while len(self._accepted) > _KEPT:
+            self._accepted.pop(next(iter(self._accepted)))
+        self.say(f"accepted: {accepted.agreement.words}")
+        return accepted.reply(self._member)
+
+    def _begin(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a session: the plan is reserved here, then rows are loaded."""
+        accepted = self._accepted.pop(key_bytes(body, "nonce"), None)
+        if accepted is None:
+            raise FederationError("session: nothing was agreed")
+        begun = begin_session(self._member, accepted, body, self._n_jobs)
+        if self._session is not None:
+            self._session.close()
+        self._session, self._channel, ledger = begun
+        self.say(f"begun: epsilon {ledger.epsilon:g} and delta {ledger.delta:g} are spent here")
+        return {"stage": "ready", "part": write_key(accepted.part)}
+
+    @property
+    def _member(self) -> Member:
+        own = self.name, self._rows, self.identity, self._pins
+        return Member(*own, self._consent, self.limit)
+
+    def __repr__(self) -> str:
+        return f"Party({self.name!r})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a party cannot be pickled: its rows and keys must not leave the process")

@@ -1,0 +1,262 @@
+"""A party's side of secure aggregation: what it deals, masks and opens, and in which order.
+
+Seeds of a few rounds are dealt at once. Then each round has three stages. The party masks its sums,
+and tells every other what it was asked, and with whom it masks. It confirms a set of survivors, if
+all of them were asked the same. It opens, for the set that enough parties have confirmed, the own
+mask of a survivor, or the pair masks of who is lost, never both. Rounds only go up: what lies
+behind is forgotten, and cannot be asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from privboost.errors import FederationError
+from privboost.federation.keys import derive
+from privboost.federation.masks import (
+    add_masks,
+    lid_key,
+    own_seed,
+    pair_seed,
+    under_lid,
+)
+from privboost.federation.quorum import Quorum
+from privboost.federation.shares import SECRET_BYTES, SHARE_BYTES, pack, split_secret
+from privboost.randomness.keystream import KeyStream
+
+TAG_BYTES = 16
+MOST_ROUNDS = 64
+"""Rounds whose seeds are dealt at once, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """What a party sends for the seeds of several rounds.
+
+    Attributes
+    ----------
+    commitments : uint8 array of shape (rounds, 2, 32)
+        Hashes of its own seed and of its lid's key: what is opened later must be these.
+    lids : uint8 array of shape (rounds, parties, 32)
+        Its pair seeds of each round, encrypted under the lid's key.
+    sealed : dict from int to bytes
+        For each other party its shares of both, which only that one can read.
+    """
+
+    commitments: np.ndarray
+    lids: np.ndarray
+    sealed: dict[int, bytes]
+
+
+class PartyRounds:
+    """The rounds of a session as one party takes part in them.
+
+    Parameters
+    ----------
+    own : int
+        Which party it is.
+    quorum : Quorum
+        How many there are.
+    pair_keys : mapping from int to bytes
+        The key that it shares with each other party of this session.
+    secret : bytes
+        Its own secret of this session.
+    """
+
+    def __init__(
+        self, own: int, quorum: Quorum, pair_keys: Mapping[int, bytes], secret: bytes
+    ) -> None:
+        self._own, self._quorum, self._secret = own, quorum, secret
+        self._pair_keys = dict(pair_keys)
+        self._batch = range(0)
+        self._dealers: frozenset[int] = frozenset()
+        self._held: dict[int, bytes] = {}
+        self._next = 0
+        self._begun = self._masked = self._confirmed = self._opened = -1
+        self._statement = b""
+        self._survivors: tuple[int, ...] = ()
+
+    def deal(self, first: int, count: int) -> Dealt:
+        """Deal the seeds of some rounds; those of earlier rounds are given up."""
+        if not (self._next <= first and self._batch.stop <= first and 1 <= count <= MOST_ROUNDS):
+            raise FederationError("rounds: they only go up, a few at a time")
+        self._batch, self._next, self._begun = range(first, first + count), first, -1
+        self._dealers, self._held = frozenset(), {}
+        shares: list[list[bytes]] = [[] for _ in range(self._quorum.parties)]
+        commitments, lids = [], []
+        for round_ in self._batch:
+            own, lid = own_seed(self._secret, round_), lid_key(self._secret, round_)
+            commitments += [commit(own), commit(lid)]
+            seeds = [
+                pair_seed(self._pair_keys[party], round_)
+                if party in self._pair_keys
+                else bytes(SECRET_BYTES)
+                for party in range(self._quorum.parties)
+            ]
+            lids.append(under_lid(lid, b"".join(seeds)))
+            for secret, kind in ((own, "own"), (lid, "lid")):
+                stream = KeyStream(derive(self._secret, "shares", kind, round_))
+                dealt = split_secret(secret, self._quorum.threshold, len(shares), stream)
+                for mine, share in zip(shares, dealt, strict=True):
+                    mine.append(share)
+        self._held[self._own] = b"".join(shares[self._own])
+        sealed = {party: self._seal(party, b"".join(shares[party])) for party in self._pair_keys}
+        return Dealt(
+            pack(commitments).reshape(count, 2, -1),
+            pack(lids).reshape(count, self._quorum.parties, -1),
+            sealed,
+        )
+
+    def hold(self, sealed: Mapping[int, bytes]) -> None:
+        """Take the shares that others dealt: from now on they are the parties of these rounds.
+
+        A share that cannot be read counts as none: whoever dealt it takes part all the same. But
+        enough must be readable: they show that it is the parties who are there, with keys that
+        nobody has put in their place.
+        """
+        if self._dealers or not self._batch:
+            raise FederationError("shares: they are taken once, after one's own were dealt")
+        dealers = frozenset(sealed) | {self._own}
+        if self._own in sealed or not set(sealed) <= set(self._pair_keys):
+            raise FederationError("shares: they are of the other parties of this session")
+        if len(dealers) < self._quorum.threshold:
+            raise FederationError("parties: too few are left")
+        opened = {party: self._unseal(party, data) for party, data in sealed.items()}
+        read = {party: shares for party, shares in opened.items() if shares is not None}
+        if len(read) + 1 < self._quorum.threshold:
+            raise FederationError("shares: too few can be read")
+        self._dealers = dealers
+        self._held |= read
+
+    def begin(self, round_: int) -> None:
+        """Begin a round: from now on it is this one, or a later one."""
+        if not self._dealers or round_ not in self._batch or round_ < self._next:
+            raise FederationError("rounds: this one is not dealt, or lies behind")
+        self._next, self._begun = round_ + 1, round_
+
+    def mask(self, sums: np.ndarray, asked: bytes) -> tuple[np.ndarray, dict[int, bytes]]:
+        """Return the sums under the masks of the round, once a round, and a tag for each other.
+
+        Parameters
+        ----------
+        sums : int64 array
+            The sums.
+        asked : bytes
+            A digest of what the party was asked.
+
+        Returns
+        -------
+        uint64 array
+            The masked sums.
+        dict from int to bytes
+            For each other party a tag, which only that one can check: what this party was asked in
+            this round, and with whom it masks.
+        """
+        round_ = self._begun
+        if not self._masked < round_ or round_ <= self._opened:
+            raise FederationError("rounds: this one has its sums, or was opened")
+        self._masked = round_
+        words = np.ascontiguousarray(sums, dtype=np.int64).reshape(-1).view(np.uint64).copy()
+        add_masks(words, [(own_seed(self._secret, round_), True)])
+        others = self._dealers - {self._own}
+        add_masks(words, [(pair_seed(self._pair_keys[p], round_), self._own < p) for p in others])
+        self._statement = hashlib.sha256(asked + _listed(self._dealers)).digest()
+        return words, self._tags("asked", self._statement)
+
+    def confirm(
+        self, round_: int, survivors: Sequence[int], tags: Mapping[int, bytes]
+    ) -> dict[int, bytes]:
+        """Confirm whose sums are added up, once a round; return a tag of it for each other.
+
+        Parameters
+        ----------
+        round_ : int
+            The round.
+        survivors : sequence of int
+            The parties; this one is among them.
+        tags : mapping from int to bytes
+            What each other survivor said of what it was asked.
+        """
+        if round_ not in self._batch or round_ != self._masked or round_ <= self._confirmed:
+            raise FederationError("rounds: this one is not there to be confirmed")
+        there = set(survivors)
+        if len(there) != len(survivors) or not there <= self._dealers or self._own not in there:
+            raise FederationError("survivors: they are parties of this round, this one among them")
+        if len(there) < self._quorum.threshold:
+            raise FederationError("survivors: too few for the sum to hide anybody")
+        for party in there - {self._own}:
+            if not self._is_tag(party, "asked", self._statement, tags.get(party)):
+                raise FederationError("survivors: one was asked something else, or with others")
+        self._confirmed, self._survivors = round_, tuple(sorted(there))
+        return self._tags("survivors", _listed(there))
+
+    def open(self, round_: int, tags: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Return one share for each party of a round: of its own mask if it survived, else its lid.
+
+        It is done once a round, for the set that as many parties as the threshold have confirmed:
+        no two sets can be.
+
+        Parameters
+        ----------
+        round_ : int
+            The round.
+        tags : mapping from int to bytes
+            What other parties have confirmed.
+        """
+        if round_ != self._confirmed or round_ <= self._opened or round_ not in self._batch:
+            raise FederationError("rounds: the masks of this one are not there to be opened")
+        said, others = _listed(self._survivors), self._dealers - {self._own}
+        agree = [p for p in others if self._is_tag(p, "survivors", said, tags.get(p))]
+        if len(agree) + 1 < self._quorum.threshold:
+            raise FederationError("survivors: too few parties have confirmed the same")
+        self._opened, self._next = round_, max(self._next, round_ + 1)
+        at = 2 * SHARE_BYTES * (round_ - self._batch.start)
+        opened = {}
+        for party, shares in self._held.items():
+            begin = at if party in self._survivors else at + SHARE_BYTES
+            opened[party] = shares[begin : begin + SHARE_BYTES]
+            gone = at + 2 * SHARE_BYTES  # what was not opened is forgotten too
+            self._held[party] = bytes(gone) + shares[gone:]
+        return opened
+
+    def _tags(self, what: str, said: bytes) -> dict[int, bytes]:
+        """Say something to each other party of the round, which it can check and nobody forge."""
+        return {p: self._tag(self._own, p, what, said) for p in self._dealers - {self._own}}
+
+    def _is_tag(self, party: int, what: str, said: bytes, tag: bytes | None) -> bool:
+        own = self._tag(party, self._own, what, said)
+        return tag is not None and hmac.compare_digest(own, tag)
+
+    def _tag(self, sender: int, reader: int, what: str, said: bytes) -> bytes:
+        key = self._pair_keys[reader if sender == self._own else sender]
+        return derive(key, "tag", what, sender, reader, self._masked, said.hex())[:TAG_BYTES]
+
+    def _seal(self, party: int, shares: bytes) -> bytes:
+        """Encrypt shares for another party; a batch's first round is used once as a number."""
+        key = AESGCM(derive(self._pair_keys[party], "shares", self._own, party))
+        return key.encrypt(self._batch.start.to_bytes(12, "big"), shares, None)
+
+    def _unseal(self, party: int, data: bytes) -> bytes | None:
+        key = AESGCM(derive(self._pair_keys[party], "shares", party, self._own))
+        try:
+            shares = key.decrypt(self._batch.start.to_bytes(12, "big"), data, None)
+        except InvalidTag:
+            return None
+        return shares if len(shares) == 2 * SHARE_BYTES * len(self._batch) else None
+
+
+def _listed(parties: Iterable[int]) -> bytes:
+    """Return a set of parties as bytes."""
+    return np.array(sorted(parties), dtype="<u4").tobytes()
+
+
+def commit(secret: bytes) -> bytes:
+    """Return the hash by which a secret is known again; the secret is as long as the hash."""
+    return hashlib.sha256(b"privboost seed" + secret).digest()

@@ -1,0 +1,81 @@
+"""From what was agreed to a plan: made by each end for itself, with its own code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from privboost.boosting.plan import Plan
+from privboost.errors import FederationError
+from privboost.federation.agreement import Agreement
+from privboost.recipes import ESTIMATORS
+from privboost.tables.domain import Domain
+from privboost.tables.pieces import Batch
+from privboost.tables.remote import RemoteTable, refuse_remote
+
+_FITTED = "rows: those of a federation are there to be fitted, and no more"
+
+
+class AgreedRows(RemoteTable):
+    """Rows of which nothing is known here but their number, where that is public."""
+
+    def __init__(self, n_rows: int | None) -> None:
+        self._n_rows = n_rows
+
+    @property
+    def place(self) -> str:  # type: ignore[override]
+        """Refuse: no stream goes on there."""
+        raise FederationError(_FITTED)
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Refuse: there is no table."""
+        raise FederationError(_FITTED)
+
+    def no_rows(self, names: Sequence[str]) -> Batch:
+        """Refuse: there is no table."""
+        refuse_remote()
+
+    def count_rows(self) -> int:
+        """Return the number that was agreed."""
+        if self._n_rows is None:
+            raise FederationError("plan: it needs the number of rows, and none was agreed")
+        return self._n_rows
+
+    def open_backend(self, loads: Sequence[Any]) -> Any:
+        """Refuse: there are no rows."""
+        refuse_remote()
+
+
+@dataclass(frozen=True, eq=False)
+class OwnPlan:
+    """A party's own copy of the plan, and what its rows are loaded with."""
+
+    plan: Plan
+    weight_bound: float | None
+
+
+def make_plan(agreement: Agreement) -> OwnPlan:
+    """Make the plan that parameters and domain give here.
+
+    Raises
+    ------
+    FederationError
+        If they give none, or another one than was agreed.
+    """
+    if agreement.estimator not in ESTIMATORS:
+        raise FederationError("estimator: there is none of this name")
+    kind = getattr(
+        import_module(f"privboost.{ESTIMATORS[agreement.estimator]}"), agreement.estimator
+    )
+    try:
+        estimator = kind(domain=Domain.from_dict(agreement.domain), **agreement.parameters)
+        prepared = estimator._prepare(AgreedRows(agreement.n_rows), None, agreement.weight)
+        plan = prepared.plan(prepared.ground())
+    except (TypeError, ValueError) as error:
+        raise FederationError(f"plan: {error}") from None
+    if plan.digest != agreement.plan:
+        raise FederationError("plan: it is another one here; versions of packages may differ")
+    return OwnPlan(plan, prepared.given.weight_bound)

@@ -1,0 +1,199 @@
+"""The server's side of secure aggregation: it adds up what is masked, and takes the masks off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from privboost.errors import FederationError
+from privboost.federation.masks import add_masks, under_lid
+from privboost.federation.party_rounds import TAG_BYTES, Dealt, commit
+from privboost.federation.quorum import Quorum
+from privboost.federation.shares import SECRET_BYTES, SHARE_BYTES, Joiner
+from privboost.randomness.public_choices import fixed_generator
+
+_MOST_TRIES = 3000
+"""So many sets of shares are tried where some were forged, before a round is given up: with one of
+ten parties to spare, a set without three forgers is among them nine times out of ten."""
+
+
+class ServerRounds:
+    """The rounds of a session as the server leads them.
+
+    Its stages follow each other: a batch is begun and dealt; then for each round sums are taken,
+    survivors are told and confirmed, shares are taken, and the total is there. What comes out of
+    turn, twice, or in another shape raises, and leaves all as it was.
+
+    Parameters
+    ----------
+    quorum : Quorum
+        How many parties there are.
+    names : mapping from int to str
+        Those that are in the session, and what they are called.
+    """
+
+    def __init__(self, quorum: Quorum, names: Mapping[int, str]) -> None:
+        self._quorum, self._names = quorum, dict(names)
+        self._batch = range(0)
+        self._dealt: dict[int, Dealt] = {}
+        self._round = -1
+        self._length = 0
+        self._masked: dict[int, np.ndarray] = {}
+        self._asked: dict[int, dict[int, bytes]] = {}
+        self._confirmed: dict[int, dict[int, bytes]] = {}
+        self._survivors: tuple[int, ...] | None = None
+        self._opened: dict[int, dict[int, bytes]] = {}
+
+    @property
+    def next_round(self) -> int:
+        """The first round that was not begun."""
+        return self._round + 1
+
+    @property
+    def is_dealt(self) -> bool:
+        """Whether the seeds of the next round were dealt."""
+        return self.next_round in self._batch
+
+    def begin_batch(self, count: int) -> int:
+        """Have the seeds of so many rounds dealt; return the first of them."""
+        first = max(self.next_round, self._batch.stop)
+        self._batch, self._dealt, self._round = range(first, first + count), {}, first - 1
+        return first
+
+    def take_dealt(self, party: int, dealt: Dealt) -> None:
+        """Take what a party dealt."""
+        self._need_party(party, self._dealt)
+        rounds, others = len(self._batch), set(self._names) - {party}
+        shapes = (rounds, 2, 32), (rounds, self._quorum.parties, SECRET_BYTES)
+        for array, shape in zip((dealt.commitments, dealt.lids), shapes, strict=True):
+            need_array("shares", array, np.uint8, shape)
+        size = 2 * SHARE_BYTES * rounds + 16
+        if set(dealt.sealed) != others or any(len(x) != size for x in dealt.sealed.values()):
+            raise FederationError("shares: of a wrong shape")
+        self._dealt[party] = dealt
+
+    def shares_for(self, party: int) -> dict[int, bytes]:
+        """Return what the others dealt to a party."""
+        return {dealer: d.sealed[party] for dealer, d in self._dealt.items() if dealer != party}
+
+    def begin(self, length: int) -> int:
+        """Begin the next round, of so many sums; return its number."""
+        if not self.is_dealt:
+            raise FederationError("rounds: the seeds of this one were not dealt")
+        self._need_enough(self._dealt)
+        self._round, self._length = self.next_round, length
+        self._masked, self._asked, self._confirmed, self._opened = {}, {}, {}, {}
+        self._survivors = None
+        return self._round
+
+    def take_masked(self, party: int, words: np.ndarray, tags: Mapping[int, bytes]) -> None:
+        """Take the masked sums of a party, and its tags for others."""
+        self._need_party(party, self._masked)
+        if party not in self._dealt or self._survivors is not None:
+            raise FederationError("sums: out of turn")
+        need_array("sums", words, np.uint64, (self._length,))
+        self._need_tags(party, tags)
+        self._masked[party], self._asked[party] = words, dict(tags)
+
+    def survivors(self) -> list[int]:
+        """Fix whose sums are added up; from now on no others are taken."""
+        self._need_enough(self._masked)
+        if self._survivors is None:
+            self._survivors = tuple(sorted(self._masked))
+        return list(self._survivors)
+
+    def asked_tags(self, party: int) -> dict[int, bytes]:
+        """Return what the other survivors say to a party of what they were asked."""
+        return {p: self._asked[p][party] for p in self.survivors() if p != party}
+
+    def take_confirmed(self, party: int, tags: Mapping[int, bytes]) -> None:
+        """Take a party's confirmation of the survivors: tags for the others."""
+        self._need_party(party, self._confirmed)
+        if self._survivors is None or party not in self._survivors:
+            raise FederationError("survivors: out of turn")
+        self._need_tags(party, tags)
+        self._confirmed[party] = dict(tags)
+
+    def confirmed_tags(self, party: int) -> dict[int, bytes]:
+        """Return what the others have confirmed, for a party to check."""
+        self._need_enough(self._confirmed)
+        return {p: tags[party] for p, tags in self._confirmed.items() if p != party}
+
+    def _need_tags(self, party: int, tags: Mapping[int, bytes]) -> None:
+        whole = set(tags) == set(self._dealt) - {party}
+        if not whole or any(len(tag) != TAG_BYTES for tag in tags.values()):
+            raise FederationError("tags: of a wrong shape")
+
+    def take_opened(self, party: int, opened: Mapping[int, bytes]) -> None:
+        """Take the shares that a party opens."""
+        self._need_party(party, self._opened)
+        if party not in self._confirmed:
+            raise FederationError("shares: out of turn")
+        known = set(opened) <= set(self._dealt)
+        if not known or any(len(share) != SHARE_BYTES for share in opened.values()):
+            raise FederationError("shares: of a wrong shape")
+        self._opened[party] = dict(opened)
+
+    def total(self) -> np.ndarray:
+        """Return the survivors' sums, added up without masks."""
+        self._need_enough(self._opened)
+        assert self._survivors is not None
+        at = self._round - self._batch.start
+        words = np.zeros(self._length, dtype=np.uint64)
+        for masked in self._masked.values():
+            np.add(words, masked, out=words)
+        joiners: dict[tuple[int, ...], Joiner] = {}
+        for party, dealt in self._dealt.items():
+            own, lid = dealt.commitments[at]
+            if party in self._survivors:
+                seed = self._open(party, own.tobytes(), joiners)
+                add_masks(words, [(seed, False)])
+                continue
+            key = self._open(party, lid.tobytes(), joiners)
+            seeds = under_lid(key, dealt.lids[at].tobytes())
+            # A survivor added the mask where its number is the smaller one.
+            pairs = {s: seeds[SECRET_BYTES * s :][:SECRET_BYTES] for s in self._survivors}
+            add_masks(words, [(seed, s > party) for s, seed in pairs.items()])
+        self._opened = {}
+        return words.view(np.int64)
+
+    def _open(self, party: int, commitment: bytes, joiners: dict[tuple[int, ...], Joiner]) -> bytes:
+        """Tell a secret from its shares, as its owner committed to it."""
+        shares = {h: opened[party] for h, opened in self._opened.items() if party in opened}
+        if len(shares) >= self._quorum.threshold:
+            for holders in self._sets_of_holders(sorted(shares), joiners):
+                if holders not in joiners:
+                    joiners[holders] = Joiner(holders)
+                secret = joiners[holders].join(shares)
+                if secret is not None and commit(secret) == commitment:
+                    joiners[holders] = joiners.pop(holders)  # the last one is tried first
+                    return secret
+        raise FederationError(f"shares: those of {self._names[party]!r} do not open its masks")
+
+    def _sets_of_holders(
+        self, there: list[int], known: dict[tuple[int, ...], Joiner]
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield sets whose shares are tried: those that were right before, then any."""
+        yield from [holders for holders in reversed(known) if set(holders) <= set(there)]
+        draws = fixed_generator()  # a forger who knows the order gains nothing but a run that ends
+        for _ in range(_MOST_TRIES):
+            chosen = draws.choice(there, self._quorum.threshold, replace=False)
+            yield tuple(sorted(chosen.tolist()))
+
+    def _need_party(self, party: int, taken: Mapping[int, object]) -> None:
+        if party not in self._names or party in taken:
+            raise FederationError("messages: of nobody here, or a second one")
+
+    def _need_enough(self, there: Mapping[int, object]) -> None:
+        if len(there) < self._quorum.threshold:
+            raise FederationError(
+                f"parties: {len(there)} of {self._quorum.parties} are left, and "
+                f"{self._quorum.threshold} are needed"
+            )
+
+
+def need_array(what: str, array: object, kind: type[np.generic], shape: tuple[int, ...]) -> None:
+    """Refuse anything but an array of one kind and shape."""
+    if not isinstance(array, np.ndarray) or array.dtype != kind or array.shape != shape:
+        raise FederationError(f"{what}: of a wrong shape")

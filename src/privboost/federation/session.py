@@ -1,0 +1,338 @@
+"""One session as the coordinator leads it: an offer, a beginning, and sums under masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privboost.errors import FederationError
+from privboost.federation.agreement import COORDINATOR, Agreement
+from privboost.federation.channels import Channel, open_letter, seal_letter
+from privboost.federation.joint import join_parts
+from privboost.federation.keys import (
+    Advertised,
+    KeyPair,
+    pair_key,
+    random_bytes,
+    session_name,
+)
+from privboost.federation.messages import (
+    key_bytes,
+    printable,
+    read_bytes,
+    text,
+    whole,
+    write_bytes,
+    write_key,
+)
+from privboost.federation.notes import Note
+from privboost.federation.party_rounds import Dealt
+from privboost.federation.server_rounds import ServerRounds
+from privboost.federation.transports import Transport
+
+_DEALT_AT_ONCE = 8
+"""Rounds whose seeds are dealt in one message."""
+_UNREAD = "no answer came that it can have sealed: is its key the one pinned here?"
+
+Body = dict[str, Any]
+
+
+@dataclass
+class Traffic:
+    """What a session has sent and received."""
+
+    messages: int = 0
+    bytes_: int = 0
+
+    def count(self, data: bytes) -> None:
+        """Count one message."""
+        self.messages += 1
+        self.bytes_ += len(data)
+
+
+class Session:
+    """Leads the parties that take part, and lets go of those that do not answer as they should.
+
+    A party that is lost, refuses, or sends something else stays out until the session ends; the
+    others go on while enough are left.
+
+    Parameters
+    ----------
+    identity : KeyPair
+        The coordinator's long-lived key, which parties have pinned.
+    transport : Transport
+        Who carries messages.
+    agreement : Agreement
+        What is offered.
+
+    Attributes
+    ----------
+    lost : dict from str to str
+        Who is out, and why.
+    joint : bytes
+        The joint randomness, once the session has begun.
+    traffic : Traffic
+        What was sent and received.
+    """
+
+    def __init__(self, identity: KeyPair, transport: Transport, agreement: Agreement) -> None:
+        self._identity, self._transport, self._agreement = identity, transport, agreement
+        self._order = list(agreement.parties)
+        self._letters = {
+            name: identity.shared(bytes.fromhex(key)) for name, key in agreement.parties.items()
+        }
+        self._fresh = KeyPair()
+        self._said = Advertised(COORDINATOR, identity.public, self._fresh.public, random_bytes())
+        self._there: list[str] = list(self._order)
+        self._ends: dict[str, Advertised] = {}
+        self._first_ids: dict[str, int] = {}
+        self._channels: dict[str, Channel] = {}
+        self._rounds = ServerRounds(agreement.quorum, {})
+        self._notes: list[Note] = []
+        self._parts: dict[str, bytes] = {}
+        self.joint = b""
+        self.lost: dict[str, str] = {}
+        self.traffic = Traffic()
+
+    def offer(self) -> None:
+        """Offer what is to be agreed on; nothing is spent anywhere."""
+        body = {
+            "stage": "offer",
+            "agreement": self._agreement.to_form(),
+            "fresh": write_key(self._said.fresh),
+            "nonce": write_key(self._said.nonce),
+        }
+        sizes: dict[str, int] = {}
+
+        def take(name: str, reply: Body) -> None:
+            if text(reply, "agreed") != self._agreement.digest:
+                raise FederationError("agreement: it is another one there")
+            identity = bytes.fromhex(self._agreement.parties[name])
+            keys = (key_bytes(reply, each) for each in ("fresh", "own_nonce", "commitment"))
+            end = Advertised(name, identity, *keys)
+            self._fresh.shared(end.fresh)  # or it is no key
+            sizes[name] = 0 if reply["rows"] is None else max(whole(reply, "rows"), 0)
+            self._ends[name] = end
+
+        self._write(dict.fromkeys(self._there, body), "accepted", take)
+        at = 0
+        for name in self._there:
+            self._first_ids[name] = at
+            at += sizes[name]
+
+    def begin(self) -> None:
+        """Have the parties reserve the plan, and load their rows."""
+        ends = [self._ends[name] for name in self._there]
+        session = session_name(self._agreement.digest, [self._said, *ends])
+        for end in ends:
+            key = pair_key(self._identity, self._fresh, end, session)
+            self._channels[end.name] = Channel(key, COORDINATOR, end.name)
+        members = {self._order.index(name): name for name in self._there}
+        self._rounds = ServerRounds(self._agreement.quorum, members)
+        forms = [
+            {
+                "name": end.name,
+                "fresh": write_key(end.fresh),
+                "nonce": write_key(end.nonce),
+                "commitment": write_key(end.commitment),
+            }
+            for end in ends
+        ]
+        body = {"stage": "begin", "nonce": write_key(self._said.nonce), "ends": forms}
+        bodies = {name: body | {"first_id": self._first_ids[name]} for name in self._there}
+
+        def take(name: str, reply: Body) -> None:
+            part = key_bytes(reply, "part")
+            join_parts({name: part}, {name: self._ends[name].commitment}, session)
+            self._parts[name] = part
+
+        self._write(bodies, "ready", take, sealed_reply=True)
+        self.joint = join_parts(self._parts, {e.name: e.commitment for e in ends}, session)
+
+    def tell(self, note: Note) -> None:
+        """Keep a note: it goes with the next question."""
+        self._notes.append(note)
+
+    def sum(self, query: bytes, length: int, event: int, asked: bytes) -> np.ndarray:
+        """Have a query answered, and return the totals.
+
+        Parameters
+        ----------
+        query : bytes
+            The query.
+        length : int
+            How many sums it asks for.
+        event : int
+            The number of the event that it is charged to.
+        asked : bytes
+            The digest of both.
+        """
+        dealt = not self._rounds.is_dealt
+        if dealt:
+            self._deal()
+        round_ = self._rounds.begin(length)
+        body = {
+            "stage": "sum",
+            "round": round_,
+            "notes": self._notes,
+            "event": event,
+            "query": np.frombuffer(query, dtype=np.uint8),
+        }
+        bodies = {name: body | {"shares": self._shares(name, dealt)} for name in self._there}
+        self._notes = []
+
+        def take(party: int, reply: Body) -> None:
+            if text(reply, "asked") != asked.hex():
+                raise FederationError("messages: it has heard another question")
+            self._rounds.take_masked(party, reply["words"], read_bytes(reply["tags"]))
+
+        self._ask(bodies, take)
+        self._confirm(round_)
+        self._open(round_)
+        return self._rounds.total()
+
+    def _confirm(self, round_: int) -> None:
+        """Have the survivors confirm that it is they whose sums are added up."""
+        body = {"stage": "confirm", "round": round_, "survivors": self._rounds.survivors()}
+        self._ask(
+            self._with_tags(body, self._rounds.asked_tags),
+            lambda k, reply: self._rounds.take_confirmed(k, read_bytes(reply["tags"])),
+        )
+
+    def _open(self, round_: int) -> None:
+        """Have shares opened, by those who see that enough have confirmed the same."""
+        body = {"stage": "open", "round": round_}
+        self._ask(
+            self._with_tags(body, self._rounds.confirmed_tags),
+            lambda k, reply: self._rounds.take_opened(k, read_bytes(reply["opened"])),
+        )
+
+    def _with_tags(self, body: Body, tags: Callable[[int], Mapping[int, bytes]]) -> dict[str, Body]:
+        return {
+            name: body | {"tags": write_bytes(tags(self._order.index(name)))}
+            for name in self._there
+        }
+
+    def end(self, whole_run: bool) -> None:
+        """Tell whoever is there that it is over, and whether it came to its end."""
+        there = [name for name in self._there if name in self._channels]
+        closing = {
+            name: self._channels[name].close({"stage": "end", "whole": whole_run}) for name in there
+        }
+        waiting = set(there)
+        for name, data in self._carried(closing):
+            if name in waiting and self._channels[name].open(data) is not None:
+                waiting.remove(name)
+            if not waiting:
+                break
+        self._channels = {}
+
+    def _deal(self) -> None:
+        first = self._rounds.begin_batch(_DEALT_AT_ONCE)
+        parts = {name: write_key(part) for name, part in self._parts.items()}
+        body = {"stage": "deal", "first": first, "count": _DEALT_AT_ONCE, "parts": parts}
+
+        def take(party: int, reply: Body) -> None:
+            dealt = Dealt(reply["commitments"], reply["lids"], read_bytes(reply["sealed"]))
+            self._rounds.take_dealt(party, dealt)
+
+        self._ask(dict.fromkeys(self._there, body), take)
+
+    def _shares(self, name: str, dealt: bool) -> Any:
+        return write_bytes(self._rounds.shares_for(self._order.index(name))) if dealt else None
+
+    def _write(
+        self,
+        bodies: Mapping[str, Body],
+        stage: str,
+        take: Callable[[str, Body], None],
+        sealed_reply: bool = False,
+    ) -> None:
+        """Send letters, and take the replies."""
+
+        def read(name: str, data: bytes) -> Body | None:
+            if sealed_reply:
+                reply = self._channels[name].open(data)
+                if reply is not None:
+                    return reply
+            reply = open_letter(self._letters[name], COORDINATOR, name, data)
+            mine = reply is not None and isinstance(reply.get("to"), np.ndarray)
+            return reply if mine and key_bytes(reply or {}, "to") == self._said.nonce else None
+
+        sealed = {
+            name: seal_letter(self._letters[name], COORDINATOR, name, body)
+            for name, body in bodies.items()
+        }
+        self._take_all(sealed, stage, read, take)
+
+    def _ask(self, bodies: Mapping[str, Body], take: Callable[[int, Body], None]) -> None:
+        """Send a stage's requests within the session, and take the replies."""
+        stage = next(iter(bodies.values()))["stage"]
+        marks = {
+            name: {mark: body[mark] for mark in ("round", "first") if mark in body}
+            for name, body in bodies.items()
+        }
+
+        def read(name: str, data: bytes) -> Body | None:
+            reply = self._channels[name].open(data)
+            if reply is None or text(reply, "stage") == "refused":
+                return reply
+            same = all(whole(reply, mark) == value for mark, value in marks[name].items())
+            return reply if same else None
+
+        sealed = {name: self._channels[name].close(body) for name, body in bodies.items()}
+        self._take_all(
+            sealed, stage, read, lambda name, reply: take(self._order.index(name), reply)
+        )
+
+    def _take_all(
+        self,
+        sealed: Mapping[str, bytes],
+        stage: str,
+        read: Callable[[str, bytes], Body | None],
+        take: Callable[[str, Body], None],
+    ) -> None:
+        """Take one reply of each party; whoever gives none, or another one, is lost."""
+        waiting, gone, heard = set(sealed), {}, set()
+        for name, data in self._carried(sealed):
+            if name not in waiting:
+                continue
+            heard.add(name)
+            try:
+                reply = read(name, data)
+                if reply is None or text(reply, "stage") not in (stage, "refused"):
+                    continue  # not the party's, or a late one
+                if reply["stage"] == "refused":
+                    raise FederationError(printable(text(reply, "rule")))
+                take(name, reply)
+            except FederationError as error:
+                gone[name] = str(error)
+            except Exception:  # whatever a party may send, the others go on
+                gone[name] = "messages: not one of this version"
+            waiting.remove(name)
+            if not waiting:  # whatever else may come is not waited for
+                break
+        for name in waiting:
+            gone[name] = _UNREAD if name in heard else "no answer came"
+        self._lose({name: gone[name] for name in sealed if name in gone})
+
+    def _carried(self, sealed: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        for data in sealed.values():
+            self.traffic.count(data)
+        for name, data in self._transport.gather(sealed):
+            self.traffic.count(data)
+            yield name, data
+
+    def _lose(self, gone: Mapping[str, str]) -> None:
+        """Go on without some; end where too few are left."""
+        self.lost |= gone
+        self._there = [name for name in self._there if name not in gone]
+        if len(self._there) < self._agreement.quorum.threshold:
+            why = "; ".join(f"{name!r}: {reason}" for name, reason in self.lost.items())
+            raise FederationError(
+                f"{len(self._there)} of {len(self._order)} parties are left, and "
+                f"{self._agreement.quorum.threshold} are needed ({why})"
+            )

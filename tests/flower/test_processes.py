@@ -1,0 +1,104 @@
+"""Real Flower servers and clients on loopback: every end is a process of its own."""
+
+import shutil
+import signal
+import subprocess
+from contextlib import suppress
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower has an environment of its own: make test-distributed")
+
+from privboost import SBDTClassifier, load_model
+from tests.federation.parties import same_model
+from tests.flower.processes import NAMES, Ends, prepare
+from tests.tables import make_domain, make_frame
+
+FRAME = make_frame(600)
+SETTINGS = {"n_estimators": 4, "max_depth": 2}
+QUICK = ("--recipe", "sbdt", "--set", "n_estimators=4", "--set", "max_depth=2")
+LONG = ("--recipe", "sbdt", "--set", "n_estimators=200", "--set", "max_depth=2")
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ends")
+    prepare(folder, FRAME, make_domain())
+    return folder
+
+
+@pytest.fixture
+def ends(keyed, tmp_path):
+    folder = tmp_path / "ends"
+    shutil.copytree(keyed, folder)
+    made = Ends(folder)
+    yield made
+    made.stop()
+
+
+def test_one_seed_has_one_model(ends):
+    parties = ends.join_all("--accept-seed", "--trust-server")
+    coordinator = ends.coordinate("--seed", 7, "--trust", "server", *QUICK)
+    assert coordinator.wait(120) == 0, ends.said("coordinator")
+    assert [party.wait(30) for party in parties] == [0, 0, 0]
+    alone = SBDTClassifier(1.0, 1e-6, make_domain(), random_state=7, **SETTINGS).fit(FRAME)
+    assert same_model(alone.model_, load_model(ends.folder / "model.pvb"))
+    for name in NAMES:
+        assert f"{name}: epsilon 1 and delta 1e-06 are spent in all" in ends.said(name)
+
+
+def test_a_party_that_is_killed_is_gone_and_the_others_go_on(ends):
+    parties = ends.join_all("--colluders", 0)
+    coordinator = ends.coordinate("--dropouts", 1, "--colluders", 0, *LONG)
+    ends.wait_until_said("north", "begun")
+    parties[1].send_signal(signal.SIGKILL)
+    assert coordinator.wait(120) == 0, ends.said("coordinator")
+    assert "'north' was lost on the way: no answer came" in ends.said("coordinator")
+    assert [parties[k].wait(30) for k in (0, 2)] == [0, 0]
+    assert [ends.runs(name) for name in NAMES] == [1, 1, 1]
+
+
+def test_a_coordinator_that_is_killed_comes_again(ends):
+    """Parties wait for it, with their keys and what they have spent."""
+    parties = ends.join_all()
+    first = ends.coordinate(*LONG)
+    ends.wait_until_said("south", "begun")
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    again = ends.coordinate(*QUICK)
+    assert again.wait(120) == 0, ends.said("coordinator")
+    assert [party.wait(30) for party in parties] == [0, 0, 0]
+    assert [ends.runs(name) for name in NAMES] == [2, 2, 2]
+    assert "east: epsilon 2 and delta 2e-06 are spent in all" in ends.said("east")
+
+
+def interrupted(process):
+    """Interrupt a process, again where a library's thread swallowed it; return its status."""
+    for _ in range(6):
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(10)
+    raise AssertionError("it did not end")
+
+
+def test_an_interruption_ends_a_party_and_a_coordinator_at_once(ends):
+    coordinator = ends.coordinate(*QUICK)
+    ends.wait_until_said("coordinator", "waiting")
+    party = ends.join("east")
+    ends.wait_until_said("east", "connected")
+    ends.wait_until_said("coordinator", "east is here")
+    assert interrupted(party) == 1
+    assert "epsilon 0 and delta 0 are spent in all" in ends.said("east")
+    assert interrupted(coordinator) == 130
+    assert "nothing was spent" in ends.said("coordinator")
+
+
+def test_a_certificate_that_is_not_the_coordinators(ends):
+    ends.coordinate(*QUICK)
+    ends.wait_until_said("coordinator", "waiting")
+    other = ends.folder / "other"
+    other.mkdir()
+    prepare(other, FRAME[:3], make_domain())
+    party = ends.join("east", "--certificate", "other/coordinator.crt", "--patience", 3)
+    assert party.wait(60) == 1
+    assert "shows another one than this party knows" in ends.said("east")
