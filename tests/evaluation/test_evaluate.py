@@ -375,6 +375,30 @@ def test_forms(two):
         found.target = "other"
 
 
+def test_tables(two, number):
+    found = evaluate(two, frame_of(CLASSES, 200), epsilon=1.0, by="job")
+    table = found.to_table().to_pylist()
+    assert [line["value"] for line in table] == [None, "a", "b", "c", "other", "missing"]
+    assert table[0]["auc"] == found["auc"].value
+    assert table[2]["auc_std"] == found.groups[1]["auc"].std
+    bins = found.reliability_table().to_pylist()
+    assert len(bins) == 8 * 6
+    assert bins[3]["observed"] == found.reliability[3].observed.value
+    assert {line["feature"] for line in bins[8:]} == {"job"}
+    apart = evaluate(number, frame_of(NUMBER, 200), epsilon=1.0)
+    assert apart.to_table().column_names[:4] == ["feature", "value", "rows", "rows_std"]
+    assert apart.reliability_table().num_rows == 0
+
+
+def test_a_measure_that_is_not_there_is_told_with_those_that_are(two):
+    found = evaluate(two, frame_of(CLASSES, 200), epsilon=1.0, by="job")
+    for own in (found, found.groups[0]):
+        with pytest.raises(KeyError, match=r"no 'AUC' among rows, .*, auc, .*did you mean 'auc'\?"):
+            own["AUC"]
+        with pytest.raises(KeyError, match=r"there is no 0 among .*prevalence\W+$"):
+            own[0]
+
+
 def test_classes_that_are_html_are_escaped():
     domain = make_domain(CLASSES).to_dict()
     domain["features"]["job"]["categories"] = ["<b>", "b"]

@@ -8,11 +8,10 @@ from typing import Any
 from privboost.accounts.account import BudgetAccount
 from privboost.accounts.given import check_account
 from privboost.boosting.plan import Budget, Plan, PublicRows, leave_some
-from privboost.clusters.recognition import open_remote
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import Given, Ground, Preparation, Setting
 from privboost.estimators.public_rows import PublicPreparation, budget_of, check_no_ledger
-from privboost.estimators.running import choose_backend, count_threads, ledger_path
+from privboost.estimators.running import choose_backend, count_threads, ledger_path, open_table
 from privboost.evaluation.class_measures import ClassCounts, measure_classes
 from privboost.evaluation.groups import open_groups, words_of_groups
 from privboost.evaluation.loader import OutcomeLoader
@@ -86,7 +85,7 @@ def evaluate(
         A seed, for tests; it takes the guarantee away.
     n_jobs : int, optional
         Threads.
-    backend : "auto" or callable
+    backend : "auto", "cuda" or callable
         Who holds the rows.
     ledger : path, optional
         A file that records the charges.
@@ -116,14 +115,14 @@ def evaluate(
     >>> [group.value for group in found.groups]
     ['Female', 'Male', 'other', 'missing']
     """
-    own = _model_of(model)
+    own = model_of(model)
     if sample_weight is not None:
         raise ValueError("sample_weight: rows of an evaluation count alike; leave it out")
     account = check_account("budget", budget, random_state)
     limit, gaussian = budget_of(epsilon, delta, public_rows), False
     if account is not None:
         limit, gaussian = leave_some(limit, account), account.takes_gaussian_only
-    groups = open_groups(by, own)
+    table, groups = open_table(X, backend), open_groups(by, own)
     plan = plan_evaluation(own, groups, limit, score_cells, curves, clip, gaussian)
     setting = Setting(
         plan.budget,
@@ -137,7 +136,7 @@ def evaluate(
         "other",
     )
     kind = PublicEvaluation if isinstance(limit, PublicRows) else EvaluationPreparation
-    given = Given(open_remote(X), y, None, None)
+    given = Given(table, y, None, None)
     run = kind(setting, given, lambda *_: plan, _no_lesson).run()
     opened = run.open_backend([run.load])
     try:
@@ -217,7 +216,7 @@ def _measures(part: Part, plan: EvaluationPlan) -> list[Measures]:
     found = []
     for sums in zip(*part.sums, strict=True):
         if plan.cells is None:
-            half = model.middle_and_half[1]
+            half = model.middle_and_half_of_labels[1]
             clip = plan.outcomes.clip  # type: ignore[union-attr]
             found.append(measure_number(sums, part.noise, clip, half))
             continue
@@ -232,7 +231,8 @@ def _no_lesson(budget: Budget) -> Any:
     raise AssertionError("a model has its domain: none is learned")
 
 
-def _model_of(model: Any) -> Model:
+def model_of(model: Any) -> Model:
+    """Return the model of a fitted estimator, or the model that is given."""
     if isinstance(model, PrivateEstimator):
         return model._fitted()
     if isinstance(model, Model):

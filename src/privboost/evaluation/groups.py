@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from privboost.boosting.checks import shown
+from privboost.forms import did_you_mean
 from privboost.models.model import Model
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, fine_edges
-from privboost.tables.features import CategoricalFeature, Feature, NumericFeature
+from privboost.tables.features import DateFeature, Feature, NumericFeature
 
 _SPANS = 4
 """Spans of a number whose feature names no edges."""
@@ -28,7 +29,7 @@ def open_groups(by: Any, model: Model) -> Encoder | None:
     model : Model
         Whose features names refer to.
     """
-    if isinstance(by, str | NumericFeature | CategoricalFeature):
+    if isinstance(by, str | Feature):
         by = (by,)
     if not isinstance(by, Sequence):
         raise TypeError(f"by must be names of features, or features; {shown(by)} is not")
@@ -57,23 +58,28 @@ def words_of_groups(groups: Encoder | None) -> list[tuple[str, list[str]]]:
 
 
 def _feature(each: Any, known: dict[str, Feature]) -> Feature:
-    if isinstance(each, NumericFeature | CategoricalFeature):
+    if isinstance(each, Feature):
         return each
     if not isinstance(each, str):
         raise TypeError(f"by must be names of features, or features; {shown(each)} is neither")
     if each not in known:
-        raise ValueError(
-            f"by: the model has no feature {each!r}; another column is given as a "
-            "CategoricalFeature or a NumericFeature"
+        listed = ", ".join(map(repr, list(known)[:20])) + (" …" if len(known) > 20 else "")
+        hint = did_you_mean(each, list(known)) or (
+            f"it has {listed}; in Python another column is given as a CategoricalFeature or a "
+            "NumericFeature"
         )
+        raise ValueError(f"by: the model has no feature {each!r}; {hint}")
     return known[each]
 
 
 def _in_spans(feature: Feature) -> Feature:
-    """Cut a number without edges of its own into a few spans, even on its declared scale."""
-    if isinstance(feature, CategoricalFeature) or feature.edges is not None:
+    """Cut a number or date without edges of its own into a few spans, even on its scale."""
+    if not isinstance(feature, NumericFeature | DateFeature) or feature.edges is not None:
         return feature
     fine = fine_edges(feature)
     places = np.arange(1, _SPANS) * (len(fine) + 1) // _SPANS - 1
-    edges = tuple(float(fine[place]) for place in np.unique(places) if place >= 0)
-    return replace(feature, scale="linear", edges=edges)
+    edges = [float(fine[place]) for place in np.unique(places) if place >= 0]
+    if isinstance(feature, DateFeature):
+        dates = dict.fromkeys(map(feature.words, edges))
+        return replace(feature, edges=tuple(date for date in dates if date != feature.bounds[0]))
+    return replace(feature, scale="linear", edges=tuple(edges))

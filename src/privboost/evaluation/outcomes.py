@@ -108,9 +108,8 @@ class NumberOutcomes:
         values = np.asarray(read_numbers(column, target.name), dtype=np.float64)
         unknown = np.isnan(values)
         labels = np.clip(np.where(unknown, target.bounds[0], values), *target.bounds)
-        middle, half = model.middle_and_half
-        scores = model.scores.scores(codes)[0] / SCORE_STEPS
-        predicted = np.clip(middle + half * scores, *model.bounds)
+        middle, half = model.middle_and_half_of_labels
+        predicted = model.numbers(model.scores.scores(codes)[0] / SCORE_STEPS)
         with np.errstate(over="ignore"):  # no value may warn
             columns = [
                 _in_steps((labels - predicted) / self.clip),

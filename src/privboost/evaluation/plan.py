@@ -176,7 +176,7 @@ def plan_evaluation(
         _refuse("curves", curves, "a number has none")
         touched, found = 1 + _n_features(groups), None
         made, _ = _quietest(draft, _number_releases(draft, touched), gaussian)
-        width = model.middle_and_half[1] if clip is None else check_size("clip", clip)
+        width = model.middle_and_half_of_labels[1] if clip is None else check_size("clip", clip)
         outcomes = NumberOutcomes(width)
         settings = _settings(model, groups, touched, None, False, width)
     plan = EvaluationPlan(
@@ -255,8 +255,12 @@ def _settings(
     clip: float | None,
 ) -> EvaluationSettings:
     by = () if groups is None else groups.domain.feature_names
-    digest = hashlib.sha256(model_bytes(model)).hexdigest()
-    return EvaluationSettings(by, touched, score_cells, curves, clip, digest)
+    return EvaluationSettings(by, touched, score_cells, curves, clip, digest_of(model))
+
+
+def digest_of(model: Model) -> str:
+    """Return the SHA-256 of a model's file, by which an evaluation names the model."""
+    return hashlib.sha256(model_bytes(model)).hexdigest()
 
 
 def _n_features(groups: Encoder | None) -> int:

@@ -10,7 +10,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from privboost.files import write_file
+from privboost.forms import did_you_mean, is_writable
 from privboost.reports.report import PrivacyReport
 
 
@@ -84,6 +87,10 @@ class Measures:
     reliability: tuple[Bin, ...] = ()
 
     def __getitem__(self, name: str) -> Value:
+        if name not in self.values:
+            said = f"there is no {name!r} among {', '.join(self.values)}"
+            hint = did_you_mean(name, list(self.values))
+            raise KeyError(f"{said}; {hint}" if hint else said)
         return self.values[name]
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,6 +99,15 @@ class Measures:
         if self.reliability:
             form["reliability"] = [asdict(one) for one in self.reliability]
         return form
+
+    @classmethod
+    def from_dict(cls, form: Any) -> Measures:
+        """Read what `to_dict` gave; raise ValueError, TypeError or KeyError for what is none."""
+        values = {_text(name): value for name, value in form.items() if name != "reliability"}
+        return cls(
+            {name: _read_value(value) for name, value in values.items()},
+            tuple(map(_read_bin, form.get("reliability", ()))),
+        )
 
 
 @dataclass(frozen=True)
@@ -155,12 +171,86 @@ class Evaluation:
             "privacy": self.privacy.to_dict(),
         }
 
+    @classmethod
+    def from_dict(cls, form: Any) -> Evaluation:
+        """Read what `to_dict` gave; raise ValueError for what cannot be an evaluation."""
+        try:
+            groups = [dict(group) for group in form["groups"]]
+            return cls(
+                _text(form["target"]),
+                Measures.from_dict(form["all"]),
+                tuple(
+                    Group(
+                        _text(group.pop("feature")),
+                        _text(group.pop("value")),
+                        Measures.from_dict(group),
+                    )
+                    for group in groups
+                ),
+                PrivacyReport.from_dict(form["privacy"]),
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise ValueError("an evaluation has target, all, groups and privacy") from None
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> Evaluation:
+        """Read the file that `to_json` wrote; its errors name the path."""
+        try:
+            return cls.from_dict(json.loads(Path(path).read_bytes()))
+        except (ValueError, RecursionError):
+            raise ValueError(
+                f"{path} holds no evaluation as JSON: write one with Evaluation.to_json, or "
+                "`privboost evaluate --json`"
+            ) from None
+
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the evaluation as JSON, and write it to `path` if one is given."""
         text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
         if path is not None:
             write_file(path, text.encode())
         return text
+
+    def to_table(self) -> pa.Table:
+        """Return the measures as a table, for a data frame: `to_table().to_pandas()`.
+
+        Returns
+        -------
+        pyarrow.Table
+            A line for all rows, whose feature and value are null, then one for each group. Columns
+            feature, value, and for each measure its estimate and standard error: auc, auc_std.
+        """
+        from privboost.evaluation.result_tables import measure_table
+
+        return measure_table(self)
+
+    def reliability_table(self) -> pa.Table:
+        """Return how often what was promised came, as a table.
+
+        Returns
+        -------
+        pyarrow.Table
+            A line for each class and span of probabilities, first of all rows (feature and value
+            are null), then of each group. Columns feature, value, class, low, high, promised,
+            observed, observed_std, rows, rows_std: see `Bin`. Without lines where there are no
+            probabilities.
+        """
+        from privboost.evaluation.result_tables import reliability_table
+
+        return reliability_table(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the reliability diagram of all rows; return the axes.
+
+        Raises
+        ------
+        ValueError
+            If there is none: the target is a number, or scores are no log-odds.
+        """
+        from privboost.explanations.curves import draw_reliability
+
+        if not self.reliability:
+            raise ValueError("there are no probabilities to draw")
+        return draw_reliability(self.reliability, ax)
 
     def __str__(self) -> str:
         head, *lines = self._table()
@@ -186,6 +276,29 @@ class Evaluation:
         parts = [("all", self.measures)]
         parts += [(f"{group.feature}: {group.value}", group.measures) for group in self.groups]
         return lines + [[said, *(str(own[name]) for name in names)] for said, own in parts]
+
+
+def _read_value(form: Any) -> Value:
+    value = Value(**form)
+    return Value(*map(_number, (value.value, value.std, value.width)))
+
+
+def _read_bin(form: Any) -> Bin:
+    own = Bin(**form)
+    low, high, promised = map(_number, (own.low, own.high, own.promised))
+    return Bin(_text(own.of), low, high, promised, _read_value(own.observed), _read_value(own.rows))
+
+
+def _text(value: Any) -> str:
+    if not is_writable(value):
+        raise ValueError("a text is needed")
+    return str(value)
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError("a number is needed")
+    return float(value)
 
 
 def _html_row(cells: list[str], tag: str) -> str:

@@ -1,0 +1,1 @@
+"""Model cards: what is promised about a model, and what it is, for people to read."""

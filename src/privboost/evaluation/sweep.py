@@ -1,0 +1,301 @@
+"""`Sweep`: what each ε buys, kept in a file, told and drawn."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from privboost.errors import BudgetError
+from privboost.evaluation.evaluate import model_of
+from privboost.evaluation.plan import digest_of
+from privboost.evaluation.result import Evaluation
+from privboost.files import write_file
+from privboost.forms import is_writable
+from privboost.reports.report import PrivacyReport, round_up
+
+_VERSION = 1
+_MAIN = ("auc", "accuracy", "rmse")
+"""The first of these that there is is told unless another measure is asked for."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model of a sweep.
+
+    Attributes
+    ----------
+    training : PrivacyReport
+        What its training spent; its ε is where the point lies.
+    evaluation : Evaluation
+        How good it is, on private rows at a price, or on public ones.
+    """
+
+    training: PrivacyReport
+    evaluation: Evaluation
+
+
+class Sweep:
+    """What each ε buys: models that were trained at several, and how good each was found to be.
+
+    Attributes
+    ----------
+    points : tuple of Point
+        The models, by growing ε. One that was trained on rows declared public has an infinite ε,
+        and is drawn as a line.
+    references : mapping from str to mapping
+        What the models are held against: by name, measures and their values.
+
+    Privacy
+    -------
+    It computes nothing from rows, and may be shown to whoever may see all of its models. What they
+    cost together, `to_text` says; a model that is left out of a sweep was paid for all the same.
+
+    Examples
+    --------
+    >>> from privboost import PrivBoostClassifier, Sweep, evaluate
+    >>> from privboost.datasets import load_adult
+    >>> adult = load_adult()
+    >>> sweep = Sweep()
+    >>> for epsilon in (0.5, 1.0):
+    ...     clf = PrivBoostClassifier(epsilon, 1e-6, adult.domain, n_estimators=28)
+    ...     sweep.add(clf.fit(adult.train), evaluate(clf, adult.test, epsilon=0.5))
+    >>> sweep.refer("boosting without privacy", auc=0.927)
+    >>> again = Sweep.from_dict(sweep.to_dict())  # to_json(path) keeps it, from_json reads it
+    >>> [round(point.training.epsilon, 3) for point in again.points]
+    [0.5, 1.0]
+    >>> round(again.training_cost().epsilon, 2)
+    1.14
+    """
+
+    def __init__(self) -> None:
+        self.points: tuple[Point, ...] = ()
+        self.references: dict[str, dict[str, float]] = {}
+
+    def add(self, model: Any, evaluation: Evaluation) -> None:
+        """Put in a model.
+
+        Parameters
+        ----------
+        model : fitted estimator, Model or PrivacyReport
+            Whose training report says at which ε it was trained; or that report.
+        evaluation : Evaluation
+            What `evaluate` found of it, or `Evaluation.from_json` read.
+        """
+        if not isinstance(evaluation, Evaluation):
+            raise TypeError("evaluation must be what privboost.evaluate returns")
+        training = model if isinstance(model, PrivacyReport) else _training(model, evaluation)
+        if self.points:
+            first = self.points[0].evaluation
+            if (evaluation.target, set(evaluation.measures.values)) != (
+                first.target,
+                set(first.measures.values),
+            ):
+                raise ValueError(f"the models of this sweep have to predict {first.target}")
+        points = (*self.points, Point(training, evaluation))
+        self.points = tuple(sorted(points, key=lambda point: point.training.epsilon))
+
+    def refer(self, name: str, **values: float) -> None:
+        """Put in what the models are held against, such as a model without privacy.
+
+        Parameters
+        ----------
+        name : str
+            What it is, in words.
+        **values
+            What it reaches, by measure: `auc=0.92`. It has to be public, like all that is drawn.
+        """
+        if not is_writable(name) or not name:
+            raise ValueError("name must be a text of one line")
+        if not all(_is_finite(value) for value in values.values()):
+            raise ValueError("a reference needs a finite number for each measure")
+        own = {measure: float(value) for measure, value in values.items()}
+        self.references[name] = self.references.get(name, {}) | own
+
+    def training_cost(self) -> PrivacyReport:
+        """Return what training all models cost the rows, if it was the same rows.
+
+        Models that were trained on rows declared public cost nothing, and do not count.
+
+        Raises
+        ------
+        BudgetError
+            If reports do not add up: about other units, other neighbours or other rows.
+        """
+        return _sum([point.training for point in self.points])
+
+    def evaluation_cost(self) -> PrivacyReport:
+        """Return what all evaluations cost the rows, if it was the same rows; as for training."""
+        return _sum([point.evaluation.privacy for point in self.points])
+
+    def to_text(self, measure: str | None = None) -> str:
+        """Return a line for each model, and what all of them cost together.
+
+        Parameters
+        ----------
+        measure : str, optional
+            One of the evaluations' measures; by default "auc", else "accuracy", else "rmse".
+        """
+        measure = self._measure(measure)
+        lines = [("ε of training", measure.replace("_", " "), "measured on")]
+        for point in self.points:
+            found = point.evaluation
+            lines.append((_trained(point.training), str(found[measure]), _rows(found.privacy)))
+        lines += [(name, f"{value:.4g}", "") for name, value in self._lines(measure).items()]
+        first, second = (max(len(line[k]) for line in lines) for k in range(2))
+        told = [f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in lines]
+        return "\n".join(
+            [
+                f"What each ε buys: {self.points[0].evaluation.target}",
+                *told,
+                f"Models of the same rows cost them together: {_total(self.training_cost)}",
+                f"Evaluations on the same rows likewise: {_total(self.evaluation_cost)}",
+            ]
+        )
+
+    def plot(self, measure: str | None = None, ax: Any = None) -> Any:
+        """Draw what each ε buys, with one standard error; return the axes.
+
+        Parameters
+        ----------
+        measure : str, optional
+            As for `to_text`.
+        ax : matplotlib axes, optional
+            Where to draw; new ones by default.
+        """
+        from privboost.explanations.curves import draw_privacy_utility
+
+        measure = self._measure(measure)
+        points = [
+            (point.training.epsilon, point.evaluation[measure].value, point.evaluation[measure].std)
+            for point in self.points
+            if not point.training.public_rows
+        ]
+        if not points:
+            raise ValueError("no model of this sweep has a finite ε: there is nothing to draw")
+        return draw_privacy_utility(points, measure.replace("_", " "), self._lines(measure), ax)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON."""
+        points = [
+            {"training": point.training.to_dict(), "evaluation": point.evaluation.to_dict()}
+            for point in self.points
+        ]
+        return {"version": _VERSION, "points": points, "references": self.references}
+
+    @classmethod
+    def from_dict(cls, form: Any) -> Sweep:
+        """Read what `to_dict` gave; raise ValueError for what cannot be a sweep."""
+        if not isinstance(form, Mapping) or set(form) != {"version", "points", "references"}:
+            raise ValueError("a sweep has version, points and references")
+        if form["version"] != _VERSION:
+            raise ValueError(f"its version is not {_VERSION}, the one that is known here")
+        found = cls()
+        try:
+            for point in form["points"]:
+                training = PrivacyReport.from_dict(point["training"])
+                found.add(training, Evaluation.from_dict(point["evaluation"]))
+            for name, values in form["references"].items():
+                found.refer(name, **values)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise ValueError("a point or a reference is not as it was written") from None
+        return found
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the sweep as JSON, and write it to `path` if one is given."""
+        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
+        if path is not None:
+            write_file(path, text.encode())
+        return text
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> Sweep:
+        """Read the file that `to_json` wrote; its errors name the path."""
+        try:
+            return cls.from_dict(json.loads(Path(path).read_bytes()))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} holds no sweep as Sweep.to_json writes it: {error}") from None
+
+    def __str__(self) -> str:
+        return self.to_text() if self.points else "Sweep without models; add(model, evaluation)"
+
+    __repr__ = __str__
+
+    def _measure(self, measure: str | None) -> str:
+        """Return the measure that is asked for; refuse one that is not there."""
+        if not self.points:
+            raise ValueError("the sweep has no models yet: add(model, evaluation)")
+        measures = self.points[0].evaluation.measures
+        measure = measure or next(name for name in _MAIN if name in measures.values)
+        measures[measure]  # raises, and says which there are
+        return measure
+
+    def _lines(self, measure: str) -> dict[str, float]:
+        """Return what a measure is held against, by name."""
+        lines = {}
+        evaluations = [point.evaluation for point in self.points]
+        if measure == "auc":
+            lines["majority class"] = 0.5
+        elif measure == "accuracy":
+            lines["majority class"] = fmean(map(_largest_share, evaluations))
+        exact = [p.evaluation[measure].value for p in self.points if p.training.public_rows]
+        if exact:
+            lines["without noise"] = fmean(exact)
+        given = self.references.items()
+        return lines | {name: values[measure] for name, values in given if measure in values}
+
+
+def _training(model: Any, evaluation: Evaluation) -> PrivacyReport:
+    """Return a model's report; refuse an evaluation that names the hash of another model."""
+    own = model_of(model)
+    if evaluation.privacy.parameters.get("model") != digest_of(own):
+        raise ValueError(
+            "the evaluation names the hash of another model; where both are right (one was written "
+            "by another version), give the model's report in its place"
+        )
+    return own.privacy
+
+
+def _sum(reports: Sequence[PrivacyReport]) -> PrivacyReport:
+    private = [report for report in reports if not report.public_rows]
+    if not private:
+        raise BudgetError("nothing: the rows were declared public")
+    return reduce(add, private)
+
+
+def _total(cost: Callable[[], PrivacyReport]) -> str:
+    try:
+        return cost().guarantee
+    except BudgetError as error:
+        return f"not added up ({error})"
+
+
+def _trained(report: PrivacyReport) -> str:
+    if report.public_rows:
+        return "infinite: rows declared public"
+    delta = f", δ = {round_up(report.delta)}" if report.delta else ""
+    return f"{round_up(report.epsilon)}{delta}" + (
+        " (seeded: no guarantee)" if report.seeded else ""
+    )
+
+
+def _rows(report: PrivacyReport) -> str:
+    return "public rows" if report.public_rows else f"private rows, {report.guarantee}"
+
+
+def _largest_share(evaluation: Evaluation) -> float:
+    """Return the released share of the class that most rows have."""
+    values = evaluation.measures.values
+    if "prevalence" in values:
+        return max(values["prevalence"].value, 1 - values["prevalence"].value)
+    return max(value.value for name, value in values.items() if name.startswith("share of "))
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
