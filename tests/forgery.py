@@ -18,7 +18,7 @@ import pandas as pd
 from privboost import ModelFileError, codec
 from privboost.engine import commands, kernels, linear_kernels
 from privboost.engine.backend import LocalBackend
-from privboost.estimators import streams
+from privboost.estimators import stream_bytes
 from privboost.forms import is_writable
 from privboost.models import files, importance, tree_kernels, trees
 from privboost.tables import kernels as coding_kernels
@@ -46,6 +46,7 @@ ELEMENTS = [np.uint8, np.uint16, np.uint32, np.uint64, np.int32, np.int64, np.fl
 def interpreted(monkeypatch):
     """Have all kernels run in Python; importances look at few rows, as that takes long."""
     monkeypatch.setattr(importance, "N_ROWS", 4)
+    monkeypatch.setattr(importance, "N_DRAWS", 1)
     monkeypatch.setattr(trees, "_SHARINGS", 2)
     for module in (kernels, linear_kernels, tree_kernels, routing_kernels, coding_kernels):
         for name, kernel in list(vars(module).items()):
@@ -79,7 +80,7 @@ def assemble(text: str, magic: bytes, arrays=()) -> bytes:
 def pack(content: bytes) -> bytes:
     """Pack a stream's content, if enough of it is left to tell what is text."""
     try:
-        return streams._packed(content)
+        return stream_bytes._packed(content)
     except ValueError:
         return content
 
@@ -100,19 +101,19 @@ class Forger:
 
     def stream(self, data: bytes) -> bytes:
         """Return a forged stream: its rows, budgets, model, or what its rows were told."""
-        content = streams._unpacked(streams.STREAM_FILE.unseal(data, ""))
+        content = stream_bytes._unpacked(stream_bytes.STREAM_FILE.unseal(data, ""))
         where = self.rng.random()
         if where < 0.2:
-            return streams.STREAM_FILE.seal(pack(self.spoil(content)))
-        form = codec.load(content, streams._MAGIC)
+            return stream_bytes.STREAM_FILE.seal(pack(self.spoil(content)))
+        form = codec.load(content, stream_bytes._MAGIC)
         if where < 0.3:
             form["model"] = np.frombuffer(self.model(form["model"].tobytes()), dtype=np.uint8)
         elif where < 0.6:
             form = self.told(form)
         else:
             form = self.change(form)
-        content = write(form, streams._MAGIC)
-        return streams.STREAM_FILE.seal(pack(content))
+        content = write(form, stream_bytes._MAGIC)
+        return stream_bytes.STREAM_FILE.seal(pack(content))
 
     def told(self, form):
         """Change one update of the log, or their order."""
@@ -223,7 +224,7 @@ def try_model(data: bytes) -> bool:
 def try_stream(data: bytes) -> bool:
     """The same for a stream: its model predicts, and its rows follow what they were told."""
     try:
-        stream, model = streams.read_stream(data, "file")
+        stream, model = stream_bytes.read_stream(data, "file")
     except ModelFileError:
         return False
     check_predictions(model)
@@ -258,6 +259,17 @@ def check_predictions(model) -> None:
             np.testing.assert_array_equal(last, scores)
     assert all(map(is_writable, str(model.privacy).splitlines()))
     check_importances(model)
+    check_explanation(model, frame, scores)
+
+
+def check_explanation(model, frame, scores) -> None:
+    """What is said of any file's model adds up to its scores."""
+    local = model.explain_local(frame)
+    middle, half = model.middle_and_half
+    if abs(middle) + abs(half) < 1e100:  # bounds may be any numbers
+        size = 1 + np.abs(local.contributions).max()
+        np.testing.assert_allclose(local.scores, middle + half * scores, atol=1e-9 * size)
+    assert all(map(is_writable, model.explain_global().to_text().splitlines()))
 
 
 def check_importances(model) -> None:

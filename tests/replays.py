@@ -48,15 +48,15 @@ def _record(tape, patch):
 
     def pairs_again(own, *a):
         def decide():
-            return [(id(pair), pair.cells, pair.effect.basis) for pair in pairs(own, *a)]
+            return [(id(pair), pair.cells, pair.effect.prior) for pair in pairs(own, *a)]
 
         decided = tape.follow("pairs", decide)
         if not tape.playing:
             found = {id(pair): pair for pair in own.pairs.values()}
             return [found[key] for key, _, _ in decided]
         return [
-            own.pairs.setdefault(key, interactions.Pair(cells, Effect(basis, own._most, fade=1.0)))
-            for key, cells, basis in decided
+            own.pairs.setdefault(key, interactions.Pair(cells, Effect(prior, own._most, fade=1.0)))
+            for key, cells, prior in decided
         ]
 
     def heed_again(own, ways):
@@ -66,17 +66,18 @@ def _record(tape, patch):
 
         own.part = tape.follow("pace", decide)
 
-    def weigh_again(info, pull, variances, belief, evidence, weights):
+    def weigh_again(info, pull, prior, least, first, variances, belief, evidence, weights):
         def decide():
-            found = weigh(info, pull, variances, belief, evidence, weights)
-            return found, weights.copy()
+            how = (prior, least, first, variances, belief, evidence, weights)
+            return weigh(info, pull, *how), weights.copy()
 
         found, weights[:] = tape.follow("weights", decide)
         if not tape.playing:
             return found
-        sizes, turn = np.linalg.eigh(info)
-        gain = (weights[:, None] / (sizes + 1 / variances[:, None])).sum(axis=0)
-        return turn @ (gain * (turn.T @ pull))
+        whole = np.tril(info, -1) + info.T
+        own = np.tril(prior, -1) + np.tril(prior).T
+        means = [np.linalg.solve(whole + own / variance, pull[:, 0]) for variance in variances]
+        return weights @ means
 
     def leaves_again(gradient, hessian, spread, belief):
         found, weights = tape.follow("leaves", lambda: leaves(gradient, hessian, spread, belief))

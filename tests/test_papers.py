@@ -9,13 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import bench
 from bench.papers.__main__ import PAPERS
 from bench.papers.figure import Figure, Point
 from bench.papers.measuring import measure
-from bench.papers.peers import NEEDS, peer
+from bench.papers.peers import NEEDS, on_scales, peer
 from bench.papers.protocol import make
 from privboost import Domain
 
@@ -87,6 +89,27 @@ def test_the_public_facts_of_a_point_are_at_hand(paper: str) -> None:
     for figure in figures(paper):
         for data in {point.how["data"] for point in figure.points if "data" in point.how}:
             assert domain_of(data).features
+
+
+def test_a_peer_with_bins_of_equal_width_has_numbers_on_their_scales() -> None:
+    form = {
+        "version": 1,
+        "features": {
+            "share": {"kind": "numeric", "bounds": [0, 100], "scale": "log"},
+            "size": {"kind": "numeric", "bounds": [1, 100], "scale": "log"},
+            "age": {"kind": "numeric", "bounds": [0, 10], "missing": True},
+            "job": {"kind": "categorical", "categories": ["a"], "missing": True},
+        },
+        "target": {"name": "y", "classes": [0, 1]},
+    }
+    rows = pd.DataFrame(
+        {"share": [0, 1, 200], "size": [0, 10, 1e9], "age": [1, None, 11], "job": ["a", None, "b"]}
+    )
+    made = on_scales(Domain.from_dict(form))(rows)
+    assert made["share"].tolist() == pytest.approx([0, np.log(2), np.log(101)])
+    assert made["size"].tolist() == pytest.approx([0, np.log(10), np.log(100)])
+    assert made["age"].tolist() == [1, 5, 10]
+    assert made["job"].tolist() == ["a", "missing", "b"]
 
 
 def test_published_figures_stand_where_the_text_has_them() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import privboost
-from privboost.cli import Recipe as Option
+from privboost.cli.options import Recipe as Option
 from privboost.estimators.base import PrivateEstimator
 from privboost.recipes import ESTIMATORS, RECIPES
 

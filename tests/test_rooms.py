@@ -13,22 +13,22 @@ LEVELS = [
     {"cautions", "files", "forms"},
     {"unit"},
     {"randomness", "losses", "vectors"},
-    {"reports"},
+    {"reports", "explanations"},
     {"tables"},
     {"trees"},
     {"engine"},
-    {"clusters"},
+    {"clusters", "cuda"},
     {"privacy", "models"},
     {"accounts"},
     {"boosting"},
     {"learning"},
     {"estimators"},
+    {"federation"},
     {"evaluation"},
+    {"cards"},
     {"search"},
-    {"cli_files", "cli_columns", "cli_options", "cli_estimators", "datasets", "audit"}
-    | {"dask", "spark"},
-    {"cli_budget"},
-    {"cli_search"},
+    {"export"},
+    {"datasets", "audit", "dask", "spark", "recommendation"},
     {"demo"},
     {"cli", "__init__", "__main__"},
 ]
@@ -36,6 +36,7 @@ LEVELS = [
 UPWARD = {
     ("tables.domain", "learning.learned_domain"),  # Domain.learn, for convenience
     ("reports.report", "privacy.statements"),  # report_a + report_b, for convenience
+    ("reports.report", "cards.card"),  # report.to_html, for convenience
     ("tables.loading", "evaluation.loader"),  # a loader that travels as bytes holds a model
 }
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

@@ -17,13 +17,21 @@ if TYPE_CHECKING:  # the same names, for tools that read types
         CategoricalFeature as CategoricalFeature,
         ClassTarget as ClassTarget,
         NumberTarget as NumberTarget,
+    )
+    from privboost.tables.ordered_features import (
+        BooleanFeature as BooleanFeature,
+        DateFeature as DateFeature,
+        DurationFeature as DurationFeature,
         NumericFeature as NumericFeature,
+        OrdinalFeature as OrdinalFeature,
     )
     from privboost.unit import Unit as Unit
     from privboost.errors import (
         BudgetError as BudgetError,
+        CardError as CardError,
         ClusterError as ClusterError,
         DomainError as DomainError,
+        FederationError as FederationError,
         ModelFileError as ModelFileError,
         PrivacyWarning as PrivacyWarning,
         SchemaError as SchemaError,
@@ -54,24 +62,44 @@ if TYPE_CHECKING:  # the same names, for tools that read types
     )
     from privboost.evaluation.evaluate import evaluate as evaluate
     from privboost.evaluation.result import Evaluation as Evaluation
+    from privboost.evaluation.sweep import Sweep as Sweep
+    from privboost.federation.federation import Federation as Federation
+    from privboost.federation.flower_party import join_federation as join_federation
+    from privboost.federation.flower_server import FlowerServer as FlowerServer
+    from privboost.federation.keys import KeyPair as KeyPair
+    from privboost.federation.party import Party as Party
+    from privboost.explanations.explanation import Explanation as Explanation
+    from privboost.explanations.local import LocalExplanation as LocalExplanation
+    from privboost.export.export import export_model as export_model
+    from privboost.cards.card import ModelCard as ModelCard, model_card as model_card
     from privboost.search.search import PrivateSearchCV as PrivateSearchCV
     from privboost.models.files import load_model as load_model
     from privboost.models.model import Model as Model
+    from privboost.recommendation import (
+        Recommendation as Recommendation,
+        recommend as recommend,
+    )
     from privboost.reports.report import PrivacyReport as PrivacyReport
 # isort: on
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BooleanFeature": "tables.ordered_features",
     "CategoricalFeature": "tables.features",
     "ClassTarget": "tables.features",
+    "DateFeature": "tables.ordered_features",
     "Domain": "tables.domain",
+    "DurationFeature": "tables.ordered_features",
     "NumberTarget": "tables.features",
-    "NumericFeature": "tables.features",
+    "NumericFeature": "tables.ordered_features",
+    "OrdinalFeature": "tables.ordered_features",
     "Unit": "unit",
     "BudgetError": "errors",
+    "CardError": "errors",
     "ClusterError": "errors",
     "DomainError": "errors",
+    "FederationError": "errors",
     "ModelFileError": "errors",
     "PrivacyWarning": "errors",
     "SchemaError": "errors",
@@ -79,11 +107,24 @@ _HOMES = {
     "BudgetAccount": "accounts.account",
     "BudgetStore": "accounts.store",
     "Evaluation": "evaluation.result",
+    "Sweep": "evaluation.sweep",
     "evaluate": "evaluation.evaluate",
+    "Federation": "federation.federation",
+    "FlowerServer": "federation.flower_server",
+    "KeyPair": "federation.keys",
+    "join_federation": "federation.flower_party",
+    "Party": "federation.party",
+    "Explanation": "explanations.explanation",
+    "LocalExplanation": "explanations.local",
+    "ModelCard": "cards.card",
+    "model_card": "cards.card",
     "PrivateSearchCV": "search.search",
+    "export_model": "export.export",
     "Model": "models.model",
     "load_model": "models.files",
     "PrivacyReport": "reports.report",
+    "Recommendation": "recommendation",
+    "recommend": "recommendation",
     **ESTIMATORS,
 }
 __all__ = sorted(_HOMES)
@@ -98,4 +139,4 @@ if not TYPE_CHECKING:  # else every name would be known, and could be anything
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*__all__, "__version__"]

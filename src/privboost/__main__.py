@@ -1,5 +1,5 @@
 """`python -m privboost` is the command line."""
 
-from privboost.cli import main
+from privboost.cli.main import main
 
 main()

@@ -32,7 +32,7 @@ def test_the_page_and_the_readme_are_those_of_the_summaries():
     assert readme == pages.with_block(readme, pages.readme_block())
 
 
-@pytest.mark.parametrize("name", ["scores", "same_score"])
+@pytest.mark.parametrize("name", ["scores", "in_short", "same_score"])
 def test_the_pictures_are_those_of_the_summaries(name):
     """If this fails, run `make results` where matplotlib is installed."""
     assert pages.digest() in (pages.PICTURES / f"{name}.svg").read_text(encoding="utf-8")

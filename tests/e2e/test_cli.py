@@ -1,4 +1,5 @@
 import csv
+import hashlib
 import json
 import os
 import signal
@@ -10,11 +11,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from privboost import load_model
-from privboost.cli import main
+from privboost.cli.exits import Status
+from privboost.cli.main import main
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 
 
@@ -65,7 +68,7 @@ def test_train_predict_report(tmp_path, target, run):
         *("--ledger", tmp_path / "ledger.jsonl", "--jobs", 2),
     )
     assert "(1, 1e-06)-differential privacy" in done.stdout
-    assert "12/12" in done.stderr
+    assert done.stderr == ""  # no terminal, no progress
     charges = 1 + 12 + (1 if target is CLASSES else 3)  # a start, the rounds, counts or looks
     assert (tmp_path / "ledger.jsonl").read_text().count('"charge"') == charges
 
@@ -88,9 +91,10 @@ def test_train_predict_report(tmp_path, target, run):
     run("predict", model, data, "--missing", "?", "--out", tmp_path / "p.parquet")
     assert pq.read_table(tmp_path / "p.parquet").num_rows == len(rows)
     assert "add or remove one protected unit" in run("report", model).stdout
-    assert json.loads(run("report", model, "--format", "json").stdout)["delta"] == 1e-6
+    assert json.loads(run("report", model, "--json").stdout)["delta"] == 1e-6
     run("report", model, "--format", "html", "--out", tmp_path / "r.html")
-    assert "Privacy report" in (tmp_path / "r.html").read_text()
+    assert "A model of income" in (tmp_path / "r.html").read_text()
+    assert run("report", model, "--format", "markdown", "--name", "N").stdout.startswith("# N\n")
 
 
 @pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
@@ -111,18 +115,18 @@ def test_evaluate(tmp_path, target, command):
     found = tmp_path / "found.json"
     how = ("--json", "--out", found)
     status, out, _ = command(*ask, "--epsilon", "inf", "--public-rows", "--jobs", 2, *how)
-    assert (status, out) == (0, "")
+    assert (status, json.loads(out)) == (0, {"out": str(found)})
     form = json.loads(found.read_text())
     assert form["privacy"]["public_rows"]
     assert form["all"]["rows"]["std"] == 0
     status, _, err = command(*ask, "--epsilon", 1, *how)
-    assert status == 1
+    assert status == Status.file
     assert "--force replaces it" in err
     status, _, err = command(*ask, "--epsilon", 1, "--by", "nose")
-    assert (status, err.count("\n")) == (1, 1)
+    assert (status, err.count("\n")) == (Status.usage, 1)
     assert "no feature 'nose'" in err
     status, _, err = command(*ask, "--epsilon", "inf")
-    assert status == 1
+    assert status == Status.budget
     assert "--public-rows" in err
 
 
@@ -134,7 +138,7 @@ def test_train_without_a_domain(tmp_path, run):
     base = (*base, "--force")
     assert "(5, 1e-05)-differential privacy" in done.stdout
     assert {"high", "low"} <= set(load_model(model).classes)  # a rare third may stand out too
-    assert "--target" in run(*base, code=1).stderr
+    assert "--target" in run(*base, code=2).stderr
 
 
 def test_train_under_pure_dp_with_a_part_of_a_domain(tmp_path, run):
@@ -145,16 +149,16 @@ def test_train_under_pure_dp_with_a_part_of_a_domain(tmp_path, run):
     pd.DataFrame({"x": x, "label": label}).to_csv(data, index=False)
     base = ("train", data, "--model", model, "--epsilon", 5, "--recipe", "sarus", "--quiet")
     base = (*base, "--target", "label", "--set", "n_estimators=3")
-    assert "the classes of the target 'label' must be given" in run(*base, code=1).stderr
+    assert "the classes of the target 'label' must be given" in run(*base, code=4).stderr
     form = {"features": {"x": {"kind": "numeric"}}, "target": {"classes": ["old", "young"]}}
     part.write_text(json.dumps(form))
     done = run(*base, "--domain-given", part)
     assert "5-differential privacy (pure)" in done.stdout
     assert load_model(model).domain.features[0].bounds == (16, 128)
     part.write_text("{")
-    assert "is not JSON" in run(*base, "--domain-given", part, "--force", code=1).stderr
+    assert "is not JSON" in run(*base, "--domain-given", part, "--force", code=4).stderr
     both = ("--domain-given", part, "--domain", part)
-    assert "not both" in run(*base[:-4], *both, "--force", code=1).stderr
+    assert "not both" in run(*base[:-4], *both, "--force", code=2).stderr
 
 
 def test_calibrate(run):
@@ -164,9 +168,9 @@ def test_calibrate(run):
     said = run("calibrate", "--epsilon", 1, "--delta", 0, "--laplace", 10).stdout
     assert "0.1-DP" in said
     asked = ["calibrate", "--epsilon", 1, "--rounds", 10, "--sampling-rate", 1e-300]
-    assert run(*asked, code=1).stderr.startswith("privboost: sampling_rate must lie between")
+    assert run(*asked, code=2).stderr.startswith("privboost: sampling_rate must lie between")
     asked = ["calibrate", "--epsilon", 1, "--delta", 0, "--rounds", 10]
-    assert "pure DP" in run(*asked, code=1).stderr
+    assert "pure DP" in run(*asked, code=2).stderr
 
 
 def test_version():
@@ -191,14 +195,14 @@ def test_public_rows_say_so(trained, run):
     model = folder / "public"
     base = [*base, model]
     base[base.index("--epsilon") + 1] = "inf"
-    assert "public_rows=True" in run(*base, code=1).stderr
+    assert "public_rows=True" in run(*base, code=5).stderr
     assert not model.exists()
     said = run(*base, "--public-rows")
     assert f"{model}: NO PRIVACY" in said.stdout
     assert said.stderr == ""
     assert "NO PRIVACY" in run("report", model).stdout
-    assert json.loads(run("report", model, "--format", "json").stdout)["epsilon"] is None
-    finite = run(*base, "--public-rows", "--epsilon", 1, "--force", code=1)
+    assert json.loads(run("report", model, "--json").stdout)["epsilon"] is None
+    finite = run(*base, "--public-rows", "--epsilon", 1, "--force", code=5)
     assert "epsilon=math.inf only" in finite.stderr
 
 
@@ -208,17 +212,18 @@ def test_errors_are_one_line(tmp_path, run):
     data = tmp_path / "t.csv"
     make_frame(20).drop(columns="age").to_csv(data, index=False)
     base = ["train", data, "--domain", domain, "--model", tmp_path / "m", "--delta", 1e-6]
-    for arguments, words in (
-        ([*base, "--epsilon", 1], "privboost: the table has no column 'age'"),
-        ([*base, "--epsilon", 0], "privboost: epsilon must be a finite number above 0"),
-        (["report", data], "is not a privboost model file"),
-        (["predict", tmp_path / "none", data], "No such file"),
+    for arguments, status, words in (
+        ([*base, "--epsilon", 1], 4, "privboost: the table has no column 'age'"),
+        ([*base, "--epsilon", 0], 2, "privboost: epsilon must be a finite number above 0"),
+        (["report", data], 3, "is not a privboost model file"),
+        (["predict", tmp_path / "none", data], 3, "No such file"),
         (
             [*base, "--epsilon", 1, "--weights", "w", "--weight-bound", 2],
+            4,
             "no column 'age', 'w': the file's header names no such",
         ),
     ):
-        done = run(*arguments, code=1)
+        done = run(*arguments, code=status)
         assert words in done.stderr
         assert "Traceback" not in done.stderr
         assert done.stderr.count("\n") == 1
@@ -226,7 +231,7 @@ def test_errors_are_one_line(tmp_path, run):
     (tmp_path / "folder").mkdir()
     ledger = tmp_path / "ledger.jsonl"
     base[5] = tmp_path / "folder"
-    assert "is a folder" in run(*base, "--epsilon", 1, "--ledger", ledger, code=1).stderr
+    assert "is a folder" in run(*base, "--epsilon", 1, "--ledger", ledger, code=3).stderr
     assert not ledger.exists()
     assert "name=value" in run(*base, "--epsilon", 1, "--set", "deep=3", code=2).stderr
 
@@ -243,20 +248,20 @@ def test_a_stream_of_random_trees(tmp_path, target, run):
     trees = ("--set", "n_estimators=10", "--set", "features=uniform")
     run("train", data, "--domain", domain, *budget, *trees, "--recipe", "sbdt", "--stream", state)
     assert load_model(model).scores.n_trees == 10
-    assert "exists already" in run("extend", state, late, *budget, code=1).stderr
+    assert "exists already" in run("extend", state, late, *budget, code=3).stderr
     budget = (*budget, "--force")
     done = run("extend", state, late, *budget, "--set", "learning_rate=0.05")
     assert "(1, 1e-06)-differential privacy" in done.stdout
     assert load_model(model).scores.n_trees == 20
     assert "batch 2" in run("report", model).stdout
-    refused = run("extend", state, late, *budget, "--set", "gradient_clip=0.9", code=1)
+    refused = run("extend", state, late, *budget, "--set", "gradient_clip=0.9", code=2)
     assert "gradient_clip and hessian_clip stay" in refused.stderr
     assert load_model(model).scores.n_trees == 20
     base = ("train", data, "--domain", domain, *budget)
-    assert "--recipe sbdt" in run(*base, "--stream", state, code=1).stderr
-    refused = run(*base, "--recipe", "sbdt", "--stream", model, code=1)
+    assert "--recipe sbdt" in run(*base, "--stream", state, code=2).stderr
+    refused = run(*base, "--recipe", "sbdt", "--stream", model, code=2)
     assert "must be different" in refused.stderr
-    refused = run(*base, "--recipe", "sbdt", "--preset", "XGB", code=1)
+    refused = run(*base, "--recipe", "sbdt", "--preset", "XGB", code=2)
     assert '"TR_ada"' in refused.stderr
 
 
@@ -276,18 +281,18 @@ def test_votes_and_linear_models(tmp_path, recipe, run):
     header = run("predict", model, data).stdout.splitlines()[0]
     assert ("probability" in header) == (recipe == "adassp")
     assert ("score" in header) == (recipe == "lazybb")
-    assert "is needed" in run("predict", model, data, "--out", tmp_path / "p.xlsx", code=1).stderr
-    said = run("predict", model, data, "--std", code=1).stderr
+    assert "is needed" in run("predict", model, data, "--out", tmp_path / "p.xlsx", code=2).stderr
+    said = run("predict", model, data, "--std", code=2).stderr
     assert "models of this recipe hold no standard errors" in " ".join(said.split())
     assert "Traceback" not in said
     relation = "replace one" if recipe == "lazybb" else "add or remove one"
     assert f"{relation} protected unit" in run("report", model).stdout
     if recipe == "lazybb":
-        weighted = run(*base, *how, "--weights", "weight", "--weight-bound", 1, code=1)
+        weighted = run(*base, *how, "--weights", "weight", "--weight-bound", 1, code=2)
         assert "takes no weights" in weighted.stderr
-        assert "--weight-bound" in run(*base, *how, "--weights", "weight", code=1).stderr
+        assert "--weight-bound" in run(*base, *how, "--weights", "weight", code=2).stderr
         make_domain(NUMBER).to_json(domain)
-        assert "is for classes" in run(*base, *how, code=1).stderr
+        assert "is for classes" in run(*base, *how, code=2).stderr
 
 
 @pytest.fixture
@@ -328,7 +333,7 @@ def test_nothing_is_replaced_unasked(trained, command):
     ]
     for arguments in asked:
         code, out, err = command(*arguments)
-        assert (code, out) == (1, "")
+        assert (code, out) == (Status.file, "")
         assert err.startswith("privboost: ")
         assert err.endswith("exists already: --force replaces it\n")
         assert {path: path.read_bytes() for path in folder.iterdir()} == before  # nor spent
@@ -337,26 +342,51 @@ def test_nothing_is_replaced_unasked(trained, command):
     assert not [path for path in before if path.read_bytes() == b"dear to me"]
 
 
+def test_a_card_with_its_evaluations(trained, command):
+    folder, _ = trained
+    model, found, card = folder / "m", folder / "e.json", folder / "card.html"
+    ask = ("evaluate", model, folder / "t.csv", "--epsilon", 0.5, "--json", "--out", found)
+    assert command(*ask)[0] == 0
+    form = ("--format", "html", "--name", "Mine & yours", "--evaluation", found)
+    assert command("report", model, *form, "--out", card)[0] == 0
+    text = card.read_text()
+    assert "<title>Mine &amp; yours</title>" in text
+    assert "Evaluation of income: its price" in text
+    assert hashlib.sha256(model.read_bytes()).hexdigest() in text
+    html = ("--format", "html")
+    for refused, status, words in (
+        (("--name", "N"), 2, "--name and --evaluation are for cards: --format html or markdown"),
+        (("--json", "--evaluation", found), 2, "are for cards"),
+        ((*html, "--json"), 2, "--json is a form of its own"),
+        ((*html, "--evaluation", folder / "t.csv"), 2, "holds no evaluation as JSON"),
+        ((*html, "--evaluation", folder / "no"), 3, "No such file or directory"),
+        ((*html, "--evaluation", found, "--out", found), 2, "must be different"),
+    ):
+        code, out, err = command("report", model, *refused)
+        assert (code, out, err.count("\n")) == (status, "", 1)
+        assert words in err
+
+
 def test_numbers_nobody_can_compute_with_are_one_line(trained, command, monkeypatch):
     folder, base = trained
     hard = (*base, folder / "n", "--recipe", "sbdt", "--set", "subsample=1e-300")
     code, _, err = command(*hard)
-    assert (code, err.count("\n")) == (1, 1)
+    assert (code, err.count("\n")) == (Status.usage, 1)
     assert "subsample must lie" in err
 
     def divide(*_, **__):
         raise ZeroDivisionError("float division by zero")
 
-    monkeypatch.setattr("privboost.privacy.calibration.calibrate_releases", divide)
+    monkeypatch.setattr("privboost.privacy.calibrated_releases.calibrate_releases", divide)
     code, _, err = command("calibrate", "--epsilon", 1)
-    assert (code, err) == (1, "privboost: a number is too small or too large to compute with\n")
+    assert (code, err) == (2, "privboost: a number is too small or too large to compute with\n")
 
 
 @pytest.mark.parametrize("output", ["t.csv", "d.json", "ledger"])
 def test_no_force_writes_over_what_is_read(trained, command, output):
     folder, base = trained
     code, _, err = command(*base, folder / output, "--force", "--ledger", folder / "ledger")
-    assert (code, err.count("\n")) == (1, 1)
+    assert (code, err.count("\n")) == (Status.usage, 1)
     assert "must be different" in err
     assert "must be different" in command("report", folder / "m", "--out", folder / "m")[2]
 
@@ -376,10 +406,10 @@ def test_a_folder_that_is_read_stays_as_it_is(trained, command):
         ("predict", folder / "m", table, "--out", table / "new.csv"),
     ):
         code, _, err = command(*arguments)
-        assert (code, err.count("\n")) == (1, 1)
+        assert (code, err.count("\n")) == (Status.usage, 1)
         assert "lies in a folder that is read" in err
     code, _, err = command(*base, folder / "new", "--ledger", table / "b.csv")
-    assert code == 1
+    assert code == Status.usage
     assert "is no ledger" in err
     assert {path: path.read_bytes() for path in table.iterdir()} == before
 
@@ -390,29 +420,32 @@ def test_errors_of_files_and_columns_are_one_line(trained, command):
     (folder / "broken.json").write_text("{")
     (folder / "broken.parquet").write_text("no")
     swapped = {
-        folder / "none.csv": "no such file",
-        folder: "is needed",
-        folder / "empty.csv": "has no header line",
-        folder / "broken.parquet": "is not a Parquet file",
-        folder / "broken.json": "a .parquet, .csv or .tsv file is needed",
+        folder / "none.csv": (3, "no such file"),
+        folder: (4, "is needed"),
+        folder / "empty.csv": (4, "has no header line"),
+        folder / "broken.parquet": (4, "is not a Parquet file"),
+        folder / "broken.json": (4, "a .parquet, .csv or .tsv file is needed"),
     }
-    asked = [(("train", data, *base[2:], folder / "n"), words) for data, words in swapped.items()]
+    asked = [(("train", data, *base[2:], folder / "n"), *said) for data, said in swapped.items()]
     asked += [
-        ((*base[:3], folder / "broken.json", *base[4:], folder / "n"), "is not JSON"),
-        ((*base[:3], folder / "none.json", *base[4:], folder / "n"), "No such file"),
-        ((*base, folder), "is a folder"),
-        ((*base, folder / "no" / "n"), "no such folder"),
-        ((*base, folder / "n", "--separator", ";"), "the table has no column 'age'"),
-        ((*base, folder / "n", "--separator", "::"), "--separator must be one character"),
-        ((*base, folder / "n", "--weights", "weight"), "--weight-bound"),
-        ((*base, folder / "n", "--epsilon", "nan"), "epsilon must be"),
-        ((*base, folder / "n", "--set", "init_share=2"), "init_share must lie strictly"),
-        (("predict", folder / "t.csv", folder / "t.csv"), "is not a privboost model"),
-        (("report", folder), "Is a directory"),
+        ((*base[:3], folder / "broken.json", *base[4:], folder / "n"), 4, "is not JSON"),
+        ((*base[:3], folder / "none.json", *base[4:], folder / "n"), 3, "No such file"),
+        ((*base, folder), 3, "is a folder"),
+        ((*base, folder / "no" / "n"), 3, "no such folder"),
+        ((*base, folder / "n", "--separator", ";"), 4, "the table has no column 'age'"),
+        ((*base, folder / "n", "--separator", "::"), 2, "--separator must be one character"),
+        ((*base, folder / "n", "--weights", "weight"), 2, "--weight-bound"),
+        ((*base, folder / "n", "--epsilon", "nan"), 2, "epsilon must be"),
+        ((*base, folder / "n", "--set", "init_share=2"), 2, "init_share must lie strictly"),
+        (("predict", folder / "t.csv", folder / "t.csv"), 3, "is not a privboost model"),
+        (("report", folder), 3, "is a folder: name the file"),
+        (("train",), 2, "privboost train --help"),
+        (("trian",), 2, "privboost --help"),
+        (("report", folder / "m", "--shape", "x"), 2, "No such option"),
     ]
-    for arguments, words in asked:
+    for arguments, status, words in asked:
         code, out, err = command(*arguments)
-        assert (code, out, err.count("\n")) == (1, "", 1), err
+        assert (code, out, err.count("\n")) == (status, "", 1), err
         assert err.startswith("privboost: ")
         assert words in err
     assert not (folder / "n").exists()
@@ -499,7 +532,7 @@ def test_a_pipe_is_not_replaced(trained, command):
         ("report", folder / "m", "--out", pipe, "--force"),
     ):
         code, out, err = command(*arguments)
-        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert (code, out, err.count("\n")) == (Status.file, "", 1)
         assert "is a device or a pipe" in err
         assert pipe.is_fifo()
     assert not ledger.exists()
@@ -519,7 +552,7 @@ def test_what_fails_midway_leaves_the_old_file(trained, command, monkeypatch, ou
     what = ("report", folder / "m") if output == "r.html" else ("predict", folder / "m")
     what = what if output == "r.html" else (*what, folder / "t.csv")
     code, _, err = command(*what, "--out", place, "--force")
-    assert (code, err) == (1, "privboost: No space left on device\n")
+    assert (code, err) == (Status.file, f"privboost: No space left on device: {place}\n")
     assert place.read_text() == "old"
     assert sorted(folder.iterdir()) == before
 
@@ -530,34 +563,42 @@ def test_a_closed_output_is_said_in_a_line(trained, command, monkeypatch, what):
     monkeypatch.setattr(sys, "stdout", None)
     rows = [folder / "t.csv"] if what == "predict" else []
     code, _, err = command(what, folder / "m", *rows)
-    assert (code, err.count("\n")) == (1, 1)
+    assert (code, err.count("\n")) == (Status.file, 1)
     assert "the standard output is closed" in err
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "status", "words"),
     [
-        (OverflowError("int too large"), "a number is too large: int too large"),
-        (RecursionError("maximum depth"), "nested too deeply"),
-        (MemoryError("Unable to allocate for shape (4711,)"), "not enough memory"),
+        (OverflowError("int too large"), 2, "a number is too large: int too large"),
+        (RecursionError("maximum depth"), 2, "nested too deeply"),
+        (MemoryError("Unable to allocate for shape (4711,)"), 1, "not enough memory"),
+        (KeyError(4711), 1, "an error of privboost's own (KeyError): --debug"),
+        (pa.ArrowInvalid("row 4711"), 1, "an error of privboost's own (ArrowInvalid)"),
+        (UnicodeDecodeError("utf-8", b"4711", 0, 1, "4711"), 2, "not UTF-8"),
     ],
-    ids=["overflow", "recursion", "memory"],
+    ids=["overflow", "recursion", "memory", "bug", "others", "bytes"],
 )
-def test_what_a_machine_cannot_do_is_said_in_a_line(trained, command, monkeypatch, error, words):
+def test_what_a_machine_cannot_do_is_said_in_a_line(
+    trained, command, monkeypatch, error, status, words
+):
     def fail(_):
         raise error
 
     monkeypatch.setattr("privboost.models.files.load_model", fail)
     code, _, err = command("report", trained[0] / "m")
-    assert (code, err.count("\n")) == (1, 1)
+    assert (code, err.count("\n")) == (status, 1)
     assert words in err
     assert "4711" not in err
+    traced = command("report", trained[0] / "m", "--debug")[2]
+    assert traced.startswith("Traceback")
+    assert words in traced.splitlines()[-1]
 
 
 def test_a_domain_names_its_target(trained, command):
     folder, base = trained
     code, _, err = command(*base, folder / "n", "--target", "income")
-    assert code == 1
+    assert code == Status.usage
     assert "not both" in err
 
 
@@ -567,5 +608,5 @@ def test_a_delta_beyond_arithmetic_is_named(trained, command, what, delta):
     folder, base = trained
     arguments = (*base, folder / "n") if what == "train" else ("calibrate", "--rounds", 9)
     code, _, err = command(*arguments, "--epsilon", 1, "--delta", delta)
-    assert (code, err.count("\n")) == (1, 1)
+    assert (code, err.count("\n")) == (Status.usage, 1)
     assert err.startswith("privboost: delta, if not 0, must be")

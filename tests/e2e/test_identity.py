@@ -6,40 +6,28 @@ import numpy as np
 import polars as pl
 import pytest
 
-from privboost import (
-    BoostedAdaSSPClassifier,
-    BoostedAdaSSPRegressor,
-    DPXGBClassifier,
-    DPXGBRegressor,
-    LazyBBClassifier,
-    PrivBoostClassifier,
-    PrivBoostRegressor,
-    SarusXGBClassifier,
-    SarusXGBRegressor,
-    SBDTClassifier,
-    SBDTRegressor,
-)
 from privboost.models.files import model_bytes
 from tests.hostile import HostileBackend
-from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
-
-ROWS = 1000
-
-
-def fit(target, weighted, table=None, unit=None, **how):
-    kind = PrivBoostRegressor if "bounds" in target else PrivBoostClassifier
-    table = make_frame(ROWS, target=target) if table is None else table
-    how = {"n_estimators": 12, "random_state": 7, "sample_weight_bound": 2.0} | how
-    model = kind(**{"epsilon": 1.0, "delta": 1e-6, "domain": make_domain(target, unit)} | how)
-    return model.fit(table, sample_weight="weight" if weighted else None)
-
-
-@pytest.mark.parametrize(
-    ("target", "weighted", "epsilon"),
-    [(CLASSES, False, 3.0), (THREE, True, 4.0), (NUMBER, True, 1.0)],
+from tests.identity import (
+    FLAGSHIP,
+    GREEDY,
+    OTHERS,
+    ROWS,
+    TASKS,
+    TREES,
+    bytes_of,
+    fit,
+    fit_greedy,
+    fit_other,
+    fit_stream,
+    fit_trees,
 )
+from tests.tables import CLASSES, THREE, make_frame
+
+
+@pytest.mark.parametrize(("target", "weighted", "epsilon"), FLAGSHIP)
 def test_threads_partitions_deaths_and_order_change_nothing(target, weighted, epsilon):
-    """With an ε that buys some interactions: a party that dies is told every answer again."""
+    """A party that dies is told every answer again."""
     run = partial(fit, target, weighted, epsilon=epsilon)
     frame, plain = make_frame(ROWS, target=target), run().model_
     assert plain.scores.kind == "compound"
@@ -52,25 +40,8 @@ def test_threads_partitions_deaths_and_order_change_nothing(target, weighted, ep
     assert model_bytes(run(frame.iloc[1:]).model_) != expected
 
 
-TREES = [
-    {"features": "cyclical", "extra_estimators": 10},
-    {"features": "uniform", "candidates": "hessian", "candidate_rounds": 2},
-    {"features": 2, "category_splits": "subset", "batch_size": 4},
-    {"features": "uniform", "subsample": 0.3},
-    {"subsample": 0.3, "extra_estimators": 10, "init_noise": "laplace"},
-]
-
-
-def fit_trees(target, weighted, how, **where):
-    kind = SBDTRegressor if "bounds" in target else SBDTClassifier
-    shared = {"n_estimators": 12, "max_depth": 4, "random_state": 7, "sample_weight_bound": 2.0}
-    model = kind(1.0, 1e-6, make_domain(target), **(shared | how | where))
-    weights = "weight" if weighted else None
-    return model.fit(make_frame(ROWS, target=target), sample_weight=weights)
-
-
 @pytest.mark.parametrize("how", TREES, ids=lambda how: "-".join(map(str, how.values())))
-@pytest.mark.parametrize(("target", "weighted"), [(CLASSES, False), (THREE, True), (NUMBER, True)])
+@pytest.mark.parametrize(("target", "weighted"), TASKS)
 def test_trees_of_every_kind_are_the_same_everywhere(target, weighted, how):
     expected = model_bytes(fit_trees(target, weighted, how).model_)
     assert model_bytes(fit_trees(target, weighted, how, n_jobs=2).model_) == expected
@@ -79,26 +50,10 @@ def test_trees_of_every_kind_are_the_same_everywhere(target, weighted, how):
         assert model_bytes(fit_trees(target, weighted, how, backend=hostile).model_) == expected
 
 
-GREEDY = [
-    (DPXGBClassifier, CLASSES, False, {"candidates": "hessian", "candidate_rounds": 2}),
-    (DPXGBClassifier, THREE, True, {"features": 3, "greedy_depth": 2}),
-    (DPXGBRegressor, NUMBER, True, {"features": "cyclical"}),
-    (SarusXGBClassifier, CLASSES, True, {"delta": 0.0, "gradient_filter": 0.4}),
-    (SarusXGBClassifier, THREE, False, {"delta": 0.0, "subsample": 0.3}),
-    (SarusXGBRegressor, NUMBER, False, {"delta": 1e-6, "accountant": "rdp", "subsample": 0.3}),
-]
-
-
 @pytest.mark.parametrize(("kind", "target", "weighted", "how"), GREEDY)
 def test_greedy_trees_are_the_same_everywhere(kind, target, weighted, how):
     def run(**where):
-        settings = {"epsilon": 5.0, "delta": 1e-6, "n_estimators": 4, "max_depth": 3} | how
-        if settings["delta"] > 0:
-            settings |= {"accountant": "rdp"}
-        settings |= {"random_state": 7, "sample_weight_bound": 2.0, "domain": make_domain(target)}
-        model = kind(**settings, **where)
-        weights = "weight" if weighted else None
-        return model_bytes(model.fit(make_frame(ROWS, target=target), sample_weight=weights).model_)
+        return bytes_of(fit_greedy(kind, target, weighted, how, **where))
 
     expected = run()
     assert run(n_jobs=2) == expected
@@ -106,26 +61,10 @@ def test_greedy_trees_are_the_same_everywhere(kind, target, weighted, how):
         assert run(backend=partial(HostileBackend, seed=seed, death_rate=0.2)) == expected
 
 
-OTHERS = [
-    (LazyBBClassifier, CLASSES, False, {"delta": 0.0}),
-    (LazyBBClassifier, THREE, False, {"accountant": "rdp"}),
-    (LazyBBClassifier, CLASSES, False, {"learner": "tree", "delta": 0.0}),
-    (BoostedAdaSSPClassifier, CLASSES, True, {"class_weight": "balanced", "clip_decay": 0.9}),
-    (BoostedAdaSSPClassifier, THREE, False, {"bins": 6, "products": [("age", "job")]}),
-    (BoostedAdaSSPRegressor, NUMBER, True, {"ratio": (1, 1, 1), "norm_bound": 0.8}),
-]
-
-
 @pytest.mark.parametrize(("kind", "target", "weighted", "how"), OTHERS)
 def test_votes_and_linear_models_are_the_same_everywhere(kind, target, weighted, how):
     def run(frame, **where):
-        settings = {"epsilon": 2.0, "delta": 1e-6, "n_estimators": 7, "random_state": 7} | how
-        if weighted:
-            settings |= {"sample_weight_bound": 2.0}
-        model = kind(**settings, domain=make_domain(target), **where)
-        return model_bytes(
-            model.fit(frame, **({"sample_weight": "weight"} if weighted else {})).model_
-        )
+        return bytes_of(fit_other(kind, target, weighted, how, frame, **where))
 
     frame = make_frame(ROWS, target=target)
     expected = run(frame)
@@ -137,12 +76,7 @@ def test_votes_and_linear_models_are_the_same_everywhere(kind, target, weighted,
 @pytest.mark.parametrize("subsample", [1.0, 0.3])
 def test_streams_are_the_same_everywhere(subsample):
     def run(**where):
-        model = SBDTClassifier(
-            1.0, 1e-6, make_domain(), n_estimators=12, random_state=7, subsample=subsample, **where
-        )
-        for seed in range(3):
-            model.partial_fit(make_frame(400, seed))
-        return model_bytes(model.model_)
+        return bytes_of(fit_stream(subsample, **where))
 
     expected = run()
     assert run(n_jobs=2) == expected

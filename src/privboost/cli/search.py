@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from privboost.cli_budget import Budget, NewDelta, NewEpsilon, OfDataset, RunName, account_of
-from privboost.cli_estimators import kind_of, read_parameters, spending
-from privboost.cli_files import check_files, read_separator
-from privboost.cli_options import (
+from privboost.cli.accounts import Budget, NewDelta, NewEpsilon, OfDataset, RunName, account_of
+from privboost.cli.estimators import kind_of, read_parameters, spending
+from privboost.cli.files import check_files, open_rows, save_paid
+from privboost.cli.options import (
     FIRST_RECIPE,
+    AsJson,
     DataFile,
     Delta,
     DomainRows,
@@ -21,12 +22,14 @@ from privboost.cli_options import (
     Jobs,
     LedgerFile,
     Missing,
+    NewModel,
+    OfRecipe,
     Parameters,
-    Recipe,
     Rows,
     Seed,
     Separator,
 )
+from privboost.cli.printing import print_json
 
 
 def search(
@@ -34,13 +37,11 @@ def search(
     candidates: Annotated[
         Path, typer.Option(help='A JSON file with what is tried: [{"n_estimators": 50}, …].')
     ],
-    model: Annotated[Path, typer.Option(help="Where to write the winner.")],
+    model: NewModel,
     domain: Annotated[Path, typer.Option(help="What is public about the table (JSON).")],
     epsilon: Epsilon,
     delta: Delta = 1e-6,
-    recipe: Annotated[
-        Recipe, typer.Option(help="How to boost: see docs/recipes.md.")
-    ] = FIRST_RECIPE,
+    recipe: OfRecipe = FIRST_RECIPE,
     expected_runs: Annotated[
         float, typer.Option(help="How many runs there are on average; their number is hidden.")
     ] = 10.0,
@@ -62,13 +63,13 @@ def search(
     limit_delta: NewDelta = None,
     name: RunName = None,
     seed: Seed = None,
+    as_json: AsJson = False,
     force: Force = False,
 ) -> None:
     """Choose parameters privately, and keep the winner's model. Spends the budget."""
     from privboost.search.search import PrivateSearchCV
     from privboost.tables.domain import Domain
     from privboost.tables.features import ClassTarget
-    from privboost.tables.file_sources import open_file
     from privboost.unit import column_of
 
     public = Domain.from_json(domain)
@@ -76,7 +77,7 @@ def search(
     estimator = kind(domain=public, n_jobs=jobs, domain_rows=domain_rows.value)
     estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
     tried = _read_candidates(candidates)
-    table = open_file(data, missing or [], separator=read_separator(separator))
+    table = open_rows(data, missing, separator)
     read = (data, domain, candidates, ledger, budget)
     check_files(read, [model], [model] if force else ())  # before it costs
     column = column_of(public.unit)
@@ -96,7 +97,18 @@ def search(
     )
     with spending(epsilon, delta):
         own.fit(table)
-        own.best_estimator_.save(model)
+        save_paid(own.best_estimator_.save, model)
+    if as_json:
+        print_json(
+            {
+                "model": str(model),
+                "parameters": own.best_params_,
+                "scoring": own.scoring_,
+                "score": {"value": own.best_score_, "std": own.best_score_std_},
+                "privacy": own.privacy_.to_dict(),
+            }
+        )
+        return
     typer.echo(f"{model}: {own.privacy_.guarantee}")
     score = f"{own.best_score_:.3g} ± {own.best_score_std_:.2g}"
     typer.echo(f"best parameters {json.dumps(own.best_params_)}")

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from difflib import get_close_matches
+from typing import Any
 
 import typer
 
+from privboost.cli.exits import Status, fail
+from privboost.progress import charges_told
 from privboost.recipes import RECIPES
-
-
-def fail(message: str, code: int) -> NoReturn:
-    """Say what is wrong in a line, and leave."""
-    typer.echo(f"privboost: {message}", err=True)
-    raise SystemExit(code)
 
 
 def kind_of(recipe: str, classes: bool) -> Any:
@@ -28,18 +25,37 @@ def kind_of(recipe: str, classes: bool) -> Any:
     return getattr(privboost, name)
 
 
+def set_weights(
+    estimator: Any, recipe: str, weights: str | None, weight_bound: float | None
+) -> dict[str, str]:
+    """Tell an estimator the bound of weights; return what `fit` takes of them."""
+    if weights is not None and weight_bound is None:
+        raise ValueError("--weights needs --weight-bound: the largest weight, publicly known")
+    if "sample_weight_bound" in estimator.get_params():
+        estimator.set_params(sample_weight_bound=weight_bound)
+    elif weights is not None or weight_bound is not None:
+        raise ValueError(f"--recipe {recipe} takes no weights")
+    return {} if weights is None else {"sample_weight": weights}
+
+
 @contextmanager
-def spending(epsilon: float, delta: float, public_rows: bool = False) -> Iterator[None]:
-    """Say what an interruption has cost."""
+def spending(
+    epsilon: float, delta: float, public_rows: bool = False, others_pay: bool = False
+) -> Iterator[None]:
+    """Say what an interruption has cost; where others set their share aside, all may be spent."""
+    begun = [True] if others_pay else []
     try:
-        yield
+        with charges_told(lambda: begun.append(True)):
+            yield
     except KeyboardInterrupt:
         if public_rows:
-            fail("interrupted", 130)
+            fail("interrupted", Status.interrupted)
+        if not begun:
+            fail("interrupted before anything was reserved: nothing is spent", Status.interrupted)
         fail(
             f"interrupted; epsilon {epsilon:g} and delta {delta:g} count as spent: all was "
             "reserved before the first row was read",
-            130,
+            Status.interrupted,
         )
 
 
@@ -68,7 +84,11 @@ def read_parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals or name not in names:
-            raise typer.BadParameter(f"{setting!r}: name=value with one of {', '.join(names)}")
+            near = get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]}? " if near and equals else ""
+            raise typer.BadParameter(
+                f"{setting!r}: {hint}name=value is needed, with one of {', '.join(names)}"
+            )
         try:
             parameters[name] = json.loads(_PYTHON_WORDS.get(text, text))
         except json.JSONDecodeError:

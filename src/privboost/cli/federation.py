@@ -1,0 +1,279 @@
+"""Federations on the command line: keys, a coordinator, and parties that join it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
+from privboost.cli.exits import Status, fail
+from privboost.cli.files import check_files, open_rows, save_paid
+from privboost.cli.options import (
+    FIRST_RECIPE,
+    AsJson,
+    DataFile,
+    Delta,
+    Epsilon,
+    Force,
+    Jobs,
+    LedgerFile,
+    Missing,
+    NewModel,
+    OfRecipe,
+    Parameters,
+    Quiet,
+    Seed,
+    Separator,
+    Trust,
+    WeightBound,
+    Weights,
+)
+from privboost.cli.printing import is_watched, print_json, print_model
+
+federation_app = typer.Typer(
+    no_args_is_help=True, help="Train across parties, each of which keeps its rows."
+)
+
+Pins = Annotated[
+    Path, typer.Option(help="A folder with the public keys (.pub) of all, coordinator and parties.")
+]
+OwnKey = Annotated[Path, typer.Option(help="This end's private key (.key).")]
+Patience = Annotated[
+    float, typer.Option(help="Seconds to wait: for all to come, and then for an answer.")
+]
+
+
+@federation_app.command()
+def keys(
+    name: Annotated[str, typer.Argument(help='Who the keys are for: a party, or "coordinator".')],
+    folder: Annotated[Path, typer.Option(help="Where to write them.")] = Path(),
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="For the coordinator: a name or address it has; repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the keys of one end.
+
+    NAME.key stays where it is made. NAME.pub goes to everybody, by a way on which nobody can
+    replace it; so does coordinator.crt, which parties need for TLS.
+    """
+    from privboost.federation.agreement import COORDINATOR
+    from privboost.federation.key_files import (
+        CERTIFICATE,
+        CERTIFICATE_KEY,
+        PRIVATE,
+        PUBLIC,
+        write_certificate,
+        write_keys,
+    )
+
+    leads = name == COORDINATOR
+    if leads != bool(host):
+        raise ValueError("--host is for the coordinator, which needs one: parties call it there")
+    ends = [PRIVATE, PUBLIC, *([CERTIFICATE, CERTIFICATE_KEY] if leads else [])]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in [folder / f"{name}{end}" for end in ends]:
+        if path.exists():
+            raise FileExistsError(f"{path} exists already: keys are not replaced; move it away")
+    made = write_keys(name, folder)
+    made += write_certificate(host or [], folder) if leads else []
+    secret = {path for path in made if path.name.endswith(".key")}
+    if as_json:
+        print_json({str(path): "secret" if path in secret else "public" for path in made})
+        return
+    for path in made:
+        typer.echo(f"{path}: {'keep it secret' if path in secret else 'give it to everybody'}")
+
+
+@federation_app.command()
+def coordinate(
+    model: NewModel,
+    domain: Annotated[Path, typer.Option(help="What is public about the tables (JSON).")],
+    epsilon: Epsilon,
+    key: OwnKey = Path("coordinator.key"),
+    pins: Pins = Path("pins"),
+    listen: Annotated[str, typer.Option(help="Where to listen, as host:port.")] = "0.0.0.0:8470",
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            help="For TLS, with its key beside it (.key added).",
+            show_default="coordinator.crt beside --key",
+        ),
+    ] = None,
+    delta: Delta = 1e-6,
+    recipe: OfRecipe = FIRST_RECIPE,
+    trust: Annotated[
+        Trust, typer.Option(help="Who adds noise; a server that does sees exact totals.")
+    ] = Trust.distributed,
+    colluders: Annotated[
+        int, typer.Option(help="How many parties may tell the coordinator all they know.")
+    ] = 1,
+    dropouts: Annotated[
+        int, typer.Option(help="How many parties may be lost, once all have come.")
+    ] = 0,
+    set_: Parameters = None,
+    weights: Weights = None,
+    weight_bound: WeightBound = None,
+    ledger: LedgerFile = None,
+    seed: Seed = None,
+    patience: Patience = 600.0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    force: Force = False,
+) -> None:
+    """Wait for all parties, train with them, and write the model. Spends the budget."""
+    from privboost.federation.agreement import COORDINATOR
+    from privboost.federation.federation import Federation
+    from privboost.federation.flower_server import FlowerServer
+    from privboost.federation.key_files import CERTIFICATE, read_pins, read_private
+    from privboost.tables.domain import Domain
+    from privboost.tables.features import ClassTarget
+
+    public = Domain.from_json(domain)
+    kind = kind_of(recipe, isinstance(public.target, ClassTarget))
+    estimator = kind(epsilon=epsilon, delta=delta, domain=public, random_state=seed)
+    estimator.set_params(ledger=ledger, verbose=is_watched() and not quiet)
+    given = set_weights(estimator, recipe, weights, weight_bound)
+    estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
+    name, identity = read_private(key)
+    parties = read_pins(pins)
+    if name != COORDINATOR or parties.pop(COORDINATOR) != identity.public:
+        raise ValueError(f"--key: {key} is not the private half of {COORDINATOR}.pub in {pins}")
+    shown = key.with_name(f"{COORDINATOR}{CERTIFICATE}") if certificate is None else certificate
+    tls = shown.read_bytes(), shown.with_name(f"{shown.name}.key").read_bytes()
+    check_files((domain, ledger, key, shown), [model], [model] if force else ())
+    with FlowerServer(listen, *tls, patience) as server:
+        federation = Federation(identity, parties, server, colluders, dropouts, trust.value)
+        federation.check(estimator, weights)
+        _wait_for_all(server, list(parties), listen, quiet)
+        with spending(epsilon, estimator.delta, others_pay=True):
+            estimator.fit(federation, **given)
+            save_paid(estimator.save, model)
+    print_model(model, estimator.model_, as_json, parties=list(parties))
+
+
+def _wait_for_all(server: Any, names: list[str], listen: str, quiet: bool) -> None:
+    """Wait for parties, and say who has come."""
+
+    def tell(words: str) -> None:
+        if not quiet:
+            typer.echo(words, err=True)
+
+    tell(f"waiting at {listen} for {', '.join(names)}")
+    try:
+        server.wait_for(names, tell)
+    except KeyboardInterrupt:
+        fail("interrupted while parties were awaited; nothing was spent", Status.interrupted)
+
+
+@federation_app.command()
+def join(
+    data: DataFile,
+    at: Annotated[str, typer.Option(help="The coordinator, as host:port.")],
+    domain: Annotated[
+        Path, typer.Option(help="What is public about the table (JSON); others are refused.")
+    ],
+    key: OwnKey,
+    limit_epsilon: Annotated[
+        float, typer.Option(help="What all runs together may cost these rows.")
+    ],
+    limit_delta: Annotated[float, typer.Option(help="And their delta.")],
+    pins: Pins = Path("pins"),
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            help="The coordinator's certificate, or who signed it (PEM).",
+            show_default="coordinator.crt in --pins",
+        ),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="A file that records every run and charge.", show_default="NAME.ledger"),
+    ] = None,
+    weights: Weights = None,
+    colluders: Annotated[
+        int, typer.Option(help="Of how many colluding parties these rows are to be safe, at least.")
+    ] = 1,
+    least_parties: Annotated[
+        int | None,
+        typer.Option(help="With how many parties to take part.", show_default="all pinned"),
+    ] = None,
+    trust_server: Annotated[
+        bool,
+        typer.Option("--trust-server", help="Also take part where the server sees exact totals."),
+    ] = False,
+    tell_rows: Annotated[
+        bool, typer.Option("--tell-rows", help="The number of rows is public (LazyBB needs it).")
+    ] = False,
+    accept_seed: Annotated[
+        bool, typer.Option("--accept-seed", help="Also take part in runs that protect nobody.")
+    ] = False,
+    missing: Missing = None,
+    separator: Separator = None,
+    jobs: Jobs = 1,
+    patience: Patience = 600.0,
+) -> None:
+    """Take part in a run with the rows of a table, which stay here.
+
+    Spends what the run is planned with, if the limit allows it.
+    """
+    from privboost.federation.agreement import COORDINATOR
+    from privboost.federation.flower_party import join_federation
+    from privboost.federation.key_files import CERTIFICATE, read_pins, read_private
+    from privboost.federation.party import Party
+    from privboost.tables.domain import Domain
+
+    name, identity = read_private(key)
+    known = read_pins(pins)
+    if name == COORDINATOR:
+        raise ValueError("--key: this is the coordinator's; a party joins with its own")
+    if known.get(name) != identity.public:
+        raise ValueError(f"--key: {key} is not the private half of {name}.pub in {pins}")
+    shown = pins / f"{COORDINATOR}{CERTIFICATE}" if certificate is None else certificate
+    rows = open_rows(data, missing, separator)
+    kept = key.with_suffix(".ledger") if ledger is None else ledger
+    tls = shown.read_bytes() if shown.exists() or certificate is not None else None
+    check_files((data, domain, key, kept), [])
+
+    def tell(words: str) -> None:
+        typer.echo(f"{name}: {words}", err=True)
+
+    party = Party(
+        name,
+        rows,
+        limit_epsilon,
+        limit_delta,
+        identity=identity,
+        pins=known,
+        domain=Domain.from_json(domain),
+        weight=weights,
+        colluders=colluders,
+        least_parties=least_parties,
+        trust_server=trust_server,
+        ledger=kept,
+        accept_seed=accept_seed,
+        tell_rows=tell_rows,
+        n_jobs=jobs,
+        tell=tell,
+    )
+    if not party.limit.known:
+        tell(f"{kept} is new: what these rows have cost before is not counted (--ledger)")
+    tell(f"joining {at}; the rows stay here, the ledger is {kept}")
+    try:
+        join_federation(party, at, tls, patience)
+    except KeyboardInterrupt:
+        tell("interrupted")
+    epsilon, delta = party.limit.spent
+    tell(f"epsilon {epsilon:g} and delta {delta:g} are spent in all")
+    party.close()
+    if not party.finished:
+        tell("no run came to its end")
+    sys.stderr.flush()
+    os._exit(
+        Status.done if party.finished else Status.failed
+    )  # what Flower has left running may not end by itself

@@ -1,0 +1,102 @@
+"""What commands print: text for people, JSON for machines, tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from privboost.cli.exits import say
+from privboost.cli.files import check_files, check_output, leave_output
+
+_WIDE = 200
+"""How wide a table is where nobody looks at it."""
+_MOST_FINDINGS = 3
+"""How many findings are printed after training; `explain` has them all."""
+
+
+def is_watched() -> bool:
+    """Whether somebody looks at the standard error stream: progress is shown to nobody else."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def print_json(form: Any) -> None:
+    """Print a form as one JSON document."""
+    typer.echo(json.dumps(form, indent=1, ensure_ascii=False))
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows under headings."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(str(each)) for each in row))  # as it stands: brackets are no markup
+    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
+
+
+def check_out(read: Iterable[Path | None], out: Path | None, force: bool) -> None:
+    """Refuse what cannot be written, before anything is done: to a file, or to the output."""
+    if out is None:
+        check_output()
+    else:
+        check_files(read, [out], [out] if force else ())
+
+
+@contextmanager
+def _done(path: Path) -> Iterator[None]:
+    """Print what was done: that it cannot be printed is no failure of what was done."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError:
+        leave_output()
+        say(f"{path} is written; what there is to say of it could not be printed")
+
+
+def print_written(out: Path, words: str, as_json: bool, **more: Any) -> None:
+    """Say what was written, and where."""
+    with _done(out):
+        _print_written(out, words, as_json, **more)
+
+
+def _print_written(out: Path, words: str, as_json: bool, **more: Any) -> None:
+    if as_json:
+        print_json({"out": str(out), **more})
+    else:
+        typer.echo(f"{out}: {words}")
+
+
+def print_model(path: Path, model: Any, as_json: bool, **more: Any) -> None:
+    """Say what was trained, what it promises and to whom, and what to look at.
+
+    What there is to look at follows from released values, and costs nothing.
+    """
+    with _done(path):
+        _print_model(path, model, as_json, **more)
+
+
+def _print_model(path: Path, model: Any, as_json: bool, **more: Any) -> None:
+    privacy, findings = model.privacy, [finding.text for finding in model.findings()]
+    if as_json:
+        form = {"model": str(path), **more, "findings": findings, "privacy": privacy.to_dict()}
+        print_json(form)
+        return
+    typer.echo(f"{path}: {privacy.guarantee}")
+    if privacy.unit is None and not privacy.public_rows and not privacy.seeded:
+        typer.echo(
+            "protects one row: if people have several, name their column in the domain's unit"
+        )
+    for text in findings[:_MOST_FINDINGS]:
+        typer.echo(f"look at this: {text}")
+    if len(findings) > _MOST_FINDINGS:
+        typer.echo(f"and at {len(findings) - _MOST_FINDINGS} things more: privboost explain {path}")

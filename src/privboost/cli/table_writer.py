@@ -1,0 +1,88 @@
+"""Tables that are written as they are made: CSV, Parquet and JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from privboost.cli.files import check_output
+from privboost.files import new_file
+
+SUFFIXES = (".csv", ".parquet", ".jsonl")
+_GROUP_ROWS = 2**20
+"""Rows of a group in a Parquet file."""
+
+Write = Callable[[pa.Table], Any]
+
+
+def check_suffix(out: Path) -> None:
+    """Refuse a file whose name does not say how to write it."""
+    if out.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{out}: a .csv, .parquet or .jsonl file is needed")
+
+
+@contextmanager
+def file_writer(out: Path, schema: pa.Schema) -> Iterator[Write]:
+    """Yield what takes the parts of a table in order; the file is there whole or not at all."""
+    with new_file(out) as file:
+        match out.suffix.lower():
+            case ".parquet":
+                with _parquet_writer(file, schema) as write:
+                    yield write
+            case ".jsonl":
+                yield lambda part: file.write(_json_lines(part))
+            case _:
+                file.write(_csv(schema.empty_table(), header=True))
+                yield lambda part: file.write(_csv(part))
+
+
+@contextmanager
+def output_writer(schema: pa.Schema, as_json: bool) -> Iterator[Write]:
+    """Yield what prints the parts of a table; who reads it may stop at any line."""
+    check_output()
+    out = sys.stdout.buffer  # arrow's own writer aborts where nobody reads
+    if as_json:
+        yield lambda part: out.write(_json_lines(part))
+    else:
+        out.write(_csv(schema.empty_table(), header=True))
+        yield lambda part: out.write(_csv(part))
+    sys.stdout.flush()
+
+
+@contextmanager
+def _parquet_writer(file: Any, schema: pa.Schema) -> Iterator[Write]:
+    waiting: list[pa.Table] = []
+
+    def write(part: pa.Table) -> None:
+        waiting.append(part)
+        if sum(each.num_rows for each in waiting) >= _GROUP_ROWS:
+            send()
+
+    def send() -> None:
+        group = pa.concat_tables(waiting)
+        writer.write_table(group, row_group_size=max(group.num_rows, 1))
+        waiting.clear()
+
+    with pa.parquet.ParquetWriter(file, schema) as writer:
+        yield write
+        if waiting:
+            send()
+
+
+def _csv(table: pa.Table, header: bool = False) -> bytes:
+    text = pa.BufferOutputStream()
+    pa.csv.write_csv(table, text, pa.csv.WriteOptions(include_header=header))
+    return bytes(text.getvalue())
+
+
+def _json_lines(table: pa.Table) -> bytes:
+    lines = (json.dumps(row, ensure_ascii=False, default=str) for row in table.to_pylist())
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -1,0 +1,1 @@
+"""The demonstration: what each privacy budget buys on the Adult data set."""
