@@ -1,8 +1,8 @@
 """Where data sets are found, and what is public about each.
 
 A folder of Parquet files named by `$PRIVBOOST_DATA`, else `../shared/data` beside the project,
-else what the package ships (Adult). `domains/` holds one domain for each, with the reason for
-every bound.
+else what the package ships (Adult, Abalone). `domains/` holds one domain for each, with the reason
+for every bound.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import pandas as pd
 import pyarrow as pa
 
 from privboost import Domain
-from privboost.datasets import load_adult
+from privboost.datasets import load_abalone, load_adult
 
 _HERE = Path(__file__).parent
 _BESIDE = _HERE.parent.parent / "shared" / "data"
+_SHIPPED = {"adult": load_adult, "abalone": load_abalone}
 
 
 def load(name: str) -> tuple[pd.DataFrame, Domain]:
@@ -27,9 +28,9 @@ def load(name: str) -> tuple[pd.DataFrame, Domain]:
         path = Path(folder) / f"{name}.parquet" if folder else None
         if path is not None and path.exists():
             return pd.read_parquet(path), known
-    if name == "adult":
-        adult = load_adult()
-        return pa.concat_tables([adult.train, adult.test]).to_pandas(), known
+    if name in _SHIPPED:
+        shipped = _SHIPPED[name]()
+        return pa.concat_tables([shipped.train, shipped.test]).to_pandas(), known
     raise FileNotFoundError(f"{name}.parquet: set PRIVBOOST_DATA to a folder that holds it")
 
 

@@ -61,19 +61,18 @@ def page(folder: Path = runner.RESULTS) -> str:
 def readme_block(folder: Path = runner.RESULTS) -> str:
     """Return what stands between the README's marks."""
     summaries = read_summary(folder / "utility.json")
-    counts = " or ".join(str(count) for count in utility_text.runs(summaries))
+    counts = utility_text.run_counts(summaries)
     found, compared = utility_text.all_losses(summaries)
     lost = f"in {len(found)} of {compared} comparisons"
     return "\n\n".join(
         [
             BEGIN,
-            "![Scores by ε](docs/pictures/scores.svg)",
+            "![What each ε buys, table by table](docs/pictures/in_short.svg)",
             f"Held-out scores at ε = {README_EPSILON:g}, δ = 10⁻⁶, means ± standard errors of "
             f"{counts} runs, nothing set\nbut ε and δ (AUC; RMSE for Abalone):",
             _readme_scores(summaries) or _NOT_YET,
             "Another private method is better than PrivBoost by more than two standard errors\n"
             f"{lost} (all tables, ε and scores): [which, and all else](docs/results.md).",
-            "Time of a whole fit, as a ratio to LightGBM's in the same run:",
             speed_text.ratios(folder) or _NOT_YET,
             END,
         ]

@@ -27,7 +27,12 @@ def draw(folder: Path = runner.RESULTS, into: Path = PICTURES) -> None:
     """Draw all pictures, each with a mark of the summaries that it was made of."""
     summaries = read_summary(folder / "utility.json")
     into.mkdir(parents=True, exist_ok=True)
-    for name, picture in {"scores": _scores(summaries), "same_score": _same(summaries)}.items():
+    pictures = {
+        "scores": _scores(summaries, README_TABLES),
+        "in_short": _scores(summaries, README_TABLES[:4]),
+        "same_score": _same(summaries),
+    }
+    for name, picture in pictures.items():
         path = into / f"{name}.svg"
         picture.savefig(path, metadata={"Date": None, "Description": digest(folder)})
         plt.close(picture)
@@ -35,10 +40,10 @@ def draw(folder: Path = runner.RESULTS, into: Path = PICTURES) -> None:
         path.write_text("\n".join(line.rstrip() for line in text.splitlines()) + "\n", "utf-8")
 
 
-def _scores(summaries: list[Summary]) -> Any:
-    """Return the scores of all methods by ε, a panel for each table of the README."""
+def _scores(summaries: list[Summary], names: tuple[str, ...]) -> Any:
+    """Return the scores of all methods by ε, a panel for each table that was measured."""
     points = by_point(summaries)
-    shown = [name for name in README_TABLES if any(name == point.table for point in points)]
+    shown = [name for name in names if any(name == point.table for point in points)]
     across = min(4, max(len(shown), 1))
     down = max(-(-len(shown) // across), 1)
     picture, axes = plt.subplots(

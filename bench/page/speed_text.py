@@ -10,8 +10,8 @@ from bench import runner
 from bench.page.markdown import number, table
 
 BASE = "LightGBM"
-SHORT = ("PrivBoost", "S-BDT", "S-BDT, cyclical", "DP-XGB", "DP-EBM", "XGBoost")
-"""Whom the README's table has."""
+SHORT = ("PrivBoost", "S-BDT", "DP-EBM")
+"""Whom the README's sentence has."""
 
 
 def read(name: str, folder: Path = runner.RESULTS) -> dict[str, Any] | None:
@@ -45,18 +45,20 @@ def fits(folder: Path = runner.RESULTS) -> str:
 
 
 def ratios(folder: Path = runner.RESULTS) -> str:
-    """Return, for the README, the ratios to LightGBM alone, of those whom readers look for."""
+    """Return, for the README, ratios to LightGBM in the first case, of those readers look for."""
     form = read("speed_fits", folder)
     if form is None:
         return ""
     threads, cases = _by_case(form)
-    rows = []
-    for case, seconds in cases.items():
-        shown = [who for who in SHORT if {(who, threads[0]), (BASE, threads[0])} <= set(seconds)]
-        for k, who in enumerate(shown):
-            cells = [number(seconds[who, count] / seconds[BASE, count]) for count in threads]
-            rows.append([case if k == 0 else "", who, *cells])
-    return f"{machine(form)}.\n\n{table(_head(threads), rows)}"
+    case, seconds = next(iter(cases.items()))
+    count = threads[0]
+    shown = [who for who in SHORT if {(who, count), (BASE, count)} <= set(seconds)]
+    if not shown:
+        return ""
+    parts = [f"{who} {number(seconds[who, count] / seconds[BASE, count])}" for who in shown]
+    table_name = case.split(",")[0]
+    ratio = f"Time of a whole fit on {table_name}, as a ratio to {BASE}'s: {', '.join(parts)}."
+    return f"{ratio}\n{machine(form)}."
 
 
 def _by_case(form: dict[str, Any]) -> tuple[list[int], dict[str, dict[tuple[str, int], float]]]:

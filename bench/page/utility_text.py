@@ -50,7 +50,7 @@ def what_was_run(summaries: list[Summary]) -> str:
         + (" (points of several states)" if len(found) > 1 else "")
         for method, found in measured.items()
     ]
-    counts = " or ".join(str(count) for count in runs(summaries))
+    counts = run_counts(summaries)
     tables = sum(any(one["table"] == name for one in summaries) for name in TABLES)
     first = (
         f"{len(summaries)} points, {counts} runs each, on {tables} of {len(TABLES)} tables. "
@@ -228,3 +228,9 @@ def _place(loss: Loss) -> tuple[int, float, str]:
     names = list(TABLES)
     known = names.index(loss.point.table) if loss.point.table in names else len(names)
     return known, loss.point.epsilon or 0, loss.measure
+
+
+def run_counts(summaries: list[Summary]) -> str:
+    """Say how many runs a point has: one number, or from the fewest to the most."""
+    counts = sorted(runs(summaries))
+    return " to ".join(map(str, dict.fromkeys((*counts[:1], *counts[-1:]))))

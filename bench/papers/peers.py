@@ -17,6 +17,7 @@ import pandas as pd
 from bench.papers.figure import Point
 from bench.papers.protocol import score, split, table
 from privboost import ClassTarget, Domain
+from privboost.tables.scales import to_scale
 
 Prepare = Callable[[pd.DataFrame], Any]
 """From rows of a table to what a learner takes."""
@@ -150,7 +151,11 @@ def _with_categories(domain: Domain) -> Prepare:
 
 
 def _dp_ebm(domain: Domain, how: dict[str, Any]) -> tuple[Any, Prepare]:
-    """DP-EBM, with the domain's bounds as its own; it would else read them off the rows."""
+    """DP-EBM, with the domain's bounds as its own; it would else read them off the rows.
+
+    It begins with bins of equal width, as our recipes do, so numbers come on their scales: it has
+    no word for them, and most of what is learned of Spambase would lie in its first bin.
+    """
     from interpret import privacy
 
     numeric = [feature.kind == "numeric" for feature in domain.features]
@@ -158,7 +163,7 @@ def _dp_ebm(domain: Domain, how: dict[str, Any]) -> tuple[Any, Prepare]:
         "feature_names": list(domain.feature_names),
         "feature_types": ["continuous" if number else "nominal" for number in numeric],
         "privacy_bounds": {
-            k: tuple(map(float, feature.bounds))
+            k: tuple(_on_scale(np.array(feature.bounds), feature).tolist())
             for k, feature in enumerate(domain.features)
             if numeric[k]
         },
@@ -168,24 +173,32 @@ def _dp_ebm(domain: Domain, how: dict[str, Any]) -> tuple[Any, Prepare]:
         kind = privacy.DPExplainableBoostingRegressor
         low, high = map(float, domain.target.bounds)
         public |= {"privacy_target_min": low, "privacy_target_max": high}
-    return kind(**{"n_jobs": 1} | public | how), _without_gaps(domain)
+    return kind(**{"n_jobs": 1} | public | how), on_scales(domain)
 
 
-def _without_gaps(domain: Domain) -> Prepare:
-    """Missing numbers in the middle of their bounds, missing categories as one more."""
+def on_scales(domain: Domain) -> Prepare:
+    """Numbers on their scales, missing ones in the middle; missing categories as one more."""
 
     def prepare(rows: pd.DataFrame) -> pd.DataFrame:
-        columns = {}
+        columns: dict[str, Any] = {}
         for feature in domain.features:
             column = rows[feature.name]
             if feature.kind == "numeric":
-                column = column.astype(float).fillna(float(np.mean(feature.bounds)))
+                middle = _on_scale(np.array(feature.bounds), feature).mean()
+                numbers = _on_scale(column.to_numpy(float, na_value=np.nan), feature)
+                columns[feature.name] = np.where(np.isnan(numbers), middle, numbers)
             else:
-                column = column.astype(object).where(column.notna(), "missing").astype(str)
-            columns[feature.name] = column
+                words = column.astype(object).where(column.notna(), "missing").astype(str)
+                columns[feature.name] = words.to_numpy()
         return pd.DataFrame(columns)
 
     return prepare
+
+
+def _on_scale(numbers: np.ndarray, feature: Any) -> np.ndarray:
+    """Return numbers within a feature's bounds, on the scale that the domain states."""
+    low, high = map(float, feature.bounds)
+    return to_scale(np.clip(numbers.astype(float), low, high), (low, high), feature.scale)
 
 
 def _gradient_boosting(domain: Domain, how: dict[str, Any]) -> tuple[Any, Prepare]:
