@@ -4,29 +4,56 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Clusters have an environment of their own: the rest must work without their packages.
 CLUSTERS := .venv-distributed
+# Flower wants older packages than the rest.
+FLOWER := .venv-flower
+# What builds the site and the packages is not needed to run anything.
+DOCS := .venv-docs
+DIST := .venv-dist
 
 # What a bench- target is to run, in the words of its own command line: WHAT="grid --runs 2".
 WHAT ?=
 
-.PHONY: demo test test-slow test-distributed lint results clean
+.PHONY: demo test test-slow test-distributed test-gpu lint docs dist results clean
 .PHONY: bench-utility bench-speed bench-accounting bench-papers
 
 demo: $(VENV)/.demo
-	$(BIN)/privboost demo
+	$(BIN)/privboost demo --force
 
+# One process a core; the tests of a file stay together, since they share what they fit.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow
 
-test-distributed: $(CLUSTERS)/.test
+test-distributed: $(CLUSTERS)/.test $(FLOWER)/.test
 	$(CLUSTERS)/bin/python -m pytest tests/distributed
+	$(FLOWER)/bin/python -m pytest tests/flower
+
+# On a card of this machine; GPU says which CUDA its driver is for (gpu12 or gpu13).
+GPU ?= gpu13
+test-gpu: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet -e ".[$(GPU)]"
+	$(BIN)/python -m pytest tests/cuda
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# A static site in site/, to be opened from the disk; a link that leads nowhere is an error.
+docs: $(DOCS)/.made
+	rm -rf site
+	$(DOCS)/bin/python website/pages.py build/website
+	$(DOCS)/bin/sphinx-build -q -E -W --keep-going -c website build/website site
+
+# Wheel and sdist in dist/, each tried in an empty environment of every Python that is here.
+PYTHONS ?= $(shell for each in 3.11 3.12 3.13; do python$$each -c "" 2>/dev/null && echo python$$each; done)
+dist: $(DIST)/.made
+	rm -rf dist
+	$(DIST)/bin/python -m build --outdir dist .
+	$(DIST)/bin/python -m twine check --strict dist/*
+	for each in $(PYTHONS); do .ci/try_dist $$each || exit 1; done
 
 bench-utility bench-speed bench-accounting bench-papers: bench-%: $(VENV)/.bench
 	$(BIN)/python -m bench.$* $(WHAT)
@@ -35,7 +62,7 @@ results: $(VENV)/.bench
 	$(BIN)/python -m bench.results
 
 clean:
-	rm -rf $(VENV) $(CLUSTERS)
+	rm -rf $(VENV) $(CLUSTERS) $(FLOWER) $(DOCS) $(DIST) build dist site
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -56,4 +83,19 @@ $(VENV)/.bench: pyproject.toml | $(BIN)/python
 $(CLUSTERS)/.test: pyproject.toml
 	$(PYTHON) -m venv $(CLUSTERS)
 	$(CLUSTERS)/bin/python -m pip install --quiet -e ".[test,dask,spark]"
+	touch $@
+
+$(FLOWER)/.test: pyproject.toml
+	$(PYTHON) -m venv $(FLOWER)
+	$(FLOWER)/bin/python -m pip install --quiet -e ".[test,federated]"
+	touch $@
+
+$(DOCS)/.made: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet -e ".[docs]"
+	touch $@
+
+$(DIST)/.made: pyproject.toml
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet build twine
 	touch $@
