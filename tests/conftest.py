@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 from itertools import count
 from tempfile import TemporaryDirectory
 
@@ -15,6 +16,10 @@ settings.load_profile("repeatable")
 
 _CACHE = TemporaryDirectory(prefix="privboost-tests-")
 os.environ["PRIVBOOST_CACHE"] = _CACHE.name  # no calibration of an earlier run, or of a user's
+
+# A shell that starts the tests in the background has them, and all they start, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _Keys:
