@@ -5,6 +5,10 @@ import os
 from itertools import count
 from tempfile import TemporaryDirectory
 
+# One process a core: libraries of linear algebra that start threads of their own fight over them.
+# They read this when they are loaded; processes that tests start find it too.
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+
 import pytest
 from hypothesis import settings
 

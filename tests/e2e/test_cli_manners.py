@@ -12,7 +12,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from threading import Timer
 
 import numpy as np
 import pandas as pd
@@ -22,13 +21,14 @@ import pytest
 import typer
 
 from privboost import load_model
+from privboost.accounts import database
 from privboost.cli.examples import EXAMPLES
 from privboost.cli.exits import STATUSES, Status
 from privboost.cli.files import save_paid
 from privboost.cli.main import app
 from privboost.cli.table_writer import file_writer
 from privboost.estimators import streaming
-from privboost.progress import reading, waiting
+from privboost.progress import reading, tell, waiting
 from privboost.tables.file_sources import open_file
 from tests.e2e.test_cli import command, run, trained  # noqa: F401  # fixtures
 from tests.tables import make_domain, make_frame
@@ -225,9 +225,15 @@ def test_who_waits_for_a_store_says_so(tmp_path, run, monkeypatch):
     store = tmp_path / "s.db"
     limits = ("--limit-epsilon", 3, "--limit-delta", 1e-6)
     run("budget", "open", store, "people", *limits)
-    held = sqlite3.connect(store, isolation_level=None, check_same_thread=False)
+    held = sqlite3.connect(store, isolation_level=None)
     held.execute("BEGIN EXCLUSIVE")
-    Timer(2.0, lambda: held.execute("COMMIT")).start()
+
+    def heard(text):
+        tell(text)
+        held.execute("COMMIT")
+
+    monkeypatch.setattr(database, "_SOON", 0.1)
+    monkeypatch.setattr(database, "tell", heard)
     done = run("budget", "close", store, "people", "--yes")
     assert done.stderr == f"privboost: waiting for {store}: another process is writing\n"
     assert "closed" in done.stdout
