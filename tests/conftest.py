@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 from itertools import count
 from tempfile import TemporaryDirectory
 
@@ -13,6 +14,9 @@ import pytest
 from hypothesis import settings
 
 from privboost.randomness import keystream
+
+# Shells have what they start in the background ignore interruptions, and so do its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")

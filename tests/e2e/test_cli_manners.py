@@ -272,8 +272,7 @@ def test_what_was_paid_for_is_kept_elsewhere(trained, run, tmp_path, monkeypatch
         save_paid(load_model(kept).save, full[0])
 
 
-@pytest.mark.parametrize("what", ["evaluate", "learn"])
-@pytest.mark.parametrize("place", ["full", "nobody"])
+@pytest.mark.parametrize(("what", "place"), [("evaluate", "full"), ("learn", "nobody")])
 def test_what_was_paid_for_and_cannot_be_printed_is_kept(trained, tmp_path, what, place):
     folder, _ = trained
     spare = tmp_path / "spare"
@@ -440,8 +439,8 @@ def test_an_interruption_at_a_terminal(trained):
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_of_a_free_command(trained, sent):
     folder, _ = trained
-    frame = make_frame(1000)
-    pd.concat([frame] * 400).to_csv(folder / "long.csv", index=False)
+    head, rows = make_frame(1000).to_csv(index=False).split("\n", 1)
+    (folder / "long.csv").write_text(f"{head}\n{rows * 400}")
     out = ("--out", folder / "p.csv")
     process = subprocess.Popen(
         [sys.executable, "-m", "privboost", "predict", folder / "m", folder / "long.csv", *out],
@@ -459,10 +458,10 @@ def test_an_interruption_of_a_free_command(trained, sent):
     assert not list(folder.glob(".privboost-*"))
 
 
-def test_closing_an_account_asks(tmp_path):
+def test_closing_an_account_asks(tmp_path, run):
     store = tmp_path / "s.db"
     limits = ("--limit-epsilon", 3, "--limit-delta", 1e-6)
-    assert at_a_terminal("budget", "open", store, "people", *limits)[0] == 0
+    run("budget", "open", store, "people", *limits)
     code, out, shown = at_a_terminal("budget", "close", store, "people", lines=b"n\n")
     assert (code, out.strip()) == (Status.failed, "")
     assert "Close the account of 'people' for good?" in shown
