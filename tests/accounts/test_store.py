@@ -364,7 +364,8 @@ def test_eight_processes_never_spend_what_is_not_there(store):
     most = int(limit / 1e-4)
     charge(account, limit - 100.5e-4)  # room for a hundred of them
     assert most > 100
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # imported once, not eight times
     done = context.Queue()
     own = [context.Process(target=charge_often, args=(store.path, 20, done)) for _ in range(8)]
     for process in own:
