@@ -19,9 +19,10 @@ WHAT ?=
 demo: $(VENV)/.demo
 	$(BIN)/privboost demo --force
 
-# One process a core; the tests of a file stay together, since they share what they fit.
+# One process a core; the tests of a file stay together, since they share what they fit. Files that
+# take longest come first (tests/conftest.py); left alone, xdist would begin with those of most tests.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow

@@ -4,12 +4,20 @@ import hashlib
 import os
 import signal
 from itertools import count
+from pathlib import Path
 from tempfile import TemporaryDirectory
+
+# One process a core: libraries of linear algebra that start threads of their own fight over them.
+# They read this when they are loaded; processes that tests start find it too.
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 
 import pytest
 from hypothesis import settings
 
 from privboost.randomness import keystream
+
+# Shells have what they start in the background ignore interruptions, and so do its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -37,6 +45,28 @@ class _Keys:
 
 _KEYS = _Keys()
 keystream.secrets = _KEYS
+
+
+_SLOWEST = (
+    "estimators/test_extremes.py",
+    "estimators/test_sklearn_checks.py",
+    "test_package.py",
+    "e2e/test_cli_manners.py",
+    "e2e/test_cli.py",
+    "models/test_forgeries.py",
+    "e2e/test_identity.py",
+    "evaluation/test_evaluate.py",
+    "e2e/test_kinds.py",
+    "search/test_search.py",
+    "test_surroundings.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Start with the files that take longest, so that no core waits for one of them at the end."""
+    folder = Path(__file__).parent
+    rank = {folder / name: number for number, name in enumerate(_SLOWEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -66,7 +66,9 @@ class HostileBackend:
         self._shards, self._loads = [], []
 
     def _kill_some(self):
-        for k in np.flatnonzero(self._rng.random(len(self._shards)) < self._death_rate):
+        # The longer the log the more rarely: whoever dies is told all of it again.
+        rate = self._death_rate * min(1, 10 / (1 + len(self._log)))
+        for k in np.flatnonzero(self._rng.random(len(self._shards)) < rate):
             self.deaths += 1
             self._shards[k] = self._load(k)
             for message in self._log:

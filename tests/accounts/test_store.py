@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +17,7 @@ from privboost import BudgetAccount, BudgetError, BudgetStore, StoreError
 from privboost.accounts import account as account_module
 from privboost.accounts import database, places
 from privboost.accounts.filters import Price
-from privboost.progress import listening, waits_told
+from privboost.progress import listening, tell, waits_told
 
 
 @pytest.fixture
@@ -302,14 +301,17 @@ def test_a_store_that_is_held_is_refused_in_time(store, monkeypatch):
 def test_a_store_that_is_held_for_a_while_is_waited_for(store, monkeypatch, capfd, hold):
     account = store.open("a", 1.0, 1e-6)
     monkeypatch.setattr(database, "_SOON", 0.05)
+
+    def heard(text):
+        tell(text)
+        holder.close()
+
+    monkeypatch.setattr(database, "tell", heard)
     for verbose in (False, True):
-        holder = sqlite3.connect(store.path, isolation_level=None, check_same_thread=False)
+        holder = sqlite3.connect(store.path, isolation_level=None)
         holder.execute(hold)
-        end = threading.Timer(0.5, holder.close)
-        end.start()
         with waits_told(verbose):
             charge(account, 1e-5)
-        end.join()
         said = f"waiting for {store.path}: another process is writing\n" if verbose else ""
         assert tuple(capfd.readouterr()) == ("", said)
     assert len(account.statement().entries) == 2
@@ -362,7 +364,8 @@ def test_eight_processes_never_spend_what_is_not_there(store):
     most = int(limit / 1e-4)
     charge(account, limit - 100.5e-4)  # room for a hundred of them
     assert most > 100
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # imported once, not eight times
     done = context.Queue()
     own = [context.Process(target=charge_often, args=(store.path, 20, done)) for _ in range(8)]
     for process in own:
@@ -402,6 +405,9 @@ def kill_at_random(store, tmp_path, times):
         for number in range(1, times + 1):
             print(file=parent.stdin, flush=True)
             child = int(parent.stdout.readline())
+            while number == 1 and not (told.exists() and told.stat().st_size):
+                os.kill(child, 0)  # it lives: the first is killed once it was told something
+                time.sleep(0.01)
             time.sleep(moments.uniform(0, 0.05))
             os.kill(child, signal.SIGKILL)
             if number % 50 and number != times:

@@ -12,7 +12,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from threading import Timer
 
 import numpy as np
 import pandas as pd
@@ -22,13 +21,14 @@ import pytest
 import typer
 
 from privboost import load_model
+from privboost.accounts import database
 from privboost.cli.examples import EXAMPLES
 from privboost.cli.exits import STATUSES, Status
 from privboost.cli.files import save_paid
 from privboost.cli.main import app
 from privboost.cli.table_writer import file_writer
 from privboost.estimators import streaming
-from privboost.progress import reading, waiting
+from privboost.progress import reading, tell, waiting
 from privboost.tables.file_sources import open_file
 from tests.e2e.test_cli import command, run, trained  # noqa: F401  # fixtures
 from tests.tables import make_domain, make_frame
@@ -225,9 +225,15 @@ def test_who_waits_for_a_store_says_so(tmp_path, run, monkeypatch):
     store = tmp_path / "s.db"
     limits = ("--limit-epsilon", 3, "--limit-delta", 1e-6)
     run("budget", "open", store, "people", *limits)
-    held = sqlite3.connect(store, isolation_level=None, check_same_thread=False)
+    held = sqlite3.connect(store, isolation_level=None)
     held.execute("BEGIN EXCLUSIVE")
-    Timer(2.0, lambda: held.execute("COMMIT")).start()
+
+    def heard(text):
+        tell(text)
+        held.execute("COMMIT")
+
+    monkeypatch.setattr(database, "_SOON", 0.1)
+    monkeypatch.setattr(database, "tell", heard)
     done = run("budget", "close", store, "people", "--yes")
     assert done.stderr == f"privboost: waiting for {store}: another process is writing\n"
     assert "closed" in done.stdout
@@ -266,8 +272,7 @@ def test_what_was_paid_for_is_kept_elsewhere(trained, run, tmp_path, monkeypatch
         save_paid(load_model(kept).save, full[0])
 
 
-@pytest.mark.parametrize("what", ["evaluate", "learn"])
-@pytest.mark.parametrize("place", ["full", "nobody"])
+@pytest.mark.parametrize(("what", "place"), [("evaluate", "full"), ("learn", "nobody")])
 def test_what_was_paid_for_and_cannot_be_printed_is_kept(trained, tmp_path, what, place):
     folder, _ = trained
     spare = tmp_path / "spare"
@@ -434,8 +439,8 @@ def test_an_interruption_at_a_terminal(trained):
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_of_a_free_command(trained, sent):
     folder, _ = trained
-    frame = make_frame(1000)
-    pd.concat([frame] * 400).to_csv(folder / "long.csv", index=False)
+    head, rows = make_frame(1000).to_csv(index=False).split("\n", 1)
+    (folder / "long.csv").write_text(f"{head}\n{rows * 400}")
     out = ("--out", folder / "p.csv")
     process = subprocess.Popen(
         [sys.executable, "-m", "privboost", "predict", folder / "m", folder / "long.csv", *out],
@@ -453,10 +458,10 @@ def test_an_interruption_of_a_free_command(trained, sent):
     assert not list(folder.glob(".privboost-*"))
 
 
-def test_closing_an_account_asks(tmp_path):
+def test_closing_an_account_asks(tmp_path, run):
     store = tmp_path / "s.db"
     limits = ("--limit-epsilon", 3, "--limit-delta", 1e-6)
-    assert at_a_terminal("budget", "open", store, "people", *limits)[0] == 0
+    run("budget", "open", store, "people", *limits)
     code, out, shown = at_a_terminal("budget", "close", store, "people", lines=b"n\n")
     assert (code, out.strip()) == (Status.failed, "")
     assert "Close the account of 'people' for good?" in shown

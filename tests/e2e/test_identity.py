@@ -45,9 +45,8 @@ def test_threads_partitions_deaths_and_order_change_nothing(target, weighted, ep
 def test_trees_of_every_kind_are_the_same_everywhere(target, weighted, how):
     expected = model_bytes(fit_trees(target, weighted, how).model_)
     assert model_bytes(fit_trees(target, weighted, how, n_jobs=2).model_) == expected
-    for seed in range(2):
-        hostile = partial(HostileBackend, seed=seed)
-        assert model_bytes(fit_trees(target, weighted, how, backend=hostile).model_) == expected
+    hostile = partial(HostileBackend, seed=TREES.index(how))
+    assert model_bytes(fit_trees(target, weighted, how, backend=hostile).model_) == expected
 
 
 @pytest.mark.parametrize(("kind", "target", "weighted", "how"), GREEDY)
@@ -57,8 +56,8 @@ def test_greedy_trees_are_the_same_everywhere(kind, target, weighted, how):
 
     expected = run()
     assert run(n_jobs=2) == expected
-    for seed in range(2):
-        assert run(backend=partial(HostileBackend, seed=seed, death_rate=0.2)) == expected
+    hostile = partial(HostileBackend, seed=GREEDY.index((kind, target, weighted, how)))
+    assert run(backend=partial(hostile, death_rate=0.2)) == expected
 
 
 @pytest.mark.parametrize(("kind", "target", "weighted", "how"), OTHERS)
@@ -69,8 +68,8 @@ def test_votes_and_linear_models_are_the_same_everywhere(kind, target, weighted,
     frame = make_frame(ROWS, target=target)
     expected = run(frame)
     assert run(frame.sample(frac=1, random_state=2), n_jobs=2) == expected
-    for seed in range(2):
-        assert run(frame, backend=partial(HostileBackend, seed=seed, death_rate=0.2)) == expected
+    hostile = partial(HostileBackend, seed=OTHERS.index((kind, target, weighted, how)))
+    assert run(frame, backend=partial(hostile, death_rate=0.2)) == expected
 
 
 @pytest.mark.parametrize("subsample", [1.0, 0.3])

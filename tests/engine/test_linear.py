@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 from privboost.boosting.adassp_terms import design
 from privboost.engine.backend import LocalBackend
@@ -121,6 +122,18 @@ def _scores(own, terms, coefficients):
         places = np.unique(column)
         total += ((own[:, places] * coefficients[places]).sum(axis=1) + VECTOR_STEPS // 2) >> 15
     return total
+
+
+def test_threads_of_linear_algebra_change_no_sum():
+    """The tests leave it one; elsewhere it has as many as there are cores."""
+    encoder, blocks = coded(NUMBER, 1000)
+    terms = design(encoder, **DESIGNS["products"]).terms
+    rows = started(blocks, terms, loss_of("number", "squared").gradient_table(0.6, (1.0, 0.5)), 1)
+    query, answers = GramSums.of(terms, np.array([VECTOR_STEPS, 20000])), []
+    for threads in (1, 2):
+        with threadpool_limits(threads, "blas"):
+            answers.append(rows.sum(query))
+    np.testing.assert_array_equal(*answers)
 
 
 def length(matrix):

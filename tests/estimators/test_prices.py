@@ -1,8 +1,6 @@
 """What learning a domain cost goes with it, wherever it goes, and into every fit on its rows."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +19,9 @@ from privboost import (
     load_model,
 )
 from privboost.privacy.formulas import replace_one
+from tests.e2e.test_cli import command, run  # noqa: F401  # fixtures
+
+# ruff: noqa: F811  # fixtures
 
 FAST = {"n_estimators": 6}
 
@@ -204,18 +205,13 @@ def test_later_batches_do_not_pay_for_what_the_first_learned(rows, tmp_path):
         assert each.model_.domain.privacy is not None
 
 
-def test_the_command_line_adds_the_price(rows, learned, tmp_path):
+def test_the_command_line_adds_the_price(rows, learned, tmp_path, run):
     rows.to_parquet(tmp_path / "t.parquet")
     learned.to_json(tmp_path / "d.json")
-    train = [sys.executable, "-m", "privboost", "train", str(tmp_path / "t.parquet"), "--quiet"]
-    train += ["--domain", str(tmp_path / "d.json"), "--epsilon", "1", "--delta", "1e-6"]
-    train += ["--set", "n_estimators=6", "--model"]
-    same = subprocess.run([*train, tmp_path / "a"], capture_output=True, text=True)
-    other = subprocess.run(
-        [*train, tmp_path / "b", "--domain-rows", "other"], capture_output=True, text=True
-    )
-    assert "(1.5, 1.1e-06)" in same.stdout, same.stderr
-    assert "(1, 1e-06)" in other.stdout, other.stderr
+    train = ("train", tmp_path / "t.parquet", "--quiet", "--domain", tmp_path / "d.json")
+    train += ("--epsilon", 1, "--delta", 1e-6, "--set", "n_estimators=6", "--model")
+    assert "(1.5, 1.1e-06)" in run(*train, tmp_path / "a").stdout
+    assert "(1, 1e-06)" in run(*train, tmp_path / "b", "--domain-rows", "other").stdout
 
 
 def test_a_lesson_on_a_later_batch_does_not_pass_for_the_first(rows, learned):

@@ -58,29 +58,29 @@ LOUD = {"epsilon": 1000.0, "delta": 1e-2, "sample_weight_bound": 1.0}
 ALONE = {"interactions": False}  # with so little noise there are hundreds of answers about them
 CASES = [
     (
-        PrivBoostClassifier(n_estimators=20, **ALONE, **LOUD),
+        PrivBoostClassifier(n_estimators=10, **ALONE, **LOUD),
         EXEMPT | EXEMPT_CLASSIFIER | EXEMPT_WEIGHTS,
     ),
-    (PrivBoostRegressor(n_estimators=20, **ALONE, **LOUD), EXEMPT | EXEMPT_REGRESSOR),
+    (PrivBoostRegressor(n_estimators=10, **ALONE, **LOUD), EXEMPT | EXEMPT_REGRESSOR),
     (
-        SBDTClassifier(n_estimators=30, **LOUD),
+        SBDTClassifier(n_estimators=12, **LOUD),
         EXEMPT | EXEMPT_CLASSIFIER | EXEMPT_WEIGHTS | EXEMPT_STREAM,
     ),
-    (SBDTRegressor(n_estimators=30, **LOUD), EXEMPT | EXEMPT_REGRESSOR | EXEMPT_STREAM),
+    (SBDTRegressor(n_estimators=12, **LOUD), EXEMPT | EXEMPT_REGRESSOR | EXEMPT_STREAM),
     (
-        DPXGBClassifier(n_estimators=10, accountant="rdp", **LOUD),
+        DPXGBClassifier(n_estimators=5, accountant="rdp", **LOUD),
         EXEMPT | EXEMPT_CLASSIFIER | EXEMPT_WEIGHTS,
     ),
-    (DPXGBRegressor(n_estimators=10, accountant="rdp", **LOUD), EXEMPT | EXEMPT_REGRESSOR),
+    (DPXGBRegressor(n_estimators=5, accountant="rdp", **LOUD), EXEMPT | EXEMPT_REGRESSOR),
     (
-        SarusXGBClassifier(n_estimators=10, accountant="rdp", **LOUD),
+        SarusXGBClassifier(n_estimators=5, accountant="rdp", **LOUD),
         EXEMPT | EXEMPT_CLASSIFIER | EXEMPT_WEIGHTS,
     ),
-    (SarusXGBRegressor(n_estimators=10, accountant="rdp", **LOUD), EXEMPT | EXEMPT_REGRESSOR),
+    (SarusXGBRegressor(n_estimators=5, accountant="rdp", **LOUD), EXEMPT | EXEMPT_REGRESSOR),
     (BoostedAdaSSPClassifier(**LOUD), EXEMPT | EXEMPT_CLASSIFIER | EXEMPT_LINEAR),
     (BoostedAdaSSPRegressor(**LOUD), EXEMPT | EXEMPT_REGRESSOR),
     (
-        LazyBBClassifier(1000.0, 1e-2, n_estimators=15, accountant="rdp"),
+        LazyBBClassifier(1000.0, 1e-2, n_estimators=7, accountant="rdp"),
         EXEMPT_UNWEIGHTED | EXEMPT_CLASSIFIER | EXEMPT_VOTES,
     ),
 ]

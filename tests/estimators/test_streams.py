@@ -337,7 +337,7 @@ def test_two_threads_do_not_get_one_state():
     class Slow(LocalBackend):
         def sum(self, query):
             inside.set()
-            assert done.wait(30)
+            assert done.wait(300)
             return super().sum(query)
 
     model = stream().partial_fit(first)
@@ -345,7 +345,7 @@ def test_two_threads_do_not_get_one_state():
     other = threading.Thread(target=model.partial_fit, args=(second,))
     other.start()
     try:
-        assert inside.wait(30)
+        assert inside.wait(300)
         for act in (model.partial_fit, model.fit):
             with pytest.raises(RuntimeError, match="another thread"):
                 act(third)

@@ -526,11 +526,11 @@ def test_charges_are_counted_in_time_that_grows_with_the_file(states):
     told = [u for u in stream.log if isinstance(u, commands.Start | commands.OpenBudgets)]
     told.append(commands.Price(0, tables))
     told += [commands.Charge(0, 0)] * 20_000
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(ModelFileError, match="charged for more"):
         check_log(tuple(told), stream.encoder, False, [20_000] * 19_999 + [19_999], WHOLE_SPAN)
     check_log(tuple(told), stream.encoder, False, [20_000] * 20_000, WHOLE_SPAN)
-    assert time.perf_counter() - begun < 12
+    assert time.process_time() - begun < 12
 
 
 def test_only_cohorts_that_have_a_price_pay_it(states):
