@@ -16,9 +16,6 @@ from hypothesis import settings
 
 from privboost.randomness import keystream
 
-# Shells have what they start in the background ignore interruptions, and so do its children.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
