@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor
+from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor, load_model
 from privboost.engine.backend import LocalBackend
 from privboost.errors import DomainError, SchemaError
 from privboost.estimators.streams import take_stream
@@ -59,6 +59,17 @@ def test_every_unit_has_the_guarantee_for_the_whole_stream():
     assert any("one batch of the stream" in said for said in report.assumptions)
     text = str(report)
     assert "within" in text
+
+
+def test_batches_of_other_deltas_have_no_curve_together(tmp_path):
+    """At the largest δ it would promise less than the largest ε, which is of a smaller one."""
+    first, second, _ = batches()
+    model = stream(epsilon=2.0, delta=1e-9).partial_fit(first)
+    report = model.set_params(epsilon=1.0, delta=1e-4).partial_fit(second).privacy_
+    assert (report.epsilon, report.delta) == (pytest.approx(2.0, rel=1e-2), 1e-4)
+    assert report.curve is None
+    model.save(tmp_path / "a.model")
+    assert load_model(tmp_path / "a.model").privacy == report
 
 
 def test_old_rows_go_on_contributing_while_their_budget_lasts():

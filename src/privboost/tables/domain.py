@@ -125,7 +125,7 @@ class Domain:
             features,
             read_target(form["target"]),
             None if unit is None else Unit.from_dict(unit),
-            None if privacy is None else _read_privacy(privacy),
+            None if privacy is None else read_privacy(privacy),
         )
 
     @classmethod
@@ -350,10 +350,15 @@ def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _read_privacy(form: Any) -> PrivacyReport:
+def read_privacy(form: Any) -> PrivacyReport:
+    """Read what a domain says that it cost to learn."""
     try:
         return PrivacyReport.from_dict(form)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except ValueError as error:  # with words of our own
+        raise DomainError(
+            f"privacy: not the report of a learned domain, or altered ({error})"
+        ) from None
+    except (TypeError, KeyError, AttributeError):
         raise DomainError("privacy: not the report of a learned domain, or altered") from None
 
 
