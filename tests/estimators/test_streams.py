@@ -5,6 +5,8 @@ import os
 import pickle
 import stat
 import threading
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ from sklearn.base import clone
 from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor, load_model
 from privboost.engine.backend import LocalBackend
 from privboost.errors import DomainError, SchemaError
+from privboost.estimators import streams
 from privboost.estimators.streams import take_stream
 from privboost.models.files import model_bytes
 from privboost.tables.domain import Domain
@@ -448,3 +451,67 @@ def test_two_batches_cannot_take_one_file(tmp_path):
         with pytest.raises(ModelFileError, match="another batch"), take_stream(path, lambda: True):
             pass
         assert stream().load_stream(taken).n_batches_ == 1
+
+
+def left_by_the_dead(path):
+    """Leave the files of a process that died after it had written the new state."""
+    first, second, third = batches()
+    model = stream().partial_fit(first)
+    model.save_stream(path.with_name("state.taken"))
+    model.partial_fit(second).save_stream(path)
+    return model, third
+
+
+def test_what_another_process_took_is_not_removed(tmp_path, monkeypatch):
+    """Both see what a dead one left; the first removes it, and takes the state."""
+    path, taken = tmp_path / "state", tmp_path / "state.taken"
+    model, third = left_by_the_dead(path)
+    compare = streams._goes_on_from
+    with ExitStack() as first:
+
+        def beaten(*paths):
+            found = compare(*paths)
+            monkeypatch.setattr(streams, "_goes_on_from", compare)
+            assert first.enter_context(take_stream(path, lambda: False)) == taken
+            return found
+
+        monkeypatch.setattr(streams, "_goes_on_from", beaten)
+        with pytest.raises(ModelFileError, match="wait until"), take_stream(path, lambda: True):
+            pytest.fail("two processes have one state")
+        assert stream().load_stream(taken).n_batches_ == 2
+        model.partial_fit(third).save_stream(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_the_end_of_a_batch_leaves_what_another_took(tmp_path):
+    path, taken = tmp_path / "state", tmp_path / "state.taken"
+    model = stream().partial_fit(batches()[0])
+    model.save_stream(path)
+    with ExitStack() as second:
+        with take_stream(path, lambda: False):
+            model.save_stream(path)
+            taken.unlink()  # by somebody who held the batch for dead
+            second.enter_context(take_stream(path, lambda: False))
+        assert taken.exists()
+        with pytest.raises(ModelFileError, match="wait until it ends, and try again"):
+            stream().load_stream(path)
+        model.save_stream(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_who_is_interrupted_while_taking_leaves_the_state(tmp_path, monkeypatch):
+    path, taken = tmp_path / "state", tmp_path / "state.taken"
+    stream().partial_fit(batches()[0]).save_stream(path)
+    unlink = Path.unlink
+
+    def interrupted(place, **how):
+        monkeypatch.setattr(Path, "unlink", unlink)
+        with pytest.raises(ModelFileError, match="before it began"), take_stream(path, bool):
+            pytest.fail("two processes have one state")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "unlink", interrupted)
+    with pytest.raises(KeyboardInterrupt), take_stream(path, lambda: True):
+        pytest.fail("it was interrupted")
+    assert not taken.exists()
+    assert stream().load_stream(path).n_batches_ == 1
