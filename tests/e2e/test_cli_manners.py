@@ -332,6 +332,9 @@ def test_a_stream_that_cannot_be_written_keeps_its_model(trained, run, tmp_path,
     assert f"what was paid for is in {kept}: move it" in said
     assert load_model(folder / "l").scores.n_trees == 4
     begun = (*base, folder / "j", "--recipe", "sbdt", "--stream", state, "--force")
+    assert "begin the stream under another name" in run(*begun, code=Status.file).stderr
+    assert not (folder / "j").exists()  # nor was anything spent
+    (folder / "s.taken").unlink()
     run(*begun, code=Status.file)
     assert load_model(folder / "j").scores.n_trees == 2
 

@@ -137,6 +137,7 @@ def train(
     force: Force = False,
 ) -> None:
     """Train a model on a private table. Spends the budget."""
+    from privboost.estimators.streams import check_begin
     from privboost.tables.domain import Domain
 
     if domain is not None and target is not None:
@@ -163,6 +164,8 @@ def train(
     written = [model] if stream is None else [model, stream]
     read = (data, domain, domain_given, ledger, budget)
     check_files(read, written, written if force else ())  # before it costs
+    if stream is not None:
+        check_begin(stream)
     if dry_run and (stream is not None or limit_epsilon is not None):
         raise ValueError(
             "--dry-run begins no stream, and opens no account: leave --stream and the limits out"

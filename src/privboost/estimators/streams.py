@@ -72,6 +72,16 @@ def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
     _remove(aside, own)
 
 
+def check_begin(path: str | Path) -> None:
+    """Refuse to begin a stream in the place of one that was taken."""
+    aside = _aside(Path(path).resolve())
+    if aside.exists():
+        raise ModelFileError(
+            f"{aside} is there: a batch goes on from a state of this name, or died on the way: "
+            "begin the stream under another name"
+        )
+
+
 def load_stream(path: str | Path) -> tuple[RowStream, Model]:
     """Read the private state of a stream, and its model; see `read_stream`."""
     path = Path(path).resolve()
