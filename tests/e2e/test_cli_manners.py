@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 
-from privboost import load_model
+from privboost import Domain, load_model
 from privboost.cli.examples import EXAMPLES
 from privboost.cli.exits import STATUSES, Status
 from privboost.cli.files import save_paid
@@ -409,6 +409,51 @@ def test_an_interruption_before_the_reservation_costs_nothing(trained, run, monk
     monkeypatch.setattr("privboost.estimators.base.open_table", stop)
     said = run(*base, folder / "n", code=Status.interrupted).stderr
     assert said == "privboost: interrupted before anything was reserved: nothing is spent\n"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_who_interrupts_the_saving_loses_nothing(trained, run, monkeypatch, sent):
+    """Each file that is flushed is one more interruption."""
+    folder, base = trained
+    state, real, flushed = folder / "s", os.fsync, []
+
+    def sync(descriptor):
+        if os.readlink(f"/proc/self/fd/{descriptor}").startswith(f"{folder}/.privboost"):
+            flushed.append(descriptor)
+            os.kill(os.getpid(), sent)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    begin = (*base, folder / "a", "--recipe", "sbdt", "--stream", state)
+    extend = ("extend", state, folder / "t.csv", "--epsilon", 1, "--model", folder / "b", "--quiet")
+    learn = ("domain", "learn", folder / "many.parquet", "--target", "income", "--epsilon", 9)
+    make_frame(3000).to_parquet(folder / "many.parquet")
+    for line in (begin, extend, (*learn, "--out", folder / "c.json", "--quiet")):
+        said = run(*line, code=Status.interrupted).stderr
+        assert said == "privboost: interrupted; what was paid for is written all the same\n"
+    assert len(flushed) == 5
+    assert load_model(folder / "b").scores.n_trees == 4
+    assert Domain.from_json(folder / "c.json").privacy.epsilon <= 9
+    assert not (folder / "s.taken").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_who_interrupts_the_printing_finds_it_elsewhere(trained, run, tmp_path, monkeypatch):
+    folder, _ = trained
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("privboost.cli.files.print", stop, raising=False)
+    monkeypatch.setattr("privboost.cli.files.leave_output", lambda: None)
+    line = ("evaluate", folder / "m", folder / "t.csv", "--epsilon", 1)
+    said = run(*line, code=Status.interrupted).stderr
+    (kept,) = spare.glob("privboost-*/evaluation.txt")
+    assert f"interrupted; what was paid for is in {kept}: move it" in said
+    assert "accuracy" in kept.read_text()
 
 
 def test_labels_that_match_nothing_are_said_after_training(trained, run):

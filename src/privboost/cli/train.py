@@ -21,7 +21,7 @@ from privboost.cli.accounts import (
 )
 from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
 from privboost.cli.exits import say
-from privboost.cli.files import check_files, open_rows, save_paid
+from privboost.cli.files import check_files, held_back, open_rows, save_paid
 from privboost.cli.options import (
     FIRST_RECIPE,
     OUTPUT,
@@ -186,11 +186,12 @@ def train(
     with spending(epsilon, estimator.delta, public_rows):
         act = estimator.fit if stream is None else estimator.partial_fit
         act(table, target, **given)
-        try:
-            if stream is not None:
-                save_paid(estimator.save_stream, stream)
-        finally:  # the one is not lost with the other
-            save_paid(estimator.save, model)
+        with held_back():
+            try:
+                if stream is not None:
+                    save_paid(estimator.save_stream, stream)
+            finally:  # the one is not lost with the other
+                save_paid(estimator.save, model)
     more = {} if stream is None else {"stream": str(stream)}
     print_model(model, estimator.model_, as_json, recipe=chosen, **more)
 
