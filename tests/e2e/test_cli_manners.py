@@ -221,6 +221,31 @@ def test_a_dry_run_tells_the_price_and_pays_nothing(trained, run):
     assert "replace one" in votes
 
 
+def test_a_dry_run_checks_what_a_run_would(trained, run, monkeypatch):
+    folder, base = trained
+    make_frame(40).drop(columns="age").to_csv(folder / "less.csv", index=False)
+    make_frame(40).assign(age=[[1]] * 40).to_parquet(folder / "lists.parquet")
+    (folder / "letter").write_text("Dear all")
+
+    def tried(data, *more, code):
+        line = (*base[:1], folder / data, *base[2:], folder / "n", *more)
+        said = [run(*line, *dry, code=code).stderr for dry in (("--dry-run",), ())]
+        assert said[0] == said[1]
+        return said[0]
+
+    assert "no column 'age'" in tried("less.csv", code=Status.table)
+    assert "age" in tried("lists.parquet", code=Status.table)
+    weights = ("--weight-bound", 2, "--weights")
+    assert "no column 'heavy'" in tried("t.csv", *weights, "heavy", code=Status.table)
+    assert "is no ledger" in tried("t.csv", "--ledger", folder / "letter", code=Status.usage)
+    said = tried("t.csv", "--ledger", folder / "none" / "l", code=Status.file)
+    assert said == f"privboost: ledger: no such folder: {folder / 'none'}\n"
+    real = os.access  # who runs as root may write anywhere
+    monkeypatch.setattr(os, "access", lambda path, how: path != folder and real(path, how))
+    assert "cannot be written" in tried("t.csv", "--ledger", folder / "l", code=Status.file)
+    assert not (folder / "l").exists()
+
+
 def test_who_waits_for_a_store_says_so(tmp_path, run, monkeypatch):
     store = tmp_path / "s.db"
     limits = ("--limit-epsilon", 3, "--limit-delta", 1e-6)

@@ -138,6 +138,7 @@ def train(
 ) -> None:
     """Train a model on a private table. Spends the budget."""
     from privboost.estimators.streams import check_begin
+    from privboost.tables.comparisons import need_fit
     from privboost.tables.domain import Domain
 
     if domain is not None and target is not None:
@@ -181,6 +182,8 @@ def train(
     )
     estimator.set_params(budget=account)
     if dry_run:
+        if public is not None:  # without one there is no preview, which says so
+            need_fit(public, table, weights)
         _print_preview(estimator.preview(weighted=weights is not None, n_rows=rows), as_json)
         return
     with spending(epsilon, estimator.delta, public_rows):

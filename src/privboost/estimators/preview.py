@@ -10,7 +10,7 @@ from privboost.boosting.checks import check_count
 from privboost.boosting.plan import PublicRows
 from privboost.errors import BudgetError, DomainError
 from privboost.estimators.preparation import Preparation, parameters_of
-from privboost.privacy.ledger import Ledger
+from privboost.privacy.ledger import Ledger, checked_ledger
 from privboost.privacy.statements import add_lesson, write_report
 from privboost.reports.report import PrivacyReport
 
@@ -63,6 +63,8 @@ def price_of(preparation: Preparation) -> Preview:
             "a preview needs the whole domain: what is to be learned of it is known, and so is the "
             "noise that is left for training, once rows were read (Domain.learn learns it apart)"
         )
+    if setting.ledger is not None:
+        checked_ledger(setting.ledger)
     preparation.caution()
     ground = preparation.ground()
     plan = preparation.plan(ground)

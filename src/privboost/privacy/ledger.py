@@ -249,7 +249,11 @@ _FIRST = b'{"entry"'
 
 
 def checked_ledger(path: Path) -> Path:
-    """Return a path; refuse to add entries to a file that is something else."""
+    """Return a path; refuse to add entries to what is no ledger, or cannot be written."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"ledger: no such folder: {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(f"ledger: {path} cannot be written")
     if path.is_file():
         with path.open("rb") as file:
             if not _FIRST.startswith(file.read(len(_FIRST))):  # a crash may have cut it short
