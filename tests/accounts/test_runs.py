@@ -317,6 +317,17 @@ def test_a_process_that_dies_between_reserving_and_reading_has_paid(store):
         train(*GAUSSIAN[0][:1], account, **GAUSSIAN[0][1])
 
 
+def test_a_ledger_on_a_full_disk_says_that_the_account_was_charged(store):
+    account = store.open("a", 1.0, 1e-6)
+    with pytest.raises(OSError, match="No space left on device; the account was charged") as full:
+        train(PrivBoostClassifier, account, ledger="/dev/full")
+    (entry,) = account.statement().entries
+    assert f"(entry {entry.key}), and nothing is given back" in full.value.strerror
+    assert full.value.filename == "/dev/full"
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'$"):
+        train(PrivBoostClassifier, None, ledger="/dev/full")
+
+
 def test_a_saved_model_carries_its_entry(store, tmp_path):
     account = store.open("a", 2.0, 1e-6)
     kind, how = GAUSSIAN[0]
