@@ -133,13 +133,12 @@ def print_paid(text: str, name: str) -> None:
     try:
         print(text, flush=True)
     except (OSError, KeyboardInterrupt) as error:
-        stopped = isinstance(error, KeyboardInterrupt)
-        why = "interrupted" if stopped else error.strerror or str(error)
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else "interrupted"
         with held_back():
             leave_output()
             spare = _keep(lambda path: write_file(path, f"{text}\n".encode()), Path(name), why)
             said = f"standard output: {why}; what was paid for is in {spare}: move it"
-            if stopped:
+            if isinstance(error, KeyboardInterrupt):
                 fail(said, Status.interrupted)
             raise OSError(said) from None
 
