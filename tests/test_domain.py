@@ -115,6 +115,15 @@ def test_errors_name_the_place(path, value, place):
         Domain.from_dict(changed(path, value))
 
 
+@pytest.mark.parametrize(
+    ("name", "role"), [("job", "a feature"), ("income", "the target"), ("patient", "the unit")]
+)
+def test_what_is_named_is_not_left_out(name, role):
+    assert Domain.from_dict(FORM | {"leave_out": ["id"]}).feature_names
+    with pytest.raises(DomainError, match=f"leave_out: '{name}' is {role} too"):
+        Domain.from_dict(FORM | {"leave_out": ["id", name]})
+
+
 def test_large_whole_numbers_are_bounds_like_any():
     domain = Domain.from_dict(changed([F, "age", "bounds"], [17, 10**30]))
     assert Encoder.of(domain).edges[0].dtype == np.float64

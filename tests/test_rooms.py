@@ -35,7 +35,7 @@ LEVELS = [
 """From the ground up: a room imports from rooms below it, and from itself."""
 UPWARD = {
     ("tables.domain", "learning.learned_domain"),  # Domain.learn, for convenience
-    ("reports.report", "privacy.statements"),  # report_a + report_b, for convenience
+    ("reports.report", "privacy.statements"),  # report_a + report_b; a curve beside its epsilon
     ("reports.report", "cards.card"),  # report.to_html, for convenience
     ("tables.loading", "evaluation.loader"),  # a loader that travels as bytes holds a model
 }

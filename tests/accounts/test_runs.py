@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from privboost import (
     BudgetError,
     BudgetStore,
     Domain,
+    DomainError,
     DPXGBClassifier,
     LazyBBClassifier,
     PrivacyReport,
@@ -172,6 +174,34 @@ def test_a_domain_whose_price_does_not_add_up_is_refused(store):
         train(PrivBoostClassifier, store.open("a", 9.0, 1e-5), domain=Domain.from_dict(form))
 
 
+@pytest.mark.parametrize("part", ["mu_squared", "rho"])
+def test_a_curve_that_promises_less_than_its_epsilon_is_refused(part):
+    form = Domain.learn(make_frame(2000), "income", 1.0, 1e-6).to_dict()
+    curve = form["privacy"]["curve"]
+    known = curve[part]
+    for less in (0.0, 0.5, 0.999, 1.0, 2.0):
+        curve[part] = [less * rho for rho in known] if part == "rho" else less * known
+        if less >= 1:
+            assert Domain.from_dict(form).privacy.epsilon == form["privacy"]["epsilon"]
+            continue
+        if (part, less) == ("rho", 0.999):
+            continue  # still above what Gaussian DP gives, which is what is stated
+        with pytest.raises(DomainError, match="curve: it promises less than the epsilon beside it"):
+            Domain.from_dict(form)
+        with pytest.raises(DomainError, match="curve: it promises less"):
+            Domain.learn(make_frame(10), "income", 1.0, 1e-6, given={"privacy": form["privacy"]})
+
+
+def test_a_sum_keeps_no_curve_that_promises_less():
+    """Thresholds use up δ: ε adds up at the sum of both δ, where the curve would say less."""
+    lesson = Domain.learn(make_frame(2000), "income", 1.0, 1e-6).privacy
+    used = replace(lesson, curve=replace(lesson.curve, extra_delta=0.6e-6))
+    together = used + used
+    assert together.epsilon == 2 * lesson.epsilon
+    assert together.curve is None
+    assert PrivacyReport.from_dict(json.loads(together.to_json())) == together
+
+
 def test_a_domain_that_a_fit_learns_is_in_its_entry(store):
     account = store.open("a", 1.0, 1e-6)
     frame = make_frame(2000)
@@ -285,6 +315,17 @@ def test_a_process_that_dies_between_reserving_and_reading_has_paid(store):
     assert len(account.statement().entries) == 1
     with pytest.raises(BudgetError, match="does not cover"):
         train(*GAUSSIAN[0][:1], account, **GAUSSIAN[0][1])
+
+
+def test_a_ledger_on_a_full_disk_says_that_the_account_was_charged(store):
+    account = store.open("a", 1.0, 1e-6)
+    with pytest.raises(OSError, match="No space left on device; the account was charged") as full:
+        train(PrivBoostClassifier, account, ledger="/dev/full")
+    (entry,) = account.statement().entries
+    assert f"(entry {entry.key}), and nothing is given back" in full.value.strerror
+    assert full.value.filename == "/dev/full"
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'$"):
+        train(PrivBoostClassifier, None, ledger="/dev/full")
 
 
 def test_a_saved_model_carries_its_entry(store, tmp_path):

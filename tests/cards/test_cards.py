@@ -2,6 +2,7 @@ import hashlib
 import json
 import math
 import re
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from html.parser import HTMLParser
@@ -282,12 +283,14 @@ def report():
 @pytest.mark.parametrize("epsilon", [0.0, 1e-320, 1.0, 1e5, 1.7e308])
 @pytest.mark.parametrize("mu_squared", [None, 1e-300, 1.0, 1e308])
 def test_no_report_breaks_a_card(epsilon, mu_squared, report):
-    """A file may hold any numbers that can be a report's."""
+    """A report may hold any numbers; a file's are refused where they do not go together."""
     for rho, delta in ((1e-3, 0.0), (0.0, 0.0), (None, 0.99), (None, 1.0)):
         curve = Curve(mu_squared, 1.0, (rho,) * len(ORDERS), delta)
         forged = replace(report, epsilon=epsilon, curve=curve, releases=(), alternatives={})
-        Outline(PrivacyReport.from_dict(forged.to_dict()).to_html())
+        Outline(forged.to_html())
         forged.to_markdown()
+        with suppress(ValueError):
+            assert PrivacyReport.from_dict(forged.to_dict()) == forged
 
 
 def test_no_forged_report_breaks_a_card(report):

@@ -126,7 +126,7 @@ def test_a_column_without_a_kind_is_left_out(tmp_path, run):  # noqa: F811
 def test_a_unit_is_no_feature(files, run, tmp_path):  # noqa: F811
     out = tmp_path / "d.json"
     how = ("domain", "skeleton", files / "t.parquet", "--target", "ill")
-    run(*how, "--unit", "id", "--out", out)
+    run(*how, "--unit", "id", "--leave-out", "id", "--out", out)
     form = json.loads(out.read_text())
     assert form["unit"] == {"column": "id", "max_rows": None}
     assert "id" not in form["features"]

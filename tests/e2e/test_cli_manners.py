@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 
-from privboost import load_model
+from privboost import Domain, load_model
 from privboost.accounts import database
 from privboost.cli.examples import EXAMPLES
 from privboost.cli.exits import STATUSES, Status
@@ -221,6 +221,31 @@ def test_a_dry_run_tells_the_price_and_pays_nothing(trained, run):
     assert "replace one" in votes
 
 
+def test_a_dry_run_checks_what_a_run_would(trained, run, monkeypatch):
+    folder, base = trained
+    make_frame(40).drop(columns="age").to_csv(folder / "less.csv", index=False)
+    make_frame(40).assign(age=[[1]] * 40).to_parquet(folder / "lists.parquet")
+    (folder / "letter").write_text("Dear all")
+
+    def tried(data, *more, code):
+        line = (*base[:1], folder / data, *base[2:], folder / "n", *more)
+        said = [run(*line, *dry, code=code).stderr for dry in (("--dry-run",), ())]
+        assert said[0] == said[1]
+        return said[0]
+
+    assert "no column 'age'" in tried("less.csv", code=Status.table)
+    assert "age" in tried("lists.parquet", code=Status.table)
+    weights = ("--weight-bound", 2, "--weights")
+    assert "no column 'heavy'" in tried("t.csv", *weights, "heavy", code=Status.table)
+    assert "is no ledger" in tried("t.csv", "--ledger", folder / "letter", code=Status.usage)
+    said = tried("t.csv", "--ledger", folder / "none" / "l", code=Status.file)
+    assert said == f"privboost: ledger: no such folder: {folder / 'none'}\n"
+    real = os.access  # who runs as root may write anywhere
+    monkeypatch.setattr(os, "access", lambda path, how: path != folder and real(path, how))
+    assert "cannot be written" in tried("t.csv", "--ledger", folder / "l", code=Status.file)
+    assert not (folder / "l").exists()
+
+
 def test_who_waits_for_a_store_says_so(tmp_path, run, monkeypatch):
     store = tmp_path / "s.db"
     limits = ("--limit-epsilon", 3, "--limit-delta", 1e-6)
@@ -337,6 +362,9 @@ def test_a_stream_that_cannot_be_written_keeps_its_model(trained, run, tmp_path,
     assert f"what was paid for is in {kept}: move it" in said
     assert load_model(folder / "l").scores.n_trees == 4
     begun = (*base, folder / "j", "--recipe", "sbdt", "--stream", state, "--force")
+    assert "begin the stream under another name" in run(*begun, code=Status.file).stderr
+    assert not (folder / "j").exists()  # nor was anything spent
+    (folder / "s.taken").unlink()
     run(*begun, code=Status.file)
     assert load_model(folder / "j").scores.n_trees == 2
 
@@ -411,6 +439,51 @@ def test_an_interruption_before_the_reservation_costs_nothing(trained, run, monk
     monkeypatch.setattr("privboost.estimators.base.open_table", stop)
     said = run(*base, folder / "n", code=Status.interrupted).stderr
     assert said == "privboost: interrupted before anything was reserved: nothing is spent\n"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_who_interrupts_the_saving_loses_nothing(trained, run, monkeypatch, sent):
+    """Each file that is flushed is one more interruption."""
+    folder, base = trained
+    state, real, flushed = folder / "s", os.fsync, []
+
+    def sync(descriptor):
+        if os.readlink(f"/proc/self/fd/{descriptor}").startswith(f"{folder}/.privboost"):
+            flushed.append(descriptor)
+            os.kill(os.getpid(), sent)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    begin = (*base, folder / "a", "--recipe", "sbdt", "--stream", state)
+    extend = ("extend", state, folder / "t.csv", "--epsilon", 1, "--model", folder / "b", "--quiet")
+    learn = ("domain", "learn", folder / "many.parquet", "--target", "income", "--epsilon", 9)
+    make_frame(3000).to_parquet(folder / "many.parquet")
+    for line in (begin, extend, (*learn, "--out", folder / "c.json", "--quiet")):
+        said = run(*line, code=Status.interrupted).stderr
+        assert said == "privboost: interrupted; what was paid for is written all the same\n"
+    assert len(flushed) == 5
+    assert load_model(folder / "b").scores.n_trees == 4
+    assert Domain.from_json(folder / "c.json").privacy.epsilon <= 9
+    assert not (folder / "s.taken").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_who_interrupts_the_printing_finds_it_elsewhere(trained, run, tmp_path, monkeypatch):
+    folder, _ = trained
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("privboost.cli.files.print", stop, raising=False)
+    monkeypatch.setattr("privboost.cli.files.leave_output", lambda: None)
+    line = ("evaluate", folder / "m", folder / "t.csv", "--epsilon", 1)
+    said = run(*line, code=Status.interrupted).stderr
+    (kept,) = spare.glob("privboost-*/evaluation.txt")
+    assert f"interrupted; what was paid for is in {kept}: move it" in said
+    assert "accuracy" in kept.read_text()
 
 
 def test_labels_that_match_nothing_are_said_after_training(trained, run):

@@ -51,7 +51,15 @@ def test_a_preview_says_what_the_fit_then_says(kind, how, account):
     assert not hasattr(model, "model_")
     model.fit(FRAME)
     said, told = preview.privacy, model.privacy_
-    for part in ("guarantee", "delta", "accountant", "plan", "parameters", "assumptions"):
+    for part in (
+        "epsilon",
+        "guarantee",
+        "delta",
+        "accountant",
+        "plan",
+        "parameters",
+        "assumptions",
+    ):
         assert getattr(said, part) == getattr(told, part)
     assert sum(release.share or 0 for release in said.releases) == pytest.approx(1)
     after = account.statement()

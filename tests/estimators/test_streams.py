@@ -5,15 +5,18 @@ import os
 import pickle
 import stat
 import threading
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor
+from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor, load_model
 from privboost.engine.backend import LocalBackend
 from privboost.errors import DomainError, SchemaError
+from privboost.estimators import streams
 from privboost.estimators.streams import take_stream
 from privboost.models.files import model_bytes
 from privboost.tables.domain import Domain
@@ -59,6 +62,17 @@ def test_every_unit_has_the_guarantee_for_the_whole_stream():
     assert any("one batch of the stream" in said for said in report.assumptions)
     text = str(report)
     assert "within" in text
+
+
+def test_batches_of_other_deltas_have_no_curve_together(tmp_path):
+    """At the largest δ it would promise less than the largest ε, which is of a smaller one."""
+    first, second, _ = batches()
+    model = stream(epsilon=2.0, delta=1e-9).partial_fit(first)
+    report = model.set_params(epsilon=1.0, delta=1e-4).partial_fit(second).privacy_
+    assert (report.epsilon, report.delta) == (pytest.approx(2.0, rel=1e-2), 1e-4)
+    assert report.curve is None
+    model.save(tmp_path / "a.model")
+    assert load_model(tmp_path / "a.model").privacy == report
 
 
 def test_old_rows_go_on_contributing_while_their_budget_lasts():
@@ -437,3 +451,67 @@ def test_two_batches_cannot_take_one_file(tmp_path):
         with pytest.raises(ModelFileError, match="another batch"), take_stream(path, lambda: True):
             pass
         assert stream().load_stream(taken).n_batches_ == 1
+
+
+def left_by_the_dead(path):
+    """Leave the files of a process that died after it had written the new state."""
+    first, second, third = batches()
+    model = stream().partial_fit(first)
+    model.save_stream(path.with_name("state.taken"))
+    model.partial_fit(second).save_stream(path)
+    return model, third
+
+
+def test_what_another_process_took_is_not_removed(tmp_path, monkeypatch):
+    """Both see what a dead one left; the first removes it, and takes the state."""
+    path, taken = tmp_path / "state", tmp_path / "state.taken"
+    model, third = left_by_the_dead(path)
+    compare = streams._goes_on_from
+    with ExitStack() as first:
+
+        def beaten(*paths):
+            found = compare(*paths)
+            monkeypatch.setattr(streams, "_goes_on_from", compare)
+            assert first.enter_context(take_stream(path, lambda: False)) == taken
+            return found
+
+        monkeypatch.setattr(streams, "_goes_on_from", beaten)
+        with pytest.raises(ModelFileError, match="wait until"), take_stream(path, lambda: True):
+            pytest.fail("two processes have one state")
+        assert stream().load_stream(taken).n_batches_ == 2
+        model.partial_fit(third).save_stream(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_the_end_of_a_batch_leaves_what_another_took(tmp_path):
+    path, taken = tmp_path / "state", tmp_path / "state.taken"
+    model = stream().partial_fit(batches()[0])
+    model.save_stream(path)
+    with ExitStack() as second:
+        with take_stream(path, lambda: False):
+            model.save_stream(path)
+            taken.unlink()  # by somebody who held the batch for dead
+            second.enter_context(take_stream(path, lambda: False))
+        assert taken.exists()
+        with pytest.raises(ModelFileError, match="wait until it ends, and try again"):
+            stream().load_stream(path)
+        model.save_stream(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_who_is_interrupted_while_taking_leaves_the_state(tmp_path, monkeypatch):
+    path, taken = tmp_path / "state", tmp_path / "state.taken"
+    stream().partial_fit(batches()[0]).save_stream(path)
+    unlink = Path.unlink
+
+    def interrupted(place, **how):
+        monkeypatch.setattr(Path, "unlink", unlink)
+        with pytest.raises(ModelFileError, match="before it began"), take_stream(path, bool):
+            pytest.fail("two processes have one state")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "unlink", interrupted)
+    with pytest.raises(KeyboardInterrupt), take_stream(path, lambda: True):
+        pytest.fail("it was interrupted")
+    assert not taken.exists()
+    assert stream().load_stream(path).n_batches_ == 1

@@ -61,7 +61,12 @@ def test_the_file_is_written_first_and_only_grows(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_stops_before_the_release(tmp_path):
-    ledger = Ledger(1.0, 1e-6, GdpAccountant(), tmp_path / "no" / "such" / "folder")
+    with pytest.raises(FileNotFoundError, match="ledger: no such folder"):
+        Ledger(1.0, 1e-6, GdpAccountant(), tmp_path / "no" / "such" / "folder")
+    folder = tmp_path / "here"
+    folder.mkdir()
+    ledger = Ledger(1.0, 1e-6, GdpAccountant(), folder / "ledger")
+    folder.rmdir()
     with pytest.raises(FileNotFoundError):
         ledger.reserve(PLAN)
     assert ledger.reserved == ()

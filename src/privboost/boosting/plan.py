@@ -187,6 +187,11 @@ class Plan(ABC):
         """What is taken to be public beside the domain."""
         return ()
 
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether a part of it stands for what is chosen later: then all of ε is stated."""
+        return False
+
 
 PUBLIC_CLASS_WEIGHTS = "weights of classes are public, and were not read off the rows"
 

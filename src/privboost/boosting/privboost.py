@@ -71,7 +71,7 @@ def boost_privboost(
     tell_start(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
     weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
     answers = plan.answers_for(float(np.mean(weights)), clip)
-    if not plan.pure:
+    if plan.is_exchanged:
         curator.exchange(plan.answers, answers.planned(len(outputs)))
 
     known = [plan.knowledge(answers, weight, clip) for weight in weights]

@@ -202,6 +202,11 @@ class PrivBoostPlan(Plan):
         return self.budget.delta == 0
 
     @property
+    def is_exchanged(self) -> bool:
+        """Whether answers take the place of what was reserved for them; with pure ε none do."""
+        return not self.pure
+
+    @property
     def step(self) -> float:
         """What one step of a sum is worth, in clips of rows of the largest weight."""
         return grid_step(None if self.weight_bound is None else 1.0)

@@ -32,6 +32,7 @@ class Status(IntEnum):
     table = 4
     budget = 5
     interrupted = 130
+    unread = 141
 
 
 STATUSES = {
@@ -42,6 +43,7 @@ STATUSES = {
     Status.table: "a domain, or a table that does not fit it",
     Status.budget: "the privacy budget: nothing was released beyond it",
     Status.interrupted: "interrupted (Ctrl-C), or told to end",
+    Status.unread: "whoever read the output stopped, as head does: nothing is said",
 }
 """What each status means."""
 

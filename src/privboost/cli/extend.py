@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from privboost.cli.accounts import Budget, OfDataset, RunName, account_of
 from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
-from privboost.cli.files import check_files, open_rows, save_paid
+from privboost.cli.files import check_files, held_back, open_rows, save_paid
 from privboost.cli.options import (
     PRIVACY,
     TABLE,
@@ -89,13 +90,14 @@ def extend(
     estimator.set_params(budget=account_of(budget, dataset, None, None, name, column))
     check_files((data, ledger, budget), [model, stream], [model, stream] if force else [stream])
     found: list[int] = []
-    with spending(epsilon, delta):
+    with spending(epsilon, delta), ExitStack() as until_written:
         with take_stream(stream, lambda: found in ([], [estimator.n_batches_])) as taken:
             estimator.load_stream(taken)  # what was taken: another process may have gone on
             found.append(estimator.n_batches_)
             if estimator.n_batches_ != began.n_batches:
                 raise ValueError(f"{stream} was extended by another process meanwhile: try again")
             estimator.partial_fit(table, target, **given)
+            until_written.enter_context(held_back())
             try:
                 save_paid(estimator.save_stream, stream)
             except OSError:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
 from typing import Any
 
+from privboost.cli.exits import Status, fail
 from privboost.files import check_place, write_file
 
 
@@ -56,30 +60,68 @@ def check_output() -> None:
         raise OSError("the standard output is closed: give --out, or open it")
 
 
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Hold Ctrl-C, and who tells the process to end, back until what was paid for is written.
+
+    Then the command ends as interrupted, and says so. Within another one it holds nothing itself.
+    """
+    here = threading.current_thread() is threading.main_thread()  # no other one has signals
+    own = [each for each in _SIGNALS if here and signal.getsignal(each) in _ENDING]
+    if own:
+        _noted.clear()
+    before = {each: signal.signal(each, _note) for each in own}
+    try:
+        yield
+    finally:
+        for each, act in before.items():
+            signal.signal(each, act)
+    if before and _noted:
+        fail("interrupted; what was paid for is written all the same", Status.interrupted)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ENDING = (signal.default_int_handler, signal.SIG_DFL)
+"""What handles signals that end a command; one that is ignored, or held back, stays so."""
+_noted: list[int] = []
+
+
+def _note(number: int, _: Any) -> None:
+    _noted.append(number)
+
+
 def save_paid(save: Callable[[Path], Any], path: Path) -> None:
     """Write what a budget was spent on; if its place fails now, elsewhere: it cannot be had again.
+
+    Who interrupts it meanwhile waits.
 
     Raises
     ------
     OSError
         If its place failed; it says where the file is instead, which nobody else can read there.
     """
-    try:
-        save(path)
-    except OSError as error:
-        why = error.strerror or str(error)
+    with held_back():
         try:
-            spare = Path(mkdtemp(prefix="privboost-")) / path.name
-            save(spare)
-        except OSError:
-            raise OSError(
-                f"{path}: {why}; nor could it be written elsewhere: what it cost is spent"
-            ) from None
-        raise OSError(f"{path}: {why}; what was paid for is in {spare}: move it") from None
+            save(path)
+        except OSError as error:
+            why = error.strerror or str(error)
+            spare = _keep(save, path, why)
+            raise OSError(f"{path}: {why}; what was paid for is in {spare}: move it") from None
+
+
+def _keep(save: Callable[[Path], Any], path: Path, why: str) -> Path:
+    try:
+        spare = Path(mkdtemp(prefix="privboost-")) / path.name
+        save(spare)
+    except OSError:
+        raise OSError(
+            f"{path}: {why}; nor could it be written elsewhere: what it cost is spent"
+        ) from None
+    return spare
 
 
 def print_paid(text: str, name: str) -> None:
-    """Print what a budget was spent on; if nobody can read it, keep it elsewhere.
+    """Print what a budget was spent on; if nobody can or will read it, keep it elsewhere.
 
     Parameters
     ----------
@@ -90,12 +132,15 @@ def print_paid(text: str, name: str) -> None:
     """
     try:
         print(text, flush=True)
-    except OSError as error:
-        leave_output()
-        spare = Path(mkdtemp(prefix="privboost-")) / name
-        write_file(spare, f"{text}\n".encode())
-        why = error.strerror or str(error)
-        raise OSError(f"standard output: {why}; what was paid for is in {spare}: move it") from None
+    except (OSError, KeyboardInterrupt) as error:
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else "interrupted"
+        with held_back():
+            leave_output()
+            spare = _keep(lambda path: write_file(path, f"{text}\n".encode()), Path(name), why)
+            said = f"standard output: {why}; what was paid for is in {spare}: move it"
+            if isinstance(error, KeyboardInterrupt):
+                fail(said, Status.interrupted)
+            raise OSError(said) from None
 
 
 def leave_output() -> None:

@@ -21,6 +21,7 @@ from privboost.cli.explain import explain
 from privboost.cli.export import export
 from privboost.cli.extend import extend
 from privboost.cli.federation import federation_app
+from privboost.cli.files import leave_output
 from privboost.cli.predict import predict
 from privboost.cli.recommend import recommend
 from privboost.cli.report import report
@@ -92,6 +93,11 @@ def _run(line: list[str], debug: bool) -> int:
             status: int | None = app(args=line, prog_name="privboost", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted", Status.interrupted)
+    except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):  # typer's own end where nobody reads
+            leave_output()
+            return Status.unread
+        raise
     except Exception as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # it is the help
             typer.echo(error.format_message())  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from privboost.cli.accounts import (
 )
 from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
 from privboost.cli.exits import say
-from privboost.cli.files import check_files, open_rows, save_paid
+from privboost.cli.files import check_files, held_back, open_rows, save_paid
 from privboost.cli.options import (
     FIRST_RECIPE,
     OUTPUT,
@@ -137,6 +137,8 @@ def train(
     force: Force = False,
 ) -> None:
     """Train a model on a private table. Spends the budget."""
+    from privboost.estimators.streams import check_begin
+    from privboost.tables.comparisons import need_fit
     from privboost.tables.domain import Domain
 
     if domain is not None and target is not None:
@@ -163,6 +165,8 @@ def train(
     written = [model] if stream is None else [model, stream]
     read = (data, domain, domain_given, ledger, budget)
     check_files(read, written, written if force else ())  # before it costs
+    if stream is not None:
+        check_begin(stream)
     if dry_run and (stream is not None or limit_epsilon is not None):
         raise ValueError(
             "--dry-run begins no stream, and opens no account: leave --stream and the limits out"
@@ -178,16 +182,19 @@ def train(
     )
     estimator.set_params(budget=account)
     if dry_run:
+        if public is not None:  # without one there is no preview, which says so
+            need_fit(public, table, weights)
         _print_preview(estimator.preview(weighted=weights is not None, n_rows=rows), as_json)
         return
     with spending(epsilon, estimator.delta, public_rows):
         act = estimator.fit if stream is None else estimator.partial_fit
         act(table, target, **given)
-        try:
-            if stream is not None:
-                save_paid(estimator.save_stream, stream)
-        finally:  # the one is not lost with the other
-            save_paid(estimator.save, model)
+        with held_back():
+            try:
+                if stream is not None:
+                    save_paid(estimator.save_stream, stream)
+            finally:  # the one is not lost with the other
+                save_paid(estimator.save, model)
     more = {} if stream is None else {"stream": str(stream)}
     print_model(model, estimator.model_, as_json, recipe=chosen, **more)
 

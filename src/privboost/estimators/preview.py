@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from privboost.accounts.statement import Statement, round_down
@@ -10,7 +10,7 @@ from privboost.boosting.checks import check_count
 from privboost.boosting.plan import PublicRows
 from privboost.errors import BudgetError, DomainError
 from privboost.estimators.preparation import Preparation, parameters_of
-from privboost.privacy.ledger import Ledger
+from privboost.privacy.ledger import Ledger, checked_ledger
 from privboost.privacy.statements import add_lesson, write_report
 from privboost.reports.report import PrivacyReport
 
@@ -22,8 +22,9 @@ class Preview:
     Attributes
     ----------
     privacy : PrivacyReport
-        What `privacy_` would be: ε and δ by each accountant, every release with its noise and its
-        share, what is assumed. Nothing of it was released.
+        What `privacy_` would be: ε and δ, every release with its noise and its share, what is
+        assumed; what a recipe chooses on the way is one release, which stands for it. Nothing of it
+        was released.
     before, after : Statement or None
         What the account says, and what it would say; None without one.
     """
@@ -62,6 +63,8 @@ def price_of(preparation: Preparation) -> Preview:
             "a preview needs the whole domain: what is to be learned of it is known, and so is the "
             "noise that is left for training, once rows were read (Domain.learn learns it apart)"
         )
+    if setting.ledger is not None:
+        checked_ledger(setting.ledger)
     preparation.caution()
     ground = preparation.ground()
     plan = preparation.plan(ground)
@@ -76,11 +79,13 @@ def price_of(preparation: Preparation) -> Preview:
         plan.digest,
         setting.what,
     )
+    if plan.is_exchanged:  # a fit states what no choice on the way exceeds
+        report = replace(report, epsilon=ledger.epsilon)
     whole = report if ground.paid is None else add_lesson(ground.paid, report, "training")
     posting = preparation.posting(ground.domain.unit, ground.paid)
     if posting is None:
         return Preview(whole)
-    after = posting.after(plan.releases, report.epsilon, report.delta)
+    after = posting.after(plan.releases, ledger.cost, ledger.delta)
     return Preview(whole, posting.account.statement(), after)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from privboost.errors import ModelFileError
@@ -15,6 +15,7 @@ from privboost.models.model import Model
 
 _TAKEN = ".taken"
 """What the name of a file that was set aside ends with."""
+_BUSY = "another batch goes on from this state: wait until it ends, and try again"
 
 
 def save_stream(stream: RowStream, model: Model, path: str | Path) -> None:
@@ -45,35 +46,46 @@ def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
     if path.suffix == _TAKEN:
         raise ModelFileError(f"{path.name} was taken by a batch: what its rows paid is not known")
     aside = _aside(path)
-    if aside.exists() and path.exists() and _goes_on_from(path, aside):
-        aside.unlink(missing_ok=True)
+    _tidy_up(path, aside)
+    _check_there(path)
     if path.stat().st_nlink > 1:
         raise ModelFileError(f"{path.name} has another name: the state would stay under that one")
     try:
         os.link(path, aside)  # unlike a move, it replaces nothing
+    except FileNotFoundError:
+        _check_there(path)
+        raise
     except FileExistsError:
         raise ModelFileError(
-            f"{aside} is there: another batch goes on from this state, or died on the way"
+            f"{aside} is there: {_BUSY}; if none does, one died on the way, and what its rows paid "
+            "is not known"
         ) from None
-    path.unlink()
+    own = None
     try:
+        own = aside.stat()
+        path.unlink()
         yield aside
     except BaseException:
         if intact():
-            aside.replace(path)
+            _put_back(path, aside, own)
         raise
-    aside.unlink(missing_ok=True)
+    _remove(aside, own)
+
+
+def check_begin(path: str | Path) -> None:
+    """Refuse to begin a stream in the place of one that was taken."""
+    aside = _aside(Path(path).resolve())
+    if aside.exists():
+        raise ModelFileError(
+            f"{aside} is there: a batch goes on from a state of this name, or died on the way: "
+            "begin the stream under another name"
+        )
 
 
 def load_stream(path: str | Path) -> tuple[RowStream, Model]:
     """Read the private state of a stream, and its model; see `read_stream`."""
     path = Path(path).resolve()
-    if not path.exists() and _aside(path).exists():
-        raise ModelFileError(
-            f"{path}: a batch that went on from this state did not come to its end, and what its "
-            "rows paid is not given back. The stream is over; its last model is in "
-            f"{_aside(path).name}"
-        )
+    _check_there(path)
     return read_stream(path.read_bytes(), str(path))
 
 
@@ -81,7 +93,48 @@ def _aside(path: Path) -> Path:
     return path.with_name(path.name + _TAKEN)
 
 
+def _check_there(path: Path) -> None:
+    """Say why a state is not in its place, where that is known."""
+    if not path.exists() and _aside(path).exists():
+        raise ModelFileError(
+            f"{path}: {_BUSY}; if none does, one did not come to its end: what its rows paid is "
+            f"not given back, the stream is over, and its last model is in {_aside(path).name}"
+        )
+
+
+def _tidy_up(path: Path, aside: Path) -> None:
+    """Remove what a process left that died after the new state was written."""
+    with suppress(FileNotFoundError):
+        old = aside.stat()
+        if path.samefile(aside):
+            raise ModelFileError(
+                f"{aside} is there: {_BUSY}; if none does, one died before it began, and nothing "
+                f"was spent: remove {aside.name}"
+            )
+        if _goes_on_from(path, aside):
+            _remove(aside, old)
+
+
 def _goes_on_from(path: Path, aside: Path) -> bool:
     """Whether a state has more batches than the one that was taken."""
     states = [load_stream(each)[0] for each in (path, aside)]
     return states[0].n_batches > states[1].n_batches
+
+
+def _put_back(path: Path, aside: Path, own: os.stat_result | None) -> None:
+    if path.exists() and path.samefile(aside):  # it had not left its place
+        aside.unlink()
+    elif _is(aside, own):
+        aside.replace(path)
+
+
+def _remove(aside: Path, own: os.stat_result | None) -> None:
+    """Remove a file that was set aside, unless it is another process's by now."""
+    if _is(aside, own):
+        aside.unlink(missing_ok=True)
+
+
+def _is(path: Path, known: os.stat_result | None) -> bool:
+    with suppress(FileNotFoundError):
+        return known is not None and os.path.samestat(path.stat(), known)
+    return False

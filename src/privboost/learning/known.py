@@ -14,7 +14,7 @@ from privboost.forms import check_mapping, read_names
 from privboost.tables.domain import Domain
 from privboost.tables.domain_checks import check_scale
 from privboost.tables.features import Feature, Target
-from privboost.unit import Unit
+from privboost.unit import Unit, column_of
 
 _KEYS = ("features", "target", "unit", "leave_out")
 _KINDS = {"numeric": "number", "categorical": "text", "duration": "duration"}
@@ -85,8 +85,9 @@ def read_known(given: Mapping[str, Any], target: str) -> Known:
     domain = Domain.from_dict(form)
     known = {f.name: f for f in domain.features} if features else {}
     left = read_names(given.get("leave_out") or [], "given: leave_out")
+    named = {*known, *kinds, target, column_of(domain.unit)}
     for name in left:
-        if name in known or name in kinds or name == target:
+        if name in named:
             raise DomainError(f"given: leave_out: {name!r} is given too")
     own = domain.target if whole_target else None
     return Known(known, kinds, own, task, scale, domain.unit, left)

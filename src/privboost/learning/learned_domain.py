@@ -27,7 +27,7 @@ from privboost.privacy.ledger import Ledger
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import PrivacyReport
-from privboost.tables.domain import Domain, paid_lessons
+from privboost.tables.domain import Domain, paid_lessons, read_privacy
 from privboost.tables.features import lessons_of
 from privboost.unit import column_of, unit_assumptions
 
@@ -94,7 +94,7 @@ def state_lesson(ledger: Ledger, plan: LearningPlan, domain: Domain, seeded: boo
 def _price(part: Mapping[str, Any]) -> PrivacyReport | None:
     """What the part of a domain that is given was learned at, taken to be from the same rows."""
     form = part.get("privacy")
-    return None if form is None else PrivacyReport.from_dict(form)
+    return None if form is None else read_privacy(form)
 
 
 def _check(target: Any, task: Any, ledger: Any) -> None:

@@ -165,5 +165,7 @@ def read_report(form: Any, place: str = "privacy") -> PrivacyReport:
     """Read a privacy report."""
     try:
         return PrivacyReport.from_dict(form)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except ValueError as error:  # with words of our own
+        raise ModelFileError(f"{place}: it is not a privacy report ({error})") from None
+    except (TypeError, KeyError, AttributeError):
         raise ModelFileError(f"{place}: it is not a privacy report") from None

@@ -152,9 +152,8 @@ class Ledger:
         before_charge()
         if self._posting is not None and entry == "reserve":  # an exchange costs no more
             self.entry = self._posting.post(plan, cost, self.delta)
-        if self._path is not None:
-            content = {"epsilon": cost, "delta": self.delta, **words, "plan": _rows(plan)}
-            _append(self._path, {"entry": entry, **content}, durable=True)
+        content = {"epsilon": cost, "delta": self.delta, **words, "plan": _rows(plan)}
+        self._write({"entry": entry, **content}, durable=True)
         self._reserved = together
         if entry == "reserve":
             self._posted += plan
@@ -163,15 +162,26 @@ class Ledger:
             if planned.event.range_epsilon is not None and planned.count:
                 self._ranges.append([planned.event.range_epsilon, planned.count])
 
+    def _write(self, entry: dict[str, Any], durable: bool) -> None:
+        """Add an entry to the file, if there is one; who cannot says what was charged before."""
+        if self._path is None:
+            return
+        try:
+            _append(self._path, entry, durable)
+        except OSError as error:
+            why = error.strerror or str(error)
+            if self.entry:
+                why += f"; the account was charged (entry {self.entry}), and nothing is given back"
+            raise OSError(error.errno, why, str(self._path)) from None
+
     def charge(self, event: Event) -> None:
         """Record an event that was reserved. Call it before the value is released."""
         if self._left[event] < 1:
             raise BudgetError(f"not reserved, or spent already: {event.what}")
         if event.range_epsilon is not None:
             self._take_turn(event)
-        if self._path is not None:
-            # Not forced to the disk: a charge is within a reservation, which is there.
-            _append(self._path, {"entry": "charge", **event.to_dict()}, durable=False)
+        # Not forced to the disk: a charge is within a reservation, which is there.
+        self._write({"entry": "charge", **event.to_dict()}, durable=False)
         self._left[event] -= 1
         self._spent[event] += 1
         if isinstance(event, LifeBudget):
@@ -185,16 +195,14 @@ class Ledger:
         """Record a release that rows pay from their open budgets. Call it before the release."""
         for budget, used in self._open.items():
             budget.check(event, 1, used)
-        if self._path is not None:
-            _append(self._path, {"entry": "within", **event.to_dict()}, durable=False)
+        self._write({"entry": "within", **event.to_dict()}, durable=False)
         self._within[event] += 1
         for budget in self._open:
             self._open[budget] += 1
 
     def note_within(self, event: Event) -> None:
         """Record a release that a group, which is charged already, pays for."""
-        if self._path is not None:
-            _append(self._path, {"entry": "within", **event.to_dict()}, durable=False)
+        self._write({"entry": "within", **event.to_dict()}, durable=False)
 
     def used(self, budget: LifeBudget) -> int:
         """How many releases were made within a budget: public, like the number of rounds."""
@@ -249,7 +257,11 @@ _FIRST = b'{"entry"'
 
 
 def checked_ledger(path: Path) -> Path:
-    """Return a path; refuse to add entries to a file that is something else."""
+    """Return a path; refuse to add entries to what is no ledger, or cannot be written."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"ledger: no such folder: {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(f"ledger: {path} cannot be written")
     if path.is_file():
         with path.open("rb") as file:
             if not _FIRST.startswith(file.read(len(_FIRST))):  # a crash may have cut it short

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from privboost import __version__
 from privboost.errors import BudgetError, DomainError
 from privboost.privacy.accountants.choice import compare_accountants
@@ -19,6 +21,9 @@ from privboost.privacy.shares import BY_PART, MU_SQUARED, Shares, pool
 from privboost.reports.curve import Curve
 from privboost.reports.report import Part, PrivacyReport, Release
 from privboost.unit import Unit, column_of, describe_unit
+
+_NEAR = 1e-6
+"""What ε of a curve may lack, relatively: machines round differently."""
 
 
 def write_report(
@@ -95,6 +100,32 @@ def _check_private(*reports: PrivacyReport) -> None:
     """Refuse to make a guarantee out of none."""
     if any(report.public_rows for report in reports):
         raise BudgetError("a report about rows that were declared public has no guarantee to add")
+
+
+def check_curve(report: PrivacyReport) -> None:
+    """Refuse a report whose curve promises less than the report states: sums and prices go by it.
+
+    A curve may give less than one accountant's ε where another's is smaller, but not less than the
+    smallest; where several guarantees add up, that is asked of each. Nothing is asked where δ is 0,
+    or used up by thresholds: no ε follows from a curve there.
+
+    Raises
+    ------
+    ValueError
+        It names the part.
+    """
+    if report.curve is None:
+        return
+    spared = report.epsilon - min([report.epsilon, *report.alternatives.values()])
+    for part in report.parts or (Part("", report.epsilon, report.delta),):
+        try:
+            with np.errstate(all="ignore"):  # a file may hold any numbers
+                found = curve_epsilons(report.curve, part.delta) if part.delta < 1 else {}
+        except (ArithmeticError, RuntimeError):
+            raise ValueError("curve: no epsilon follows from it") from None
+        least = (part.epsilon - spared) * (1 - _NEAR)
+        if not all(epsilon >= least for epsilon in found.values()):
+            raise ValueError("curve: it promises less than the epsilon beside it")
 
 
 def check_lesson(lesson: PrivacyReport, unit: Unit | None) -> None:
@@ -179,6 +210,8 @@ def add_reports(one: PrivacyReport, other: PrivacyReport) -> PrivacyReport:
     delta = max(one.delta, other.delta)
     found = {} if curve is None or delta == 0 else curve_epsilons(curve, delta)
     if not found:
+        if delta:  # thresholds use it up; at the sum of both the curve would promise less than ε
+            curve = None
         found, delta = {"sum": one.epsilon + other.epsilon}, min(1.0, one.delta + other.delta)
     accountant = min(found, key=lambda name: found[name])
     releases, share_of = pool(*_sizes(one, other, accountant))
@@ -266,7 +299,12 @@ def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyRe
 
 
 def _joined(reports: Sequence[PrivacyReport]) -> Curve | None:
-    """Return a curve that covers each of several guarantees."""
+    """Return a curve that covers each of several guarantees; none where they differ in δ.
+
+    The largest ε may be of a smaller δ than the largest, at which the curve would promise less.
+    """
+    if len({report.delta for report in reports}) > 1:
+        return None
     joined = reports[0].curve
     for report in reports[1:]:
         joined = None if joined is None or report.curve is None else joined.joined(report.curve)

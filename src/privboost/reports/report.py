@@ -178,6 +178,10 @@ class PrivacyReport:
             own["epsilon"] = math.inf
         report = cls(**own)
         report._check()
+        if report.curve is not None:
+            from privboost.privacy.statements import check_curve
+
+            check_curve(report)
         return report
 
     def _check(self) -> None:

@@ -11,7 +11,13 @@ import numpy as np
 from privboost.errors import SchemaError
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder, code_target, read_ordered
+from privboost.tables.encoding import (
+    Encoder,
+    code_target,
+    code_weights,
+    need_columns,
+    read_ordered,
+)
 from privboost.tables.features import (
     CategoricalFeature,
     ClassTarget,
@@ -59,6 +65,16 @@ def compare(domain: Domain, table: Table) -> Comparison:
     absent = tuple(name for name in named if name not in table.columns)
     more = tuple(name for name in table.columns if name not in named)
     return Comparison(absent, tuple(_unfit(domain, batch)), more)
+
+
+def need_fit(domain: Domain, table: Table, weights: str | None) -> None:
+    """Refuse a table that no model can be trained on with a domain; no row is read."""
+    found = compare(domain, table)
+    need_columns(table, found.absent if weights is None else (*found.absent, weights))
+    for words in found.unfit:
+        raise SchemaError(words)
+    if weights is not None:
+        code_weights(next(table.batches([weights], 1))[weights], 1.0)
 
 
 def _unfit(domain: Domain, batch: Batch) -> Iterator[str]:

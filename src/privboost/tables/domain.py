@@ -119,14 +119,16 @@ class Domain:
         if not isinstance(form["features"], Mapping):
             raise DomainError("features: a mapping from column name to feature is needed")
         features = tuple(read_feature(name, entry) for name, entry in form["features"].items())
-        read_names(form.get("leave_out", ()), "leave_out")
+        left_out = read_names(form.get("leave_out", ()), "leave_out")
         unit, privacy = form.get("unit"), form.get("privacy")
-        return cls(
+        domain = cls(
             features,
             read_target(form["target"]),
             None if unit is None else Unit.from_dict(unit),
-            None if privacy is None else _read_privacy(privacy),
+            None if privacy is None else read_privacy(privacy),
         )
+        _check_left_out(domain, left_out)
+        return domain
 
     @classmethod
     def learn(
@@ -350,10 +352,25 @@ def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _read_privacy(form: Any) -> PrivacyReport:
+def _check_left_out(domain: Domain, names: Sequence[str]) -> None:
+    """Refuse to leave out what a domain names."""
+    roles = dict.fromkeys(domain.feature_names, "a feature") | {domain.target.name: "the target"}
+    if domain.unit is not None:
+        roles[domain.unit.column] = "the unit"
+    for name in names:
+        if name in roles:
+            raise DomainError(f"leave_out: {name!r} is {roles[name]} too")
+
+
+def read_privacy(form: Any) -> PrivacyReport:
+    """Read what a domain says that it cost to learn."""
     try:
         return PrivacyReport.from_dict(form)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except ValueError as error:  # with words of our own
+        raise DomainError(
+            f"privacy: not the report of a learned domain, or altered ({error})"
+        ) from None
+    except (TypeError, KeyError, AttributeError):
         raise DomainError("privacy: not the report of a learned domain, or altered") from None
 
 

@@ -116,8 +116,9 @@ def make_skeleton(
     if not form["features"]:
         raise SchemaError("the table has no feature columns")
     left_out = tuple(name for name in features if not kinds[name])
-    if leave_out or left_out:
-        form["leave_out"] = [*leave_out, *left_out]  # else learning would take them as features
+    listed = [name for name in (*leave_out, *left_out) if name != unit]
+    if listed:
+        form["leave_out"] = listed  # else learning would take them as features
     return Skeleton(form, left_out)
 
 
