@@ -13,8 +13,36 @@ from privboost.errors import DomainError
 MAX_INT = 2**63 - 1
 """The largest whole number that arrays hold."""
 
-PLACEHOLDER = "null stands for what is to be filled in, from public knowledge, never from the rows"
-"""What is said of a part of a form that a skeleton left open."""
+_TO_FILL = "to be filled in, from public knowledge, never from the rows"
+
+
+class Hole(DomainError):
+    """A place of a form that is still as a skeleton left it.
+
+    Parameters
+    ----------
+    place : str
+        The place.
+    hint : str
+        What goes there, or what else can be done.
+    """
+
+    def __init__(self, place: str, hint: str = "") -> None:
+        super().__init__(place, hint)
+        self.place, self.hint = place, hint
+
+    def __str__(self) -> str:
+        return f"{self.place}: {_TO_FILL}{self.hint and f': {self.hint}'}"
+
+
+def tell_problems(holes: Sequence[Hole], wrong: Sequence[str]) -> str:
+    """Say in one text all that is open in a form, and all that is wrong with it."""
+    said = [*wrong]
+    if len(holes) > 1:
+        said.append(f"{len(holes)} places are {_TO_FILL}: {', '.join(h.place for h in holes)}")
+    else:
+        said += map(str, holes)
+    return "; ".join(said)
 
 
 def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
