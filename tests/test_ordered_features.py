@@ -198,6 +198,16 @@ def test_a_duration_is_its_seconds_whatever_carries_it(span):
     ]
 
 
+def test_durations_in_words_are_read_as_they_are_meant():
+    feature = DurationFeature("stay", (-1e6, 1e6))
+    written = {93600.0: "1 day, 2:00:00", -93600.0: "-1 day, -2:00:00", 5400.5: "1:30:00.5"}
+    assert [feature.words(seconds) for seconds in written] == list(written.values())
+    read = read_durations(np.array(list(written.values()), dtype=object), "stay")
+    assert read.tolist() == list(written)
+    assert feature.words(172800.0) == "2 days"
+    assert feature.words(1.5) == "1.5 s"
+
+
 def test_durations_far_away_are_whole_seconds():
     far = 2**40
     for column in (

@@ -13,7 +13,7 @@ from privboost.explanations.explanation import Explanation
 from privboost.explanations.lists import Card, Coefficient, Coefficients, Importance, Rule
 from privboost.explanations.local import LocalExplanation
 from privboost.explanations.shapes import Pair, Shape
-from privboost.explanations.spans import Spans
+from privboost.explanations.spans import DAYS, INSTANTS, SECONDS, Spans
 from privboost.explanations.tree_cards import Leaf, Split, TreeCard
 from privboost.grid import SCORE_STEPS
 from privboost.models.additive import AdditiveScores
@@ -26,8 +26,17 @@ from privboost.models.pairs import PairValues
 from privboost.models.parts import JointTree
 from privboost.models.shapley import Shapley
 from privboost.models.votes import OddsVotes, VoteScores
-from privboost.tables.features import CategoricalFeature, ClassTarget
+from privboost.tables.features import (
+    BooleanFeature,
+    CategoricalFeature,
+    ClassTarget,
+    DateFeature,
+    DurationFeature,
+    OrderedFeature,
+    OrdinalFeature,
+)
 from privboost.tables.rows import Codes
+from privboost.tables.times import DAY
 
 RELEASED, EVEN = "released", "even"
 """By what values are weighted."""
@@ -258,7 +267,16 @@ def _spans(view: _View, feature: int, told: np.ndarray) -> Spans:
     number = np.zeros(told.shape[1], dtype=np.int64)
     number[first] = 1
     words = [own for own, _ in view.encoder.spans(feature, np.cumsum(number))]
-    return Spans(declared.name, tuple(words), ends, declared.number.scale == "log")
+    log = declared.number.scale == "log"
+    names = declared.names if isinstance(declared, BooleanFeature | OrdinalFeature) else ()
+    return Spans(declared.name, tuple(words), ends, log, _counted(declared), names)
+
+
+def _counted(feature: OrderedFeature) -> str:
+    """Say what the numbers of a feature count."""
+    if isinstance(feature, DateFeature):
+        return DAYS if feature.step == DAY else INSTANTS
+    return SECONDS if isinstance(feature, DurationFeature) else ""
 
 
 def _pairs(view: _View) -> Iterator[Pair]:

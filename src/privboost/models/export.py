@@ -10,12 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from privboost.grid import SCORE_STEPS, VOTE
-from privboost.models.linear import INTERCEPT, LinearScores
+from privboost.models.linear import INTERCEPT, Coordinate, LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
 from privboost.tables.encoding import Encoder
-from privboost.tables.features import BooleanFeature, CategoricalFeature, ClassTarget
+from privboost.tables.features import (
+    BooleanFeature,
+    CategoricalFeature,
+    ClassTarget,
+    DateFeature,
+    DurationFeature,
+)
+from privboost.tables.times import DAY
 from privboost.trees.tree import Tree
 
 
@@ -125,12 +132,22 @@ def coefficient_table(model: Model) -> pa.Table:
             own[:, constant] += middle
     columns: dict[str, list[Any]] = {
         "feature": [one.feature for one in scores.coordinates] * len(own),
-        "value": [one.value for one in scores.coordinates] * len(own),
+        "value": [_value(model, one) for one in scores.coordinates] * len(own),
         "coefficient": own.reshape(-1).tolist(),
     }
     if len(own) > 1:
         columns["class"] = [name for name in model.classes for _ in scores.coordinates]
     return pa.table(columns)
+
+
+def _value(model: Model, one: Coordinate) -> str:
+    """Say what a coordinate indicates; of a number in units of time, what one of it is."""
+    if not one.slope:
+        return one.value
+    feature = next(own for own in model.domain.features if own.name == one.feature)
+    if isinstance(feature, DateFeature):
+        return "for each day" if feature.step == DAY else "for each second"
+    return "for each second" if isinstance(feature, DurationFeature) else one.value
 
 
 def _coefficients_text(model: Model) -> str:

@@ -20,7 +20,7 @@ from privboost.tables.domain_checks import (
     check_labels,
     check_scale,
 )
-from privboost.tables.times import DAY, SECOND, read_instant, write_instant
+from privboost.tables.times import DAY, SECOND, read_instant, write_duration, write_instant
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,10 @@ class DurationFeature(NumericFeature):
     def range(self) -> str:
         """Say in words which values are told apart."""
         return f"seconds {super().range}"
+
+    def words(self, value: float) -> str:
+        """Write one of its values for people."""
+        return write_duration(float(super().words(value)))
 
 
 @dataclass(frozen=True)
