@@ -51,9 +51,10 @@ def places(spans: Spans) -> list[float]:
     assert spans.edges is not None
     if spans.counts not in (DAYS, INSTANTS):
         return [edge / _unit(spans)[1] for edge in spans.edges]
-    from matplotlib.dates import date2num
+    import matplotlib.dates
 
-    epoch = float(date2num(np.datetime64("1970-01-01")))
+    dates: Any = matplotlib.dates  # which has no types
+    epoch = float(dates.date2num(np.datetime64("1970-01-01")))
     return [epoch + edge / (1 if spans.counts == DAYS else _DAY) for edge in spans.edges]
 
 
@@ -62,11 +63,12 @@ def name_axis(ax: Any, spans: Spans) -> None:
     unit = _unit(spans)[0]
     ax.set_xlabel(f"{spans.feature} ({unit})" if unit else spans.feature)
     if spans.counts in (DAYS, INSTANTS):
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+        import matplotlib.dates
 
-        locator = AutoDateLocator(tz="UTC", maxticks=8)
+        dates: Any = matplotlib.dates
+        locator = dates.AutoDateLocator(tz="UTC", maxticks=8)
         ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz="UTC"))
+        ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz="UTC"))
     elif spans.names:
         every = -(-len(spans.names) // _MOST_NAMES)
         ax.set_xticks(range(0, len(spans.names), every), spans.names[::every])

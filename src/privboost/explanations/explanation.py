@@ -37,7 +37,9 @@ class Explanation:
     classes : tuple of str
         Whose scores they are: each class beyond two, or the second of two; of a number none.
     start : tuple of float
-        The score of each output before any feature is looked at.
+        The score of each output before any feature is looked at. Where weights are released, and
+        the model is not linear, shapes and pairs add nothing on average, and it is the mean score
+        but for what trees add.
     weights : str
         By what values are weighted: "released" masses, or "even" where nothing was released about
         how many rows have them.

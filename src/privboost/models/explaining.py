@@ -105,7 +105,16 @@ class _View:
 
     @cached_property
     def parts(self) -> Any:
-        return self.model.scores.parts()
+        """All that adds up to a score.
+
+        The level of what a feature adds means nothing, so where it is known how many rows have
+        which value, it goes to the start. A linear model has its own zero, the middle of bounds,
+        from where its coefficients and their errors count.
+        """
+        own = self.model.scores.parts()
+        if self.weights == EVEN or isinstance(self.model.scores, LinearScores):
+            return own
+        return own.centred(self.chances)
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
@@ -281,20 +290,19 @@ def _counted(feature: OrderedFeature) -> str:
 
 def _pairs(view: _View) -> Iterator[Pair]:
     scores = view.model.scores
-    for pair in scores.pairs if isinstance(scores, CompoundScores) else ():
-        yield _pair(view, pair)
+    if isinstance(scores, CompoundScores):
+        for pair, joint in zip(scores.pairs, view.parts.pairs, strict=True):
+            yield _pair(view, pair, joint.values[pair.output])
 
 
-def _pair(view: _View, pair: PairValues) -> Pair:
+def _pair(view: _View, pair: PairValues, values: np.ndarray) -> Pair:
     sides, cells = [], []
     for feature, cell_of in zip(pair.features, pair.cell_of, strict=True):
         told = cell_of[None].astype(np.int64)
         sides.append(_spans(view, feature, told))
         cells.append(cell_of[_first_codes(view, feature, told)])
     grid = np.ix_(*cells)
-    effects, stds = (
-        tuple(map(_floats, own[grid] * view.step)) for own in (pair.values, pair.noise)
-    )
+    effects, stds = (tuple(map(_floats, own[grid] * view.step)) for own in (values, pair.noise))
     return Pair(sides[0], sides[1], effects, stds, view.of(pair.output))
 
 

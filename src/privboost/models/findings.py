@@ -149,9 +149,9 @@ def _bounds(told: _Told) -> Iterator[Finding]:
     if isinstance(scores, LinearScores) or told.shares is None:
         return
     for k, (feature, own) in enumerate(zip(model.domain.features, scores.chances(), strict=True)):
-        number = None if isinstance(feature, CategoricalFeature) else feature.number
-        if number is None or number.edges is not None:
+        if isinstance(feature, CategoricalFeature) or feature.number.edges is not None:
             continue
+        number = feature.number
         if number.scale == "log":  # whose bounds may be wide
             continue
         first, last = _fullest(own[:-1])
