@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -59,6 +60,8 @@ def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) ->
     return form
 
 
+_MARKS = ",;"
+"""What parts labels, and facts, from each other."""
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Control characters, which would act on a terminal or end a text, and halves of characters."""
 
@@ -98,6 +101,22 @@ def given_twice(keys: Sequence[Any]) -> Any:
     """Return the first of several keys that is there again, or None."""
     counts = Counter(keys)
     return next((key for key in keys if counts[key] > 1), None)
+
+
+def in_quotes(label: Any, marks: str = _MARKS) -> str:
+    """Write a label so that it can be told from its neighbours: in quotes, if need be.
+
+    It needs them where it holds one of the marks that part labels, or a quote, or begins or ends
+    with a space, or is empty.
+    """
+    text = str(label)
+    plain = text == text.strip() != "" and not set(text) & {*marks, '"'}
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def listed(labels: Iterable[Any], between: str = ", ", marks: str = _MARKS) -> str:
+    """Write labels in a row, each to be told from the next."""
+    return between.join(in_quotes(label, marks) for label in labels)
 
 
 def did_you_mean(name: Any, names: Sequence[str]) -> str:

@@ -66,4 +66,4 @@ def _measures(said: str, evaluation: Evaluation) -> list[Block]:
 
 
 def _in_line(measures: Measures) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in measures.values.items())
+    return "; ".join(f"{name.replace('_', ' ')} {value}" for name, value in measures.values.items())

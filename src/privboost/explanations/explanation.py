@@ -13,6 +13,7 @@ from privboost.explanations.lists import Card, Coefficients, Finding, Importance
 from privboost.explanations.shapes import Pair, Shape
 from privboost.explanations.tree_cards import TreeCard
 from privboost.files import write_file
+from privboost.forms import in_quotes
 
 _FEW = 2
 """How many trees the text form writes out."""
@@ -100,7 +101,7 @@ class Explanation:
     def to_text(self) -> str:
         """Write it in words, in short: each part has a `to_text` that leaves nothing out."""
         of = self.classes or (self.target,)
-        begins = ", ".join(f"{n} {v:+.4g}" for n, v in zip(of, self.start, strict=True))
+        begins = ", ".join(f"{in_quotes(n)} {v:+.4g}" for n, v in zip(of, self.start, strict=True))
         parts = [f"{self.target}: {self.scored_in} at the start: {begins}"]
         if self.findings:
             lines = [f"  {finding}" for finding in self.findings]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from privboost.forms import in_quotes, listed
 from privboost.grid import SCORE_STEPS, VOTE
 from privboost.models.linear import INTERCEPT, Coordinate, LinearScores
 from privboost.models.model import Model
@@ -42,7 +43,9 @@ def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str
     target = model.domain.target
     classes = isinstance(target, ClassTarget)
     middle, width = model.middle_and_half
-    names = [str(name) for name in model.classes] if classes and scores.n_outputs > 1 else [""]
+    names = (
+        [in_quotes(name) for name in model.classes] if classes and scores.n_outputs > 1 else [""]
+    )
     start = ", ".join(
         f"{name}{': ' if name else ''}{value / SCORE_STEPS:+.4g}"
         for name, value in zip(names, scores.start, strict=True)
@@ -216,6 +219,7 @@ def conditions(encoder: Encoder, feature: int, turns: np.ndarray) -> tuple[str, 
 def _one_of(names: list[str]) -> tuple[str, str]:
     """Say that a value is one of these, and that it is not."""
     if len(names) == 1:
-        return f"is {names[0]}", f"is not {names[0]}"
-    listed = ", ".join(names)
-    return f"is one of: {listed}", f"is none of: {listed}"
+        own = in_quotes(names[0])
+        return f"is {own}", f"is not {own}"
+    said = listed(names)
+    return f"is one of: {said}", f"is none of: {said}"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privboost.errors import DomainError
-from privboost.forms import Hole, check_mapping, check_text, read_reason
+from privboost.forms import Hole, check_mapping, check_text, listed, read_reason
 from privboost.tables.domain_checks import (
     MAX_CATEGORIES,
     MAX_CLASSES,
@@ -246,7 +246,7 @@ def describe_target(target: Target) -> str:
         low, high = target.bounds
         how = ", on a log scale" if target.scale == "log" else ""
         return f"numbers from {low:g} to {high:g}{how}; others count as the nearer of the two"
-    few = ", ".join(map(str, target.classes[:20])) + (" …" if len(target.classes) > 20 else "")
+    few = listed(target.classes[:20]) + (" …" if len(target.classes) > 20 else "")
     return f"the classes {few}; rows of others do not count"
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from privboost.errors import DomainError
-from privboost.forms import check_text
+from privboost.forms import check_text, listed
 from privboost.tables.domain_checks import (
     MAX_NUMERIC_BINS,
     Label,
@@ -289,7 +289,7 @@ class OrdinalFeature:
             if len(self.names) <= _FEW
             else (*self.names[: _FEW - 1], "…", self.names[-1])
         )
-        return " < ".join(few)
+        return listed(few, " < ", "<,;")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, without what is at its default."""
