@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Rules:
-    """What an account is about; all but the limit is fixed when it is opened.
+    """What an account is about; all but the limit is fixed once something is spent.
 
     Attributes
     ----------
