@@ -54,6 +54,10 @@ def test_from_the_first_run_to_the_last(act):
     words = act("budget show s.db people")
     assert "epsilon 1.4" in words
     assert "of 1.6 is spent" in words
+    assert "of all runs together, at its delta 1e-06" in words
+    assert "the sum of the runs' own, 2.19" in words
+    low = act("budget limit s.db people --limit-epsilon 0.01")
+    assert "times all of the account" in low.splitlines()[1]
     assert "one row" in words
     assert "nobody can be asked" in act("budget close s.db people", code=2)
     assert "closed" in act("budget close s.db people --yes")

@@ -66,7 +66,10 @@ def evaluate(
     quiet: Quiet = False,
     force: Force = False,
 ) -> None:
-    """Say how good a model is on a private table. Spends the budget."""
+    """Say how good a model is on a private table. Spends the budget.
+
+    Charged to an account (--budget) noise is Gaussian, which adds up best: errors are wider then.
+    """
     from privboost.evaluation.evaluate import evaluate
     from privboost.files import write_file
     from privboost.models.files import load_model
