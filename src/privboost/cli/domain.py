@@ -8,21 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from privboost.cli.accounts import (
-    Budget,
-    NewDelta,
-    NewEpsilon,
-    OfDataset,
-    RunName,
-    account_of,
-    kind_for,
-    unit_column_of,
-)
+from privboost.cli.accounts import account_of, kind_for, unit_column_of
 from privboost.cli.estimators import spending
 from privboost.cli.exits import Status, say
 from privboost.cli.files import check_output, open_rows, print_paid, save_paid
 from privboost.cli.options import (
     AsJson,
+    Budget,
     DataFile,
     Delta,
     DomainFile,
@@ -30,10 +22,15 @@ from privboost.cli.options import (
     Force,
     LedgerFile,
     Missing,
+    NewDelta,
+    NewEpsilon,
+    OfDataset,
     Out,
     Quiet,
+    RunName,
     Seed,
     Separator,
+    Target,
     Task,
 )
 from privboost.cli.printing import check_out, is_watched, print_json, print_table, print_written
@@ -44,7 +41,6 @@ domain_app = typer.Typer(
     help="Domains: what is public about a table. Sketch, learn, check and show them.",
 )
 
-Target = Annotated[str, typer.Option(help="The column to predict.")]
 LeaveOut = Annotated[
     list[str] | None, typer.Option(help="A column that is no feature, such as an id; repeatable.")
 ]

@@ -6,18 +6,12 @@ from typing import Annotated
 
 import typer
 
-from privboost.cli.accounts import (
-    Budget,
-    NewDelta,
-    NewEpsilon,
-    OfDataset,
-    RunName,
-    account_of,
-)
+from privboost.cli.accounts import account_of
 from privboost.cli.estimators import spending
 from privboost.cli.files import open_rows, print_paid, save_paid
 from privboost.cli.options import (
     AsJson,
+    Budget,
     DataFile,
     Delta,
     Epsilon,
@@ -26,9 +20,13 @@ from privboost.cli.options import (
     LedgerFile,
     Missing,
     ModelFile,
+    NewDelta,
+    NewEpsilon,
+    OfDataset,
     Out,
     PublicRows,
     Quiet,
+    RunName,
     Seed,
     Separator,
 )
