@@ -87,9 +87,9 @@ def test_the_form_comes_back():
         ({"kind": "ordinal", "categories": list(range(254))}, "categories: a code holds 253"),
         ({"kind": "boolean", "bounds": [0, 1]}, "unknown key 'bounds'"),
         ({"kind": "duration", "bounds": [0, "1h"]}, "bounds: two finite numbers"),
-        ({"kind": "numeric", "bounds": None}, "bounds: null stands for what is to be filled in"),
-        ({"kind": "categorical", "categories": None}, "categories: null stands for"),
-        ({"kind": None}, "kind: null stands for"),
+        ({"kind": "numeric", "bounds": None}, "bounds: to be filled in, from public knowledge"),
+        ({"kind": "categorical", "categories": None}, "categories: to be filled in"),
+        ({"kind": None}, "kind: to be filled in"),
         ({}, 'kind: is missing; it is "numeric", '),
         ({"kind": "text"}, "kind: 'text' is not \"numeric\""),
         ({"kind": ["date"]}, "kind: "),
@@ -106,8 +106,8 @@ def test_errors_name_the_place(form, said):
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ({"classes": None}, "target.classes: null"),
-        ({"classes": None, "bounds": None}, "target.classes or bounds: null"),
+        ({"classes": None}, "target.classes: to be"),
+        ({"classes": None, "bounds": None}, "target.classes or bounds: to be"),
         ({"classes": [0, 1], "scale": "log"}, "target.scale"),
         ({"bounds": [0, 1], "scale": "sqrt"}, "target.scale"),
         ({"bounds": [0, 1e-9], "scale": "log"}, "too close for a log scale"),
@@ -196,6 +196,16 @@ def test_a_duration_is_its_seconds_whatever_carries_it(span):
         expected,
         expected,
     ]
+
+
+def test_durations_in_words_are_read_as_they_are_meant():
+    feature = DurationFeature("stay", (-1e6, 1e6))
+    written = {93600.0: "1 day, 2:00:00", -93600.0: "-1 day, -2:00:00", 5400.5: "1:30:00.5"}
+    assert [feature.words(seconds) for seconds in written] == list(written.values())
+    read = read_durations(np.array(list(written.values()), dtype=object), "stay")
+    assert read.tolist() == list(written)
+    assert feature.words(172800.0) == "2 days"
+    assert feature.words(1.5) == "1.5 s"
 
 
 def test_durations_far_away_are_whole_seconds():

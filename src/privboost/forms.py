@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,8 +14,36 @@ from privboost.errors import DomainError
 MAX_INT = 2**63 - 1
 """The largest whole number that arrays hold."""
 
-PLACEHOLDER = "null stands for what is to be filled in, from public knowledge, never from the rows"
-"""What is said of a part of a form that a skeleton left open."""
+_TO_FILL = "to be filled in, from public knowledge, never from the rows"
+
+
+class Hole(DomainError):
+    """A place of a form that is still as a skeleton left it.
+
+    Parameters
+    ----------
+    place : str
+        The place.
+    hint : str
+        What goes there, or what else can be done.
+    """
+
+    def __init__(self, place: str, hint: str = "") -> None:
+        super().__init__(place, hint)
+        self.place, self.hint = place, hint
+
+    def __str__(self) -> str:
+        return f"{self.place}: {_TO_FILL}{self.hint and f': {self.hint}'}"
+
+
+def tell_problems(holes: Sequence[Hole], wrong: Sequence[str]) -> str:
+    """Say in one text all that is open in a form, and all that is wrong with it."""
+    said = [*wrong]
+    if len(holes) > 1:
+        said.append(f"{len(holes)} places are {_TO_FILL}: {', '.join(h.place for h in holes)}")
+    else:
+        said += map(str, holes)
+    return "; ".join(said)
 
 
 def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
@@ -31,6 +60,8 @@ def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) ->
     return form
 
 
+_MARKS = ",;"
+"""What parts labels, and facts, from each other."""
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Control characters, which would act on a terminal or end a text, and halves of characters."""
 
@@ -70,6 +101,22 @@ def given_twice(keys: Sequence[Any]) -> Any:
     """Return the first of several keys that is there again, or None."""
     counts = Counter(keys)
     return next((key for key in keys if counts[key] > 1), None)
+
+
+def in_quotes(label: Any, marks: str = _MARKS) -> str:
+    """Write a label so that it can be told from its neighbours: in quotes, if need be.
+
+    It needs them where it holds one of the marks that part labels, or a quote, or begins or ends
+    with a space, or is empty.
+    """
+    text = str(label)
+    plain = text == text.strip() != "" and not set(text) & {*marks, '"'}
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def listed(labels: Iterable[Any], between: str = ", ", marks: str = _MARKS) -> str:
+    """Write labels in a row, each to be told from the next."""
+    return between.join(in_quotes(label, marks) for label in labels)
 
 
 def did_you_mean(name: Any, names: Sequence[str]) -> str:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from privboost.errors import DomainError
-from privboost.forms import PLACEHOLDER, check_mapping, check_text, read_reason
+from privboost.forms import Hole, check_mapping, check_text, read_reason
 
 MAX_ROWS_PER_UNIT = 2**10
+_MOST = "how many rows of one unit are used at most"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Unit:
         """Read what `to_dict` gave; errors name the place."""
         form = check_mapping(form, "unit", {"column", "max_rows"}, {"reason"})
         if form["max_rows"] is None:
-            raise DomainError(f"unit.max_rows: {PLACEHOLDER}")
+            raise Hole("unit.max_rows", _MOST)
         return cls(form["column"], form["max_rows"], read_reason(form, "unit"))
 
 

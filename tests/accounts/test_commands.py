@@ -6,7 +6,8 @@ import warnings
 
 import pytest
 
-from privboost import BudgetStore, load_model
+from privboost import BudgetError, BudgetStore, load_model
+from privboost.accounts.filters import Price
 from privboost.cli.main import main
 from tests.tables import make_domain, make_frame
 
@@ -53,6 +54,10 @@ def test_from_the_first_run_to_the_last(act):
     words = act("budget show s.db people")
     assert "epsilon 1.4" in words
     assert "of 1.6 is spent" in words
+    assert "of all runs together, at its delta 1e-06" in words
+    assert "the sum of the runs' own, 2.19" in words
+    low = act("budget limit s.db people --limit-epsilon 0.01")
+    assert "times all of the account" in low.splitlines()[1]
     assert "one row" in words
     assert "nobody can be asked" in act("budget close s.db people", code=2)
     assert "closed" in act("budget close s.db people --yes")
@@ -70,6 +75,23 @@ def test_limits(act):
     said = act("budget limit s.db people --limit-epsilon 0.1 --limit-delta 1e-6")
     assert "of 0.1 is spent" in said
     assert "does not cover" in act(TRAIN + " --model a", code=5)
+
+
+def test_a_unit_can_be_named_until_something_is_spent(act):
+    make_domain(unit={"column": "person", "max_rows": 2}).to_json("d.json")
+    act("budget open s.db people --limit-epsilon 3 --limit-delta 1e-6")
+    refused = act(TRAIN + " --model a", code=5)
+    assert "protects one row; this run would protect all rows of one person" in refused
+    assert "privboost budget unit" in refused
+    assert "all rows of one person" in act("budget unit s.db people person")
+    account = BudgetStore("s.db").account("people")
+    with pytest.raises(BudgetError, match="would protect one row"):  # a run of before the change
+        account.charge(Price(1e-3), "a run", 0.1, 1e-7)
+    assert not account.statement().entries
+    act(TRAIN + " --model a")
+    refused = act("budget unit s.db people", code=5)
+    assert "has entries, whose noise protects all rows of one person" in refused
+    assert account.statement().rules.unit == "person"
 
 
 def test_a_search_and_a_learned_domain(act):

@@ -13,7 +13,9 @@ from markdown_it import MarkdownIt
 
 import privboost
 from privboost import (
+    Domain,
     Evaluation,
+    OrdinalFeature,
     PrivacyReport,
     PrivBoostClassifier,
     SBDTClassifier,
@@ -21,8 +23,13 @@ from privboost import (
     model_card,
 )
 from privboost.cards.markdown import plain
+from privboost.cards.subject import domain_section
+from privboost.forms import listed
+from privboost.models.export import conditions
 from privboost.models.files import model_bytes
 from privboost.reports.curve import ORDERS, Curve
+from privboost.tables.encoding import Encoder
+from privboost.tables.features import describe_target
 from tests.cards.conftest import NASTY
 from tests.forgery import ODD, _places
 from tests.tables import NUMBER, make_domain, make_frame
@@ -30,6 +37,7 @@ from tests.tables import NUMBER, make_domain, make_frame
 EMPTY = {"meta", "rect", "path", "circle", "polyline"}
 MARKDOWN = {"h1", "h2", "p", "em", "strong", "blockquote", "ul", "li"}
 MARKDOWN |= {"table", "thead", "tbody", "tr", "th", "td"}
+RUN_TOGETHER = ["a, b", "a", "b", "may be missing; c", '"d"', ""]
 ESTIMATORS = [n for n in privboost.__all__ if n.endswith(("Classifier", "Regressor"))]
 
 
@@ -331,3 +339,24 @@ def test_what_to_look_at_is_what_the_model_finds(nasty_model):
     assert "What to look at" in page
     for sentence in found:
         assert plain(sentence) in page
+
+
+def test_labels_are_told_apart_whatever_they_hold(nasty_model):
+    """Read back what a card, a domain and a tree list: nothing runs together."""
+    told = listed(RUN_TOGETHER)
+    assert told == '"a, b", a, b, "may be missing; c", "\\"d\\"", ""'
+    form = make_domain(NUMBER).to_dict()
+    form["features"]["job"] = {"kind": "categorical", "categories": RUN_TOGETHER, "missing": True}
+    form["target"] = {"name": "income", "classes": ["x, y", "z"]}
+    domain = Domain.from_dict(form)
+    section = domain_section(domain, nasty_model[0].privacy_)
+    cells = {row[0]: row[1] for row in section.blocks[1].rows}
+    assert cells["job"] == f"categorical; categories {told}; may be missing"
+    assert '"x, y", z' in cells["income (target)"]
+    assert 'the classes "x, y", z;' in describe_target(domain.target)
+    encoder = Encoder.of(domain)
+    job = domain.feature_names.index("job")
+    turns = np.array([True, True, *[False] * 6])
+    assert conditions(encoder, job, turns)[1] == 'job is one of: "a, b", a'
+    ranks = OrdinalFeature("pain", ("< 3", "4"))
+    assert ranks.range == '"< 3" < 4'

@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from privboost import Domain, DomainError, DurationFeature, NumberTarget, SchemaError
+from privboost.learning.known import read_known
+from privboost.tables.features import OPEN_KIND
 from tests.e2e.test_cli import command, run  # noqa: F401
 
 ROWS = 3000
@@ -60,7 +62,10 @@ def test_a_skeleton_knows_names_and_types_alone(files, run, tmp_path):  # noqa: 
         "cost": "numeric",
     }
     refused = run("domain", "show", out, code=4)
-    assert "features.age.bounds: null stands for what is to be filled in" in refused.stderr
+    assert "7 places are to be filled in, from public knowledge" in refused.stderr
+    for place in ("age.bounds", "sex.categories", "seen.bounds", "stay.bounds", "cost.bounds"):
+        assert f"features.{place}" in refused.stderr
+    assert "target.classes" in refused.stderr
     assert "exists already" in run("domain", "skeleton", files / "t.parquet", *how, code=3).stderr
 
 
@@ -70,7 +75,8 @@ def test_a_text_file_gives_names_after_its_header_is_confirmed(files, run, tmp_p
     assert "secret" not in refused.stderr
     done = run("domain", "skeleton", files / "t.csv", "--target", "ill", "--header")
     form = json.loads(done.stdout)
-    assert {part["kind"] for part in form["features"].values()} == {None}
+    assert {part["kind"] for part in form["features"].values()} == {OPEN_KIND}
+    assert 'ordinal      "categories"' in done.stderr
     assert form["target"] == {"name": "ill", "classes": None, "bounds": None}
     record = tmp_path / "r.csv"
     record.write_text("17,ill\n18,yes\n")
@@ -81,7 +87,37 @@ def test_a_text_file_gives_names_after_its_header_is_confirmed(files, run, tmp_p
     path = tmp_path / "d.json"
     path.write_text(done.stdout)
     refused = run("domain", "show", path, code=4)
-    assert "kind: null stands for" in refused.stderr
+    assert "features.age.kind, features.sex.kind" in refused.stderr
+
+
+def test_check_lists_all_that_is_open_or_wrong(files, run, tmp_path):  # noqa: F811
+    path = tmp_path / "d.json"
+    done = run("domain", "skeleton", files / "t.csv", "--target", "ill", "--header")
+    form = json.loads(done.stdout)
+    known = read_known(form, "ill")
+    assert not known.features
+    assert not known.kinds  # all is to be learned
+    features = form["features"]
+    del features["id"], features["sex"]
+    features["age"] |= {"kind": "numeric", "bounds": [90, 18]}
+    features["smoker"]["kind"] = "boolean"  # what other kinds need may stay open
+    features["word"]["kind"] = "ordinal"
+    features["wrod"] = {"kind": "text"}
+    path.write_text(json.dumps(form))
+    done = run("domain", "check", path, files / "t.csv", "--header", code=4)
+    assert "wrong: features.age.bounds: the lower bound 90" in done.stdout
+    assert "wrong: features.wrod.kind: 'text' is not" in done.stdout
+    assert "absent: the table has no column 'wrod'" in done.stdout
+    assert "more: 'sex'" in done.stdout
+    assert "smoker" not in done.stdout
+    found = json.loads(run("domain", "check", path, files / "t.csv", "--json", code=4).stdout)
+    kinds = [f"features.{name}.kind" for name in ("seen", "stay", "cost")]
+    assert {*kinds, "features.word.categories", "target.classes or bounds"} == set(found["open"])
+    with pytest.raises(DomainError, match=r"lower bound 90.*'text' is not.*5 places are to be"):
+        Domain.from_json(path)
+    features["word"]["bounds"] = [0, 1]
+    path.write_text(json.dumps(form))
+    assert "unknown key 'bounds'" in run("domain", "check", path, files / "t.csv", code=4).stdout
 
 
 FRAMES = {
@@ -100,10 +136,10 @@ def test_skeletons_of_frames_hold_no_value(make):
     form = Domain.skeleton(frame, "cost", leave_out=["id"], task="number")
     assert "secret" not in json.dumps(form)
     assert form["target"] == {"name": "cost", "bounds": None}
-    assert form["features"]["sex"]["kind"] in ("categorical", None)
+    assert form["features"]["sex"]["kind"] in ("categorical", OPEN_KIND)
     assert form["features"]["seen"]["kind"] == "date"
     assert form["features"]["stay"]["kind"] == "duration"
-    with pytest.raises(DomainError, match="null stands for"):
+    with pytest.raises(DomainError, match="to be filled in"):
         Domain.from_dict(form)
     with pytest.raises(SchemaError, match="no column 'age2'"):
         Domain.skeleton(frame, "cost", leave_out=["age2"])
@@ -133,7 +169,7 @@ def test_a_unit_is_no_feature(files, run, tmp_path):  # noqa: F811
     form["features"] = {"smoker": {"kind": "boolean"}}
     form["target"]["classes"] = ["no", "yes"]
     out.write_text(json.dumps(form))
-    assert "unit.max_rows: null stands for" in run("domain", "show", out, code=4).stderr
+    assert "unit.max_rows: to be filled in" in run("domain", "show", out, code=4).stderr
     form["unit"]["max_rows"] = 3
     out.write_text(json.dumps(form))
     assert "all rows of one id (at most 3 are used)" in run("domain", "show", out).stdout

@@ -204,6 +204,7 @@ def test_a_dry_run_tells_the_price_and_pays_nothing(trained, run):
     folder, base = trained
     before = {path: path.read_bytes() for path in folder.iterdir()}
     said = run(*base, folder / "n", "--dry-run").stdout
+    assert "1 × reserve for all questions, divided once rows are counted" in said
     assert said.startswith("Nothing was spent, and no row was read")
     assert "(1, 1e-06)-differential privacy" in said
     assert {path: path.read_bytes() for path in folder.iterdir()} == before

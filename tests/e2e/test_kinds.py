@@ -121,6 +121,13 @@ def test_a_model_file_comes_back_and_says_its_conditions(tmp_path):
     additive = PrivBoostClassifier(5.0, 1e-6, make_domain(), n_estimators=12, random_state=1)
     effects = additive.fit(make_frame()).model_.effects()
     assert {"true", "false"} <= set(effects["values"].to_pylist())
+    explained = additive.explain_global()
+    counted = {shape.spans.feature: shape.spans for shape in explained.shapes}
+    assert counted["admitted"].counts == "days since 1970"
+    assert any("20" in words and "-" in words for words in counted["admitted"].words)
+    assert counted["stay"].counts == "seconds"
+    assert any(":" in words for words in counted["stay"].words)
+    assert counted["smoker"].names == ("false", "true")
 
 
 def test_rows_by_date(tmp_path):

@@ -4,6 +4,7 @@ import json
 import math
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,9 @@ from privboost import (
     evaluate,
     load_model,
 )
+from privboost.cards.prices import evaluation_section
 from privboost.evaluation.loader import OutcomeLoader
+from privboost.evaluation.result import Group, Measures, Value
 from privboost.tables.loading import read_loader
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -376,7 +379,7 @@ def test_forms(two):
 
 
 def test_tables(two, number):
-    found = evaluate(two, frame_of(CLASSES, 200), epsilon=1.0, by="job")
+    found = evaluate(two, frame_of(CLASSES, 2000), epsilon=1.0, by="job")
     table = found.to_table().to_pylist()
     assert [line["value"] for line in table] == [None, "a", "b", "c", "other", "missing"]
     assert table[0]["auc"] == found["auc"].value
@@ -388,6 +391,30 @@ def test_tables(two, number):
     apart = evaluate(number, frame_of(NUMBER, 200), epsilon=1.0)
     assert apart.to_table().column_names[:4] == ["feature", "value", "rows", "rows_std"]
     assert apart.reliability_table().num_rows == 0
+
+
+def test_groups_without_rows_to_speak_of_show_no_results(two):
+    """Their released number and its noise decide; one of more than two errors is shown."""
+    frame = frame_of(CLASSES, 200)
+    found = exactly(two, frame[frame["job"].isin(["a", "b", "c"])], by="job")
+    few = Measures({"rows": Value(9.9, 5.0), "accuracy": Value(0.5, 0.5), "auc": Value(0.5, 0.5)})
+    some = replace(few, values=few.values | {"rows": Value(10.1, 5.0)})
+    groups = (Group("job", "few", few), Group("job", "some", some))
+    plain = replace(found, measures=some, groups=groups)
+    lines = [*str(plain).splitlines(), *str(found).splitlines()]
+    shown = {line.split("  ")[0]: line for line in lines}
+    assert "no rows to speak of" in shown["job: few"]
+    assert "0.50" not in shown["job: few"]
+    assert "0.50 ± 0.50" in shown["job: some"]
+    assert "no rows to speak of" in shown["job: other"]  # there are none, exactly
+    table = {line["value"]: line for line in found.to_table().to_pylist()}
+    assert table["other"]["rows"] == 0
+    assert table["other"]["auc"] is table["other"]["auc_std"] is None
+    section = evaluation_section(two.privacy_, [found])
+    by_group = next(own for own in section.blocks if getattr(own, "caption", "").endswith("group"))
+    cells = {row[0]: row[1] for row in by_group.rows}
+    assert cells["job: other"] == "rows 0 ± 0; no rows to speak of"
+    assert "auc 0" in cells["job: a"]
 
 
 def test_a_measure_that_is_not_there_is_told_with_those_that_are(two):

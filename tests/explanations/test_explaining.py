@@ -71,6 +71,29 @@ def place_of(value, spans):
     return names.index(name) if name in names else len(spans) - 2
 
 
+@pytest.mark.parametrize(
+    "fitted", ["privboost", "privboost three", "privboost number", "sbdt", "lazybb"], indirect=True
+)
+def test_shapes_and_pairs_add_nothing_on_average(fitted):
+    """Levels stand in the start, as far as masses tell; a vote has whole votes."""
+    model, own = fitted.estimator.model_, fitted.explanation
+    raw, outputs = model.scores.parts(), len(own.start)
+    step = model.middle_and_half[1] / 2**16
+    if own.weights == "even":
+        assert own.start == pytest.approx(raw.start * step)
+        return
+    chances = model.scores.chances()
+    added = fitted.local.contributions.reshape(len(fitted.frame), -1, outputs)
+    for k, table in enumerate(raw.tables):
+        code = int(fitted.local.codes[0, k])
+        moved = added[0, k] - table[:, code] * step
+        np.testing.assert_allclose(moved, -(table @ chances[k]) * step, atol=step)
+    if not raw.trees:
+        np.testing.assert_allclose(own.start, fitted.local.baseline, atol=99 * step)
+    for pair in raw.centred(chances).pairs:
+        assert np.abs(pair.mean(chances)).max() <= 0.5
+
+
 def test_features_without_a_shape_add_nothing_alone(fitted):
     _, _, explanation, local = fitted
     shown = {shape.spans.feature for shape in explanation.shapes}

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from privboost import evaluate
+from privboost.explanations.shapes import Shape
+from privboost.explanations.spans import DAYS, INSTANTS, SECONDS, Spans
 from tests.tables import make_frame
 
 
@@ -72,6 +74,40 @@ def test_an_evaluation_is_drawn_where_there_are_probabilities(fitted, plt):
     else:
         with pytest.raises(ValueError, match="no probabilities"):
             result.plot()
+
+
+AXES = {
+    "dates": (
+        Spans("x", ("a", "b", "missing"), (19722.5, 19800.0, 20088.5), False, DAYS),
+        "2024",
+        "x",
+    ),
+    "instants": (
+        Spans("x", ("a", "b", "missing"), (1.7040672e9, 1.71e9, 1.735e9), False, INSTANTS),
+        "2024",
+        "x",
+    ),
+    "durations": (
+        Spans("x", ("a", "b", "missing"), (0.0, 3600.0, 20 * 86400.0), True, SECONDS),
+        "10",
+        "x (days)",
+    ),
+    "ranks": (
+        Spans("x", ("a", "b", "missing"), (-0.5, 0.5, 1.5), False, "", ("mild", "severe")),
+        "severe",
+        "x",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spans", "written", "label"), AXES.values(), ids=AXES)
+def test_axes_say_dates_durations_and_ranks(spans, written, label, plt):
+    ax = Shape(spans, (0.1, 0.2, 0.0)).plot()
+    ax.figure.canvas.draw()
+    ticks = [text.get_text() for text in ax.get_xticklabels()]
+    said = " ".join([*ticks, ax.xaxis.get_offset_text().get_text()])
+    assert written in said.replace("$", "").replace("\\mathdefault{10^{1}}", "10")
+    assert ax.get_xlabel() == label
 
 
 def test_without_matplotlib_it_is_said_what_to_install(tmp_path):

@@ -8,7 +8,14 @@ import sqlite3
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-from privboost.accounts.checks import check_limit, check_name, need_open, need_room
+from privboost.accounts.checks import (
+    check_limit,
+    check_name,
+    need_open,
+    need_room,
+    need_unit,
+    need_unspent,
+)
 from privboost.accounts.database import reading, writing
 from privboost.accounts.filters import GaussianFilter, Price
 from privboost.accounts.records import now, read_statement, user, write_entry
@@ -73,6 +80,29 @@ class BudgetAccount:
                 (float(epsilon), float(delta), self.dataset),
             )
 
+    def set_unit(self, unit: str | None) -> None:
+        """Change the column that tells protected units apart, while nothing is spent.
+
+        Parameters
+        ----------
+        unit : str or None
+            The column, as domains name it; None is one row.
+
+        Raises
+        ------
+        BudgetError
+            If the account has an entry: what was spent protects whom it did.
+        """
+        if unit is not None:
+            check_name("unit", unit)
+        with writing(self.path) as connection:
+            before = self._read(connection)
+            need_open(before)
+            need_unspent(before)
+            connection.execute(
+                "UPDATE accounts SET unit = ? WHERE dataset = ?", (unit, self.dataset)
+            )
+
     def close(self) -> None:
         """Let nothing be spent any more, for good."""
         with writing(self.path) as connection:
@@ -91,6 +121,7 @@ class BudgetAccount:
         what: str,
         epsilon: float,
         delta: float,
+        unit: str | None = None,
         stream: str = "",
         batch: int = 0,
     ) -> str:
@@ -104,6 +135,9 @@ class BudgetAccount:
             What is to be run.
         epsilon, delta : float
             What its own report will state.
+        unit : str or None
+            The column that tells apart whom it protects; None is one row. It is compared once
+            more, for it may have been changed since the price was worked out.
         stream : str
             Of a stream that goes on, the entry of its earlier batches. No unit is in two of them,
             so the entry then costs what the dearest batch does. But a state that was gone on from
@@ -122,6 +156,7 @@ class BudgetAccount:
         with writing(self.path) as connection:
             before = self._read(connection)
             need_open(before)
+            need_unit(before, unit)
             found = [entry for entry in before.entries if stream and entry.key == stream]
             if stream and not (found and found[0].batches):
                 raise BudgetError(

@@ -37,6 +37,32 @@ def need_open(statement: Statement) -> None:
         raise BudgetError(f"the account of {statement.dataset!r} is closed: nothing can be spent")
 
 
+def need_unit(statement: Statement, unit: str | None) -> None:
+    """Refuse a run that protects others than the account does."""
+    own = statement.rules.unit
+    if unit != own:
+        change = "" if statement.entries else "; while nothing is spent, privboost budget unit does"
+        raise BudgetError(
+            f"the account {statement.dataset!r} protects {_unit(own)}; this run would protect "
+            f"{_unit(unit)}: they do not add up (an account is opened with the unit column that "
+            f"domains name: --unit{change})"
+        )
+
+
+def need_unspent(statement: Statement) -> None:
+    """Refuse to change whom an account protects once something is spent."""
+    if statement.entries:
+        raise BudgetError(
+            f"the account of {statement.dataset!r} has entries, whose noise protects "
+            f"{_unit(statement.rules.unit)}: that stays, for they promise nothing to others, and a "
+            "new account would forget what was spent"
+        )
+
+
+def _unit(column: str | None) -> str:
+    return "one row" if column is None else f"all rows of one {column}"
+
+
 def need_room(statement: Statement, spent: Price) -> None:
     """Refuse what would cost more than the limit, with all that was spent before."""
     rules = statement.rules

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from privboost.accounts.account import BudgetAccount
-from privboost.accounts.checks import need_open, need_room
+from privboost.accounts.checks import need_open, need_room, need_unit
 from privboost.accounts.filters import Price, are_near
 from privboost.accounts.records import now, user
 from privboost.accounts.statement import Entry, Statement
@@ -49,7 +49,7 @@ class Posting:
 
     def post(self, plan: Sequence[Planned], epsilon: float, delta: float) -> str:
         """Write down what a plan takes, or refuse it; return the entry's name."""
-        price, own = self.price(plan), (self.stream, self.batch)
+        price, own = self.price(plan), (self.unit, self.stream, self.batch)
         return self.account.charge(price, self.what, epsilon, delta, *own)
 
     def check(self, *plans: Sequence[Planned]) -> None:
@@ -73,12 +73,7 @@ class Posting:
         """Return what a plan takes, with the domain it stands on."""
         statement = self.account.statement()
         rules = statement.rules
-        if self.unit != rules.unit:
-            raise BudgetError(
-                f"the account {self.account.dataset!r} protects {_unit(rules.unit)}; this run "
-                f"would protect {_unit(self.unit)}: they do not add up (an account is opened with "
-                "the unit column that domains name: --unit)"
-            )
+        need_unit(statement, self.unit)
         price, lesson = rules.filter.price(plan, rules.relation), self.lesson
         if lesson is None:
             return price
@@ -93,7 +88,3 @@ class Posting:
         cost = rules.filter.price_of(lesson.curve, near)
         # An entry that does not cover the lesson is not the lesson's.
         return price if any(own.covers(cost) for own in charged) else price + cost
-
-
-def _unit(column: str | None) -> str:
-    return "one row" if column is None else f"all rows of one {column}"

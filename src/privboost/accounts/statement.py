@@ -11,6 +11,8 @@ from privboost.privacy.events.event import Relation
 from privboost.reports.report import round_up
 
 _WORDS_SHARE = 0.1
+_PERCENTS = 1.0
+"""Beyond all of an account, parts are told in times."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Rules:
-    """What an account is about; all but the limit is fixed when it is opened.
+    """What an account is about; all but the limit is fixed once something is spent.
 
     Attributes
     ----------
@@ -182,11 +184,11 @@ class Statement:
         unit = "one row" if rules.unit is None else f"all rows of one {rules.unit}"
         order = f" of order {rules.filter.order}" if hasattr(rules.filter, "order") else ""
         closed = "" if rules.closed is None else "CLOSED; "
-        part = self.share_of(self.spent)
+        part = share_words(self.share_of(self.spent))
         left = f"epsilon {round_down(self.left)} for one more run of Gaussian noise"
         lines = [
             f"{self.dataset}: {closed}epsilon {round_up(self.epsilon)} of {rules.epsilon:g} is "
-            f"spent, at delta {rules.delta:g}: {part:.2%} of the account",
+            f"spent, at delta {rules.delta:g}: {part} of the account",
             f"  left        {left if self.left > 0 else 'nothing'}",
             f"  protects    {unit}; neighbours {rules.relation.value}",
             f"  adds up by  {rules.filter.name}{order}{_why(rules.filter)}",
@@ -195,13 +197,16 @@ class Statement:
         ]
         if self.epsilon > rules.epsilon:
             lines.append("  note        the limit was lowered below what is spent: no run fits")
+        if self.entries:
+            lines += [f"  {name:<10}  {words}" for name, words in _meanings(self)]
         wide = max([9, *(len(entry.name) for entry in self.entries)])
         for entry in self.entries:
             cost = f"({round_up(entry.epsilon)}, {round_up(entry.delta)})"
             name = entry.name or "(no name)"
             lines.append(
                 f"  {entry.date}  {name:<{wide}}  {entry.what:<20}  {cost:<18}  "
-                f"{self.share_of(entry.price):7.2%} of the account  {entry.who}  {entry.key}"
+                f"{share_words(self.share_of(entry.price)):>7} of the account  {entry.who}  "
+                f"{entry.key}"
             )
         return "\n".join(lines)
 
@@ -213,6 +218,35 @@ def _why(kind: Filter) -> str:
     return (
         ": the first run costs an epsilon of its own, whatever it is; shares say how much is left"
     )
+
+
+def _meanings(statement: Statement) -> list[tuple[str, str]]:
+    """Say what the figures of an account with entries mean, each in a sentence."""
+    rules = statement.rules
+    squares = isinstance(rules.filter, GaussianFilter)
+    adds = "mu squared" if squares else "Rényi divergences"
+    said = [
+        (
+            "epsilon",
+            f"of the account: of all runs together, at its delta {rules.delta:g}; of a run: what "
+            "its report states, at its own delta",
+        )
+    ]
+    if len(statement.entries) > 1:
+        own = round_up(sum(entry.epsilon for entry in statement.entries))
+        words = (
+            f"add up, being parts of {adds}; epsilons do not: the sum of the runs' own, {own}, is "
+            "not what they cost together"
+        )
+        said.append(("shares", words))
+    return said
+
+
+def share_words(share: float) -> str:
+    """Write a part of an account; what is far more than all of it in times."""
+    if share <= _PERCENTS:
+        return f"{share:.2%}"
+    return f"{share:.3g} times all" if math.isfinite(share) else "beyond all"
 
 
 def _finite(value: float) -> float | None:

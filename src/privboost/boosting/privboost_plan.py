@@ -58,7 +58,7 @@ else moves in between, and where noise is too small to hide that, bins fly apart
 _FINE = 4.0
 """Where an answer could have so many cells for each bin, numbers have finer bins."""
 
-_ALL = "all answers together"
+_ALL = "reserve for all questions, divided once rows are counted"
 """What is reserved for answers, in words; what is made of it has words of its own."""
 
 _TYPICAL = {"classes": 0.5, "number": 0.15}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from privboost.cards.blocks import Block, Section, Table, Text, Tone
 from privboost.errors import BudgetError
-from privboost.evaluation.result import Evaluation, Measures
+from privboost.evaluation.result import NO_ROWS, Evaluation, Measures
 from privboost.reports.report import PrivacyReport
 
 
@@ -44,9 +44,8 @@ def _together(training: PrivacyReport, spent: PrivacyReport) -> str:
 
 
 def _measures(said: str, evaluation: Evaluation) -> list[Block]:
-    rows = [
-        (name.replace("_", " "), str(value)) for name, value in evaluation.measures.values.items()
-    ]
+    whole = evaluation.measures
+    rows = [(name.replace("_", " "), whole.words(name) or NO_ROWS) for name in whole.values]
     found: list[Block] = [
         Table(f"{said}: all rows", tuple(rows), ("Measure", "Value ± standard error"))
     ]
@@ -66,4 +65,6 @@ def _measures(said: str, evaluation: Evaluation) -> list[Block]:
 
 
 def _in_line(measures: Measures) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in measures.values.items())
+    names = [name for name in measures.values if measures.words(name)]
+    said = [f"{name.replace('_', ' ')} {measures[name]}" for name in names]
+    return "; ".join(said if measures.tells else [*said, NO_ROWS])

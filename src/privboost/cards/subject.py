@@ -8,6 +8,7 @@ from typing import Any
 
 from privboost import __version__
 from privboost.cards.blocks import Listing, Section, Table, Text
+from privboost.forms import listed
 from privboost.models.model import Model
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain
@@ -46,7 +47,7 @@ def domain_section(domain: Domain, report: PrivacyReport) -> Section:
         public = f"classes {_some(target.classes)}"
     else:
         public = f"from {_plain(target.bounds[0])} to {_plain(target.bounds[1])}"
-        public += ", scale log" if target.scale == "log" else ""
+        public += "; scale log" if target.scale == "log" else ""
     rows = [(f"{target.name} (target)", public, target.reason or "not said")]
     rows += [(each.name, _public(each), each.reason or "not said") for each in domain.features]
     facts = [("Protected unit", report.protects)]
@@ -105,10 +106,10 @@ def _public(feature: Any) -> str:
             said.append(f"{name} {_some(value)}")
         else:
             said.append("may be missing" if name == "missing" else f"{name} {_plain(value)}")
-    return ", ".join(said)
+    return "; ".join(said)
 
 
 def _some(values: Sequence[Any]) -> str:
-    told = ", ".join(_plain(value) for value in values[:_LISTED])
+    told = listed(map(_plain, values[:_LISTED]))
     more = len(values) - _LISTED
     return f"{told} and {more} more" if more > 0 else told

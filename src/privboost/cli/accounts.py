@@ -3,46 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from privboost.cli.exits import say
-from privboost.cli.options import ACCOUNT
-
-Budget = Annotated[
-    Path | None,
-    typer.Option(
-        help="A store of accounts, of which that of --dataset is charged first.",
-        rich_help_panel=ACCOUNT,
-    ),
-]
-OfDataset = Annotated[
-    str | None,
-    typer.Option(
-        "--dataset",
-        help="With --budget: the data set that the rows are of.",
-        rich_help_panel=ACCOUNT,
-    ),
-]
-NewEpsilon = Annotated[
-    float | None,
-    typer.Option(
-        "--limit-epsilon",
-        help="With --budget: open the account, with this limit.",
-        rich_help_panel=ACCOUNT,
-    ),
-]
-NewDelta = Annotated[
-    float | None,
-    typer.Option("--limit-delta", help="The delta of that limit.", rich_help_panel=ACCOUNT),
-]
-RunName = Annotated[
-    str | None,
-    typer.Option(
-        "--name", help="With --budget: what the run is called there.", rich_help_panel=ACCOUNT
-    ),
-]
 
 
 def unit_column_of(domain: Any, given: Path | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The command line's words about accounts: opened, shown, limited and closed."""
+"""The command line's words about accounts: opened, shown, changed and closed."""
 
 from __future__ import annotations
 
@@ -110,6 +110,23 @@ def limit(
     account.set_limit(epsilon, delta)
     if not as_json:
         typer.echo(f"the limit was epsilon {before.epsilon:g}, delta {before.delta:g}")
+    _print(account, as_json)
+
+
+@budget_app.command()
+def unit(
+    store: StoreFile,
+    dataset: Dataset,
+    column: Annotated[
+        str | None, typer.Argument(help="The column that tells protected units apart; else a row.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change whom an account protects, while nothing is spent."""
+    from privboost.accounts.store import BudgetStore
+
+    account = BudgetStore(store).account(dataset)
+    account.set_unit(column)
     _print(account, as_json)
 
 

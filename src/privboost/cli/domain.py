@@ -8,21 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from privboost.cli.accounts import (
-    Budget,
-    NewDelta,
-    NewEpsilon,
-    OfDataset,
-    RunName,
-    account_of,
-    kind_for,
-    unit_column_of,
-)
+from privboost.cli.accounts import account_of, kind_for, unit_column_of
 from privboost.cli.estimators import spending
 from privboost.cli.exits import Status, say
 from privboost.cli.files import check_output, open_rows, print_paid, save_paid
 from privboost.cli.options import (
     AsJson,
+    Budget,
     DataFile,
     Delta,
     DomainFile,
@@ -30,10 +22,15 @@ from privboost.cli.options import (
     Force,
     LedgerFile,
     Missing,
+    NewDelta,
+    NewEpsilon,
+    OfDataset,
     Out,
     Quiet,
+    RunName,
     Seed,
     Separator,
+    Target,
     Task,
 )
 from privboost.cli.printing import check_out, is_watched, print_json, print_table, print_written
@@ -44,7 +41,6 @@ domain_app = typer.Typer(
     help="Domains: what is public about a table. Sketch, learn, check and show them.",
 )
 
-Target = Annotated[str, typer.Option(help="The column to predict.")]
 LeaveOut = Annotated[
     list[str] | None, typer.Option(help="A column that is no feature, such as an id; repeatable.")
 ]
@@ -73,9 +69,10 @@ def skeleton(
 ) -> None:
     """Sketch a domain from a table's schema: names and types, with null where you must fill in.
 
+    A CSV file has names alone: each column lists the kinds, of which one is to stay.
     No row is read, nor what a schema carries of the rows.
     """
-    from privboost.tables.skeletons import make_skeleton
+    from privboost.tables.skeletons import FILLING, make_skeleton
 
     check_out((data,), out, force)
     table = open_rows(data, None, separator)
@@ -85,9 +82,13 @@ def skeleton(
     if made.left_out:
         listed = ", ".join(map(repr, made.left_out))
         say(f"no kind of feature for the types of {listed}: left out")
+    if made.open_kinds:
+        say(f"types do not say what {made.open_kinds} columns hold: leave one kind each, and add")
+        for kind, more in FILLING:
+            say(f"  {kind:<11}  {more}")
     say(
         f"{made.placeholders} parts hold null: fill them in from public knowledge, never from the "
-        "rows; or privboost domain learn --domain-given"
+        "rows; or privboost domain learn --domain-given. What another kind would need may stay null"
     )
 
 
@@ -170,28 +171,39 @@ def check(
 ) -> None:
     """Compare a domain with a table's schema. Leaves with 4 where they do not go together.
 
+    Lists all that is still to be filled in, all that is wrong, and all that does not fit.
     Rows are read, and what would be clipped is said, only where you declare them public.
     """
     from privboost.tables.comparisons import compare, count_strays
-    from privboost.tables.domain import Domain
+    from privboost.tables.domain import Domain, read_json
+    from privboost.tables.domain_forms import read_parts
 
-    known = Domain.from_json(domain)
+    form = read_json(domain)
+    parts = read_parts(form)
     table = open_rows(data, missing, separator)
-    found = compare(known, table)
+    found = compare(parts, table)
     more = found.more if header or not table.is_text else ()
-    strays = count_strays(known, table) if public_rows and found.fits else ()
+    known = None if parts.holes or parts.wrong else Domain.from_dict(form)
+    fits = known is not None and found.fits
+    strays = count_strays(known, table) if public_rows and fits and known is not None else ()
     check_output()
     if as_json:
-        form: dict[str, Any] = {
-            "fits": found.fits,
+        told: dict[str, Any] = {
+            "fits": fits,
+            "open": [hole.place for hole in parts.holes],
+            "wrong": parts.wrong,
             "absent": found.absent,
             "unfit": found.unfit,
             "more": more,
         }
-        if public_rows and found.fits:
-            form["columns"] = [asdict(each) for each in strays]
-        print_json(form)
+        if public_rows and fits:
+            told["columns"] = [asdict(each) for each in strays]
+        print_json(told)
     else:
+        for hole in parts.holes:
+            typer.echo(f"open: {hole.place}: {hole.hint}")
+        for text in parts.wrong:
+            typer.echo(f"wrong: {text}")
         for name in found.absent:
             typer.echo(f"absent: the table has no column {name!r}")
         for text in found.unfit:
@@ -201,10 +213,13 @@ def check(
         if strays:
             headings = ("column", "rows", "missing", "below", "above", "other")
             print_table(headings, [tuple(asdict(each).values()) for each in strays])
-        typer.echo(
-            "the domain fits the table" if found.fits else "the domain does not fit the table"
-        )
-    if not found.fits:
+        if not found.fits:
+            typer.echo("the domain does not fit the table")
+        elif known is None:
+            typer.echo("the domain is not whole: fill it in from public knowledge, never the rows")
+        else:
+            typer.echo("the domain fits the table")
+    if not fits:
         raise SystemExit(Status.table.value)
 
 

@@ -6,18 +6,12 @@ from typing import Annotated
 
 import typer
 
-from privboost.cli.accounts import (
-    Budget,
-    NewDelta,
-    NewEpsilon,
-    OfDataset,
-    RunName,
-    account_of,
-)
+from privboost.cli.accounts import account_of
 from privboost.cli.estimators import spending
 from privboost.cli.files import open_rows, print_paid, save_paid
 from privboost.cli.options import (
     AsJson,
+    Budget,
     DataFile,
     Delta,
     Epsilon,
@@ -26,9 +20,13 @@ from privboost.cli.options import (
     LedgerFile,
     Missing,
     ModelFile,
+    NewDelta,
+    NewEpsilon,
+    OfDataset,
     Out,
     PublicRows,
     Quiet,
+    RunName,
     Seed,
     Separator,
 )
@@ -66,7 +64,10 @@ def evaluate(
     quiet: Quiet = False,
     force: Force = False,
 ) -> None:
-    """Say how good a model is on a private table. Spends the budget."""
+    """Say how good a model is on a private table. Spends the budget.
+
+    Charged to an account (--budget) noise is Gaussian, which adds up best: errors are wider then.
+    """
     from privboost.evaluation.evaluate import evaluate
     from privboost.files import write_file
     from privboost.models.files import load_model

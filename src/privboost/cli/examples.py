@@ -51,6 +51,7 @@ EXAMPLES = {
     ),
     "budget show": ("privboost budget show budgets.db visits --json",),
     "budget limit": ("privboost budget limit budgets.db visits --limit-epsilon 4",),
+    "budget unit": ("privboost budget unit budgets.db visits patient",),
     "budget close": ("privboost budget close budgets.db visits --yes",),
     "federation keys": (
         "privboost federation keys coordinator --host train.example.org",

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from privboost.cli.accounts import Budget, OfDataset, RunName, account_of
+from privboost.cli.accounts import account_of
 from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
 from privboost.cli.files import check_files, held_back, open_rows, save_paid
 from privboost.cli.options import (
     PRIVACY,
     TABLE,
     AsJson,
+    Budget,
     DataFile,
     Delta,
     DomainRows,
@@ -23,9 +24,11 @@ from privboost.cli.options import (
     LedgerFile,
     Missing,
     NewModel,
+    OfDataset,
     Parameters,
     Quiet,
     Rows,
+    RunName,
     Seed,
     Separator,
     WeightBound,

@@ -24,6 +24,8 @@ ModelFile = Annotated[Path, typer.Argument(help="A model file.")]
 DomainFile = Annotated[Path, typer.Argument(help="A domain (JSON).")]
 Epsilon = Annotated[float, typer.Option(help="The privacy budget.", rich_help_panel=PRIVACY)]
 Delta = Annotated[float, typer.Option(help="The budget's delta.", rich_help_panel=PRIVACY)]
+KnownDomain = Annotated[Path, typer.Option(help="What is public about the table (JSON).")]
+Target = Annotated[str, typer.Option(help="The column to predict.")]
 Seed = Annotated[
     int | None,
     typer.Option(
@@ -64,6 +66,39 @@ WeightBound = Annotated[
     float | None,
     typer.Option(
         help="The largest weight a row may have; public knowledge.", rich_help_panel=TABLE
+    ),
+]
+Budget = Annotated[
+    Path | None,
+    typer.Option(
+        help="A store of accounts, of which that of --dataset is charged first.",
+        rich_help_panel=ACCOUNT,
+    ),
+]
+OfDataset = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        help="With --budget: the data set that the rows are of.",
+        rich_help_panel=ACCOUNT,
+    ),
+]
+NewEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        "--limit-epsilon",
+        help="With --budget: open the account, with this limit.",
+        rich_help_panel=ACCOUNT,
+    ),
+]
+NewDelta = Annotated[
+    float | None,
+    typer.Option("--limit-delta", help="The delta of that limit.", rich_help_panel=ACCOUNT),
+]
+RunName = Annotated[
+    str | None,
+    typer.Option(
+        "--name", help="With --budget: what the run is called there.", rich_help_panel=ACCOUNT
     ),
 ]
 Parameters = Annotated[

@@ -66,14 +66,10 @@ def _done(path: Path) -> Iterator[None]:
 def print_written(out: Path, words: str, as_json: bool, **more: Any) -> None:
     """Say what was written, and where."""
     with _done(out):
-        _print_written(out, words, as_json, **more)
-
-
-def _print_written(out: Path, words: str, as_json: bool, **more: Any) -> None:
-    if as_json:
-        print_json({"out": str(out), **more})
-    else:
-        typer.echo(f"{out}: {words}")
+        if as_json:
+            print_json({"out": str(out), **more})
+        else:
+            typer.echo(f"{out}: {words}")
 
 
 def print_model(path: Path, model: Any, as_json: bool, **more: Any) -> None:
@@ -81,22 +77,26 @@ def print_model(path: Path, model: Any, as_json: bool, **more: Any) -> None:
 
     What there is to look at follows from released values, and costs nothing.
     """
-    with _done(path):
-        _print_model(path, model, as_json, **more)
-
-
-def _print_model(path: Path, model: Any, as_json: bool, **more: Any) -> None:
     privacy, findings = model.privacy, [finding.text for finding in model.findings()]
-    if as_json:
-        form = {"model": str(path), **more, "findings": findings, "privacy": privacy.to_dict()}
-        print_json(form)
-        return
-    typer.echo(f"{path}: {privacy.guarantee}")
+    with _done(path):
+        if as_json:
+            form = {"model": str(path), **more, "findings": findings, "privacy": privacy.to_dict()}
+            print_json(form)
+        else:
+            typer.echo(
+                "\n".join([f"{path}: {privacy.guarantee}", *_advice(path, privacy, findings)])
+            )
+
+
+def _advice(path: Path, privacy: Any, findings: Sequence[str]) -> list[str]:
+    """Say whom a model protects if nobody named a unit, and what to look at first."""
+    said = []
     if privacy.unit is None and not privacy.public_rows and not privacy.seeded:
-        typer.echo(
+        said.append(
             "protects one row: if people have several, name their column in the domain's unit"
         )
-    for text in findings[:_MOST_FINDINGS]:
-        typer.echo(f"look at this: {text}")
+    said += [f"look at this: {text}" for text in findings[:_MOST_FINDINGS]]
     if len(findings) > _MOST_FINDINGS:
-        typer.echo(f"and at {len(findings) - _MOST_FINDINGS} things more: privboost explain {path}")
+        left = len(findings) - _MOST_FINDINGS
+        said.append(f"and at {left} things more: privboost explain {path}")
+    return said

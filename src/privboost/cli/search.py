@@ -8,24 +8,30 @@ from typing import Annotated, Any
 
 import typer
 
-from privboost.cli.accounts import Budget, NewDelta, NewEpsilon, OfDataset, RunName, account_of
+from privboost.cli.accounts import account_of
 from privboost.cli.estimators import kind_of, read_parameters, spending
 from privboost.cli.files import check_files, open_rows, save_paid
 from privboost.cli.options import (
     FIRST_RECIPE,
     AsJson,
+    Budget,
     DataFile,
     Delta,
     DomainRows,
     Epsilon,
     Force,
     Jobs,
+    KnownDomain,
     LedgerFile,
     Missing,
+    NewDelta,
+    NewEpsilon,
     NewModel,
+    OfDataset,
     OfRecipe,
     Parameters,
     Rows,
+    RunName,
     Seed,
     Separator,
 )
@@ -38,7 +44,7 @@ def search(
         Path, typer.Option(help='A JSON file with what is tried: [{"n_estimators": 50}, …].')
     ],
     model: NewModel,
-    domain: Annotated[Path, typer.Option(help="What is public about the table (JSON).")],
+    domain: KnownDomain,
     epsilon: Epsilon,
     delta: Delta = 1e-6,
     recipe: OfRecipe = FIRST_RECIPE,

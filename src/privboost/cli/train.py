@@ -9,16 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privboost.cli.accounts import (
-    Budget,
-    NewDelta,
-    NewEpsilon,
-    OfDataset,
-    RunName,
-    account_of,
-    kind_for,
-    unit_column_of,
-)
+from privboost.cli.accounts import account_of, kind_for, unit_column_of
 from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
 from privboost.cli.exits import say
 from privboost.cli.files import check_files, held_back, open_rows, save_paid
@@ -29,6 +20,7 @@ from privboost.cli.options import (
     TABLE,
     TRAINING,
     AsJson,
+    Budget,
     DataFile,
     DomainRows,
     Epsilon,
@@ -36,11 +28,15 @@ from privboost.cli.options import (
     Jobs,
     LedgerFile,
     Missing,
+    NewDelta,
+    NewEpsilon,
     NewModel,
+    OfDataset,
     Parameters,
     PublicRows,
     Quiet,
     Rows,
+    RunName,
     Seed,
     Separator,
     Task,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from privboost.accounts.statement import Statement, round_down
+from privboost.accounts.statement import Statement, round_down, share_words
 from privboost.boosting.checks import check_count
 from privboost.boosting.plan import PublicRows
 from privboost.errors import BudgetError, DomainError
@@ -44,9 +44,9 @@ class Preview:
         if self.before is not None and self.after is not None:
             taken = self.after.share_of(self.after.entries[-1].price)
             lines.append(
-                f"  account     {self.after.dataset}: {taken:.2%} of it would be taken; epsilon "
-                f"{round_down(self.after.left)} would be left for one more run of Gaussian noise "
-                f"({round_down(self.before.left)} now)"
+                f"  account     {self.after.dataset}: {share_words(taken)} of it would be taken; "
+                f"epsilon {round_down(self.after.left)} would be left for one more run of Gaussian "
+                f"noise ({round_down(self.before.left)} now)"
             )
         return "\n".join(lines)
 

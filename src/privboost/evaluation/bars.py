@@ -10,13 +10,6 @@ from privboost.evaluation.result import Value
 
 DRAWS = 300
 """How often noise and rows are drawn again."""
-_CLEAR = 2.0
-"""Rows that do not exceed their noise by so many of its deviations say nothing."""
-
-
-def stands_out(rows: float, noise: float) -> bool:
-    """Whether a noisy number of rows says that there are some."""
-    return rows > _CLEAR * noise
 
 
 def drawn_again(

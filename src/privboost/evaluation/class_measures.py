@@ -16,9 +16,8 @@ from privboost.evaluation.bars import (
     drawn_again,
     noisy_again,
     ratio,
-    stands_out,
 )
-from privboost.evaluation.result import Bin, Measures, Value
+from privboost.evaluation.result import Bin, Measures, Value, stands_out
 from privboost.grid import SCORE_STEPS
 from privboost.randomness.public_choices import fixed_generator
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privboost.evaluation.bars import root_error, stands_out
+from privboost.evaluation.bars import root_error
 from privboost.evaluation.outcomes import STEPS
-from privboost.evaluation.result import Measures, Value
+from privboost.evaluation.result import Measures, Value, stands_out
 
 
 @dataclass(frozen=True)

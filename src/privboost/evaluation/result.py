@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
@@ -15,6 +15,16 @@ import pyarrow as pa
 from privboost.files import write_file
 from privboost.forms import did_you_mean, is_writable
 from privboost.reports.report import PrivacyReport
+
+NO_ROWS = "no rows to speak of"
+"""What is said in place of measures where noise alone would count as many rows."""
+_CLEAR = 2.0
+"""Rows that do not exceed their noise by so many of its deviations say nothing."""
+
+
+def stands_out(rows: float, noise: float) -> bool:
+    """Whether a noisy number of rows says that there are some."""
+    return rows > _CLEAR * noise
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,23 @@ class Measures:
 
     values: Mapping[str, Value]
     reliability: tuple[Bin, ...] = ()
+
+    @property
+    def tells(self) -> bool:
+        """Whether there are rows to speak of: more than noise alone would count."""
+        rows = self.values.get("rows")
+        return rows is None or stands_out(rows.value, rows.std)
+
+    def words(self, name: str) -> str:
+        """Write a measure; without rows to speak of there is nothing but their number."""
+        return str(self[name]) if self.tells or name == "rows" else ""
+
+    def line(self, names: Sequence[str]) -> list[str]:
+        """Write measures side by side; what is not there is said once."""
+        cells = list(map(self.words, names))
+        for place in [place for place, cell in enumerate(cells) if not cell][:1]:
+            cells[place] = NO_ROWS
+        return cells
 
     def __getitem__(self, name: str) -> Value:
         if name not in self.values:
@@ -218,6 +245,8 @@ class Evaluation:
         pyarrow.Table
             A line for all rows, whose feature and value are null, then one for each group. Columns
             feature, value, and for each measure its estimate and standard error: auc, auc_std.
+            Where the released number of rows does not exceed two errors of its noise, there are no
+            rows to speak of, and all but it is null.
         """
         from privboost.evaluation.result_tables import measure_table
 
@@ -275,7 +304,7 @@ class Evaluation:
         lines = [["", *(name.replace("_", " ") for name in names)]]
         parts = [("all", self.measures)]
         parts += [(f"{group.feature}: {group.value}", group.measures) for group in self.groups]
-        return lines + [[said, *(str(own[name]) for name in names)] for said, own in parts]
+        return lines + [[said, *own.line(names)] for said, own in parts]
 
 
 def _read_value(form: Any) -> Value:

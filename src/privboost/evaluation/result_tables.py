@@ -19,7 +19,9 @@ def measure_table(evaluation: Evaluation) -> pa.Table:
     for which, measures in _parts(evaluation):
         line = dict(which)
         for name in evaluation.measures.values:
-            line |= {name: measures[name].value, f"{name}_std": measures[name].std}
+            known = measures.tells or name == "rows"
+            own = (measures[name].value, measures[name].std) if known else (None, None)
+            line |= {name: own[0], f"{name}_std": own[1]}
         lines.append(line)
     numbers = [name for name in lines[0] if name not in _WHICH]
     return _table(lines, (), numbers)

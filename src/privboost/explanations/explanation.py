@@ -13,6 +13,7 @@ from privboost.explanations.lists import Card, Coefficients, Finding, Importance
 from privboost.explanations.shapes import Pair, Shape
 from privboost.explanations.tree_cards import TreeCard
 from privboost.files import write_file
+from privboost.forms import in_quotes
 
 _FEW = 2
 """How many trees the text form writes out."""
@@ -37,7 +38,9 @@ class Explanation:
     classes : tuple of str
         Whose scores they are: each class beyond two, or the second of two; of a number none.
     start : tuple of float
-        The score of each output before any feature is looked at.
+        The score of each output before any feature is looked at. Where weights are released, and
+        the model is not linear, shapes and pairs add nothing on average, and it is the mean score
+        but for what trees add.
     weights : str
         By what values are weighted: "released" masses, or "even" where nothing was released about
         how many rows have them.
@@ -98,7 +101,7 @@ class Explanation:
     def to_text(self) -> str:
         """Write it in words, in short: each part has a `to_text` that leaves nothing out."""
         of = self.classes or (self.target,)
-        begins = ", ".join(f"{n} {v:+.4g}" for n, v in zip(of, self.start, strict=True))
+        begins = ", ".join(f"{in_quotes(n)} {v:+.4g}" for n, v in zip(of, self.start, strict=True))
         parts = [f"{self.target}: {self.scored_in} at the start: {begins}"]
         if self.findings:
             lines = [f"  {finding}" for finding in self.findings]

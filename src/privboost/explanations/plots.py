@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from privboost.explanations.axes import BLUE, GREY, ORANGE, new_axes, plain, pyplot
+from privboost.explanations.axes import (
+    BLUE,
+    GREY,
+    ORANGE,
+    name_axis,
+    new_axes,
+    places,
+    plain,
+    pyplot,
+)
 from privboost.explanations.explanation import Explanation
 from privboost.explanations.lists import Card, Coefficients, Importance
 from privboost.explanations.local import LocalExplanation
@@ -27,7 +36,7 @@ def draw_shape(shape: Shape, ax: Any = None) -> Any:
     if shape.spans.edges is None:
         _draw_categories(shape, ax)
     else:
-        _draw_steps(shape, shape.spans.edges, ax)
+        _draw_steps(shape, places(shape.spans), ax)
     ax.set_title(shape.name)
     return plain(ax)
 
@@ -46,7 +55,7 @@ def _draw_steps(shape: Shape, edges: Sequence[float], ax: Any) -> None:
     if shape.spans.log:
         ax.set_xscale("symlog", linthresh=_smallest(edges))
     ax.legend(frameon=False, fontsize="small")
-    ax.set_xlabel(shape.spans.feature)
+    name_axis(ax, shape.spans)
     ax.set_ylabel("added to the score")
 
 

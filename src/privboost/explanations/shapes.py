@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privboost.explanations.spans import Spans
+from privboost.forms import listed
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,11 @@ class Pair:
     def range(self) -> str:
         """From where to where its effects go on values that the domain names, in words."""
         few, fewer = self.first.declared, self.second.declared
-        words = [f"{a}; {b}" for a in self.first.words[:few] for b in self.second.words[:fewer]]
+        words = [
+            listed((a, b), "; ", ";")
+            for a in self.first.words[:few]
+            for b in self.second.words[:fewer]
+        ]
         return _range([own for line in self.effects[:few] for own in line[:fewer]], words)
 
     @property
@@ -104,7 +109,7 @@ class Pair:
     def to_text(self) -> str:
         """Write it as a list of spans and effects."""
         lines = [
-            f"  {own}, {other}: {effect:+.4g} ± {std:.2g}"
+            f"  {listed((own, other), '; ', ';')}: {effect:+.4g} ± {std:.2g}"
             for own, effects, stds in zip(self.first.words, self.effects, self.stds, strict=True)
             for other, effect, std in zip(self.second.words, effects, stds, strict=True)
         ]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+DAYS, INSTANTS, SECONDS = "days since 1970", "seconds since 1970", "seconds"
+"""What the numbers of dates, of instants and of durations count."""
+
 
 @dataclass(frozen=True)
 class Spans:
@@ -19,12 +22,18 @@ class Spans:
         Of a number: from its lower bound to its upper one, one more than it has spans.
     log : bool
         Whether a number was declared on a log scale.
+    counts : str
+        What a number counts: `DAYS` or `INSTANTS` of a date, `SECONDS` of a duration; else nothing.
+    names : tuple of str
+        Of ranks and truth values: their words, whose places from 0 on are the numbers.
     """
 
     feature: str
     words: tuple[str, ...]
     edges: tuple[float, ...] | None = None
     log: bool = False
+    counts: str = ""
+    names: tuple[str, ...] = ()
 
     @property
     def declared(self) -> int:

@@ -13,7 +13,7 @@ from privboost.errors import DomainError
 from privboost.forms import check_mapping, read_names
 from privboost.tables.domain import Domain
 from privboost.tables.domain_checks import check_scale
-from privboost.tables.features import Feature, Target
+from privboost.tables.features import OPEN_KIND, Feature, Target
 from privboost.unit import Unit, column_of
 
 _KEYS = ("features", "target", "unit", "leave_out")
@@ -103,6 +103,9 @@ def _sort(features: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     for name, part in features.items():
         said = _filled(part) if isinstance(part, Mapping) else {}
         kind = said.get("kind")
+        if kind == OPEN_KIND:
+            kind = None
+            del said["kind"]
         if not isinstance(part, Mapping) or set(said) - {"kind", "missing"} or kind == "boolean":
             whole[name] = part
         elif isinstance(kind, str) and kind in _KINDS:

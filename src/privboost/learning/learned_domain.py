@@ -27,7 +27,8 @@ from privboost.privacy.ledger import Ledger
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import PrivacyReport
-from privboost.tables.domain import Domain, paid_lessons, read_privacy
+from privboost.tables.domain import Domain, paid_lessons
+from privboost.tables.domain_forms import read_privacy
 from privboost.tables.features import lessons_of
 from privboost.unit import column_of, unit_assumptions
 

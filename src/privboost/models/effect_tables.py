@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from privboost.forms import listed
 from privboost.grid import SCORE_STEPS
 from privboost.models.additive import AdditiveScores
 from privboost.models.compound import CompoundScores
@@ -83,5 +84,5 @@ def _sides(model: Model, pair: PairValues, side: int) -> list[tuple[int, str]]:
     numbers = not isinstance(model.domain.features[feature], CategoricalFeature)
     for span, code in model.encoder.spans_of_codes(feature, cells.astype(np.int64)):
         words.setdefault(int(cells[code]), []).append(span)
-    joint = " or " if numbers else ", "
-    return [(cell, joint.join(words[cell])) for cell in sorted(words)]
+    joint = " or ".join if numbers else listed
+    return [(cell, joint(words[cell])) for cell in sorted(words)]

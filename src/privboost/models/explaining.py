@@ -13,7 +13,7 @@ from privboost.explanations.explanation import Explanation
 from privboost.explanations.lists import Card, Coefficient, Coefficients, Importance, Rule
 from privboost.explanations.local import LocalExplanation
 from privboost.explanations.shapes import Pair, Shape
-from privboost.explanations.spans import Spans
+from privboost.explanations.spans import DAYS, INSTANTS, SECONDS, Spans
 from privboost.explanations.tree_cards import Leaf, Split, TreeCard
 from privboost.grid import SCORE_STEPS
 from privboost.models.additive import AdditiveScores
@@ -26,8 +26,17 @@ from privboost.models.pairs import PairValues
 from privboost.models.parts import JointTree
 from privboost.models.shapley import Shapley
 from privboost.models.votes import OddsVotes, VoteScores
-from privboost.tables.features import CategoricalFeature, ClassTarget
+from privboost.tables.features import (
+    BooleanFeature,
+    CategoricalFeature,
+    ClassTarget,
+    DateFeature,
+    DurationFeature,
+    OrderedFeature,
+    OrdinalFeature,
+)
 from privboost.tables.rows import Codes
+from privboost.tables.times import DAY
 
 RELEASED, EVEN = "released", "even"
 """By what values are weighted."""
@@ -96,7 +105,16 @@ class _View:
 
     @cached_property
     def parts(self) -> Any:
-        return self.model.scores.parts()
+        """All that adds up to a score.
+
+        The level of what a feature adds means nothing, so where it is known how many rows have
+        which value, it goes to the start. A linear model has its own zero, the middle of bounds,
+        from where its coefficients and their errors count.
+        """
+        own = self.model.scores.parts()
+        if self.weights == EVEN or isinstance(self.model.scores, LinearScores):
+            return own
+        return own.centred(self.chances)
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
@@ -258,25 +276,33 @@ def _spans(view: _View, feature: int, told: np.ndarray) -> Spans:
     number = np.zeros(told.shape[1], dtype=np.int64)
     number[first] = 1
     words = [own for own, _ in view.encoder.spans(feature, np.cumsum(number))]
-    return Spans(declared.name, tuple(words), ends, declared.number.scale == "log")
+    log = declared.number.scale == "log"
+    names = declared.names if isinstance(declared, BooleanFeature | OrdinalFeature) else ()
+    return Spans(declared.name, tuple(words), ends, log, _counted(declared), names)
+
+
+def _counted(feature: OrderedFeature) -> str:
+    """Say what the numbers of a feature count."""
+    if isinstance(feature, DateFeature):
+        return DAYS if feature.step == DAY else INSTANTS
+    return SECONDS if isinstance(feature, DurationFeature) else ""
 
 
 def _pairs(view: _View) -> Iterator[Pair]:
     scores = view.model.scores
-    for pair in scores.pairs if isinstance(scores, CompoundScores) else ():
-        yield _pair(view, pair)
+    if isinstance(scores, CompoundScores):
+        for pair, joint in zip(scores.pairs, view.parts.pairs, strict=True):
+            yield _pair(view, pair, joint.values[pair.output])
 
 
-def _pair(view: _View, pair: PairValues) -> Pair:
+def _pair(view: _View, pair: PairValues, values: np.ndarray) -> Pair:
     sides, cells = [], []
     for feature, cell_of in zip(pair.features, pair.cell_of, strict=True):
         told = cell_of[None].astype(np.int64)
         sides.append(_spans(view, feature, told))
         cells.append(cell_of[_first_codes(view, feature, told)])
     grid = np.ix_(*cells)
-    effects, stds = (
-        tuple(map(_floats, own[grid] * view.step)) for own in (pair.values, pair.noise)
-    )
+    effects, stds = (tuple(map(_floats, own[grid] * view.step)) for own in (values, pair.noise))
     return Pair(sides[0], sides[1], effects, stds, view.of(pair.output))
 
 

@@ -9,13 +9,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from privboost.forms import in_quotes, listed
 from privboost.grid import SCORE_STEPS, VOTE
-from privboost.models.linear import INTERCEPT, LinearScores
+from privboost.models.linear import INTERCEPT, Coordinate, LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
 from privboost.tables.encoding import Encoder
-from privboost.tables.features import BooleanFeature, CategoricalFeature, ClassTarget
+from privboost.tables.features import (
+    BooleanFeature,
+    CategoricalFeature,
+    ClassTarget,
+    DateFeature,
+    DurationFeature,
+)
+from privboost.tables.times import DAY
 from privboost.trees.tree import Tree
 
 
@@ -35,7 +43,9 @@ def _trees_text(model: Model, scores: TreeScores, most_trees: int | None) -> str
     target = model.domain.target
     classes = isinstance(target, ClassTarget)
     middle, width = model.middle_and_half
-    names = [str(name) for name in model.classes] if classes and scores.n_outputs > 1 else [""]
+    names = (
+        [in_quotes(name) for name in model.classes] if classes and scores.n_outputs > 1 else [""]
+    )
     start = ", ".join(
         f"{name}{': ' if name else ''}{value / SCORE_STEPS:+.4g}"
         for name, value in zip(names, scores.start, strict=True)
@@ -125,12 +135,22 @@ def coefficient_table(model: Model) -> pa.Table:
             own[:, constant] += middle
     columns: dict[str, list[Any]] = {
         "feature": [one.feature for one in scores.coordinates] * len(own),
-        "value": [one.value for one in scores.coordinates] * len(own),
+        "value": [_value(model, one) for one in scores.coordinates] * len(own),
         "coefficient": own.reshape(-1).tolist(),
     }
     if len(own) > 1:
         columns["class"] = [name for name in model.classes for _ in scores.coordinates]
     return pa.table(columns)
+
+
+def _value(model: Model, one: Coordinate) -> str:
+    """Say what a coordinate indicates; of a number in units of time, what one of it is."""
+    if not one.slope:
+        return one.value
+    feature = next(own for own in model.domain.features if own.name == one.feature)
+    if isinstance(feature, DateFeature):
+        return "for each day" if feature.step == DAY else "for each second"
+    return "for each second" if isinstance(feature, DurationFeature) else one.value
 
 
 def _coefficients_text(model: Model) -> str:
@@ -199,6 +219,7 @@ def conditions(encoder: Encoder, feature: int, turns: np.ndarray) -> tuple[str, 
 def _one_of(names: list[str]) -> tuple[str, str]:
     """Say that a value is one of these, and that it is not."""
     if len(names) == 1:
-        return f"is {names[0]}", f"is not {names[0]}"
-    listed = ", ".join(names)
-    return f"is one of: {listed}", f"is none of: {listed}"
+        own = in_quotes(names[0])
+        return f"is {own}", f"is not {own}"
+    said = listed(names)
+    return f"is one of: {said}", f"is none of: {said}"

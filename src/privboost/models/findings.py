@@ -25,7 +25,7 @@ from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
-from privboost.tables.features import CategoricalFeature, ClassTarget, DateFeature
+from privboost.tables.features import CategoricalFeature, ClassTarget, DateFeature, DurationFeature
 from privboost.tables.rows import Codes
 
 NO_SIGNAL = "no signal"
@@ -149,16 +149,17 @@ def _bounds(told: _Told) -> Iterator[Finding]:
     if isinstance(scores, LinearScores) or told.shares is None:
         return
     for k, (feature, own) in enumerate(zip(model.domain.features, scores.chances(), strict=True)):
-        number = None if isinstance(feature, CategoricalFeature) else feature.number
-        if number is None or number.edges is not None:
+        if isinstance(feature, CategoricalFeature) or feature.number.edges is not None:
             continue
+        number = feature.number
         if number.scale == "log":  # whose bounds may be wide
             continue
         first, last = _fullest(own[:-1])
         if last - first <= _FEW_BINS * (len(own) - 1):
             low, high = number.bounds
             ends = np.concatenate([[low], model.encoder.edges[k], [high]])
-            write = feature.words if isinstance(feature, DateFeature) else "{:.4g}".format
+            timed = isinstance(feature, DateFeature | DurationFeature)
+            write = feature.words if timed else "{:.4g}".format
             log = "" if isinstance(feature, DateFeature) else ', or scale "log",'
             text = (
                 f"{feature.name}: about {_MOST_OF_MASS:.0%} of the released mass lie from "

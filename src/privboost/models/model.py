@@ -258,9 +258,12 @@ class Model(TrainedModel):
         what features do together, where that was learned, comes on top (`scores.pairs`,
         `scores.trees`).
         Neighbouring codes with the same effect are joined. What hardly a row has (values between
-        whole numbers, missing ones where there are none) has an effect of noise alone. For classes
-        the score is the log-odds (of the second class, or of each class beyond two); for a number,
-        an effect is on the scale of the target: with a log scale, on that of its logarithm.
+        whole numbers, missing ones where there are none) has an effect of noise alone. Levels are
+        as training left them: those of `explain_global` are 0 on average.
+
+        For classes the score is the log-odds (of the second class, or of each class beyond two);
+        for a number, an effect is on the scale of the target: with a log scale, on that of its
+        logarithm.
 
         Returns
         -------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +38,22 @@ class JointTable:
             for feature, cells in zip(self.features, self.cell_of, strict=True)
         )
         found: np.ndarray = self.values[:, own, other]
+        return found
+
+    def chances(self, by_code: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return how likely the cells of both features are, given that of all features' codes."""
+        first, second = (
+            np.bincount(cells, by_code[feature], size)
+            for feature, cells, size in zip(
+                self.features, self.cell_of, self.values.shape[1:], strict=True
+            )
+        )
+        return first, second
+
+    def mean(self, by_code: Sequence[np.ndarray]) -> np.ndarray:
+        """Return what is added on average: shape (outputs,)."""
+        first, second = self.chances(by_code)
+        found: np.ndarray = self.values @ second @ first
         return found
 
 
@@ -103,6 +120,29 @@ class ScoreParts:
     def n_outputs(self) -> int:
         """How many scores a row has."""
         return len(self.start)
+
+    def centred(self, chances: Sequence[np.ndarray]) -> ScoreParts:
+        """Return the same sum, to which each feature and pair adds nothing on average.
+
+        What it added stands in the start, in whole steps: every score stays what it was, to the
+        last bit.
+
+        Parameters
+        ----------
+        chances : sequence of float arrays
+            For each feature how likely its codes are.
+        """
+        start = self.start.astype(np.int64)
+        tables, pairs = [], []
+        for table, own in zip(self.tables, chances, strict=True):
+            level = np.rint(table @ own).astype(np.int64)
+            start += level
+            tables.append(table - level[:, None])
+        for pair in self.pairs:
+            level = np.rint(pair.mean(chances)).astype(np.int64)
+            start += level
+            pairs.append(replace(pair, values=pair.values - level[:, None, None]))
+        return replace(self, start=start, tables=tuple(tables), pairs=tuple(pairs))
 
     def contributions(self, codes: Codes) -> np.ndarray:
         """Return what features, pairs and trees add: int64 of shape (terms, outputs, rows).

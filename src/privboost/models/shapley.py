@@ -43,8 +43,7 @@ class Shapley:
         for table, own in zip(parts.tables, chances, strict=True):
             total += table @ own
         for pair in parts.pairs:
-            first, second = _cell_chances(pair, chances)
-            total += pair.values @ second @ first
+            total += pair.mean(chances)
         for paths in self._paths:
             total += paths.mean.prod(axis=0)[:, 0] @ paths.values[:, :, 0]
         return total
@@ -70,22 +69,11 @@ class Shapley:
         return found
 
 
-def _cell_chances(pair: JointTable, chances: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return how likely the cells of both features are."""
-    first, second = (
-        np.bincount(cells, chances[feature], size)
-        for feature, cells, size in zip(
-            pair.features, pair.cell_of, pair.values.shape[1:], strict=True
-        )
-    )
-    return first, second
-
-
 def _add_pair(
     pair: JointTable, chances: Sequence[np.ndarray], codes: Codes, found: np.ndarray
 ) -> None:
     """Add what two features move together; each has half of what neither moves alone."""
-    first, second = _cell_chances(pair, chances)
+    first, second = pair.chances(chances)
     own, other = (
         cells[codes.column(feature)]
         for feature, cells in zip(pair.features, pair.cell_of, strict=True)
@@ -93,7 +81,7 @@ def _add_pair(
     both = pair.values[:, own, other]
     given_first = (pair.values @ second)[:, own]
     given_second = np.einsum("oab,a->ob", pair.values, first)[:, other]
-    nothing = (pair.values @ second @ first)[:, None]
+    nothing = pair.mean(chances)[:, None]
     found[pair.features[0]] += (both - given_second + given_first - nothing) / 2
     found[pair.features[1]] += (both - given_first + given_second - nothing) / 2
 

@@ -11,6 +11,7 @@ import numpy as np
 from privboost.errors import SchemaError
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.domain import Domain
+from privboost.tables.domain_forms import Parts
 from privboost.tables.encoding import (
     Encoder,
     code_target,
@@ -30,6 +31,8 @@ from privboost.tables.pieces import Batch, Column
 from privboost.tables.sources import Table
 from privboost.tables.unit_names import read_unit_names
 from privboost.tables.values import MISSING, OTHER, code_labels, read_numbers
+
+_ANY_TARGET = NumberTarget("(target)", (0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -56,20 +59,29 @@ class Comparison:
         return not self.absent and not self.unfit
 
 
-def compare(domain: Domain, table: Table) -> Comparison:
-    """Compare a domain with a table's schema; no row is read."""
-    unit = () if domain.unit is None else (domain.unit.column,)
-    named = (*domain.feature_names, domain.target.name, *unit)
+def compare(parts: Parts, table: Table) -> Comparison:
+    """Compare what a domain's form says, as far as it can be read, with a table's schema.
+
+    No row is read.
+    """
+    named = parts.columns
     there = [name for name in named if name in table.columns]
     batch = next(table.batches(there, 1), {}) if there else {}
     absent = tuple(name for name in named if name not in table.columns)
     more = tuple(name for name in table.columns if name not in named)
-    return Comparison(absent, tuple(_unfit(domain, batch)), more)
+    return Comparison(absent, tuple(_unfit(parts, batch)), more)
+
+
+def parts_of(domain: Domain) -> Parts:
+    """Return a domain as a form that says all there is to say."""
+    unit = () if domain.unit is None else (domain.unit.column,)
+    columns = (*domain.feature_names, domain.target.name, *unit)
+    return Parts(columns, domain.features, domain.target, domain.unit)
 
 
 def need_fit(domain: Domain, table: Table, weights: str | None) -> None:
     """Refuse a table that no model can be trained on with a domain; no row is read."""
-    found = compare(domain, table)
+    found = compare(parts_of(domain), table)
     need_columns(table, found.absent if weights is None else (*found.absent, weights))
     for words in found.unfit:
         raise SchemaError(words)
@@ -77,14 +89,14 @@ def need_fit(domain: Domain, table: Table, weights: str | None) -> None:
         code_weights(next(table.batches([weights], 1))[weights], 1.0)
 
 
-def _unfit(domain: Domain, batch: Batch) -> Iterator[str]:
-    unit = domain.unit
-    for feature in domain.features:
+def _unfit(parts: Parts, batch: Batch) -> Iterator[str]:
+    target, unit = parts.target, parts.unit
+    for feature in parts.features:
         if feature.name in batch:
-            one = Encoder.of(Domain((feature,), domain.target))
+            one = Encoder.of(Domain((feature,), _ANY_TARGET))
             yield from _refusal(one.code, batch)
-    if domain.target.name in batch:
-        yield from _refusal(code_target, batch[domain.target.name], domain.target)
+    if target is not None and target.name in batch:
+        yield from _refusal(code_target, batch[target.name], target)
     if unit is not None and unit.column in batch:
         yield from _refusal(read_unit_names, batch[unit.column], unit.column)
 

@@ -15,21 +15,12 @@ from typing import Any
 
 from privboost.errors import DomainError
 from privboost.files import write_file
-from privboost.forms import check_mapping, given_twice, read_names, unique_keys
+from privboost.forms import tell_problems, unique_keys
 from privboost.reports.report import PrivacyReport
-from privboost.tables.features import (
-    ClassTarget,
-    Feature,
-    Target,
-    describe_target,
-    lessons_of,
-    read_feature,
-    read_target,
-)
+from privboost.tables.domain_forms import VERSION, faults, read_parts
+from privboost.tables.features import ClassTarget, Feature, Target, describe_target, lessons_of
 from privboost.tables.ordered_features import write_span
-from privboost.unit import Unit, describe_unit
-
-VERSION = 1
+from privboost.unit import Unit, column_of, describe_unit
 
 
 @dataclass(frozen=True)
@@ -74,16 +65,8 @@ class Domain:
     privacy: PrivacyReport | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if not self.features:
-            raise DomainError("features: at least one feature is needed")
-        names = [feature.name for feature in self.features]
-        twice = given_twice(names)
-        if twice is not None:
-            raise DomainError(f"features.{twice}: declared twice")
-        if self.target.name in names:
-            raise DomainError(f"target.name: {self.target.name!r} is a feature too")
-        if self.unit is not None and self.unit.column in (*names, self.target.name):
-            raise DomainError(f"unit.column: {self.unit.column!r} is a feature or the target too")
+        for fault in faults(self.feature_names, self.target.name, column_of(self.unit)):
+            raise DomainError(fault)
         if self.privacy is not None and self.privacy.public_rows:
             raise DomainError("privacy: a domain is learned with noise, at a price, or written")
 
@@ -107,28 +90,15 @@ class Domain:
 
     @classmethod
     def from_dict(cls, form: Mapping[str, Any]) -> Domain:
-        """Build a domain from its JSON form; errors name the place.
+        """Build a domain from its JSON form; an error names all places that are open or wrong.
 
         The columns that a skeleton's "leave_out" lists matter while a domain is learned; a domain
         says all it has to say by the features that it names.
         """
-        allowed = {"unit", "privacy", "leave_out"}
-        form = check_mapping(form, "domain", {"version", "features", "target"}, allowed)
-        if form["version"] != VERSION:
-            raise DomainError(f"version: {form['version']!r} is not {VERSION}")
-        if not isinstance(form["features"], Mapping):
-            raise DomainError("features: a mapping from column name to feature is needed")
-        features = tuple(read_feature(name, entry) for name, entry in form["features"].items())
-        left_out = read_names(form.get("leave_out", ()), "leave_out")
-        unit, privacy = form.get("unit"), form.get("privacy")
-        domain = cls(
-            features,
-            read_target(form["target"]),
-            None if unit is None else Unit.from_dict(unit),
-            None if privacy is None else read_privacy(privacy),
-        )
-        _check_left_out(domain, left_out)
-        return domain
+        parts = read_parts(form)
+        if parts.target is None or parts.holes or parts.wrong:
+            raise DomainError(tell_problems(parts.holes, parts.wrong))
+        return cls(parts.features, parts.target, parts.unit, parts.privacy)
 
     @classmethod
     def learn(
@@ -237,8 +207,9 @@ class Domain:
         Returns
         -------
         dict
-            The JSON form, with None where something must be filled in from public knowledge;
-            `from_dict` refuses it until then, and `learn` takes it as what is given.
+            The JSON form, with None where something must be filled in from public knowledge, and
+            with all kinds where a column's type does not say which; `from_dict` refuses it until
+            then, and `learn` takes it as what is given.
 
         Examples
         --------
@@ -350,28 +321,6 @@ def form_text(form: Mapping[str, Any]) -> str:
 
 def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _check_left_out(domain: Domain, names: Sequence[str]) -> None:
-    """Refuse to leave out what a domain names."""
-    roles = dict.fromkeys(domain.feature_names, "a feature") | {domain.target.name: "the target"}
-    if domain.unit is not None:
-        roles[domain.unit.column] = "the unit"
-    for name in names:
-        if name in roles:
-            raise DomainError(f"leave_out: {name!r} is {roles[name]} too")
-
-
-def read_privacy(form: Any) -> PrivacyReport:
-    """Read what a domain says that it cost to learn."""
-    try:
-        return PrivacyReport.from_dict(form)
-    except ValueError as error:  # with words of our own
-        raise DomainError(
-            f"privacy: not the report of a learned domain, or altered ({error})"
-        ) from None
-    except (TypeError, KeyError, AttributeError):
-        raise DomainError("privacy: not the report of a learned domain, or altered") from None
 
 
 def paid_lessons(price: PrivacyReport | None) -> frozenset[str]:

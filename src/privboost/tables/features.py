@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privboost.errors import DomainError
-from privboost.forms import PLACEHOLDER, check_mapping, check_text, read_reason
+from privboost.forms import Hole, check_mapping, check_text, listed, read_reason
 from privboost.tables.domain_checks import (
     MAX_CATEGORIES,
     MAX_CLASSES,
@@ -173,7 +173,11 @@ _KINDS: dict[str, tuple[Any, set[str], set[str]]] = {
     "duration": (DurationFeature, {"bounds"}, {"scale", "edges"}),
 }
 """The class of each kind, what its form needs, and what it may have beside."""
-_LEARNABLE = " (privboost domain learn, or Domain.learn, learns it privately)"
+_ASKED = {"bounds": "[lowest, highest]", "categories": "a list"}
+_LEARNABLE = "privboost domain learn, or Domain.learn, learns it privately"
+
+OPEN_KIND = " | ".join(_KINDS)
+"""What a skeleton writes for a kind that nobody said: all of them, of which one is to stay."""
 
 
 def read_feature(name: Any, form: Any) -> Feature:
@@ -182,17 +186,25 @@ def read_feature(name: Any, form: Any) -> Feature:
     if not isinstance(form, Mapping):
         raise DomainError(f"{place}: a mapping is needed")
     kind = form.get("kind", "")
+    *most, last = (f'"{known}"' for known in _KINDS)
+    if kind is None or kind == OPEN_KIND:
+        raise Hole(f"{place}.kind", f"one of {', '.join(most)} or {last}")
     if not isinstance(kind, str) or kind not in _KINDS:
         said = "is missing; it is" if kind == "" else f"{kind!r} is not"
-        said = f"{PLACEHOLDER}: one of" if kind is None else said
-        *most, last = (f'"{known}"' for known in _KINDS)
         raise DomainError(f"{place}.kind: {said} {', '.join(most)} or {last}")
     made, needed, allowed = _KINDS[kind]
+    # What other kinds would need may stay open.
+    form = {
+        key: own
+        for key, own in form.items()
+        if own is not None or key not in _ASKED.keys() - needed
+    }
     form = check_mapping(form, place, {"kind"} | needed, allowed | {"missing", "reason"})
     for key in sorted(needed):
         if form[key] is None:
-            how = "" if kind in ("date", "ordinal") else _LEARNABLE
-            raise DomainError(f"{place}.{key}: {PLACEHOLDER}{how}")
+            how = '["2015-01-01", "2024-12-31"]' if kind == "date" else _ASKED[key]
+            learned = "" if kind in ("date", "ordinal") else f" ({_LEARNABLE})"
+            raise Hole(f"{place}.{key}", how + learned)
     if not isinstance(form.get("missing", False), bool):
         raise DomainError(f"{place}.missing: true or false is needed")
     read_reason(form, place)
@@ -222,8 +234,9 @@ def _chosen(form: Mapping[str, Any]) -> Mapping[str, Any]:
     empty = [key for key in ("classes", "bounds") if key in form and form[key] is None]
     chosen = {key: value for key, value in form.items() if key not in empty}
     if empty and not {"classes", "bounds"} & set(chosen):
-        which = " or ".join(empty)
-        raise DomainError(f"target.{which}: {PLACEHOLDER}{_LEARNABLE}")
+        asked = {"classes": 'a list such as ["no", "yes"]', "bounds": "[lowest, highest]"}
+        hint = ", or ".join(f"{key}: {asked[key]}" for key in empty)
+        raise Hole(f"target.{' or '.join(empty)}", f"{hint} ({_LEARNABLE})")
     return chosen
 
 
@@ -233,7 +246,7 @@ def describe_target(target: Target) -> str:
         low, high = target.bounds
         how = ", on a log scale" if target.scale == "log" else ""
         return f"numbers from {low:g} to {high:g}{how}; others count as the nearer of the two"
-    few = ", ".join(map(str, target.classes[:20])) + (" …" if len(target.classes) > 20 else "")
+    few = listed(target.classes[:20]) + (" …" if len(target.classes) > 20 else "")
     return f"the classes {few}; rows of others do not count"
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from privboost.errors import DomainError
-from privboost.forms import check_text
+from privboost.forms import check_text, listed
 from privboost.tables.domain_checks import (
     MAX_NUMERIC_BINS,
     Label,
@@ -20,7 +20,7 @@ from privboost.tables.domain_checks import (
     check_labels,
     check_scale,
 )
-from privboost.tables.times import DAY, SECOND, read_instant, write_instant
+from privboost.tables.times import DAY, SECOND, read_instant, write_duration, write_instant
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,10 @@ class DurationFeature(NumericFeature):
     def range(self) -> str:
         """Say in words which values are told apart."""
         return f"seconds {super().range}"
+
+    def words(self, value: float) -> str:
+        """Write one of its values for people."""
+        return write_duration(float(super().words(value)))
 
 
 @dataclass(frozen=True)
@@ -285,7 +289,7 @@ class OrdinalFeature:
             if len(self.names) <= _FEW
             else (*self.names[: _FEW - 1], "…", self.names[-1])
         )
-        return " < ".join(few)
+        return listed(few, " < ", "<,;")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, without what is at its default."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from privboost.errors import SchemaError
 from privboost.forms import check_text
 from privboost.tables.domain import form_text
+from privboost.tables.features import OPEN_KIND
 from privboost.tables.pieces import Column
 from privboost.tables.sources import Table
 from privboost.tables.text_sources import check_header
@@ -26,7 +27,7 @@ _FORMS: dict[str, dict[str, Any]] = {
     "bool": {"kind": "boolean", "missing": False},
     "date": {"kind": "date", "bounds": None, "missing": False},
     "duration": {"kind": "duration", "bounds": None, "missing": False},
-    "any": {"kind": None, "missing": False},
+    "any": {"kind": OPEN_KIND, "bounds": None, "categories": None, "missing": False},
 }
 _TARGETS: dict[str, dict[str, Any]] = {
     "text": {"classes": None},
@@ -35,10 +36,20 @@ _TARGETS: dict[str, dict[str, Any]] = {
 }
 _EITHER = {"classes": None, "bounds": None}
 
+FILLING = (
+    ("numeric", '"bounds": [0, 110], a number each; "scale": "log" if it is off by factors'),
+    ("categorical", '"categories": ["clerk", "nurse"], all that may be known of'),
+    ("ordinal", '"categories": ["none", "mild", "severe"], from the least to the most'),
+    ("boolean", "nothing more"),
+    ("date", '"bounds": ["2015-01-01", "2024-12-31"]'),
+    ("duration", '"bounds": [0, 2592000], in seconds'),
+)
+"""What to write for a feature of each kind, beside it."""
+
 
 @dataclass(frozen=True)
 class Skeleton:
-    """The form of a domain, with null where something must be filled in.
+    """The form of a domain, with null, or all kinds, where something must be filled in.
 
     Attributes
     ----------
@@ -50,6 +61,11 @@ class Skeleton:
 
     form: dict[str, Any]
     left_out: tuple[str, ...]
+
+    @property
+    def open_kinds(self) -> int:
+        """Of how many features the kind is to be chosen."""
+        return sum(part["kind"] == OPEN_KIND for part in self.form["features"].values())
 
     @property
     def placeholders(self) -> int:

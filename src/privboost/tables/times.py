@@ -60,6 +60,7 @@ _AWARE = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE = datetime(1970, 1, 1)
 _FIRST_DAY = _NAIVE.toordinal()
 _MICROSECOND = 1000
+_MINUTE, _AGES = 60, 10**12
 _NEAR = 2**33
 """Seconds below which microseconds are exact in float64."""
 
@@ -220,6 +221,18 @@ def write_clock(count: int) -> str:
     seconds, fraction = divmod(count, SECOND)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return f"{clock}.{fraction:09}".rstrip("0") if fraction else clock
+
+
+def write_duration(seconds: float) -> str:
+    """Write a duration: seconds below a minute and beyond all years, else days and a clock."""
+    if not _MINUTE <= abs(seconds) <= _AGES:
+        return f"{seconds:.6g} s"
+    days, rest = divmod(round(abs(seconds) * 1_000_000), DAY // _MICROSECOND)
+    sign = "-" if seconds < 0 else ""
+    said = [f"{sign}{days} day{'' if days == 1 else 's'}"] if days else []
+    if rest:
+        said.append(sign + write_clock(rest * _MICROSECOND).removeprefix("0"))
+    return ", ".join(said)
 
 
 def nanoseconds(span: timedelta) -> int:
