@@ -225,6 +225,10 @@ class PrivacyReport:
 
         return add_reports(self, other)
 
+    def __radd__(self, other: int) -> PrivacyReport:
+        """Let `sum` begin with 0: nothing is spent before the first run."""
+        return self if type(other) is int and other == 0 else NotImplemented
+
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the report as JSON, and write it to `path` if one is given."""
         return _written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
