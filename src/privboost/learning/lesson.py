@@ -35,7 +35,7 @@ from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import code_weights
+from privboost.tables.encoding import code_weights, need_columns
 from privboost.tables.features import CategoricalFeature, ClassTarget, lessons_of
 from privboost.tables.sources import Table
 from privboost.unit import Unit
@@ -184,6 +184,7 @@ class Lesson:
         """Return what will be learned, at a δ of thresholds."""
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
+        need_columns(self.table, [self.target])
         weights = self.weights if isinstance(self.weights, str) else None
         own = (self.task, self.part, delta, weights, self.words_delta)
         return plan_learning(self.table, self.target, *own)
