@@ -303,6 +303,24 @@ def test_a_wrong_type_is_refused_with_or_without_rows_before_anything_is_spent(
     assert not ledger.exists()
 
 
+LISTS = {
+    "pandas": pd.DataFrame({"c": pd.Series([["a"]], dtype=pd.ArrowDtype(pa.list_(pa.string())))}),
+    "polars": pl.DataFrame({"c": [["a"]]}),
+    "struct": pl.DataFrame({"c": [{"a": 1}]}),
+    "lazy": pl.LazyFrame({"c": [["a"]]}),
+}
+
+
+@pytest.mark.parametrize("frame", LISTS.values(), ids=LISTS)
+def test_lists_in_cells_are_refused_where_the_type_tells(frame):
+    domain = Domain.from_dict(FORM | {"features": {"c": FORM["features"]["c"]}})
+    with pytest.raises(SchemaError, match="column 'c' holds"):
+        next(Encoder.of(domain).feature_codes(frame))
+    rows = pd.DataFrame({"c": [["a"], "a"]}, dtype=object)  # which has no type
+    blocks = Encoder.of(domain).feature_codes(rows)
+    assert [code for block in blocks for code in block.column(0)] == [LOST_C - 1, 0]
+
+
 FRAMES = {
     "pandas": pd.DataFrame({"x": [0.5], "c": ["a"], "y": ["no"]}),
     "categories": pd.DataFrame({"x": [0.5], "c": ["a"], "y": ["no"]}).astype("category"),
