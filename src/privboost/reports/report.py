@@ -16,6 +16,7 @@ from privboost.reports.curve import Curve
 from privboost.unit import Unit, describe_unit
 
 SEEDED = "no privacy guarantee: seeded"
+WEIGHTED = "sample weights are clipped to"
 PUBLIC = "NO PRIVACY: the caller declared all rows public, and nothing is protected"
 
 _DERIVED = ("guarantee", "protects")
