@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import pytest
 
 import privboost
+from privboost.compiling import compiling_told
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import calibrate
 from privboost.privacy.events.event import Planned
@@ -104,3 +106,16 @@ def test_calibration_needs_no_home(monkeypatch):
     plan = [Planned(GaussianRelease("a sum", 1.0, 2**16, 1, 1, (1.0,)), 3)]
     accountant = choose_accountant("rdp", plan, 1e-6)
     assert accountant.cost(calibrate(plan, 1.0, 1e-6, accountant), 1e-6) <= 1.0
+
+
+def test_that_functions_are_compiled_is_said_once_and_only_if_they_are(capsys):
+    one, two = numba.njit(lambda x: x + 1), numba.njit(lambda x: x + 2)
+    with compiling_told(False):
+        one(1)
+    with compiling_told(True):
+        one(1)  # known already
+    assert capsys.readouterr().err == ""
+    with compiling_told(True):
+        two(1)
+        two(1.0)
+    assert capsys.readouterr().err.count("compiling: about half a minute") == 1

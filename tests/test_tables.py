@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from sklearn.base import clone
 
 from privboost import (
     Domain,
@@ -301,6 +302,53 @@ def test_a_wrong_type_is_refused_with_or_without_rows_before_anything_is_spent(
             with pytest.raises(SchemaError, match=f"column '{name}' holds"):
                 Domain.learn(rows, "y", 1.0, 1e-6, task="classes")
     assert not ledger.exists()
+
+
+LISTS = {
+    "pandas": pd.DataFrame({"c": pd.Series([["a"]], dtype=pd.ArrowDtype(pa.list_(pa.string())))}),
+    "polars": pl.DataFrame({"c": [["a"]]}),
+    "struct": pl.DataFrame({"c": [{"a": 1}]}),
+    "lazy": pl.LazyFrame({"c": [["a"]]}),
+}
+
+
+@pytest.mark.parametrize("frame", LISTS.values(), ids=LISTS)
+def test_lists_in_cells_are_refused_where_the_type_tells(frame):
+    domain = Domain.from_dict(FORM | {"features": {"c": FORM["features"]["c"]}})
+    with pytest.raises(SchemaError, match="column 'c' holds"):
+        next(Encoder.of(domain).feature_codes(frame))
+    rows = pd.DataFrame({"c": [["a"], "a"]}, dtype=object)  # which has no type
+    blocks = Encoder.of(domain).feature_codes(rows)
+    assert [code for block in blocks for code in block.column(0)] == [LOST_C - 1, 0]
+
+
+WORDS = {
+    "array": np.array(["1"]),
+    "pandas": pd.Series(["1"], dtype="string"),
+    "coded": pa.array(["1"]).dictionary_encode(),
+    "polars": pl.Series(["1"]),
+    "arrow": pa.array(["1"]),
+    "column": "c",
+}
+
+
+@pytest.mark.parametrize("weights", WORDS.values(), ids=WORDS)
+def test_weights_that_are_words_are_refused_by_their_type(weights, tmp_path):
+    frame, ledger = pl.DataFrame({"x": [0.5], "c": ["1"], "y": ["no"]}), tmp_path / "ledger"
+    learner = model(sample_weight_bound=1.0, ledger=ledger)
+    unknown = clone(learner).set_params(domain=None)
+    for fit in (learner.fit, unknown.fit):
+        with pytest.raises(SchemaError, match="column 'sample_weight' holds text"):
+            fit(frame, "y", sample_weight=weights)
+    assert not ledger.exists()
+
+
+def test_weights_without_a_type_are_read_one_by_one(tmp_path):
+    frame = pd.DataFrame({"x": [0.5], "c": ["a"], "y": ["no"]})
+    learner = model(sample_weight_bound=1.0)
+    learner.fit(frame, sample_weight=["a"])
+    frame.assign(w="1").to_csv(tmp_path / "t.csv", index=False)
+    learner.fit(tmp_path / "t.csv", sample_weight="w")
 
 
 FRAMES = {

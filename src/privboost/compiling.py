@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from numba import njit
+from numba.core import event
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -19,3 +22,31 @@ def compiled(function: Callable[..., Any]) -> Any:
         return njit(nogil=True, cache=True)(function)
     except RuntimeError:  # numba's word for "no folder that can be written"
         return njit(nogil=True)(function)
+
+
+@contextmanager
+def compiling_told(verbose: bool) -> Iterator[None]:
+    """Write to the standard error stream, if asked to, that something is compiled: once, if at all.
+
+    It tells what this machine has kept, and nothing of rows: noise is drawn whatever they are.
+    """
+    if not verbose:
+        yield
+        return
+    with event.install_listener("numba:compile", _Teller()):
+        yield
+
+
+class _Teller(event.Listener):
+    """Says one line when the first function is compiled."""
+
+    _told = False
+
+    def on_start(self, event: Any) -> None:
+        if not self._told:
+            self._told = True
+            words = "compiling: about half a minute, on the first fit of a machine"
+            print(words, file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        pass

@@ -23,6 +23,9 @@ from privboost import (
     SBDTClassifier,
     load_model,
 )
+from privboost.privacy.composition import curve_of
+from privboost.privacy.events.event import Planned
+from privboost.privacy.events.sums import LaplaceRelease
 from tests.tables import CLASSES, make_domain, make_frame
 
 FRAME = make_frame(300)
@@ -286,7 +289,23 @@ def test_reports_of_other_things_do_not_add_up(store):
     assert (free + seeded).seeded
     pure = train(*OTHERS[1][:1], None, **OTHERS[1][1]).privacy_
     assert (pure + pure).epsilon == 2 * pure.epsilon
-    assert (free + pure).accountant == "rdp"
+
+
+def test_a_pure_report_adds_no_more_than_its_epsilon():
+    free, pure = (train(kind, None, **how).privacy_ for kind, how in (GAUSSIAN[0], OTHERS[1]))
+    assert (free + pure).accountant == "rdp"  # choices add up to far less than their epsilons
+    noise = [Planned(LaplaceRelease("counts", 1.0, 2**16, 2, 2, (1.0,)), 1)]
+    pure = replace(pure, epsilon=1.0, curve=curve_of(noise))
+    both = free + pure
+    assert (both.epsilon, both.delta) == (free.epsilon + 1.0, free.delta)
+    assert both.accountant == "sum"
+    assert both.alternatives["sum"] == both.epsilon < both.alternatives["rdp"]
+    assert PrivacyReport.from_dict(json.loads(both.to_json())) == both
+    for all_three in ((free + pure) + pure, free + (pure + pure), sum([pure, free, pure])):
+        assert all_three.epsilon <= both.epsilon + 1.0
+        assert all_three.delta == free.delta
+    # Two δ do not fit into one, however small they are.
+    assert "sum" not in (free + replace(pure, delta=1e-30)).alternatives
 
 
 KILLED = """

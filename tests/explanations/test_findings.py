@@ -1,5 +1,7 @@
 """What is worth a look follows from released values, and from nothing else."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +18,7 @@ from privboost import (
     Unit,
 )
 from privboost.models.files import model_bytes, read_model
-from tests.tables import NUMBER, make_domain, make_frame
+from tests.tables import NUMBER, THREE, make_domain, make_frame
 
 
 def found(estimator):
@@ -66,13 +68,51 @@ def test_a_class_that_matches_nothing_is_named(kind, parameters):
     assert "low" not in text
 
 
-@pytest.mark.parametrize("kind", [SBDTClassifier, DPXGBClassifier])
-def test_labels_that_match_nothing_at_all_leave_no_rows(kind):
+FEW = [
+    (PrivBoostClassifier, {"n_estimators": 6, "interactions": False}),
+    (PrivBoostClassifier, {"n_estimators": 6, "delta": 0}),
+    (SBDTClassifier, {"n_estimators": 20}),
+    (SBDTClassifier, {"n_estimators": 20, "init_share": 0}),
+    (DPXGBClassifier, {"n_estimators": 5}),
+    (SarusXGBClassifier, {"n_estimators": 3}),
+    (BoostedAdaSSPClassifier, {}),
+    (LazyBBClassifier, {"n_estimators": 5}),
+]
+
+
+@pytest.mark.parametrize(("kind", "how"), FEW, ids=lambda x: getattr(x, "__name__", ""))
+def test_labels_that_match_nothing_at_all_leave_no_rows(kind, how):
     target = {"name": "income", "classes": ["LOW", "HIGH"]}
-    model = kind(1.0, domain=make_domain(target), n_estimators=20, random_state=1)
-    assert "no rows" in found(model.fit(make_frame(2000)))
-    other = kind(1.0, domain=make_domain(), n_estimators=20, random_state=1)
-    assert "no rows" not in found(other.fit(make_frame(6000)))
+    model = kind(1.0, domain=make_domain(target), random_state=1, **how).fit(make_frame(2000))
+    text = found(model)["no rows"]
+    assert "labels written as in the table" in text
+    assert "weights" not in text
+    again = read_model(model_bytes(model.model_), "file")
+    assert again.findings() == model.model_.findings()
+    model = kind(1.0, domain=make_domain(), random_state=1, **how).fit(make_frame(6000))
+    assert "no rows" not in found(model)
+
+
+def test_weights_that_are_no_numbers_leave_no_rows():
+    frame = make_frame(2000).assign(weight=np.nan)
+    model = PrivBoostClassifier(1.0, domain=make_domain(), n_estimators=6, random_state=1)
+    model.set_params(sample_weight_bound=2.0).fit(frame, sample_weight="weight")
+    assert "are weights numbers above 0" in found(model)["no rows"]
+
+
+def test_few_rows_are_no_missing_ones_where_noise_would_show_more():
+    """Masses of 100 rows drown in 300 trees at ε = 8; their number, released once, does not."""
+    for seed in (1, 2):
+        model = SBDTClassifier(8.0, 1e-6, make_domain(THREE), random_state=seed)
+        assert "no rows" not in found(model.fit(make_frame(100, target=THREE)))
+
+
+def test_noise_that_would_hide_rows_that_matter_says_nothing_of_them():
+    model = LazyBBClassifier(1.0, domain=make_domain(), n_estimators=5, random_state=1)
+    scores = model.fit(make_frame(300)).model_.scores
+    for rows, said in (([0.0, 400.0], True), ([0.0, 600.0], False), ([900.0, 400.0], False)):
+        own = replace(model.model_, scores=replace(scores, rows=np.array(rows)))
+        assert ("no rows" in {finding.kind for finding in own.findings()}) == said
 
 
 @pytest.mark.parametrize(("kind", "trees"), [(PrivBoostClassifier, None), (SBDTClassifier, 40)])

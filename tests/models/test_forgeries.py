@@ -333,6 +333,8 @@ LARGE = [
     ("additive", put("scores", "noise", 0, lambda a: a * 0 + 1e308)),
     ("linear", put("scores", "noise", lambda a: a * 0 + 1e308)),
     ("linear", put("scores", "moments", lambda a: a * 0 - 1e308)),
+    ("linear", put("scores", "rows", lambda a: a * 0 + 1e308)),
+    ("trees", put("scores", "rows", lambda a: a * 0 + 1e308)),
 ]
 
 
@@ -346,7 +348,7 @@ def test_what_importances_rest_on_has_squares(models, kind, change):
 def test_the_largest_that_is_read_has_importances(models, kind, change):
     def less(form):
         change(form)
-        for part in ("mass", "noise", "moments"):
+        for part in ("mass", "noise", "moments", "rows"):
             own = form["scores"].get(part)
             if isinstance(own, list):
                 own[0] = np.clip(own[0], -(2.0**200), 2.0**200)

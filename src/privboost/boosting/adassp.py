@@ -22,6 +22,7 @@ from privboost.engine.updates import SetLinearScores, SetTerms, Start, UseLoss
 from privboost.grid import FACTOR_STEPS, MAX_SCORE, SCORE_STEPS, VECTOR_STEPS
 from privboost.losses import LossTable, class_indicator
 from privboost.models.linear import LinearScores
+from privboost.models.told_rows import pool_counts
 from privboost.privacy.curator import Curator
 from privboost.progress import Track
 from privboost.trees.tree import stump
@@ -94,8 +95,8 @@ def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> Lin
     stretched = errors[:, None] * tail * SCORE_STEPS
     noise = lines[:, :1] * np.hypot(_coefficient_noise(plan, shape), stretched)
     told = _moments(plan, shape.gram), noise
-    meaning = plan.design.coordinates
-    return LinearScores(terms, meaning, final, plan.loss.log_odds, scale, *told, stages)
+    meaning, rows = plan.design.coordinates, _rows(plan, shape.gram)
+    return LinearScores(terms, meaning, final, plan.loss.log_odds, scale, *told, stages, rows)
 
 
 def _released_lines(
@@ -228,12 +229,21 @@ def _moments(plan: AdaSSPPlan, gram: np.ndarray) -> np.ndarray | None:
 
     Without a constant coordinate nothing tells how many rows there are, and there are none.
     """
+    told = _rows(plan, gram)
+    if told is None:
+        return None
+    one = plan.design.terms.value[0][0] / VECTOR_STEPS
+    moments: np.ndarray = np.stack([gram[0] / one, np.diag(gram)]) / max(told[0], 1.0)
+    return moments
+
+
+def _rows(plan: AdaSSPPlan, gram: np.ndarray) -> np.ndarray | None:
+    """Return how many rows the square of the constant coordinate tells of, where there is one."""
     if not plan.design.has_intercept:
         return None
     one = plan.design.terms.value[0][0] / VECTOR_STEPS
-    rows = max(gram[0, 0] / one**2, 1.0)
-    moments: np.ndarray = np.stack([gram[0] / one, np.diag(gram)]) / rows
-    return moments
+    noise = float(plan.gram.sigmas[0]) / VECTOR_STEPS**2
+    return pool_counts([gram[0, 0] / one**2], noise / one**2)
 
 
 def _coefficient_noise(plan: AdaSSPPlan, shape: _Shape) -> np.ndarray:

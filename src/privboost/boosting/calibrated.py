@@ -23,6 +23,7 @@ from privboost.boosting.probabilities import (
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import UseLoss
 from privboost.losses import loss_of
+from privboost.models.told_rows import pool_counts
 from privboost.models.votes import OddsVotes, VoteScores
 from privboost.privacy.curator import Curator
 from privboost.privacy.events.event import Relation
@@ -99,11 +100,21 @@ def release_line_and_error(
     curator: Curator, plan: Plan, scores: NoisySums, output: int, cells: ScoreCells
 ) -> tuple[tuple[float, float], float]:
     """Do what `release_line` does; return also the error of the slope, in parts of it."""
-    step = _step(plan)
-    counts = curator.sums(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * step
-    sigma = float(scores.deviations[0]) * step
+    counts, sigma = _release_counts(curator, plan, scores, output, cells)
     line = fit_line(counts, sigma, cells.at)
     return line, slope_error(counts, sigma, cells.at, line)
+
+
+def _release_counts(
+    curator: Curator, plan: Plan, scores: NoisySums, output: int, cells: ScoreCells
+) -> tuple[np.ndarray, float]:
+    """Release the rows by score and class; return also what noise gives to each count.
+
+    Both in rows of the largest weight.
+    """
+    step = _step(plan)
+    counts = curator.sums(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * step
+    return counts, float(scores.deviations[0]) * step
 
 
 def _step(plan: Plan) -> float:
@@ -123,10 +134,12 @@ def calibrate_votes(
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
     count = votes.n_trees // votes.n_outputs
     cells, worth = ScoreCells.of_votes(count), worth_of_vote(count)
-    lines = [
-        release_line(curator, plan, scores, output, cells) for output in range(votes.n_outputs)
+    told = [
+        _release_counts(curator, plan, scores, output, cells) for output in range(votes.n_outputs)
     ]
-    return OddsVotes.worth_of(votes, np.array(lines) * [worth, 1.0])
+    lines = [fit_line(*own, cells.at) for own in told]
+    rows = pool_counts([own.sum() for own, _ in told], told[0][1] * np.sqrt(told[0][0].size))
+    return OddsVotes.worth_of(votes, np.array(lines) * [worth, 1.0], rows)
 
 
 def calibrate_scores(

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from privboost.boosting.newton import NewtonPlan
+from privboost.boosting.newton import NewtonPlan, grid_step
 from privboost.boosting.plan import Plan
 from privboost.engine.queries import GRADIENT_COUNT, TreeSums
 from privboost.engine.updates import AddTreeValues, Start
 from privboost.grid import SCORE_STEPS
 from privboost.losses import LossTable, loss_of
+from privboost.models.told_rows import pool_counts
 from privboost.models.trees import MarginScores, TreeScores
 from privboost.privacy.curator import Curator
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
@@ -42,12 +43,13 @@ def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None
     Spends `plan.init` once for each output; see `release_start` for the clip.
     """
     loss = loss_of(plan.task.target, plan.task.loss)
-    start = np.zeros(plan.task.n_outputs, dtype=np.int32)
+    start, rows = np.zeros(plan.task.n_outputs, dtype=np.int32), None
     if plan.init is not None:
-        start, _ = release_start(curator, plan, plan.init, clip)
+        start, counts = release_start(curator, plan, plan.init, clip)
+        rows = count_rows(plan, plan.init, counts)
     tell_start(curator, plan.loss, start)
     kind = MarginScores if loss.target == "classes" and not loss.log_odds else TreeScores
-    return kind.of(start, plan.encoder.layout.n_codes)
+    return kind.of(start, plan.encoder.layout.n_codes, rows)
 
 
 def release_start(
@@ -90,6 +92,14 @@ def release_start(
         score = loss.start(mean * (clip / loss.start_clip))
         start[output] = int(np.rint(score * SCORE_STEPS))
     return start, counts
+
+
+def count_rows(
+    plan: Plan, init: GaussianRelease | LaplaceRelease, counts: np.ndarray
+) -> np.ndarray:
+    """Return what released counts tell of the number of rows, in rows of the largest weight."""
+    step = grid_step(None if plan.weight_bound is None else 1.0)
+    return pool_counts(counts * step, float(init.deviations[1]) * step)
 
 
 def tell_start(curator: Curator, loss: LossTable, start: np.ndarray) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from privboost.boosting.answers import Answers
 from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.echoes import Echoes
-from privboost.boosting.initial_score import release_start, tell_start
+from privboost.boosting.initial_score import count_rows, release_start, tell_start
 from privboost.boosting.interactions import Interactions
 from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.privboost_model import pack_model
@@ -97,7 +97,8 @@ def boost_privboost(
         )
         for output in outputs
     ]
-    model = pack_model(plan, known, joined, start, echoes)
+    told = count_rows(plan, plan.init, counts)
+    model = pack_model(plan, known, joined, start, echoes, told)
     return calibrate_scores(curator, plan, plan.scores, model, list(rows))
 
 

@@ -21,6 +21,7 @@ def pack_model(
     joined: list[Interactions],
     start: np.ndarray,
     echoes: list[Echoes],
+    rows: np.ndarray,
 ) -> AdditiveScores | CompoundScores:
     """Return all that rows were told, with the released mass and how far noise moved it."""
     told = [[one.by_code(feature) for one in known] for feature in range(plan.n_features)]
@@ -36,7 +37,7 @@ def pack_model(
         for feature in range(plan.n_features)
     )
     together = np.array([echo.together for echo in echoes])
-    alone = AdditiveScores(start, values, mass, noise, together)
+    alone = AdditiveScores(start, values, mass, noise, together, rows)
     if not joined:
         return alone
     pairs = [

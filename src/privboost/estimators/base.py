@@ -17,6 +17,7 @@ from privboost.accounts.given import check_account
 from privboost.boosting.checks import check_choice, check_flag, check_path, check_size
 from privboost.boosting.plan import Budget, PublicRows, leave_some
 from privboost.boosting.target_span import learn_span
+from privboost.compiling import compiling_told
 from privboost.engine.backend import OpenBackend
 from privboost.errors import DomainError
 from privboost.estimators.class_weights import weights_in_order
@@ -95,9 +96,10 @@ class PrivateEstimator(BaseEstimator, ABC):
         and protects nothing.
         """
         shown = check_flag("verbose", self.verbose)
-        with waits_told(shown), waiting(shown, self._first_stage()):
-            run = self._prepare(X, y, sample_weight).run()
-        self._keep(self._train(run))
+        with compiling_told(shown):
+            with waits_told(shown), waiting(shown, self._first_stage()):
+                run = self._prepare(X, y, sample_weight).run()
+            self._keep(self._train(run))
         return self
 
     def _first_stage(self) -> str:

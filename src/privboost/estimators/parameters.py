@@ -58,8 +58,8 @@ RUN_PARAMETERS = """
         The account of these rows, which the whole plan is charged to before a row is read; it
         refuses what exceeds its limit. See `BudgetStore`.
     verbose : bool
-        Whether to show progress: bytes that were read, and rounds; at a terminal, also that noise
-        is being calibrated.
+        Whether to show progress: bytes that were read, and rounds; that functions are compiled, on
+        the first fit of a machine; at a terminal, also that noise is being calibrated.
 
     Attributes
     ----------

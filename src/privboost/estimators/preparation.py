@@ -23,7 +23,7 @@ from privboost.privacy.curator import Curator
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.randomness.keystream import KeyStream
-from privboost.reports.report import PrivacyReport
+from privboost.reports.report import WEIGHTED, PrivacyReport
 from privboost.tables.beside import open_source
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
@@ -330,7 +330,7 @@ class Preparation:
         if domain.unit is not None:
             said += unit_assumptions(domain.unit)
         if bound is not None:
-            said.append(f"sample weights are clipped to [0, {bound:g}], a public bound")
+            said.append(f"{WEIGHTED} [0, {bound:g}], a public bound")
         if plan.class_weight is not None:
             said.append(PUBLIC_CLASS_WEIGHTS)
         parts = (*domain.features, domain.target)

@@ -16,7 +16,7 @@ from privboost.privacy.curator import Curator
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.public_curator import PublicCurator, empty_ledger
 from privboost.privacy.statements import write_public_report
-from privboost.reports.report import PrivacyReport
+from privboost.reports.report import WEIGHTED, PrivacyReport
 
 
 def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:
@@ -109,5 +109,5 @@ class PublicPreparation(Preparation):
         ]
         bound = self.given.weight_bound
         if bound is not None:
-            said.append(f"sample weights are clipped to [0, {bound:g}]")
+            said.append(f"{WEIGHTED} [0, {bound:g}]")
         return tuple(said)

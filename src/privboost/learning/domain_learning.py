@@ -56,6 +56,7 @@ from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
 from privboost.tables.domain import Domain
 from privboost.tables.domain_checks import MAX_CATEGORIES, MAX_CLASSES
+from privboost.tables.encoding import need_columns
 from privboost.tables.features import (
     LEARNED,
     BooleanFeature,
@@ -216,6 +217,8 @@ def plan_learning(
     known, said, known_target, unit = part.features, part.kinds, part.target, part.unit
     if table.is_text:
         check_header(table.columns, target)
+    if known_target is None:
+        need_columns(table, [target])  # a wrong name is not to be blamed on another column
     for name in [*known, *said, *part.leave_out, *([unit.column] if unit else [])]:
         if name not in table.columns:
             raise SchemaError(f"the table has no column {name!r}, which was given")
@@ -239,8 +242,6 @@ def plan_learning(
     numbers = [name for name in unknown if kinds[name] in ("number", "duration")]
     words = [name for name in unknown if name not in numbers]
     if known_target is None:
-        if target not in batch:
-            raise SchemaError(f"the table has no column {target!r}; name the target, or give y")
         kinds[target] = label_kind(batch[target], target)
         if kinds[target] == "duration":
             raise SchemaError(f"column {target!r} holds durations: turn the target into a number")

@@ -33,9 +33,9 @@ from privboost.privacy.events.event import Planned, Relation
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.beside import put_beside
+from privboost.tables.beside import need_weights, put_beside
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import code_weights
+from privboost.tables.encoding import need_columns
 from privboost.tables.features import CategoricalFeature, ClassTarget, lessons_of
 from privboost.tables.sources import Table
 from privboost.unit import Unit
@@ -177,13 +177,13 @@ class Lesson:
             table = put_beside(table, {name: weights}, {name: name})
         elif name not in table.columns:
             raise SchemaError(f"the table has no column {name!r}, which sample_weight names")
-        columns = [column for column in table.columns if column in (table.columns[0], name)]
-        code_weights(next(iter(table.batches(columns, 1)))[name], 1.0)
+        need_weights(table, name)
 
     def plan(self, delta: float) -> LearningPlan:
         """Return what will be learned, at a δ of thresholds."""
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
+        need_columns(self.table, [self.target])
         weights = self.weights if isinstance(self.weights, str) else None
         own = (self.task, self.part, delta, weights, self.words_delta)
         return plan_learning(self.table, self.target, *own)

@@ -22,6 +22,7 @@ from privboost.models.checks import (
 )
 from privboost.models.importance import MORE, NO_ERRORS, NO_MASS, add_noise, draw_rows, even
 from privboost.models.parts import ScoreParts
+from privboost.models.told_rows import read_rows
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 
@@ -45,6 +46,8 @@ class AdditiveScores:
     together : float64 array of shape (outputs,), or None
         What noise gives to a score, in parts of what it would if all its values erred on their
         own: values that act on the same rows make up for each other's errors.
+    rows : float64 array of shape (2,), or None
+        How many rows there are, as far as was released, and the standard deviation of that.
     """
 
     kind = "additive"
@@ -54,12 +57,14 @@ class AdditiveScores:
     mass: tuple[np.ndarray, ...] | None = None
     noise: tuple[np.ndarray, ...] | None = None
     together: np.ndarray | None = None
+    rows: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for array in (self.start, *self.values, *(self.mass or ()), *(self.noise or ())):
             array.flags.writeable = False
-        if self.together is not None:
-            self.together.flags.writeable = False
+        for whole in (self.together, self.rows):
+            if whole is not None:
+                whole.flags.writeable = False
 
     @property
     def n_outputs(self) -> int:
@@ -155,7 +160,8 @@ class AdditiveScores:
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
         mass, noise = (None if part is None else list(part) for part in (self.mass, self.noise))
-        return {
+        kept = {} if self.rows is None else {"rows": self.rows}
+        return kept | {
             "start": self.start,
             "values": list(self.values),
             "mass": mass,
@@ -167,7 +173,8 @@ class AdditiveScores:
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> AdditiveScores:
         """Read what `to_form` gave: for each feature a value for each output and code."""
         place = "scores.values"
-        form = need_keys(form, "scores", {"start", "values", "mass", "noise", "together"})
+        own = {"start", "values", "mass", "noise", "together"}
+        form = need_keys(form, "scores", own, {"rows"})
         start = need_array(form["start"], "scores.start", np.int32, (n_outputs,))
         count, n_codes = len(layout.n_codes), layout.n_codes
         values = need_list(form["values"], place)
@@ -184,4 +191,5 @@ class AdditiveScores:
             need_finite(own, "scores.mass", (n_outputs, codes))
             need_finite(doubt, "scores.noise", (n_outputs, codes), least=0)
         together = need_finite(form["together"], "scores.together", (n_outputs,), least=0)
-        return cls(start, tuple(values), tuple(mass), tuple(noise), together)
+        rows = read_rows(form)
+        return cls(start, tuple(values), tuple(mass), tuple(noise), together, rows)

@@ -108,10 +108,12 @@ def need_list(value: Any, place: str, length: int | None = None) -> list[Any]:
     return list(value)
 
 
-def need_keys(value: Any, place: str, keys: Iterable[str]) -> dict[str, Any]:
-    """Check a mapping that has exactly these keys."""
-    keys = sorted(keys)
-    fine = isinstance(value, dict) and sorted(value) == keys
+def need_keys(
+    value: Any, place: str, keys: Iterable[str], optional: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Check a mapping that has exactly these keys, but for optional ones."""
+    keys, known = sorted(keys), set(optional)
+    fine = isinstance(value, dict) and sorted(key for key in value if key not in known) == keys
     need(fine, place, f"a mapping is needed, with {', '.join(keys)}")
     return dict(value)
 

@@ -25,6 +25,7 @@ from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
+from privboost.reports.report import WEIGHTED
 from privboost.tables.features import CategoricalFeature, ClassTarget, DateFeature, DurationFeature
 from privboost.tables.rows import Codes
 
@@ -54,6 +55,9 @@ _NAMED = 10
 
 _ENOUGH_TREES = 10
 """From so many trees on, their totals tell by themselves how far noise moves them."""
+
+_ROWS_THAT_MATTER = 1000.0
+"""So many rows, over ε: of fewer no recipe learns much."""
 
 _MANY_CANCELLED = 0.25
 """Votes were wasted of which at least this part cancels."""
@@ -116,16 +120,37 @@ def _signals(told: _Told) -> Iterator[Finding]:
 
 
 def _rows(told: _Told) -> Iterator[Finding]:
-    """Look whether rows were found at all: trees tell their number again and again."""
-    totals = _totals(told.model.scores)
-    if totals is None or len(totals) < _ENOUGH_TREES or told.noiseless:
+    """Look whether rows were found at all, where noise would show so many that they matter."""
+    ways, privacy = list(_told_rows(told.model.scores)), told.model.privacy
+    if not ways or told.noiseless:
         return
-    if (totals.mean(axis=0) < 3 * _error(totals)).all():
+    if all(_is_nothing(*way, privacy.epsilon) for way in ways):
+        weighted = any(said.startswith(WEIGHTED) for said in privacy.assumptions)
         text = (
-            "released masses do not tell that there are rows: are labels written as in the table, "
-            "and are there enough rows for this epsilon?"
+            "what was released tells of fewer rows than noise can show: are labels written as in "
+            f"the table,{' are weights numbers above 0,' if weighted else ''} and are there enough "
+            "rows for this epsilon?"
         )
         yield Finding(NO_ROWS, text)
+
+
+def _is_nothing(count: float, error: float, epsilon: float) -> bool:
+    """Whether a count tells of no rows, and is sure that there are not so many that they matter."""
+    return count < 2 * error and (count + 2 * error) * epsilon < _ROWS_THAT_MATTER
+
+
+def _told_rows(scores: Any) -> Iterator[tuple[float, float]]:
+    """Yield how many rows there are, as far as was released, and the standard error of that.
+
+    Trees tell their mass, which is no more, again and again; in a stream those of later batches.
+    """
+    scores = scores.alone if isinstance(scores, CompoundScores) else scores
+    if scores.rows is not None:
+        count, error = scores.rows.tolist()
+        yield count, error
+    totals = _totals(scores)
+    if totals is not None and len(totals) >= _ENOUGH_TREES:
+        yield float(totals.mean()), float(np.linalg.norm(_error(totals))) / totals.shape[1]
 
 
 def _classes(told: _Told) -> Iterator[Finding]:

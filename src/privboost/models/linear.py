@@ -25,6 +25,7 @@ from privboost.models.checks import (
 )
 from privboost.models.importance import even
 from privboost.models.parts import JointTable, ScoreParts
+from privboost.models.told_rows import read_rows
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.vectors.terms import Terms
@@ -80,6 +81,8 @@ class LinearScores:
         for all outputs, of shape (coordinates,), which knows nothing of a line's slope.
     stages : int32 array of shape (rounds, outputs, coordinates), or None
         The coefficients that each round would have left, were it the last.
+    rows : float64 array of shape (2,), or None
+        How many rows there are, as far as was released, and the standard deviation of that.
     """
 
     kind = "linear"
@@ -91,9 +94,10 @@ class LinearScores:
     moments: np.ndarray | None = None
     noise: np.ndarray | None = None
     stages: np.ndarray | None = None
+    rows: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.coefficients, self.moments, self.noise, self.stages):
+        for array in (self.coefficients, self.moments, self.noise, self.stages, self.rows):
             if array is not None:
                 array.flags.writeable = False
 
@@ -254,7 +258,8 @@ class LinearScores:
 
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
-        kept = {} if self.stages is None else {"stages": self.stages}
+        kept = {"stages": self.stages, "rows": self.rows}
+        kept = {name: own for name, own in kept.items() if own is not None}
         return kept | {
             "moments": self.moments,
             "noise": self.noise,
@@ -270,8 +275,7 @@ class LinearScores:
     @classmethod
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> LinearScores:
         """Read what `to_form` gave: a coefficient for each output and coordinate."""
-        staged = isinstance(form, dict) and "stages" in form
-        form = need_keys(form, "scores", _KEYS | ({"stages"} if staged else set()))
+        form = need_keys(form, "scores", _KEYS, {"stages", "rows"})
         coordinates = tuple(
             map(_read_coordinate, need_list(form["coordinates"], "scores.coordinates"))
         )
@@ -291,8 +295,9 @@ class LinearScores:
             need_finite(told[0], "scores.moments", (2, len(coordinates)))
             one_for_all = np.ndim(told[1]) == 1
             need_finite(told[1], "scores.noise", shape[one_for_all:], least=0)
-        stages = _read_stages(form["stages"], terms, coefficients) if staged else None
-        return cls(terms, coordinates, coefficients, log_odds, scale, *told, stages)
+        stages = _read_stages(form["stages"], terms, coefficients) if "stages" in form else None
+        rows = read_rows(form)
+        return cls(terms, coordinates, coefficients, log_odds, scale, *told, stages, rows)
 
 
 _KEYS = {"features", "coordinate", "value", "coordinates", "coefficients", "log_odds", "scale"}

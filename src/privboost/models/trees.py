@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -23,6 +23,7 @@ from privboost.models.checks import (
 )
 from privboost.models.importance import MORE, NO_MASS, add_noise, draw_rows, even
 from privboost.models.parts import JointTree, ScoreParts
+from privboost.models.told_rows import read_rows
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.routing import route
@@ -181,6 +182,8 @@ class TreeScores:
         How many trees each update added: the stages of training.
     n_codes : int array
         How many codes each feature has.
+    rows : float64 array of shape (2,), or None
+        How many rows there are, as far as was released, and the standard deviation of that.
     """
 
     kind = "trees"
@@ -189,12 +192,13 @@ class TreeScores:
     forests: tuple[Forest, ...]
     updates: np.ndarray
     n_codes: np.ndarray
+    rows: np.ndarray | None = field(default=None, kw_only=True)
 
     @classmethod
-    def of(cls, start: np.ndarray, n_codes: Sequence[int]) -> Self:
+    def of(cls, start: np.ndarray, n_codes: Sequence[int], rows: np.ndarray | None = None) -> Self:
         """Return a model without trees."""
         nothing = np.zeros(0, dtype=np.int32)
-        return cls(start, (), nothing, np.array(n_codes, dtype=np.int32))
+        return cls(start, (), nothing, np.array(n_codes, dtype=np.int32), rows=rows)
 
     def extended(self, forest: Forest, updates: Sequence[int]) -> TreeScores:
         """Return the model with more trees."""
@@ -356,7 +360,8 @@ class TreeScores:
 
     def to_form(self) -> dict[str, Any]:
         """Return what a model file keeps."""
-        return {
+        kept = {} if self.rows is None else {"rows": self.rows}
+        return kept | {
             "start": self.start,
             "forests": [forest.to_form() for forest in self.forests],
             "updates": self.updates,
@@ -366,7 +371,7 @@ class TreeScores:
     @classmethod
     def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Self:
         """Read what `to_form` gave: trees for this layout, all of them in the stages."""
-        form = need_keys(form, "scores", {"start", "forests", "updates", "n_codes"})
+        form = need_keys(form, "scores", {"start", "forests", "updates", "n_codes"}, {"rows"})
         need(len(layout.n_codes) <= _MOST_FEATURES, "domain", "too many features for trees")
         start = need_array(form["start"], "scores.start", np.int32, (n_outputs,))
         listed = need_list(form["forests"], "scores.forests")
@@ -377,7 +382,7 @@ class TreeScores:
         updates = need_array(form["updates"], "scores.updates", np.int32, (None,), 1, count)
         total = int(updates.sum(dtype=np.int64))
         need(total == count, "scores.updates", "they must add up to the trees")
-        scores = cls(start, forests, updates, n_codes)
+        scores = cls(start, forests, updates, n_codes, rows=read_rows(form))
         need_scores(scores.largest, "scores.forests.values")
         return scores
 

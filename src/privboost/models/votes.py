@@ -72,11 +72,11 @@ class OddsVotes(VoteScores):
     worth: np.ndarray
 
     @classmethod
-    def worth_of(cls, votes: VoteScores, lines: np.ndarray) -> OddsVotes:
+    def worth_of(cls, votes: VoteScores, lines: np.ndarray, rows: np.ndarray) -> OddsVotes:
         """Return votes with the slope (the log-odds of a vote) and shift of each output."""
         start, worth = np.rint(lines.T[::-1] * SCORE_STEPS).astype(np.int32)
         told = {field.name: getattr(votes, field.name) for field in fields(votes)}
-        return cls(**(told | {"start": start, "worth": worth}))
+        return cls(**(told | {"start": start, "worth": worth, "rows": rows}))
 
     def scores(self, codes: Codes) -> np.ndarray:
         """Return the exact scores of rows: int32 of shape (outputs, rows)."""

@@ -191,7 +191,8 @@ def add_reports(one: PrivacyReport, other: PrivacyReport) -> PrivacyReport:
     """State what two runs on the same rows cost together.
 
     Where both reports carry a curve that adds up, it is composed at the larger δ; else ε and δ add
-    up as they are. A seeded run leaves no guarantee at all.
+    up as they are. Where one δ is 0, what is stated is the smaller of the two. A seeded run leaves
+    no guarantee at all.
     """
     if not isinstance(other, PrivacyReport):
         raise TypeError("a report adds up with a report")
@@ -209,10 +210,10 @@ def add_reports(one: PrivacyReport, other: PrivacyReport) -> PrivacyReport:
     curve = _added(one, other)
     delta = max(one.delta, other.delta)
     found = {} if curve is None or delta == 0 else curve_epsilons(curve, delta)
-    if not found:
-        if delta:  # thresholds use it up; at the sum of both the curve would promise less than ε
-            curve = None
-        found, delta = {"sum": one.epsilon + other.epsilon}, min(1.0, one.delta + other.delta)
+    if not found and delta:
+        curve = None  # thresholds use δ up; at the sum of both it would promise less than ε
+    if not found or 0 in (one.delta, other.delta):  # then both δ together are the larger, exactly
+        found["sum"], delta = one.epsilon + other.epsilon, min(1.0, one.delta + other.delta)
     accountant = min(found, key=lambda name: found[name])
     releases, share_of = pool(*_sizes(one, other, accountant))
     said = (

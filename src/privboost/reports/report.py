@@ -16,6 +16,7 @@ from privboost.reports.curve import Curve
 from privboost.unit import Unit, describe_unit
 
 SEEDED = "no privacy guarantee: seeded"
+WEIGHTED = "sample weights are clipped to"
 PUBLIC = "NO PRIVACY: the caller declared all rows public, and nothing is protected"
 
 _DERIVED = ("guarantee", "protects")
@@ -228,6 +229,10 @@ class PrivacyReport:
         from privboost.privacy.statements import add_reports
 
         return add_reports(self, other)
+
+    def __radd__(self, other: int) -> PrivacyReport:
+        """Let `sum` begin with 0: nothing is spent before the first run."""
+        return self if type(other) is int and other == 0 else NotImplemented
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the report as JSON, and write it to `path` if one is given."""

@@ -14,6 +14,7 @@ from privboost.tables.pieces import Batch, Column, Piece
 from privboost.tables.remote import RemoteTable, refuse_remote
 from privboost.tables.sources import Table, open_table, open_vector, slice_vector
 from privboost.tables.streamed_sources import StreamedTable
+from privboost.tables.values import holds_text, read_numbers
 
 _APART = "\0 {} given apart"
 """The name that such a column has in batches: no table's own."""
@@ -94,7 +95,21 @@ def open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> tuple[T
     }
     named |= {name: _APART.format(name) for name in apart}
     source = put_beside(table, apart, named) if apart else table
+    if weights is not None:
+        need_weights(source, named["sample_weight"])
     return source, Roles(named["y"], named["sample_weight"])
+
+
+def need_weights(table: Table, name: str) -> None:
+    """Refuse weights that are no numbers, by their type alone.
+
+    A text file has no types: there, and among Python objects, what is no number weighs nothing.
+    """
+    names = list(dict.fromkeys([table.columns[0], name]))
+    column = next(table.batches(names, 1))[name]
+    read_numbers(column, "sample_weight")
+    if not table.is_text and holds_text(column):
+        raise SchemaError("column 'sample_weight' holds text, but weights are numbers")
 
 
 def put_beside(table: Table, apart: Mapping[str, Any], named: Mapping[str, str]) -> BesideTable:

@@ -358,6 +358,14 @@ def is_text(kind: pa.DataType) -> bool:
     return any(is_such(kind) for is_such in _TEXTS)
 
 
+def holds_text(column: Column) -> bool:
+    """Whether a column's type says that it holds texts, as they are or coded."""
+    if isinstance(column, np.ndarray):  # of numbers, or of objects, which may be anything
+        return False
+    coded = pa.types.is_dictionary(column.type)
+    return is_text(column.type.value_type if coded else column.type)
+
+
 def _is_scalar(kind: pa.DataType) -> bool:
     return any(is_such(kind) for is_such in _SCALARS)
 
