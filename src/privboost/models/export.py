@@ -15,7 +15,16 @@ from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
 from privboost.tables.encoding import Encoder
-from privboost.tables.features import BooleanFeature, CategoricalFeature, ClassTarget
+from privboost.tables.features import (
+    BooleanFeature,
+    CategoricalFeature,
+    ClassTarget,
+    DateFeature,
+    DurationFeature,
+    Feature,
+    OrdinalFeature,
+)
+from privboost.tables.times import DAY
 from privboost.trees.tree import Tree
 
 
@@ -133,12 +142,37 @@ def coefficient_table(model: Model) -> pa.Table:
     return pa.table(columns)
 
 
+def coefficient_units(model: Model) -> list[str]:
+    """Say for each line of `coefficient_table` for how much of a number it is; else nothing."""
+    scores = model.scores
+    assert isinstance(scores, LinearScores)
+    declared = {feature.name: feature for feature in model.domain.features}
+    units = [_unit(declared.get(one.feature)) if one.slope else "" for one in scores.coordinates]
+    return units * scores.n_outputs
+
+
+def _unit(feature: Feature | None) -> str:
+    match feature:
+        case DateFeature():
+            return "per day" if feature.step == DAY else "per second"
+        case DurationFeature():
+            return "per second"
+        case OrdinalFeature():
+            return "per rank"
+        case BooleanFeature():
+            return "is true"
+        case _:
+            return "per 1"
+
+
 def _coefficients_text(model: Model) -> str:
     """Write a linear model as a list of coefficients."""
     lines = [
-        f"{line['coefficient']:+12.5g}  {line['feature']} {line['value']}".rstrip()
+        f"{line['coefficient']:+12.5g}  {line['feature']} {per or line['value']}".rstrip()
         + (f"  (for {line['class']})" if "class" in line else "")
-        for line in coefficient_table(model).to_pylist()
+        for line, per in zip(
+            coefficient_table(model).to_pylist(), coefficient_units(model), strict=True
+        )
     ]
     return "\n".join(["coefficients", *lines])
 

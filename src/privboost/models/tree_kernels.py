@@ -1,4 +1,4 @@
-"""What trees say about codes, their changes and their shares: compiled loops over nodes and rows."""
+"""What trees say about codes, their changes and shares: compiled loops over nodes and rows."""
 
 from __future__ import annotations
 
