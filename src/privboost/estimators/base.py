@@ -48,6 +48,19 @@ _ANY_DOMAIN = {
 """Stand for a domain that is yet to be learned, so that parameters are checked before."""
 
 
+class _Absent:
+    """A method that others have: whoever asks for it is told so, and `hasattr` says no."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise AttributeError(f"{owner.__name__} has no {self.name}: {self.why}")
+
+
 class PrivateEstimator(BaseEstimator, ABC):
     """The shared part of `fit`. A recipe provides `_plan` and `_boost`.
 
@@ -62,6 +75,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         check_arguments(cls, by_place, by_name)
         made: Self = super().__new__(cls)
         return made
+
+    partial_fit: Any = _Absent("only SBDTClassifier and SBDTRegressor take streams of batches")
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a private model.
@@ -308,7 +323,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         if bound is None:
             raise ValueError(
                 "sample_weight needs sample_weight_bound: the largest weight a row may have, "
-                "from public knowledge (larger ones are clipped to it)"
+                "from public knowledge (larger ones are clipped to it). Wrappers of scikit-learn "
+                "that draw rows again or weigh them (BaggingClassifier, AdaBoostClassifier) hand "
+                "over weights of their own; after those there is no privacy guarantee"
             )
         return bound
 
