@@ -163,7 +163,7 @@ class LocalExplanation:
         """Write a row's value of a feature: the number itself, or what the model reads of it."""
         write, number = self.writers[feature], self.numbers[row, feature]
         if write is None or np.isnan(number):
-            return self.words[feature][self.codes[row, feature]]
+            return self.words[feature][int(self.codes[row, feature])]
         return write(float(number))
 
     def plot(self, row: int = 0, of: str = "", ax: Any = None) -> Any:

@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from privboost.explanations.explanation import Explanation
-from privboost.explanations.lists import Card, Coefficient, Coefficients, Importance, Rule
+from privboost.explanations.lists import (
+    INTERCEPT,
+    Card,
+    Coefficient,
+    Coefficients,
+    Importance,
+    Rule,
+)
 from privboost.explanations.local import LocalExplanation
 from privboost.explanations.shapes import Pair, Shape
 from privboost.explanations.spans import Spans
@@ -26,7 +33,7 @@ from privboost.models.export import (
     vote_card,
 )
 from privboost.models.importance import draw_rows
-from privboost.models.linear import INTERCEPT, MISSING, LinearScores
+from privboost.models.linear import MISSING, LinearScores
 from privboost.models.model import Model
 from privboost.models.pairs import PairValues
 from privboost.models.parts import JointTree

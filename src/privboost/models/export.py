@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from privboost.explanations.lists import INTERCEPT
 from privboost.grid import SCORE_STEPS, VOTE
-from privboost.models.linear import INTERCEPT, LinearScores
+from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
