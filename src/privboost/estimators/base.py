@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -48,19 +48,6 @@ _ANY_DOMAIN = {
 """Stand for a domain that is yet to be learned, so that parameters are checked before."""
 
 
-class _Absent:
-    """A method that others have: whoever asks for it is told so, and `hasattr` says no."""
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        raise AttributeError(f"{owner.__name__} has no {self.name}: {self.why}")
-
-
 class PrivateEstimator(BaseEstimator, ABC):
     """The shared part of `fit`. A recipe provides `_plan` and `_boost`.
 
@@ -76,7 +63,16 @@ class PrivateEstimator(BaseEstimator, ABC):
         made: Self = super().__new__(cls)
         return made
 
-    partial_fit: Any = _Absent("only SBDTClassifier and SBDTRegressor take streams of batches")
+    if not TYPE_CHECKING:  # a checker would take any name for granted
+
+        def __getattr__(self, name: str) -> Any:
+            """Say who has what is asked for in vain."""
+            if name == "partial_fit":
+                raise AttributeError(
+                    f"{type(self).__name__} has no partial_fit: only SBDTClassifier and "
+                    "SBDTRegressor take streams of batches"
+                )
+            return super().__getattribute__(name)  # which raises, and says why
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a private model.

@@ -30,7 +30,7 @@ from privboost.engine.backend import OpenBackend
 from privboost.engine.queries import COUNT, TreeSums
 from privboost.engine.updates import Start
 from privboost.errors import BudgetError, DomainError, SchemaError
-from privboost.forms import MAX_INT, check_text, is_writable
+from privboost.forms import MAX_INT, check_text, did_you_mean, is_writable
 from privboost.grid import CLIP_STEPS, Contribution
 from privboost.learning.given import (
     check_columns,
@@ -240,7 +240,9 @@ def plan_learning(
     words = [name for name in unknown if name not in numbers]
     if known_target is None:
         if target not in batch:
-            raise SchemaError(f"the table has no column {target!r}; name the target, or give y")
+            near = "" if table.is_text else did_you_mean(target, features)
+            hint = near or "name the target, or give y"
+            raise SchemaError(f"the table has no column {target!r}; {hint}")
         kinds[target] = label_kind(batch[target], target)
         if kinds[target] == "duration":
             raise SchemaError(f"column {target!r} holds durations: turn the target into a number")
