@@ -1,7 +1,9 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv
 
 from privboost import Domain, DomainError
 from privboost.tables.encoding import Encoder
@@ -167,3 +169,20 @@ def test_words_of_all_alphabets_are_texts():
 def test_text_that_is_not_json():
     with pytest.raises(DomainError, match="not JSON"):
         Domain.from_json("{")
+
+
+def test_a_domain_is_checked_against_a_table(tmp_path):
+    domain = Domain.from_dict({key: FORM[key] for key in ("version", "features", "target")})
+    rows = {"age": [1, 20, 99], "gain": [0, 1, 2], "step": [0, 1, 2], "job": ["a", "c", None]}
+    table = pa.table(rows | {"income": ["<=50K"] * 3, "id": [1, 2, 3]})
+    found = domain.check(table)
+    assert (found.fits, found.more, found.strays) == (True, ("id",), ())
+    strays = {own.name: own for own in domain.check(table, public_rows=True).strays}
+    assert (strays["age"].below, strays["age"].above) == (1, 1)
+    assert (strays["job"].other, strays["job"].missing) == (1, 1)
+    assert domain.check(table.drop(["age"]), public_rows=True).absent == ("age",)
+    with pytest.raises(ValueError, match="public_rows must be True or False"):
+        domain.check(table, public_rows="no")
+    csv.write_csv(table, tmp_path / "t.csv")
+    assert domain.check(tmp_path / "t.csv").more == ()  # a first line may be a record
+    assert domain.check(tmp_path / "t.csv", header=True).more == ("id",)

@@ -16,7 +16,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import privboost
-from privboost import Domain, PrivBoostClassifier, PrivBoostRegressor
+from privboost import (
+    Domain,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
+    SBDTClassifier,
+    SchemaError,
+)
 from privboost.progress import rounds_bar
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
@@ -248,3 +254,18 @@ def test_the_domain_stays_on_the_estimator():
     learned = PrivBoostClassifier(5.0, 1e-6, n_estimators=2).fit(frame, "income").domain_
     assert learned.target.name == "income"
     assert "age" in learned.feature_names
+
+
+def test_who_takes_no_streams_says_who_does():
+    assert hasattr(SBDTClassifier, "partial_fit")
+    assert not hasattr(PrivBoostClassifier, "partial_fit")
+    model = PrivBoostClassifier(1.0, 1e-6)
+    assert not hasattr(model, "partial_fit")
+    with pytest.raises(AttributeError, match=r"PrivBoostClassifier has no partial_fit.*SBDT"):
+        model.partial_fit([[1.0]], [0])
+
+
+def test_a_column_written_in_another_way_is_named():
+    frame = make_frame(5).rename(columns={"age": "Age"})
+    with pytest.raises(SchemaError, match=r"no column 'age' \(did you mean 'Age'\?\)"):
+        PrivBoostClassifier(1.0, 1e-6, make_domain()).fit(frame)

@@ -208,6 +208,8 @@ def test_bagging_gives_seeds():
     bag = ensemble.BaggingClassifier(on_grid(sample_weight_bound=3.0), n_estimators=2)
     (said,) = heard(lambda: bag.fit(ROWS, LABELS))
     assert said.startswith("random_state is given")
+    with pytest.raises(ValueError, match="hand over weights of their own"):
+        ensemble.BaggingClassifier(on_grid(), n_estimators=2).fit(ROWS, LABELS)
 
 
 @pytest.mark.parametrize("step", FIXED.values(), ids=list(FIXED))

@@ -4,11 +4,13 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
 import privboost
-from privboost import SBDTClassifier
+from privboost import BoostedAdaSSPClassifier, Domain, SBDTClassifier
+from privboost.explanations.lists import Finding
 from privboost.models.files import model_bytes, read_model
 from privboost.recipes import RECIPES
 from tests.explanations.conftest import CASES
@@ -236,3 +238,69 @@ def test_an_estimator_must_be_fitted():
         SBDTClassifier(1.0, domain=make_domain()).explain_global()
     with pytest.raises(NotFittedError):
         SBDTClassifier(1.0, domain=make_domain()).explain_local([])
+
+
+@pytest.mark.parametrize("fitted", ["privboost", "privboost number", "lazybb"], indirect=True)
+def test_the_text_does_not_sell_noise(fitted):
+    """Extremes have errors, silence has no extremes, and shares with noise in them say so."""
+    own = fitted.explanation
+    lines = own.to_text().splitlines()
+    said = any("noise is not taken off" in line for line in lines)
+    assert said == (not own.importance.noise_removed)
+    head = f"{own.target}: {own.scored_in}" if own.classes else own.scored_in
+    assert lines[0].startswith(f"{head} at the start: ")
+    if own.card is not None:
+        return
+    first = own.importance.features[0]
+    quiet = replace(own.importance, shares=(0.0, *own.importance.shares[1:]))
+    shapes = replace(own, importance=quiet).to_text().partition("\nshapes\n")[2]
+    assert f"  {first}  " not in shapes
+    assert all(line.count(" ± ") == 2 for line in shapes.splitlines() if " to " in line)
+    assert "shapes without signal" in shapes
+    clear = [pair for pair in own.pairs if pair.strength >= 3]
+    assert replace(own, findings=()).to_text().count(" × ") == len(clear[:20])
+    loud = replace(own, findings=(Finding("wasted share", "pairs do not stand out"),))
+    assert not loud.to_text().count(" × ")
+
+
+@pytest.mark.parametrize("fitted", ["privboost", "privboost three"], indirect=True)
+def test_rows_are_told_by_their_own_values(fitted):
+    frame, local = fitted.frame, fitted.local
+    table = local.to_table().to_pylist()
+    outputs = len(local.start)
+    assert len(table) == local.shap_values.size
+    assert [line["shap_value"] for line in table] == local.shap_values.reshape(-1).tolist()
+    assert ("class" in table[0]) == (outputs > 1)
+    for line in table[:: 7 * outputs]:
+        value = frame[line["feature"]].iloc[line["row"]]
+        if line["feature"] == "age" and value == value:
+            assert line["value"] == f"{min(max(value, 17), 90):.6g}"
+    assert f"age = {table[0]['value']}" in local.to_text(0)
+    with pytest.raises(IndexError, match="40 rows were explained"):
+        local.to_text(40)
+
+
+@pytest.mark.parametrize("fitted", ["privboost"], indirect=True)
+def test_unknown_features_are_refused_with_a_hint(fitted):
+    with pytest.raises(KeyError, match="did you mean 'age'"):
+        fitted.explanation.shape("Agge")
+
+
+def test_coefficients_have_units():
+    features = {
+        "day": {"kind": "date", "bounds": ["2024-01-01", "2024-12-31"]},
+        "pain": {"kind": "ordinal", "categories": ["none", "mild", "severe"]},
+        "fit": {"kind": "boolean"},
+        "stay": {"kind": "duration", "bounds": [0, 1000]},
+        "age": {"kind": "numeric", "bounds": [0, 100]},
+    }
+    target = {"name": "y", "classes": [0, 1]}
+    domain = Domain.from_dict({"version": 1, "features": features, "target": target})
+    row = {"day": "2024-02-03", "pain": "mild", "fit": True, "stay": 9, "age": 30, "y": 1}
+    model = BoostedAdaSSPClassifier(5.0, domain=domain, random_state=1).fit(pd.DataFrame([row]))
+    units = {line.feature: line.per for line in model.explain_global().coefficients.lines}
+    assert units.pop("(intercept)") == ""
+    assert [*units.values()] == ["per day", "per rank", "is true", "per second", "per 1"]
+    for text in (str(model.explain_global()), model.model_.to_text()):
+        assert "pain per rank" in text
+    assert "the (intercept) where all are 0" in str(model.explain_global())

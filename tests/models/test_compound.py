@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from privboost import PrivBoostClassifier, load_model
+from privboost.models import trees
 from privboost.models.additive import AdditiveScores
 from privboost.models.compound import CompoundScores
 from privboost.models.files import model_bytes
@@ -64,7 +65,10 @@ def test_a_line_stretches_all_parts(compound):
     assert steep.largest.max() < 2**30 + 1e6
 
 
-def test_other_codes_change_scores_as_importances_say(compound):
+@pytest.mark.parametrize("held", [1, 2**18])
+def test_other_codes_change_scores_as_importances_say(compound, held, monkeypatch):
+    """Whether changes are looked at feature by feature, or all at once."""
+    monkeypatch.setattr(trees, "_CHANGES", held)
     model, frame = compound
     scores = model.model_.scores
     codes = list(model.model_.encoder.feature_codes(frame))[-1]

@@ -156,10 +156,12 @@ def test_a_learned_domain_adds_its_price(tmp_path):
     ("wrong", "words"),
     [
         ({"candidates": []}, "candidates"),
-        ({"candidates": {"n_estimators": 3}}, "candidates"),
-        ({"candidates": [{"epsilon": 3.0}]}, "the same for all"),
+        ({"candidates": {"n_estimators": 3}}, r"such as \{\"n_estimators\": \[10, 30\]\}"),
+        ({"candidates": 3}, "candidates must be a list"),
+        ({"candidates": [{"epsilon": 3.0}]}, "give it to PrivateSearchCV itself"),
         ({"candidates": [{"no_such": 3}]}, "no_such"),
-        ({"candidates": [{"domain_rows": "other"}, {}]}, "the same for all"),
+        ({"candidates": {"n_estimator": [3]}}, "did you mean 'n_estimators'"),
+        ({"candidates": [{"domain_rows": "other"}, {}]}, "give it to the estimator"),
         ({"expected_runs": 1.0}, "expected_runs"),
         ({"validation_share": 0.0}, "validation_share"),
         ({"scoring": "rmse"}, "scoring"),
@@ -189,3 +191,8 @@ def test_a_table_that_does_not_fit_is_refused_before_anything_is_spent(tmp_path)
         )
     assert not path.exists()
     assert draw_run_count is task.draw_run_count
+
+
+def test_a_mapping_of_lists_is_all_its_combinations():
+    found = task._check_candidates({"n_estimators": [10, 30], "at_once": (1,)})
+    assert found == ({"at_once": 1, "n_estimators": 10}, {"at_once": 1, "n_estimators": 30})

@@ -13,8 +13,9 @@ import numpy as np
 from privboost.boosting.candidates import uniform_grid
 from privboost.boosting.checks import shown
 from privboost.errors import DomainError
+from privboost.explanations.lists import INTERCEPT
 from privboost.grid import VECTOR_STEPS
-from privboost.models.linear import INTERCEPT, MISSING, Coordinate
+from privboost.models.linear import MISSING, Coordinate
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import CategoricalFeature
 from privboost.vectors.terms import MOST_SQUARE, Terms

@@ -83,7 +83,7 @@ def _comparison(majority: Result, private: Sequence[PrivateResult], limit: Resul
 {lines}</table></div>
 <p>The last column: by how much the model may change anybody's odds on whether a certain person is
 in the table, δ = 10<sup>{math.log10(DELTA):.0f}</sup> aside. “Without privacy” is scikit-learn's
-HistGradientBoostingClassifier with 40 steps, which promises nothing.</p>"""
+HistGradientBoostingClassifier with 40 steps on one thread, which promises nothing.</p>"""
 
 
 def _odds(epsilon: float) -> str:

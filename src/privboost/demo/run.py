@@ -58,8 +58,8 @@ def print_results(results: list[Result], out: Path) -> None:
     console = Console(highlight=False, markup=False)
     console.print(_table(results))
     console.print(
-        '"without privacy": scikit-learn\'s HistGradientBoostingClassifier with 40 steps, '
-        "which promises nothing."
+        '"without privacy": scikit-learn\'s HistGradientBoostingClassifier with 40 steps '
+        "on one thread, which promises nothing."
     )
     console.print(f"Plots, findings and privacy reports: {out}", soft_wrap=True)
 

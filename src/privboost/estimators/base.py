@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -63,6 +63,17 @@ class PrivateEstimator(BaseEstimator, ABC):
         check_arguments(cls, by_place, by_name)
         made: Self = super().__new__(cls)
         return made
+
+    if not TYPE_CHECKING:  # a checker would take any name for granted
+
+        def __getattr__(self, name: str) -> Any:
+            """Say who has what is asked for in vain."""
+            if name == "partial_fit":
+                raise AttributeError(
+                    f"{type(self).__name__} has no partial_fit: only SBDTClassifier and "
+                    "SBDTRegressor take streams of batches"
+                )
+            return super().__getattribute__(name)  # which raises, and says why
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a private model.
@@ -310,7 +321,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         if bound is None:
             raise ValueError(
                 "sample_weight needs sample_weight_bound: the largest weight a row may have, "
-                "from public knowledge (larger ones are clipped to it)"
+                "from public knowledge (larger ones are clipped to it). Wrappers of scikit-learn "
+                "that draw rows again or weigh them (BaggingClassifier, AdaBoostClassifier) hand "
+                "over weights of their own; after those there is no privacy guarantee"
             )
         return bound
 

@@ -41,7 +41,8 @@ _PARAMETERS = (
     + """
     n_estimators : int, optional
         Answers about one feature (for each class beyond two classes), rounded up to whole rounds
-        (`at_once`). Default 12 times the number of features, 3 times where delta is 0.
+        (`at_once`). Default 12 times the number of features, 3 times where delta is 0. Pairs and
+        trees are asked about in rounds beside these, which the bar of `verbose` counts as well.
     interactions : bool
         Whether features are asked about together as well, where the released number of rows says
         that it pays: in pairs, and by random trees. If not, and where delta is 0, the model is

@@ -97,7 +97,11 @@ class Sweep:
                 first.target,
                 set(first.measures.values),
             ):
-                raise ValueError(f"the models of this sweep have to predict {first.target}")
+                raise ValueError(
+                    f"the models of this sweep have to predict {first.target}, and to be measured "
+                    f"by {', '.join(first.measures.values)}; this evaluation is of "
+                    f"{evaluation.target}, by {', '.join(evaluation.measures.values)}"
+                )
         points = (*self.points, Point(training, evaluation))
         self.points = tuple(sorted(points, key=lambda point: point.training.epsilon))
 
@@ -256,8 +260,9 @@ def _training(model: Any, evaluation: Evaluation) -> PrivacyReport:
     own = model_of(model)
     if evaluation.privacy.parameters.get("model") != digest_of(own):
         raise ValueError(
-            "the evaluation names the hash of another model; where both are right (one was written "
-            "by another version), give the model's report in its place"
+            "the evaluation is of another model than the one beside it: give add(model, "
+            "evaluate(model, …)) both of the same fit. Where they do belong together (one was "
+            "written by another version), give the model's report, its privacy, as the model"
         )
     return own.privacy
 

@@ -9,17 +9,23 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from privboost.explanations.lists import Card, Coefficients, Finding, Importance
+from privboost.explanations.lists import NOISE_IN, Card, Coefficients, Finding, Importance
 from privboost.explanations.shapes import Pair, Shape
 from privboost.explanations.tree_cards import TreeCard
 from privboost.files import write_file
-from privboost.forms import in_quotes
+from privboost.forms import did_you_mean, in_quotes
 
 _FEW = 2
 """How many trees the text form writes out."""
 
 _LINES = 20
 """How many coefficients, rules, or pairs."""
+
+_CLEAR = 3.0
+"""So many errors from 0 the clearest effect of a pair must be to be written out."""
+
+_WASTED = "wasted share"
+"""The finding that no pair stands out."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,13 @@ class Explanation:
         for shape in self.shapes:
             if shape.spans.feature == feature and of in ("", shape.of):
                 return shape
-        raise KeyError(feature)
+        names = sorted({shape.spans.feature for shape in self.shapes})
+        if feature not in names:
+            known = feature in self.importance.features
+            why = f"{feature!r} has no shape of its own" if known else f"no feature {feature!r}"
+            raise KeyError(f"{why}; {did_you_mean(feature, names) or _list(names)}")
+        classes = [shape.of for shape in self.shapes if shape.spans.feature == feature]
+        raise KeyError(f"no class {of!r}; {did_you_mean(of, classes) or _list(classes)}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON."""
@@ -100,29 +112,51 @@ class Explanation:
 
     def to_text(self) -> str:
         """Write it in words, in short: each part has a `to_text` that leaves nothing out."""
-        of = self.classes or (self.target,)
-        begins = ", ".join(f"{in_quotes(n)} {v:+.4g}" for n, v in zip(of, self.start, strict=True))
-        parts = [f"{self.target}: {self.scored_in} at the start: {begins}"]
+        of = self.classes or (None,)
+        begins = ", ".join(
+            f"{v:+.4g}" if name is None else f"{in_quotes(name)} {v:+.4g}"
+            for name, v in zip(of, self.start, strict=True)
+        )
+        named = f"{self.target}: {self.scored_in}" if self.classes else self.scored_in
+        parts = [f"{named} at the start: {begins}"]
         if self.findings:
             lines = [f"  {finding}" for finding in self.findings]
             parts.append("\n".join(["what to look at", *lines]))
         parts.append(self.importance.to_text())
         # A linear model and a vote have shorter words for the same.
         if self.coefficients is not None:
+            parts += self.coefficients.levels
             parts.append(self.coefficients.strongest(_LINES).to_text())
             parts += _more(len(self.coefficients.lines) - _LINES, "coefficients")
         elif self.card is not None:
             parts.append(Card(self.card.rules[:_LINES]).to_text())
             parts += _more(len(self.card.rules) - _LINES, "rules")
         else:
-            parts += _ranges("shapes", self.shapes)
-        pairs = sorted(self.pairs, key=lambda pair: -pair.size)
-        parts += _ranges("pairs", pairs[:_LINES])
-        parts += _more(len(pairs) - _LINES, "pairs")
+            silent = self._silent
+            shapes = [shape for shape in self.shapes if shape.spans.feature not in silent]
+            parts += _ranges("shapes", shapes)
+            parts += _more(len(self.shapes) - len(shapes), "shapes", "without signal")
+        pairs = sorted(self._clear_pairs, key=lambda pair: -pair.size)[:_LINES]
+        parts += _ranges("pairs", pairs)
+        parts += _more(len(self.pairs) - len(pairs), "pairs", "that stand out less, or not at all")
         few = 0 if self.shapes else _FEW  # beside shapes, trees are details
         parts += [tree.to_text() for tree in self.trees[:few]]
         parts += _more(len(self.trees) - few, "trees")
         return "\n\n".join(parts)
+
+    @property
+    def _silent(self) -> set[str]:
+        """The features of which nothing is left once noise is taken off."""
+        own = self.importance
+        named = zip(own.features, own.shares, strict=True) if own.noise_removed else ()
+        return {feature for feature, share in named if not share}
+
+    @property
+    def _clear_pairs(self) -> list[Pair]:
+        """The pairs that stand out from the noise."""
+        if any(finding.kind == _WASTED for finding in self.findings):
+            return []
+        return [pair for pair in self.pairs if pair.strength >= _CLEAR]
 
     def plot(self, most: int = 8) -> Any:
         """Draw the importances, and what moves the score most; return the axes, as an array.
@@ -152,7 +186,8 @@ class Explanation:
             for k in own.ranked
         )
         head = "<tr><th>feature</th><th>importance</th></tr>"
-        return f"<p>{escape(repr(self))}</p><table>{head}{lines}</table><ul>{found}</ul>"
+        caveat = "" if own.noise_removed else f"<p>{NOISE_IN}</p>"
+        return f"<p>{escape(repr(self))}</p>{caveat}<table>{head}{lines}</table><ul>{found}</ul>"
 
 
 def _ranges(what: str, parts: Sequence[Shape | Pair]) -> list[str]:
@@ -161,5 +196,9 @@ def _ranges(what: str, parts: Sequence[Shape | Pair]) -> list[str]:
     return ["\n".join([what, *lines])] if lines else []
 
 
-def _more(left: int, what: str) -> list[str]:
-    return [f"… and {left} {what} more"] if left > 0 else []
+def _more(left: int, what: str, which: str = "more") -> list[str]:
+    return [f"… and {left} {what} {which}"] if left > 0 else []
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"there are {', '.join(map(repr, names)) or 'none'}"

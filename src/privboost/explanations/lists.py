@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+INTERCEPT = "(intercept)"
+NOISE_IN = "noise is not taken off: features that tell nothing have shares, too"
+
 
 @dataclass(frozen=True)
 class Importance:
@@ -19,7 +22,7 @@ class Importance:
     stds : tuple of float, or None
         The standard errors that noise gives to them; None where they cannot be told.
     noise_removed : bool
-        Whether what noise alone would move was taken off.
+        Whether what noise alone would move was taken off, or there was no noise.
     """
 
     features: tuple[str, ...]
@@ -35,7 +38,7 @@ class Importance:
     def to_text(self) -> str:
         """Write it as a list, the largest share first."""
         wide = max(map(len, self.features))
-        lines = ["importance"]
+        lines = [f"importance{'' if self.noise_removed else f' ({NOISE_IN})'}"]
         for k in self.ranked:
             error = "" if self.stds is None else f" ± {self.stds[k]:.3f}"
             lines.append(f"  {self.features[k]:<{wide}}  {self.shares[k]:.3f}{error}")
@@ -62,6 +65,8 @@ class Coefficient:
         The standard error that noise gives to it; None where it is made of several.
     of : str
         The class whose score it is, beyond two.
+    per : str
+        Of a number, a date, a rank: for how much of it the coefficient is.
     """
 
     feature: str
@@ -69,11 +74,13 @@ class Coefficient:
     coefficient: float
     std: float | None
     of: str = ""
+    per: str = ""
 
     @property
     def name(self) -> str:
         """What it stands for, in words."""
-        return f"{self.feature} {self.value}".strip() + (f" for {self.of}" if self.of else "")
+        own = f"{self.feature} {self.per or self.value}".strip()
+        return own + (f" for {self.of}" if self.of else "")
 
     @property
     def strength(self) -> float:
@@ -86,6 +93,19 @@ class Coefficients:
     """A linear model as a list."""
 
     lines: tuple[Coefficient, ...]
+
+    @property
+    def levels(self) -> list[str]:
+        """Tell the intercept from a model's start, where both are there and differ."""
+        lines = self.lines
+        if not (
+            any(line.per for line in lines) and any(line.feature == INTERCEPT for line in lines)
+        ):
+            return []
+        return [
+            f"the start is the score where all numbers are in the middle of their bounds, the "
+            f"{INTERCEPT} where all are 0"
+        ]
 
     def strongest(self, most: int) -> Coefficients:
         """Return so many of them, that stand out most (from their errors, if told), in order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,7 @@ class Shape:
     def range(self) -> str:
         """From where to where its effects go on values that the domain names, in words."""
         few = self.spans.declared
-        return _range(self.effects[:few], self.spans.words[:few])
+        return _range(self.effects[:few], self.spans.words[:few], self.stds)
 
     def to_text(self) -> str:
         """Write it as a list of spans and effects."""
@@ -99,7 +100,21 @@ class Pair:
             for a in self.first.words[:few]
             for b in self.second.words[:fewer]
         ]
-        return _range([own for line in self.effects[:few] for own in line[:fewer]], words)
+        effects, stds = (
+            [own for line in table[:few] for own in line[:fewer]]
+            for table in (self.effects, self.stds)
+        )
+        return _range(effects, words, stds)
+
+    @property
+    def strength(self) -> float:
+        """How many errors its clearest effect is away from 0, on values that the domain names."""
+        few, fewer = self.first.declared, self.second.declared
+        return max(
+            (abs(effect) / std if std else math.inf * bool(effect))
+            for effects, stds in zip(self.effects[:few], self.stds[:few], strict=True)
+            for effect, std in zip(effects[:fewer], stds[:fewer], strict=True)
+        )
 
     @property
     def size(self) -> float:
@@ -122,7 +137,9 @@ class Pair:
         return draw_pair(self, ax)
 
 
-def _range(effects: Sequence[float], words: Sequence[str]) -> str:
+def _range(effects: Sequence[float], words: Sequence[str], stds: Sequence[float] | None) -> str:
     places = range(len(effects))
-    low, high = (find(places, key=effects.__getitem__) for find in (min, max))
-    return f"{effects[low]:+.3g} ({words[low]}) to {effects[high]:+.3g} ({words[high]})"
+    ends = [find(places, key=effects.__getitem__) for find in (min, max)]
+    errors = ["" if stds is None else f" ± {stds[k]:.2g}" for k in ends]
+    own = (f"{effects[k]:+.3g}{std} ({words[k]})" for k, std in zip(ends, errors, strict=True))
+    return " to ".join(own)

@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from privboost.explanations.explanation import Explanation
-from privboost.explanations.lists import Card, Coefficient, Coefficients, Importance, Rule
+from privboost.explanations.lists import (
+    INTERCEPT,
+    Card,
+    Coefficient,
+    Coefficients,
+    Importance,
+    Rule,
+)
 from privboost.explanations.local import LocalExplanation
 from privboost.explanations.shapes import Pair, Shape
 from privboost.explanations.spans import DAYS, INSTANTS, SECONDS, Spans
 from privboost.explanations.tree_cards import Leaf, Split, TreeCard
-from privboost.grid import SCORE_STEPS
+from privboost.grid import BLOCK_ROWS, SCORE_STEPS
 from privboost.models.additive import AdditiveScores
 from privboost.models.compound import CompoundScores
-from privboost.models.export import coefficient_table, conditions, vote_card
+from privboost.models.export import (
+    coefficient_table,
+    coefficient_units,
+    conditions,
+    vote_card,
+)
 from privboost.models.importance import draw_rows
-from privboost.models.linear import INTERCEPT, MISSING, LinearScores
+from privboost.models.linear import MISSING, LinearScores
 from privboost.models.model import Model
 from privboost.models.pairs import PairValues
 from privboost.models.parts import JointTree
 from privboost.models.shapley import Shapley
 from privboost.models.votes import OddsVotes, VoteScores
+from privboost.tables.encoding import need_columns, read_ordered
 from privboost.tables.features import (
     BooleanFeature,
     CategoricalFeature,
     ClassTarget,
     DateFeature,
     DurationFeature,
+    Feature,
+    NumericFeature,
     OrderedFeature,
     OrdinalFeature,
 )
 from privboost.tables.rows import Codes
+from privboost.tables.sources import open_table
 from privboost.tables.times import DAY
 
 RELEASED, EVEN = "released", "even"
@@ -68,11 +85,13 @@ def explain_rows(model: Model, data: Any) -> LocalExplanation:
     shapley = Shapley(parts, view.chances)
     terms = [*view.names, *(" × ".join(view.names[k] for k in p.features) for p in parts.pairs)]
     terms += ["trees"] * bool(parts.trees)
-    added, moved, read = [], [], [np.empty((0, len(codes)), dtype=np.uint16)]
-    for block in [Codes.empty(view.encoder.layout, 0), *view.encoder.feature_codes(data)]:
+    nobody = Codes.empty(view.encoder.layout, 0), np.empty((0, len(codes)))
+    added, moved, read, numbers = [], [], [np.empty((0, len(codes)), dtype=np.uint16)], []
+    for block, counted in chain([nobody], _blocks(view, data)):
         added.append(parts.contributions(block))
         moved.append(shapley.values(block))
         read.append(np.stack([block.column(k) for k in range(len(codes))], axis=1))
+        numbers.append(counted)
     return LocalExplanation(
         model.domain.target.name,
         view.scored_in,
@@ -86,7 +105,28 @@ def explain_rows(model: Model, data: Any) -> LocalExplanation:
         view.weights,
         np.concatenate(read),
         tuple(_spans(view, k, np.arange(n)[None]).words for k, n in enumerate(codes)),
+        np.concatenate(numbers),
+        tuple(map(_writer, model.domain.features)),
     )
+
+
+def _blocks(view: _View, data: Any) -> Iterator[tuple[Codes, np.ndarray]]:
+    """Yield rows as codes, with what is counted of them as numbers, of shape (rows, features)."""
+    names, features = view.names, view.model.domain.features
+    table = open_table(data, names, every_line=True)
+    need_columns(table, names)
+    for batch in table.batches(names, BLOCK_ROWS):
+        numbers = np.full((len(batch[names[0]]), len(names)), np.nan)
+        for k, feature in enumerate(features):
+            if isinstance(feature, NumericFeature | DateFeature):
+                own = read_ordered(batch[feature.name], feature)
+                numbers[:, k] = np.clip(own, *feature.number.bounds)
+        yield view.encoder.code(batch), numbers
+
+
+def _writer(feature: Feature) -> Callable[[float], str] | None:
+    """Return how numbers of a feature are written, where its codes are spans of them."""
+    return feature.words if isinstance(feature, NumericFeature | DateFeature) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +247,7 @@ def _even(codes: int, undeclared: int) -> np.ndarray:
 
 def _importance(view: _View) -> Importance:
     if view.weights == EVEN:
-        return Importance(view.names, _movements(view), None, False)
+        return Importance(view.names, _movements(view), None, view.model.privacy.public_rows)
     model = view.model
     if not model.has_errors:
         return Importance(view.names, tuple(model.feature_importances().tolist()), None, True)
@@ -358,8 +398,9 @@ def _coefficients(view: _View) -> Coefficients | None:
                 line["coefficient"],
                 std,
                 str(line["class"]) if "class" in line else "",
+                per,
             )
-            for line, std in zip(lines, stds, strict=True)
+            for line, std, per in zip(lines, stds, coefficient_units(view.model), strict=True)
         )
     )
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from privboost.explanations.lists import INTERCEPT
 from privboost.forms import in_quotes, listed
 from privboost.grid import SCORE_STEPS, VOTE
-from privboost.models.linear import INTERCEPT, Coordinate, LinearScores
+from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
@@ -22,6 +23,8 @@ from privboost.tables.features import (
     ClassTarget,
     DateFeature,
     DurationFeature,
+    Feature,
+    OrdinalFeature,
 )
 from privboost.tables.times import DAY
 from privboost.trees.tree import Tree
@@ -135,7 +138,7 @@ def coefficient_table(model: Model) -> pa.Table:
             own[:, constant] += middle
     columns: dict[str, list[Any]] = {
         "feature": [one.feature for one in scores.coordinates] * len(own),
-        "value": [_value(model, one) for one in scores.coordinates] * len(own),
+        "value": [one.value for one in scores.coordinates] * len(own),
         "coefficient": own.reshape(-1).tolist(),
     }
     if len(own) > 1:
@@ -143,22 +146,37 @@ def coefficient_table(model: Model) -> pa.Table:
     return pa.table(columns)
 
 
-def _value(model: Model, one: Coordinate) -> str:
-    """Say what a coordinate indicates; of a number in units of time, what one of it is."""
-    if not one.slope:
-        return one.value
-    feature = next(own for own in model.domain.features if own.name == one.feature)
-    if isinstance(feature, DateFeature):
-        return "for each day" if feature.step == DAY else "for each second"
-    return "for each second" if isinstance(feature, DurationFeature) else one.value
+def coefficient_units(model: Model) -> list[str]:
+    """Say for each line of `coefficient_table` for how much of a number it is; else nothing."""
+    scores = model.scores
+    assert isinstance(scores, LinearScores)
+    declared = {feature.name: feature for feature in model.domain.features}
+    units = [_unit(declared.get(one.feature)) if one.slope else "" for one in scores.coordinates]
+    return units * scores.n_outputs
+
+
+def _unit(feature: Feature | None) -> str:
+    match feature:
+        case DateFeature():
+            return "per day" if feature.step == DAY else "per second"
+        case DurationFeature():
+            return "per second"
+        case OrdinalFeature():
+            return "per rank"
+        case BooleanFeature():
+            return "is true"
+        case _:
+            return "per 1"
 
 
 def _coefficients_text(model: Model) -> str:
     """Write a linear model as a list of coefficients."""
     lines = [
-        f"{line['coefficient']:+12.5g}  {line['feature']} {line['value']}".rstrip()
+        f"{line['coefficient']:+12.5g}  {line['feature']} {per or line['value']}".rstrip()
         + (f"  (for {line['class']})" if "class" in line else "")
-        for line in coefficient_table(model).to_pylist()
+        for line, per in zip(
+            coefficient_table(model).to_pylist(), coefficient_units(model), strict=True
+        )
     ]
     return "\n".join(["coefficients", *lines])
 

@@ -98,6 +98,11 @@ class _Told:
         """Whether there is no noise to stand out from."""
         return self.model.privacy.public_rows
 
+    @property
+    def price(self) -> str:
+        """What to say of advice that only another fit can follow."""
+        return "" if self.noiseless else "; another fit on these rows costs its epsilon again"
+
 
 def _signals(told: _Told) -> Iterator[Finding]:
     shares = told.shares
@@ -189,7 +194,7 @@ def _bounds(told: _Told) -> Iterator[Finding]:
             text = (
                 f"{feature.name}: about {_MOST_OF_MASS:.0%} of the released mass lie from "
                 f"{write(ends[first])} to {write(ends[last])}, and the bounds are {write(low)} and "
-                f"{write(high)}: narrower ones{log} would give it finer bins"
+                f"{write(high)}: narrower ones{log} would give it finer bins{told.price}"
             )
             yield Finding(WIDE_BOUNDS, text)
 
@@ -290,7 +295,7 @@ def _joint_answers(told: _Told) -> Iterator[Finding]:
     if joint.var(axis=1).sum() <= noise.mean(axis=1).sum():
         text = (
             "pairs and trees do not stand out from the noise: features may make better use of "
-            "their share (interactions=False)"
+            f"their share (interactions=False){told.price}"
         )
         yield Finding(WASTED_SHARE, text)
 

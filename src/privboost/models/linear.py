@@ -11,6 +11,7 @@ import numpy as np
 
 from privboost.engine.linear import add_scores
 from privboost.errors import ModelFileError
+from privboost.explanations.lists import INTERCEPT
 from privboost.grid import SCORE_STEPS, VECTOR_STEPS
 from privboost.models.checks import (
     need,
@@ -30,7 +31,6 @@ from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.vectors.terms import Terms
 
-INTERCEPT = "(intercept)"
 MISSING = "missing"
 _LEAST_SHARE = 0.01
 """A number is there in at least this part of the rows."""

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
+from privboost.models import tree_kernels
 from privboost.models.parts import JointTable, JointTree, ScoreParts
 from privboost.tables.rows import Codes
 
-_ROWS = 1024
-"""How many rows are looked at together: what is computed of them stays small."""
+_ROWS = 4096
+"""How many rows are looked at together: what is computed of them stays near."""
 
 
 class Shapley:
@@ -44,8 +46,8 @@ class Shapley:
             total += table @ own
         for pair in parts.pairs:
             total += pair.mean(chances)
-        for paths in self._paths:
-            total += paths.mean.prod(axis=0)[:, 0] @ paths.values[:, :, 0]
+        for path in self._paths:
+            total += path.mean.prod() * path.values
         return total
 
     def values(self, codes: Codes) -> np.ndarray:
@@ -64,8 +66,8 @@ class Shapley:
         columns = np.stack([codes.column(feature) for feature in range(len(found))])
         for first in range(0, len(codes), _ROWS):
             rows = slice(first, first + _ROWS)
-            for paths in self._paths:
-                paths.add(columns[:, rows], found[:, :, rows])
+            for path in self._paths:
+                path.add(columns[:, rows], found[:, :, rows])
         return found
 
 
@@ -111,66 +113,50 @@ def _leaves(
 
 
 @dataclass(frozen=True, eq=False)
-class _Paths:
-    """The leaves of a tree to which equally many features lead.
+class _Path:
+    """What leads to a leaf.
 
     Attributes
     ----------
-    features : list of lists of int
-        For each leaf, the features that decide whether a row comes there.
-    reach : list of lists of bool arrays
-        For each of them, which of its codes lead there.
-    mean : float array of shape (features of a leaf, leaves, 1)
-        How likely that is.
-    values : int array of shape (leaves, outputs, 1)
-        What the leaves add.
+    features : int array
+        Those that decide whether a row comes there.
+    reach, first : uint8 array, int array
+        Whether each of their codes leads there, and where each feature's codes begin.
+    mean : float array
+        For each feature how likely that is.
+    values : int array of shape (outputs,)
+        What the leaf adds.
     """
 
-    features: list[list[int]]
-    reach: list[list[np.ndarray]]
+    features: np.ndarray
+    reach: np.ndarray
+    first: np.ndarray
     mean: np.ndarray
     values: np.ndarray
 
     def add(self, columns: np.ndarray, found: np.ndarray) -> None:
-        """Add what leaves give to the features that lead to them: Owen's integral, exactly."""
-        count = len(self.mean)
-        gain = np.empty((*self.mean.shape[:2], columns.shape[1]))
-        for leaf, path in enumerate(zip(self.features, self.reach, strict=True)):
-            for place, (feature, own) in enumerate(zip(*path, strict=True)):
-                gain[place, leaf] = own[columns[feature]]
-        gain -= self.mean
-        moved = np.zeros_like(gain)
-        points, weights = np.polynomial.legendre.leggauss(max((count + 1) // 2, 1))
-        for point, weight in zip((points + 1) / 2, weights / 2, strict=True):
-            _add_products_of_others(self.mean + point * gain, weight, moved)
-        moved *= gain
-        for leaf, (features, value) in enumerate(zip(self.features, self.values, strict=True)):
-            for place, feature in enumerate(features):
-                found[feature] += value * moved[place, leaf]
+        """Add what the leaf gives to the features that lead to it: Owen's integral, exactly."""
+        points, weights = _points(max((len(self.features) + 1) // 2, 1))
+        arrays = (self.features, self.reach, self.first, self.mean, self.values)
+        tree_kernels.add_moves(*arrays, points, weights, columns, found)
 
 
-def _paths(tree: JointTree, chances: Sequence[np.ndarray]) -> Iterator[_Paths]:
-    """Yield the leaves of a tree by how many features lead to them."""
-    by_length: dict[int, list[tuple[int, dict[int, np.ndarray]]]] = {}
+def _paths(tree: JointTree, chances: Sequence[np.ndarray]) -> Iterator[_Path]:
+    """Yield what leads to each leaf of a tree that adds something."""
     for leaf, reach in _leaves(tree, chances):
         deciding = {feature: own for feature, own in reach.items() if not own.all()}
-        by_length.setdefault(len(deciding), []).append((leaf, deciding))
-    for count, leaves in by_length.items():
-        mean = [[chances[feature] @ own for feature, own in path.items()] for _, path in leaves]
-        yield _Paths(
-            [list(path) for _, path in leaves],
-            [list(path.values()) for _, path in leaves],
-            np.array(mean).reshape(len(leaves), count).T[:, :, None],
-            tree.values[:, [leaf for leaf, _ in leaves]].T[:, :, None],
+        codes = [own.astype(np.uint8) for own in deciding.values()]
+        yield _Path(
+            np.array([*deciding], dtype=np.int64),
+            np.concatenate([np.zeros(0, dtype=np.uint8), *codes]),
+            np.cumsum([0, *map(len, codes)])[:-1],
+            np.array([chances[feature] @ own for feature, own in deciding.items()], dtype=float),
+            tree.values[:, leaf].astype(np.int64),
         )
 
 
-def _add_products_of_others(factors: np.ndarray, weight: float, total: np.ndarray) -> None:
-    """Add, for each factor along the first axis, the product of all others times a weight."""
-    before = [np.full(factors.shape[1:], weight)]
-    for factor in factors[:-1]:
-        before.append(before[-1] * factor)
-    after = np.ones(factors.shape[1:])
-    for place in range(len(factors) - 1, -1, -1):
-        total[place] += before[place] * after
-        after *= factors[place]
+@cache
+def _points(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points of Gauss and Legendre between 0 and 1, and their weights."""
+    points, weights = np.polynomial.legendre.leggauss(count)
+    return (points + 1) / 2, weights / 2

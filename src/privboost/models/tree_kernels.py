@@ -1,4 +1,4 @@
-"""What trees say about codes and about changes of codes: compiled loops over nodes and rows."""
+"""What trees say about codes, their changes and shares: compiled loops over nodes and rows."""
 
 from __future__ import annotations
 
@@ -60,36 +60,119 @@ def _find_codes(feature, goes_right, node, reaches):
 
 
 @compiled
-def add_changes(feature, goes_right, changed, rows, others, values, noise, change, doubt):
-    """Add what a tree's value changes by where one feature takes another code.
+def add_changes(feature, goes_right, first, rows, others, values, noise, change, doubt):
+    """Add what the values of trees change by where one feature of a row takes another code.
+
+    Only features on a row's way to its leaf can lead it elsewhere, so that no others are tried.
 
     Parameters
     ----------
-    feature, goes_right : arrays
-        The tree; see `Tree`.
-    changed : int
-        The feature that takes another code.
-    rows, others, change, doubt : arrays
+    feature, goes_right, values : arrays
+        The trees; see `Forest`.
+    first : int
+        The feature that `change` begins with.
+    rows, others : arrays
         See `importance.Explainable.changes`.
-    values, noise : arrays of shape (outputs, leaves)
-        The released values, and the standard deviation of their noise.
+    noise : float array of shape (trees, outputs, leaves)
+        The standard deviation of the values' noise.
+    change, doubt : float arrays of shape (features, outputs, rows)
+        What each feature changes, and the variance that noise gives it.
     """
-    for row in range(rows.shape[1]):
-        leaf = _leaf(feature, goes_right, rows, others, row, -1)
-        other = _leaf(feature, goes_right, rows, others, row, changed)
-        if other != leaf:
-            for output in range(values.shape[0]):
-                # Beyond 32 bits, which a difference may need.
-                change[output, row] += float(values[output, other]) - float(values[output, leaf])
-                doubt[output, row] += noise[output, other] ** 2 + noise[output, leaf] ** 2
+    for tree in range(feature.shape[0]):
+        looked_at, turns = feature[tree], goes_right[tree]
+        for row in range(rows.shape[1]):
+            leaf = _leaf(looked_at, turns, rows, others, row, -1, 0)
+            node = leaf + looked_at.size
+            while node > 0:
+                node = (node - 1) // 2
+                place = np.int64(looked_at[node]) - first
+                if place < 0 or place >= change.shape[0] or _is_above(looked_at, node):
+                    continue
+                other = _leaf(looked_at, turns, rows, others, row, place + first, node)
+                if other == leaf:
+                    continue
+                for output in range(values.shape[1]):
+                    # Beyond 32 bits, which a difference may need.
+                    before, after = values[tree, output, leaf], values[tree, output, other]
+                    change[place, output, row] += float(after) - float(before)
+                    unsure = noise[tree, output, other] ** 2 + noise[tree, output, leaf] ** 2
+                    doubt[place, output, row] += unsure
 
 
 @compiled
-def _leaf(feature, goes_right, rows, others, row, changed):
-    """Follow a row, one of whose features is changed, to its leaf."""
-    node = 0
+def _is_above(feature, node):
+    """Say whether a node's feature is looked at before, on the way to it."""
+    above = node
+    while above > 0:
+        above = (above - 1) // 2
+        if feature[above] == feature[node]:
+            return True
+    return False
+
+
+@compiled
+def _leaf(feature, goes_right, rows, others, row, changed, node):
+    """Follow a row, one of whose features is changed, from a node on; turns are packed as bits."""
     while node < feature.size:
         own = feature[node]
         code = others[own, row] if own == changed else rows[own, row]
-        node = 2 * node + 1 + goes_right[node, code]
+        node = 2 * node + 1 + np.int64(goes_right[node, code >> 3] >> (code & 7) & 1)
     return node - feature.size
+
+
+@compiled
+def add_moves(features, reach, first, mean, values, points, weights, columns, found):
+    """Add what a leaf moves the scores of rows by, feature by feature: Owen's integral.
+
+    Rows differ in which of their codes lead to the leaf, and in nothing else; what was worked out
+    for one holds for all that are alike in this.
+
+    Parameters
+    ----------
+    features : int array
+        Those that decide whether a row comes there.
+    reach, first : uint8 array, int array
+        Whether each of their codes leads there, and where each feature's codes begin.
+    mean : float array
+        For each feature how likely that is.
+    values : int array of shape (outputs,)
+        What the leaf adds.
+    points, weights : float arrays
+        Where the integrand is looked at, and for how much that counts.
+    columns : uint16 array of shape (all features, rows)
+        The codes of the rows.
+    found : float array of shape (all features, outputs, rows)
+        What features move is added to it.
+    """
+    leads = np.zeros(columns.shape[1], dtype=np.uint16)
+    for place in range(features.size):
+        column = columns[features[place]]
+        for row in range(leads.size):
+            own = np.uint16(reach[first[place] + column[row]])
+            leads[row] |= own << np.uint16(place)
+    kinds = 1 << features.size
+    known, moves = np.zeros(kinds, dtype=np.bool_), np.zeros((features.size, kinds))
+    for row in range(leads.size):
+        if not known[leads[row]]:
+            known[leads[row]] = True
+            _find_moves(leads[row], mean, points, weights, moves[:, leads[row]])
+    for place in range(features.size):
+        own = moves[place]
+        for output in range(values.size):
+            if values[output] != 0:
+                moved = found[features[place], output]
+                for row in range(leads.size):
+                    moved[row] += values[output] * own[leads[row]]
+
+
+@compiled
+def _find_moves(leads, mean, points, weights, out):
+    """Write what each feature moves by; of `leads` a bit says whether a feature's code leads on."""
+    for k in range(points.size):
+        for place in range(out.size):
+            product = weights[k]
+            for other in range(out.size):
+                if other != place:
+                    gain = (leads >> other & 1) - mean[other]
+                    product *= mean[other] + points[k] * gain
+            out[place] += product * ((leads >> place & 1) - mean[place])

@@ -32,6 +32,9 @@ from privboost.trees.tree import MAX_DEPTH, Tree
 _MOST_FEATURES = 2**16
 """Features that a node of a tree can tell apart."""
 
+_CHANGES = 2**18
+"""How many changes of scores are held at once, of some features at a time."""
+
 _SHARINGS = 10
 """How often mass is divided among codes anew: more changes nothing that can be seen."""
 
@@ -111,19 +114,20 @@ class Forest:
             levels.insert(0, levels[0].reshape(-1, 2).sum(axis=1))
         return np.concatenate(levels)
 
-    def noise_of(self, number: int) -> np.ndarray:
-        """Return what noise alone gives to the values of a tree, of shape (outputs, leaves)."""
+    @property
+    def all_noise(self) -> np.ndarray:
+        """What noise alone gives to values, of shape (trees, outputs, leaves), as floats."""
         if self.noise is None:
             raise AttributeError(NO_MASS)
-        noise: np.ndarray = self.noise[number].astype(np.float64)
+        noise: np.ndarray = self.noise.astype(np.float64)
         return noise
 
     def add_variances(self, codes: Codes, total: np.ndarray) -> None:
         """Add what noise gives to the scores of rows, squared, to a total of their shape."""
-        for number in range(len(self)):
+        for number, noise in enumerate(self.all_noise):
             leaf = np.zeros(len(codes), dtype=np.uint16)
             route(codes, self.tree(number), leaf)
-            total += (self.noise_of(number) ** 2)[:, leaf]
+            total += (noise**2)[:, leaf]
 
     def drawn(self, generator: np.random.Generator) -> Forest:
         """Return the same trees with noise drawn once more on top."""
@@ -331,23 +335,17 @@ class TreeScores:
         self, rows: np.ndarray, others: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield what other codes change; see `importance.Explainable`."""
-        looking: dict[int, list[tuple[Forest, int]]] = {}
-        for forest in self.forests:
-            for number, features in enumerate(forest.feature):
-                for feature in np.unique(features).tolist():
-                    looking.setdefault(feature, []).append((forest, number))
-        for feature, trees in looking.items():
-            change = np.zeros((self.n_outputs, rows.shape[1]))
+        looked_at = {own for forest in self.forests for own in np.unique(forest.feature).tolist()}
+        width = max(_CHANGES // (self.n_outputs * rows.shape[1]), 1)
+        for first in range(0, len(rows), width):
+            change = np.zeros((min(width, len(rows) - first), self.n_outputs, rows.shape[1]))
             doubt = np.zeros_like(change)
-            for forest, number in trees:
-                tree, values, noise = (
-                    forest.tree(number),
-                    forest.values[number],
-                    forest.noise_of(number),
-                )
-                arrays = (tree.feature, tree.goes_right, feature, rows, others)
-                tree_kernels.add_changes(*arrays, values, noise, change, doubt)
-            yield feature, change, doubt
+            for forest in self.forests:
+                arrays = (forest.feature, forest.goes_right, first, rows, others, forest.values)
+                tree_kernels.add_changes(*arrays, forest.all_noise, change, doubt)
+            for place in range(len(change)):
+                if first + place in looked_at:
+                    yield first + place, change[place], doubt[place]
 
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes, where no tree joins features."""

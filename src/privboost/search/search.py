@@ -27,8 +27,9 @@ class PrivateSearchCV(BaseEstimator):
     ----------
     estimator : estimator
         What is trained; it has a domain. Its own epsilon and delta do not count.
-    candidates : sequence of mappings
-        From names of parameters to values; `sklearn.model_selection.ParameterGrid` makes one.
+    candidates : sequence of mappings, or mapping
+        From names of parameters to values; or one from names to lists of values, of which all
+        combinations are candidates (`sklearn.model_selection.ParameterGrid`).
     epsilon, delta : float
         The budget of the whole search.
     expected_runs : float

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
 
 from privboost.accounts.given import check_account
 from privboost.accounts.posting import Posting
@@ -22,6 +23,7 @@ from privboost.estimators.preparation import Given, Setting
 from privboost.evaluation.evaluate import EvaluationPreparation, measure
 from privboost.evaluation.plan import plan_evaluation, plan_score
 from privboost.evaluation.result import Value
+from privboost.forms import did_you_mean
 from privboost.models.model import Model
 from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.events.event import Planned
@@ -49,8 +51,9 @@ _BETTER = {
     "r2": 1,
 }
 """Measures, and whether more of one is better."""
+_OF_THE_SEARCH = ("epsilon", "delta", "random_state", "ledger", "budget")
 _FIXED = (
-    *("epsilon", "delta", "random_state", "ledger", "budget", "public_rows", "backend"),
+    *(*_OF_THE_SEARCH, "public_rows", "backend"),
     *("domain", "domain_given", "domain_rows", "domain_share", "sample_weight_bound"),
 )
 """What the search decides, or all candidates share."""
@@ -267,14 +270,23 @@ _NOT_CHARGED = "a run would release what the search was not charged for"
 
 
 def _check_candidates(candidates: Any) -> tuple[Mapping[str, Any], ...]:
-    found = tuple(candidates) if not isinstance(candidates, str | Mapping) else ()
+    if isinstance(candidates, Mapping) and candidates:
+        lists = all(isinstance(own, list | tuple | np.ndarray) for own in candidates.values())
+        candidates = ParameterGrid(dict(candidates)) if lists else ()
+    found = tuple(candidates) if isinstance(candidates, Iterable) else ()
     if not found or not all(isinstance(each, Mapping) for each in found):
         raise ValueError(
-            "candidates must be a list of mappings from parameters to values, at least one"
+            "candidates must be a list of mappings from parameters to values, such as "
+            '[{"n_estimators": 10}, {"n_estimators": 30}], or a mapping from parameters to lists, '
+            'such as {"n_estimators": [10, 30]}'
         )
     for name in (name for each in found for name in each):
         if name in _FIXED:
-            raise ValueError(f"candidates: {name!r} is the same for all of them")
+            where = "to PrivateSearchCV itself" if name in _OF_THE_SEARCH else "to the estimator"
+            raise ValueError(
+                f"candidates: {name!r} cannot be tried, since it is the same for all of them; give "
+                f"it {where}"
+            )
     return found
 
 
@@ -297,16 +309,22 @@ def _check_scoring(scoring: Any, estimator: Any) -> str:
 def _with(estimator: Any, candidate: Mapping[str, Any]) -> Any:
     if not isinstance(estimator, PrivateEstimator):
         raise TypeError("estimator must be an estimator of privboost")
-    for name, plain in (
-        ("ledger", None),
-        ("budget", None),
-        ("public_rows", False),
-        ("random_state", None),
-    ):
-        if getattr(estimator, name) != plain:
+    for name in ("ledger", "budget", "random_state"):
+        if getattr(estimator, name) is not None:
             raise ValueError(f"estimator: give {name} to the search, not to what it trains")
+    if estimator.public_rows is not False:
+        raise ValueError(
+            "estimator: public_rows is for rows that nobody protects, and a private search is no "
+            "use there; take GridSearchCV of scikit-learn"
+        )
     if estimator.domain is None:
         raise ValueError("estimator: a search needs a domain; Domain.learn makes one")
+    known = list(estimator.get_params())
+    for name in candidate:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
+            kind = type(estimator).__name__
+            raise ValueError(f"candidates: {kind} has no parameter {name!r}; {hint}")
     return clone(estimator).set_params(**candidate, verbose=False)
 
 

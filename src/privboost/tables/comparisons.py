@@ -47,16 +47,31 @@ class Comparison:
         What is wrong with columns whose type cannot be what the domain says, one text each.
     more : tuple of str
         Columns that the domain does not name; they are not read.
+    strays : tuple of Strays
+        Of public rows: for each column, how many values are not as the domain has them.
     """
 
     absent: tuple[str, ...]
     unfit: tuple[str, ...]
     more: tuple[str, ...]
+    strays: tuple[Strays, ...] = ()
 
     @property
     def fits(self) -> bool:
         """Whether a model can be trained with both."""
         return not self.absent and not self.unfit
+
+
+def check_domain(domain: Domain, table: Table, public_rows: bool, header: bool) -> Comparison:
+    """Compare a domain with a table; see `Domain.check`."""
+    if not isinstance(public_rows, bool):  # a word such as "no" declares nothing
+        raise ValueError("public_rows must be True or False")
+    found = compare(parts_of(domain), table)
+    if table.is_text and not header:  # whose first line may be a record
+        found = replace(found, more=())
+    if public_rows and found.fits:
+        found = replace(found, strays=count_strays(domain, table))
+    return found
 
 
 def compare(parts: Parts, table: Table) -> Comparison:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privboost.errors import DomainError
 from privboost.files import write_file
@@ -21,6 +21,9 @@ from privboost.tables.domain_forms import VERSION, faults, read_parts
 from privboost.tables.features import ClassTarget, Feature, Target, describe_target, lessons_of
 from privboost.tables.ordered_features import write_span
 from privboost.unit import Unit, column_of, describe_unit
+
+if TYPE_CHECKING:
+    from privboost.tables.comparisons import Comparison
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,45 @@ class Domain:
         from privboost.tables.sources import open_table
 
         return make_skeleton(open_table(frame, ()), target, leave_out, task, header, unit).form
+
+    def check(self, frame: Any, *, public_rows: bool = False, header: bool = False) -> Comparison:
+        """Compare the domain with a table's schema; no value is looked at, unless it is public.
+
+        Parameters
+        ----------
+        frame : data frame, or path of a file
+            The table.
+        public_rows : bool
+            Whether you declare all rows public: then what would be clipped, missing or unknown is
+            counted, exactly.
+        header : bool
+            Whether the first line of a CSV file is known to name its columns: it could be a record.
+
+        Returns
+        -------
+        Comparison
+            With fits, absent, unfit and more, and with strays of public rows.
+
+        Privacy
+        -------
+        Costs nothing: names and types of columns are public. With `public_rows` nothing is
+        protected.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> form = {"version": 1, "features": {"age": {"kind": "numeric", "bounds": [0, 99]}}}
+        >>> domain = Domain.from_dict(form | {"target": {"name": "ill", "classes": ["no", "yes"]}})
+        >>> domain.check(pa.table({"age": [31, 120]})).absent
+        ('ill',)
+        >>> table = pa.table({"age": [31, 120], "ill": ["no", "yes"]})
+        >>> domain.check(table, public_rows=True).strays[0].above
+        1
+        """
+        from privboost.tables.comparisons import check_domain
+        from privboost.tables.sources import open_table
+
+        return check_domain(self, open_table(frame, ()), public_rows, header)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form as a dict."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from privboost.errors import SchemaError
+from privboost.forms import did_you_mean
 from privboost.grid import BLOCK_ROWS, LABEL_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables import kernels
@@ -231,4 +232,6 @@ def need_columns(table: Table, names: Sequence[str]) -> None:
             "separator right?"
         )
     has = ", ".join(map(repr, table.columns[:20])) + (" …" if len(table.columns) > 20 else "")
-    raise SchemaError(f"the table has no column {listed}; it has {has or 'no columns'}")
+    hint = did_you_mean(absent[0], list(map(str, table.columns)))
+    hint = f" ({hint})" if hint and len(absent) == 1 else ""
+    raise SchemaError(f"the table has no column {listed}{hint}; it has {has or 'no columns'}")
