@@ -18,8 +18,8 @@ import numpy as np
 from privboost.errors import SchemaError
 from privboost.grid import BLOCK_ROWS, LABEL_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL
-from privboost.tables import kernels
 from privboost.tables.arrays import ArrayTable, SparseTable
+from privboost.tables.bins import Bins
 from privboost.tables.domain import Domain
 from privboost.tables.features import (
     BooleanFeature,
@@ -75,6 +75,10 @@ class Encoder:
             )
         )
 
+    @cached_property
+    def _bins(self) -> tuple[Bins, ...]:
+        return tuple(Bins(edges) for edges in self.edges)
+
     def spans(self, feature: int, values: np.ndarray) -> Iterator[tuple[str, Any]]:
         """Yield in words each category, or span of a number, with its value; then missing.
 
@@ -125,13 +129,13 @@ class Encoder:
         names = self.domain.feature_names
         rows = len(batch[names[0]])
         codes = Codes.empty(self.layout, rows)
-        for k, (feature, edges) in enumerate(zip(self.domain.features, self.edges, strict=True)):
+        for k, feature in enumerate(self.domain.features):
             out, column = codes.column(k), batch[feature.name]
             if isinstance(feature, CategoricalFeature):
                 found = code_labels(column, feature.categories, feature.name)
                 out[:] = np.where(found < 0, len(feature.categories) - 1 - found, found)
             else:
-                kernels.bin_numbers(read_ordered(column, feature), edges, len(edges) + 1, out)
+                self._bins[k].code(read_ordered(column, feature), out)
         return codes
 
 
