@@ -54,10 +54,10 @@ def _slicer(series: Any) -> Callable[[int, int], Column]:
     if isinstance(native, pa.ChunkedArray):
         return lambda start, stop: _in_one(native.slice(start, stop - start))
     kind = getattr(native, "dtype", None)
-    if nw.dependencies.is_pandas_series(native) and isinstance(kind, np.dtype):
-        if kind.kind in "fiubO":
-            whole = np.asarray(native)  # as it lies in memory: nobody asks a value anything
-            return lambda start, stop: whole[start:stop]
+    of_pandas = nw.dependencies.is_pandas_series(native)
+    if of_pandas and isinstance(kind, np.dtype) and kind.kind in "fiubO":
+        whole = np.asarray(native)  # as it lies in memory: nobody asks a value anything
+        return lambda start, stop: whole[start:stop]
     return lambda start, stop: column_of(series[start:stop])
 
 
