@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -51,6 +51,7 @@ class Blocks:
         self.n_rows = int(self.sizes.sum())
         self._ends = np.cumsum(self.sizes)
         self._held: list[list[np.ndarray]] = []
+        self._columns: dict[int, Ids] = {}
         self.label_at = self._hold([block.label for block in rows], np.uint8)
         self.narrow_at = self._hold([block.codes.narrow for block in rows], np.uint8)
         self.wide_at = self._hold([block.codes.wide for block in rows], np.uint16)
@@ -66,7 +67,7 @@ class Blocks:
         """How codes lie in memory."""
         return self.rows[0].layout
 
-    @property
+    @cached_property
     def columns(self) -> tuple[np.ndarray, np.ndarray, int, int]:
         """Return where all codes lie, and how many columns of one and of two bytes there are."""
         if not self.rows:
@@ -76,6 +77,11 @@ class Blocks:
 
     def column(self, feature: int) -> Ids:
         """Return where the codes of a feature lie."""
+        if feature not in self._columns:
+            self._columns[feature] = self._find_column(feature)
+        return self._columns[feature]
+
+    def _find_column(self, feature: int) -> Ids:
         if not self.rows:
             return self.narrow_at, False
         slot, narrow = self.layout.slots[feature], self.layout.n_narrow
@@ -99,12 +105,12 @@ class Blocks:
             What came of it, once for each thread, and at least once.
         """
         threads = self._crew.size_for(look_ups * self.n_rows)
+        if threads == 1:
+            return [act(0, len(self.rows))]
         return self._crew.do([partial(act, *share) for share in self._shares(threads)])
 
     def _shares(self, count: int) -> list[tuple[int, int]]:
         """Cut the blocks into about as many shares, of about as many rows each."""
-        if count == 1 or len(self.rows) <= 1:
-            return [(0, len(self.rows))]
         middles = self._ends - self.sizes / 2
         cuts = np.searchsorted(middles, np.arange(1, count) * (self.n_rows / count))
         ends = [0, *np.unique(cuts).tolist(), len(self.rows)]

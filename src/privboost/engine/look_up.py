@@ -10,26 +10,10 @@ import numpy as np
 
 from privboost.losses import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
 
-
-class LookUp(NamedTuple):
-    """Where rows are looked up.
-
-    Attributes
-    ----------
-    place_of_label : uint32 array
-        Where in the table the line of a label begins.
-    table : int64 array of length lines · size
-        Packed pairs of statistics.
-    size : int
-        How many entries a line has.
-    shift : int32
-        States are shifted right by this many bits to give the entry.
-    """
-
-    place_of_label: np.ndarray
-    table: np.ndarray
-    size: int
-    shift: np.int32
+LookUp = tuple[np.ndarray, np.ndarray, int, np.int32]
+"""Where rows are looked up: where in a table the line of each label begins (uint32), the table of
+packed pairs of statistics (int64, of length lines · size), how many entries a line has, and by how
+many bits states are shifted right to give the entry."""
 
 
 class Statistics(NamedTuple):
@@ -37,8 +21,8 @@ class Statistics(NamedTuple):
 
     Attributes
     ----------
-    look_up : tuple
-        A `LookUp`, as kernels take it.
+    look_up : LookUp
+        Where their statistics are.
     state_at : int64 array
         Where each block's states lie.
     runs : callable
@@ -46,7 +30,7 @@ class Statistics(NamedTuple):
         where the marks of those who take part lie; None is everybody.
     """
 
-    look_up: tuple[np.ndarray, np.ndarray, int, np.int32]
+    look_up: LookUp
     state_at: np.ndarray
     runs: Callable[[int, int], Iterable[tuple[int, int, np.ndarray | None]]]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privboost.engine.blocks import Blocks, Ids
-from privboost.trees.cell_map import CellMap
+from privboost.trees.cell_map import CellPart
 
 Digit = tuple[Ids, np.ndarray, int]
 """Ids of rows, the cell of each id, and how many cells there are."""
@@ -59,15 +59,10 @@ class Parts(NamedTuple):
         )
 
 
-def digits_of(blocks: Blocks, cells: CellMap) -> list[list[Digit]]:
-    """Return the digits of each part of a map of cells."""
-    return [
-        [
-            (blocks.column(feature), cell_of, size)
-            for feature, cell_of, size in zip(part.features, part.cell_of, part.sizes, strict=True)
-        ]
-        for part in cells.parts
-    ]
+def digits_of(blocks: Blocks, part: CellPart) -> list[Digit]:
+    """Return the digits of the cells of one or several features."""
+    own = zip(part.features, part.cell_of, part.sizes, strict=True)
+    return [(blocks.column(feature), cell_of, size) for feature, cell_of, size in own]
 
 
 def _starts(counts: Sequence[int]) -> np.ndarray:

@@ -76,11 +76,12 @@ class Shard:
         self._rows = Blocks(blocks, crew)
         self._blocks = self._rows.rows
         self._state: list[np.ndarray] = []
-        self._state_at = np.empty(0, dtype=np.int64)
+        self._states_at: dict[int, np.ndarray] = {}
         self._loss: LossTable | None = None
         self._n_outputs = 0
         self._span = WHOLE_SPAN
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
+        self._look_ups: dict[tuple[tuple[str, ...], int], LookUp] = {}
         self._left: Marks | None = None
         self._active: Marks | None = None
         self._prices: dict[int, Price] = {}
@@ -122,18 +123,17 @@ class Shard:
 
     def _add_cells(self, update: AddCellValues) -> None:
         self._check_cells(update.cells)
-        joint = [digits for digits in digits_of(self._rows, update.cells) if len(digits) > 1]
+        joint, values_of_joint = [], []
         for part, first in zip(update.cells.parts, update.cells.first, strict=True):
+            values = update.value_of[first : first + part.n_cells]
             if part.alone:
-                values = update.value_of[first : first + part.n_cells][part.cell_of[0]]
-                self._add_values(self._rows.column(part.features[0]), values, update.output)
+                ids = self._rows.column(part.features[0])
+                self._add_values(ids, values[part.cell_of[0]], update.output)
+            else:
+                joint.append(digits_of(self._rows, part))
+                values_of_joint.append(values)
         if joint:
-            values = [
-                update.value_of[first : first + part.n_cells]
-                for part, first in zip(update.cells.parts, update.cells.first, strict=True)
-                if not part.alone
-            ]
-            self._add_joint_values(Parts.of(joint), np.concatenate(values), update.output)
+            self._add_joint_values(Parts.of(joint), np.concatenate(values_of_joint), update.output)
 
     def _add_values(self, ids: Ids, values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its id."""
@@ -154,7 +154,9 @@ class Shard:
 
     def _states(self, output: int) -> np.ndarray:
         """Where the states of an output lie, block by block."""
-        return self._state_at + 4 * output * self._rows.sizes[: len(self._state_at)]
+        if output not in self._states_at:
+            self._states_at[output] = addresses(state[output] for state in self._state)
+        return self._states_at[output]
 
     def _check_cells(self, cells: CellMap) -> None:
         """Refuse cells that were not made for these rows."""
@@ -205,7 +207,7 @@ class Shard:
     def _parts(self, query: CellSums | TreeSums) -> list[list[Digit]]:
         """Return the cells that rows have, for each part of a query."""
         if isinstance(query, CellSums):
-            return digits_of(self._rows, query.cells)
+            return [digits_of(self._rows, part) for part in query.cells.parts]
         self._routes.follow(query.trees)
         self._routes.lead()
         trees = [self._routes.leaves(tree) for tree in range(len(query.trees))]
@@ -278,16 +280,15 @@ class Shard:
         if self._active is not None:
             for active in self._active.arrays:
                 active[:] = 0  # a charge under another loss pays for nothing
-        self._state = []
+        self._state, self._states_at = [], {}
         for block in self._blocks:
             state = np.zeros((update.n_outputs, len(block)), dtype=np.int32)
             if block.start is not None:
                 state[:] = states_within(block.start, self._span)
             self._state.append(state)
-        self._state_at = addresses(self._state)
 
     def _use(self, loss: LossTable | None) -> None:
-        self._loss, self._tables = loss, {}
+        self._loss, self._tables, self._look_ups = loss, {}, {}
 
     def _pairs(self, k: int, look_up: LookUp, output: int, active: np.ndarray | None) -> np.ndarray:
         """Look up the packed statistics of a block's rows."""
@@ -311,8 +312,7 @@ class Shard:
                 chosen = Marks([mask for mask in own if mask is not None])
                 yield start, stop, np.append(np.zeros(start, dtype=np.int64), chosen.at)
 
-        places, table, size, shift = self._look_up(query)
-        return Statistics((places, table, size, shift), self._states(query.output), runs)
+        return Statistics(self._look_up(query), self._states(query.output), runs)
 
     def _look_up(self, query: SumQuery | LinearSums) -> LookUp:
         """Where the statistics of a query are looked up."""
@@ -320,10 +320,14 @@ class Shard:
         if loss is None:
             raise RuntimeError("a shard needs a Start before it can answer")
         statistics = GRADIENT_COUNT if isinstance(query, LinearSums) else query.statistics
-        if statistics not in self._tables:
-            self._tables[statistics] = packed_table(loss, statistics)
-        places = place_of_label(query.output, self._n_outputs, loss.size)
-        return LookUp(places, self._tables[statistics], loss.size, np.int32(loss.shift))
+        key = (statistics, query.output)
+        if key not in self._look_ups:
+            if statistics not in self._tables:
+                self._tables[statistics] = packed_table(loss, statistics)
+            places = place_of_label(query.output, self._n_outputs, loss.size)
+            table, shift = self._tables[statistics], np.int32(loss.shift)
+            self._look_ups[key] = places, table, loss.size, shift
+        return self._look_ups[key]
 
     def _taking_part(self, k: int, query: SumQuery) -> np.ndarray | None:
         """Who counts: rows that paid, if there are budgets, and are in the sample, if there is."""
