@@ -21,6 +21,8 @@ from privboost.trees.tree import Tree, stump
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
+pytestmark = pytest.mark.usefixtures("eager_threads")
+
 ROWS = 700
 
 
