@@ -213,7 +213,7 @@ def measure_adult(turns: int = 5) -> list[dict[str, Any]]:
     for kind, how in ((PrivBoostClassifier, {}), (SBDTClassifier, {}), (DPXGBClassifier, {})):
         seconds: dict[str, float] = {}
         for who in ("cuda", "auto") * (turns + 1):
-            model = kind(1.0, 1e-6, adult.domain, random_state=1, backend=who, **how)
+            model = kind(1.0, 1e-6, adult.domain, random_state=1, n_jobs=1, backend=who, **how)
             start = time.perf_counter()
             model.fit(adult.train)
             took = time.perf_counter() - start

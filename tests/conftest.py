@@ -14,7 +14,9 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
 import pytest
 from hypothesis import settings
 
+from privboost import crew
 from privboost.randomness import keystream
+from privboost.tables import cutting
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -69,3 +71,13 @@ def pytest_collection_modifyitems(items):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     _KEYS.start(item.nodeid)
+
+
+@pytest.fixture(scope="module")
+def eager_threads():
+    """Have threads work on few rows, too, and on any machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crew, "LOOK_UPS", 1)
+        patch.setattr(crew, "_cores", lambda: 4)
+        patch.setattr(cutting, "_FEWEST_ROWS", 100)
+        yield

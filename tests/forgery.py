@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from privboost import ModelFileError, codec
-from privboost.engine import commands, kernels, linear_kernels
+from privboost.engine import block_kernels, commands, kernels, linear_kernels
 from privboost.engine.backend import LocalBackend
 from privboost.estimators import stream_bytes
 from privboost.forms import is_writable
@@ -48,7 +48,10 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(importance, "N_ROWS", 4)
     monkeypatch.setattr(importance, "N_DRAWS", 1)
     monkeypatch.setattr(trees, "_SHARINGS", 2)
-    for module in (kernels, linear_kernels, tree_kernels, routing_kernels, coding_kernels):
+    for module in (
+        *(kernels, block_kernels, linear_kernels),
+        *(tree_kernels, routing_kernels, coding_kernels),
+    ):
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, numba.core.registry.CPUDispatcher):
                 monkeypatch.setattr(module, name, kernel.py_func)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from privboost import Domain
+from privboost.crew import Crew
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import open_source
 from privboost.tables.loader import RowLoader, UnitRule
@@ -79,7 +80,7 @@ def encode_training(encoder, data, labels=None, weights=None, weight_bound=None,
     rule = UnitRule.of(encoder.domain.unit, KeyStream.seeded(0))
     loader = RowLoader(encoder, roles, weight_bound, rule)
     check_schema(loader, table)
-    parts = _read(loader, table, 1, block_rows or 2**15 - 1)
+    parts = _read(loader, table, Crew(), block_rows or 2**15 - 1)
     unit = None if rule is None else number_units([part.units for part in parts])[0]
     return CodedRows([part.rows for part in parts], unit)
 

@@ -14,11 +14,13 @@ from privboost import Domain, SchemaError
 from privboost.grid import LABEL_STEPS, SCORE_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables.encoding import Encoder, code_target, code_weights, fine_edges
+from privboost.tables.frames import objects
 from privboost.tables.rows import join, states_within
 from privboost.tables.sources import open_vector, slice_vector
 from privboost.tables.values import (
     MISSING,
     OTHER,
+    _Places,
     code_labels,
     column_kind,
     read_numbers,
@@ -340,3 +342,11 @@ def test_dates_are_refused_by_their_type_however_they_are_coded(kind):
         for cells in (far, far[:0], far.dictionary):
             with pytest.raises(SchemaError, match="column 'x' holds"):
                 read(cells, "x")
+
+
+@pytest.mark.parametrize("labels", [("1", "0", "a", "nan", str(2**60)), (1, 0, 2.5, 2**60)])
+def test_objects_that_are_looked_for_once_are_found_where_each_is(labels):
+    plain = [1, 1.0, "1", "1.0", None, math.nan, float("nan"), "a", -0.0, 0, 2.5, 2**60, 2.0**60]
+    for values in (plain * 3, [*plain, True, False, "b", b"1"] * 3):
+        found = code_labels(objects(values), labels, "c")
+        assert found.tolist() == [_Places(labels, True).find(value) for value in values]

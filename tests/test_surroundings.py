@@ -37,9 +37,9 @@ print(model.fit(x, x[:, 0] > 0.5).predict(x).shape)
 """
 COMPILE = """
 import numpy as np
-from privboost.tables.kernels import bin_numbers
+from privboost.tables.bins import Bins
 out = np.zeros(1, dtype=np.uint8)
-bin_numbers(np.array([0.7]), np.array([0.5]), 2, out)
+Bins(np.array([0.5])).code(np.array([0.7]), out)
 print(out)
 """
 

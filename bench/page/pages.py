@@ -40,6 +40,7 @@ def page(folder: Path = runner.RESULTS) -> str:
     speed = [
         speed_text.fits(folder),
         speed_text.growth(folder),
+        speed_text.cores(folder),
         speed_text.primitives(folder),
         speed_text.scale(folder),
     ]

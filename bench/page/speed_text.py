@@ -96,6 +96,28 @@ def growth(folder: Path = runner.RESULTS) -> str:
     return table(["one thread", *cases], rows)
 
 
+def cores(folder: Path = runner.RESULTS) -> str:
+    """Return seconds of one thread, and how many times as fast more of them are."""
+    form = read("speed_cores", folder)
+    if form is None:
+        return ""
+    threads, cases = _by_case(form)
+    rows = [
+        [case if k == 0 else "", who, *(_times(seconds, who, count, threads) for count in threads)]
+        for case, seconds in cases.items()
+        for k, who in enumerate(dict.fromkeys(who for who, _ in seconds))
+    ]
+    first = f"{machine(form)}. Beside the first, how many times as fast."
+    return f"{first}\n\n{table(_head(threads), rows)}"
+
+
+def _times(seconds: dict[tuple[str, int], float], who: str, count: int, threads: list[int]) -> str:
+    own = seconds[who, count]
+    if count == threads[0]:
+        return f"{number(own)} s"
+    return f"{number(own)} s (× {seconds[who, threads[0]] / own:.2f})"
+
+
 def primitives(folder: Path = runner.RESULTS) -> str:
     """Return seconds of noise, products and predictions."""
     form = read("speed_primitives", folder)

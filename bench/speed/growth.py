@@ -38,7 +38,7 @@ def measure(rows: int, columns: int, rounds: int, turns: int) -> list[Timing]:
 
     def fit(who: str, rows: int, columns: int, rounds: int) -> Act:
         kind, how = RECIPES[who]
-        model = kind(1.0, 1e-6, made_up(1, columns)[2], n_estimators=rounds, **how)
+        model = kind(1.0, 1e-6, made_up(1, columns)[2], n_estimators=rounds, n_jobs=1, **how)
         part = np.ascontiguousarray(table[:rows, :columns])
         return lambda: model.fit(part, label[:rows])
 

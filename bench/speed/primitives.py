@@ -70,7 +70,8 @@ def predictions(turns: int) -> list[Timing]:
     table, label, form = made_up(ROWS, 20)
     few = slice(0, 50_000)
     how = {"n_estimators": TREES, "max_depth": 6}
-    ours = SBDTClassifier(1.0, 1e-6, form, features="uniform", **how).fit(table[few], label[few])
+    ours = SBDTClassifier(1.0, 1e-6, form, features="uniform", n_jobs=1, **how)
+    ours.fit(table[few], label[few])
     acts: dict[tuple[str, int], Act] = {("S-BDT", 1): lambda: ours.predict_proba(table)}
     for who, name, more in (
         ("LightGBM", "lightgbm", {"num_leaves": 63, "n_jobs": 1}),

@@ -69,7 +69,7 @@ def score_column(model: TrainedModel, what: str = "prediction") -> Column:
     def score(batches: Iterator[pd.DataFrame]) -> Iterator[pd.Series]:
         own = read_model(content, "the model of a column")
         for rows in batches:
-            yield pd.Series(list(getattr(own, method)(rows)))
+            yield pd.Series(list(getattr(own, method)(rows, n_jobs=1)))
 
     fields = [_named(name).alias(name) for name in model.domain.feature_names]
     make: Any = pandas_udf

@@ -9,7 +9,18 @@ from bench.page import pages
 from bench.page.comparisons import by_point, losses, ranks, same_score
 from bench.page.markdown import budget, figure, number, table
 from bench.papers.peers import NEEDS
-from bench.speed import fits, growth, scale
+from bench.speed import cores, fits, growth, scale
+from privboost import Domain
+from privboost.engine.backend import open_local
+from privboost.engine.queries import COUNT, TreeSums
+from privboost.engine.updates import Start
+from privboost.grid import CLIP_STEPS
+from privboost.losses import loss_of
+from privboost.tables.beside import open_source
+from privboost.tables.encoding import Encoder
+from privboost.tables.loader import RowLoader
+from privboost.tables.loading import Load
+from privboost.trees.tree import stump
 
 KNOWN = {0.1: 0.7, 0.3: 0.65, 1.0: 0.8}
 
@@ -87,3 +98,15 @@ def test_the_contenders_of_speed_can_be_made():
         kind(1.0, 1e-6, **how)
     for name, how in scale.RECIPES.values():
         getattr(privboost, name)(1.0, 1e-9, **how)
+
+
+def test_the_rounds_of_speed_can_be_asked():
+    table, label, form = growth.made_up(200, cores.COLUMNS)
+    encoder = Encoder.of(Domain.from_dict(form))
+    source, roles = open_source(encoder.domain, table, label, None)
+    backend = open_local([Load(RowLoader(encoder, roles), source)])
+    backend.apply(Start(loss_of("classes", "logistic").table(1.0, 0.25)))
+    for act in cores.ROUNDS.values():
+        act(backend, encoder)
+    sums = backend.sum(TreeSums((stump(),), statistics=COUNT))
+    assert sums.tolist() == [[[200 * CLIP_STEPS]]]

@@ -24,6 +24,8 @@ from tests.identity import (
 )
 from tests.tables import CLASSES, THREE, make_frame
 
+pytestmark = pytest.mark.usefixtures("eager_threads")
+
 
 @pytest.mark.parametrize(("target", "weighted", "epsilon"), FLAGSHIP)
 def test_threads_partitions_deaths_and_order_change_nothing(target, weighted, epsilon):

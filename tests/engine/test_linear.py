@@ -64,6 +64,7 @@ def started(blocks, terms, loss, outputs, kind=LocalBackend, **how):
     return backend
 
 
+@pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("columns", DESIGNS)
 @pytest.mark.parametrize("task", LOSSES)
 @pytest.mark.parametrize("weighted", [False, True])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from privboost.engine.backend import LocalBackend
+from privboost.engine.blocks import Blocks
 from privboost.engine.bundles import MOST_COMBINATIONS, bundle
 from privboost.engine.commands import from_bytes, to_bytes
 from privboost.engine.queries import STATISTICS, CellSums, NodeHistograms, ScoreCounts, TreeSums
@@ -19,6 +20,8 @@ from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
+
+pytestmark = pytest.mark.usefixtures("eager_threads")
 
 ROWS = 700
 
@@ -305,7 +308,7 @@ def test_small_features_share_a_code():
         narrow = np.concatenate(columns).astype(np.uint8)
         nothing = np.zeros((0, rows), dtype=np.uint16)
         blocks.append(Rows(Codes(layout, narrow, nothing), np.zeros(rows, dtype=np.uint8)))
-    bundles = bundle(blocks, tuple(range(53)))
+    bundles = bundle(Blocks(blocks), tuple(range(53)))
     assert bundles.members[0].features[:40] == tuple(range(40))
     assert bundles.left_over == [52]
     assert sorted(f for each in bundles.members for f in each.features) == list(range(52))

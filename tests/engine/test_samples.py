@@ -18,6 +18,8 @@ from tests.engine.test_queries import queries, rows_for
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES
 
+pytestmark = pytest.mark.usefixtures("eager_threads")
+
 KEY = np.arange(32, dtype=np.uint8)
 
 

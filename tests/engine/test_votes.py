@@ -14,6 +14,8 @@ from privboost.trees.tree import stump
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, THREE, encode_training, make_domain, make_frame
 
+pytestmark = pytest.mark.usefixtures("eager_threads")
+
 
 def voters(splits, count):
     rng = np.random.default_rng(1)

@@ -59,9 +59,9 @@ def test_the_report_says_what_was_spent():
 def test_a_wrong_name_of_the_target_is_not_blamed_on_another_column(tmp_path):
     frame, ledger = frame_of(20), tmp_path / "ledger"
     dated = frame.assign(signup=pd.Timestamp("2020-01-01"))
-    with pytest.raises(SchemaError, match="no column 'lable' .did you mean 'label'"):
+    with pytest.raises(SchemaError, match=r"no column 'lable' \(did you mean 'label'"):
         PrivBoostClassifier(1.0, 1e-6, ledger=ledger).fit(dated, "lable")
-    with pytest.raises(SchemaError, match="no column 'lable' .did you mean 'label'"):
+    with pytest.raises(SchemaError, match=r"no column 'lable' \(did you mean 'label'"):
         Domain.learn(dated, "lable", 1.0, 1e-6, ledger=ledger)
     given = {"target": {"classes": ["old", "young"]}}
     with pytest.raises(SchemaError, match="no column 'lable'"):

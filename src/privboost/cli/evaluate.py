@@ -58,7 +58,7 @@ def evaluate(
     limit_epsilon: NewEpsilon = None,
     limit_delta: NewDelta = None,
     name: RunName = None,
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
     out: Out = None,
     as_json: AsJson = False,
     quiet: Quiet = False,

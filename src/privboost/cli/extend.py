@@ -58,7 +58,7 @@ def extend(
     weight_bound: WeightBound = None,
     missing: Missing = None,
     separator: Separator = None,
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
     ledger: LedgerFile = None,
     budget: Budget = None,
     dataset: OfDataset = None,

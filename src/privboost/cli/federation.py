@@ -215,7 +215,7 @@ def join(
     ] = False,
     missing: Missing = None,
     separator: Separator = None,
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
     patience: Patience = 600.0,
 ) -> None:
     """Take part in a run with the rows of a table, which stay here.

@@ -109,7 +109,10 @@ Parameters = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
-Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.", rich_help_panel=TRAINING)]
+Jobs = Annotated[
+    int | None,
+    typer.Option(help="Threads, at most; by default as many as pay.", rich_help_panel=TRAINING),
+]
 Out = Annotated[
     Path | None, typer.Option(help="A file; else standard output.", rich_help_panel=OUTPUT)
 ]

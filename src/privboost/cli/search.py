@@ -61,7 +61,7 @@ def search(
     set_: Parameters = None,
     missing: Missing = None,
     separator: Separator = None,
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
     ledger: LedgerFile = None,
     budget: Budget = None,
     dataset: OfDataset = None,

@@ -103,7 +103,7 @@ def train(
         ),
     ] = None,
     set_: Parameters = None,
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
     domain_rows: DomainRows = Rows.same,
     public_rows: PublicRows = False,
     ledger: LedgerFile = None,

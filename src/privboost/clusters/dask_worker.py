@@ -19,12 +19,11 @@ from privboost.clusters.rows_bytes import write_rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.commands import from_bytes
 from privboost.errors import SchemaError
+from privboost.tables.cutting import block_rows, even_block
 from privboost.tables.frames import FrameTable
 from privboost.tables.loading import (
-    block_rows,
     bound_units,
     code_piece,
-    even_block,
     number_units,
     read_loader,
     without,
@@ -275,7 +274,7 @@ def predict_part(frame: Any, model: Any, method: str) -> Any:
     """Return what a model's method says of each row of a part, under the rows' own index."""
     import pandas as pd  # Dask's parts are its frames; nothing else here needs it
 
-    said = getattr(model, method)(frame)
+    said = getattr(model, method)(frame, n_jobs=1)  # a worker has threads of its own
     if said.ndim == 1:
         return pd.Series(said, index=frame.index, name=model.domain.target.name)
     return pd.DataFrame(said, index=frame.index, columns=list(model.classes))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from privboost.crew import Crew
 from privboost.engine.queries import Query
 from privboost.engine.shard import Shard
 from privboost.engine.updates import Update
@@ -50,49 +50,43 @@ class OpenBackend(Protocol):
 
 
 class LocalBackend:
-    """One shard for each thread, on this machine. The answers do not depend on the threads.
+    """One shard on this machine, on which as many threads work as pay.
+
+    The answers do not depend on the threads.
 
     Parameters
     ----------
     blocks : sequence of Rows
         The rows.
     n_threads : int
-        How many threads work at once.
+        How many threads may work at once.
     """
 
     def __init__(self, blocks: Sequence[Rows], n_threads: int = 1) -> None:
-        self._shards = [Shard(blocks[k::n_threads]) for k in range(n_threads)]
-        self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
+        self._crew = Crew(n_threads)
+        self._shard: Shard | None = Shard(blocks, self._crew)
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
-        answers = self._all(lambda shard: shard.sum(query))
-        return add_answers(answers)
+        return self._held().sum(query)
 
     def apply(self, update: Update) -> None:
-        """Tell every shard what has been released."""
-        self._all(lambda shard: shard.apply(update))
-
-    def _all(self, act: Callable[[Shard], Any]) -> list[Any]:
-        """Have every shard act, the first in this thread."""
-        if self._pool is None:
-            return [act(self._shards[0])]
-        others = [self._pool.submit(act, shard) for shard in self._shards[1:]]
-        try:
-            first = act(self._shards[0])
-        finally:
-            wait(others)  # nobody is left at work, whatever failed
-        return [first, *(other.result() for other in others)]
+        """Tell the shard what has been released."""
+        self._held().apply(update)
 
     def tally(self) -> dict[bytes, int]:
         """Return how many rows have each text."""
-        return add_tallies(self._all(Shard.tally))
+        return self._held().tally()
 
     def close(self) -> None:
         """Let go of the rows and the threads."""
-        self._shards = []
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._shard = None
+        self._crew.close()
+
+    def _held(self) -> Shard:
+        if self._shard is None:
+            raise RuntimeError("the backend is closed")
+        return self._shard
 
 
 def open_local(loads: Sequence[Load], n_threads: int = 1) -> LocalBackend:

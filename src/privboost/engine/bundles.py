@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from privboost.engine import kernels
-from privboost.tables.rows import Rows
+from privboost.engine.addresses import addresses
+from privboost.engine.blocks import Blocks
 
 MOST_COMBINATIONS = 2**10
 """Beyond this a joint histogram no longer stays near the processor."""
@@ -58,6 +60,11 @@ class Bundles:
     codes: list[np.ndarray]
     left_over: list[int]
 
+    @cached_property
+    def codes_at(self) -> np.ndarray:
+        """Where the joint codes of each block lie."""
+        return addresses(self.codes)
+
     @property
     def first(self) -> np.ndarray:
         """Where the joint codes of each bundle begin, when all are numbered through."""
@@ -77,39 +84,46 @@ class _Open:
     features: list[int] = field(default_factory=list)
     digits: np.ndarray = field(default_factory=lambda: np.zeros((1, 0), dtype=np.uint16))
 
-    def takes(self, feature: int, radix: int, blocks: Sequence[Rows]) -> bool:
+    def takes(self, feature: int, radix: int, blocks: Blocks) -> bool:
         """Add a feature, unless there would be too many combinations."""
         used = np.zeros(len(self.digits) * radix, dtype=np.bool_)
-        for codes, block in zip(self.codes, blocks, strict=True):
-            kernels.mark_pairs(codes, block.column(feature), radix, used)
+
+        def mark(first: int, last: int) -> None:
+            for codes, block in zip(self.codes[first:last], blocks.rows[first:last], strict=True):
+                kernels.mark_pairs(codes, block.column(feature), radix, used)
+
+        def join(first: int, last: int) -> None:
+            for codes, block in zip(self.codes[first:last], blocks.rows[first:last], strict=True):
+                kernels.join_codes(codes, block.column(feature), radix, number_of)
+
+        blocks.work(1, mark)
         pairs = np.flatnonzero(used)
         if len(pairs) > MOST_COMBINATIONS:
             return False
         number_of = np.zeros(len(used), dtype=np.uint16)
         number_of[pairs] = np.arange(len(pairs))
-        for codes, block in zip(self.codes, blocks, strict=True):
-            kernels.join_codes(codes, block.column(feature), radix, number_of)
+        blocks.work(1, join)
         self.features.append(feature)
         last = (pairs % radix).astype(np.uint16)
         self.digits = np.column_stack([self.digits[pairs // radix], last])
         return True
 
 
-def bundle(blocks: Sequence[Rows], features: Sequence[int]) -> Bundles:
+def bundle(blocks: Blocks, features: Sequence[int]) -> Bundles:
     """Pack what is small.
 
     Features are taken from the smallest up, so that a bundle holds as many as it can.
     """
-    n_codes = blocks[0].layout.n_codes
+    n_codes = blocks.layout.n_codes
     small = sorted((f for f in features if n_codes[f] <= MOST_CODES), key=lambda f: n_codes[f])
     done: list[_Open] = []
     for feature in small:
         if not (done and done[-1].takes(feature, n_codes[feature], blocks)):
-            done.append(_Open([np.zeros(len(block), dtype=np.uint16) for block in blocks]))
+            done.append(_Open([np.zeros(len(block), dtype=np.uint16) for block in blocks.rows]))
             done[-1].takes(feature, n_codes[feature], blocks)
     done = [each for each in done if len(each.features) > 1]
     codes = []
-    for k, block in enumerate(blocks):
+    for k, block in enumerate(blocks.rows):
         parts = [each.codes[k] for each in done]
         codes.append(np.array(parts, dtype=np.uint16).reshape(len(parts), len(block)))
     packed = {feature for each in done for feature in each.features}

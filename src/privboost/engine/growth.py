@@ -6,23 +6,18 @@ integers are computed from scratch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from privboost.engine import kernels
+from privboost.engine import block_kernels, kernels
+from privboost.engine.blocks import Blocks
 from privboost.engine.bundles import Bundles, bundle
-from privboost.engine.look_up import BlockRows
+from privboost.engine.look_up import Statistics
 from privboost.engine.queries import NodeHistograms, Sample
 from privboost.engine.routes import Routes
-from privboost.grid import BLOCK_ROWS
 from privboost.tables.layout import Layout, columns_of, join_cells, lay_out
-from privboost.tables.rows import Rows
 from privboost.trees.cell_map import CellMap
-
-RowsOfBlock = Callable[[int], BlockRows]
-"""From a block's number to what its rows add."""
 
 
 @dataclass
@@ -37,7 +32,7 @@ class _Level:
 class Grower:
     """Answers `NodeHistograms` for one shard."""
 
-    blocks: Sequence[Rows]
+    blocks: Blocks
     routes: Routes
     _last: _Level | None = None
     _bundles: Bundles | None = None
@@ -47,14 +42,14 @@ class Grower:
         """Drop what belongs to a tree: the rows' states have changed."""
         self._last = None
 
-    def answer(self, query: NodeHistograms, rows_of_block: RowsOfBlock) -> np.ndarray:
+    def answer(self, query: NodeHistograms, statistics: Statistics) -> np.ndarray:
         """Return the exact histograms."""
         parent = self._parent(query)
-        nodes, counts = self.routes.descend(query.tree)
+        counts = self.routes.descend(query.tree)
         chosen = np.ones(query.tree.n_leaves, dtype=np.bool_)
         if parent is not None:
             chosen = _smaller_siblings(counts)
-        histogram = self._add_up(query, nodes, chosen, rows_of_block)
+        histogram = self._add_up(query, chosen, statistics)
         if parent is not None:
             _subtract(histogram, chosen, parent.histogram)
         self._last = _Level(query, histogram)
@@ -68,51 +63,54 @@ class Grower:
         return last if last is not None and asks_children(query, last.query) else None
 
     def _add_up(
-        self,
-        query: NodeHistograms,
-        nodes: list[np.ndarray],
-        chosen: np.ndarray,
-        rows_of_block: RowsOfBlock,
+        self, query: NodeHistograms, chosen: np.ndarray, statistics: Statistics
     ) -> np.ndarray:
-        out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
-        if not self.blocks:
-            return out
+        shape, blocks = (*query.shape[:-1], 2), self.blocks
+        if not len(blocks):
+            return np.zeros(shape, dtype=np.int64)
         if self._bundles is None or self._bundles.asked != query.cells.features:
-            self._bundles = bundle(self.blocks, query.cells.features)
+            self._bundles = bundle(blocks, query.cells.features)
         bundles = self._bundles
         if self._cells is None or not self._cells.asked.same_as(query.cells):
-            self._cells = _Cells(query.cells, bundles, self.blocks[0].layout)
+            self._cells = _Cells(query.cells, bundles, blocks.layout)
         cells = self._cells
-        joint_out = np.zeros((len(out), bundles.n_codes, 2), dtype=np.int64)
-        own_rows, start = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
-        pairs = np.empty(BLOCK_ROWS, dtype=np.int64)
-        packed, joint_packed = (
-            np.empty(sums.shape[:2], dtype=np.int64) for sums in (out, joint_out)
-        )
-        for k, (block, node) in enumerate(zip(self.blocks, nodes, strict=True)):
-            rows = rows_of_block(k)
-            kernels.sum_block_by_node(
-                tuple(rows.look_up),
-                rows.weight,
-                rows.active,
-                node,
-                chosen,
-                (block.codes.narrow, *cells.narrow),
-                (block.codes.wide, *cells.wide),
-                (bundles.codes[k], *cells.joint),
-                own_rows,
-                start,
-                pairs,
-                packed,
-                joint_packed,
-                out,
-                joint_out,
-            )
-        first = 0
+        node_at, _ = self.routes.nodes(0)
+
+        def act(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+            out = np.zeros(shape, dtype=np.int64)
+            joint_out = np.zeros((len(out), bundles.n_codes, 2), dtype=np.int64)
+            for start, stop, active_at in statistics.runs(first, last):
+                block_kernels.sum_by_node(
+                    start,
+                    stop,
+                    blocks.sizes,
+                    blocks.label_at,
+                    statistics.state_at,
+                    blocks.weight_at,
+                    active_at,
+                    statistics.look_up,
+                    node_at,
+                    chosen,
+                    blocks.columns,
+                    cells.narrow,
+                    cells.wide,
+                    bundles.codes_at,
+                    cells.joint,
+                    out,
+                    joint_out,
+                )
+            return out, joint_out
+
+        columns = len(bundles.left_over) + len(bundles.members)
+        (out, joint_out), *more = blocks.work(1 + columns, act)
+        for other, other_joint in more:
+            out += other
+            joint_out += other_joint
+        start = 0
         for each, own in zip(bundles.members, cells.of_bundles, strict=True):
-            last = first + len(each.digits)
-            kernels.add_marginals(joint_out[:, first:last], each.digits, *own, out)
-            first = last
+            stop = start + len(each.digits)
+            kernels.add_marginals(joint_out[:, start:stop], each.digits, *own, out)
+            start = stop
         return out
 
 

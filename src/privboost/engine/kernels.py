@@ -70,27 +70,21 @@ def charge_rows(label, place_of_label, state, table, shift, weight, weight_steps
 
 
 @compiled
-def sum_rows_packed(label, place_of_label, state, table, size, shift, active, ids, cell_of, out):
-    """Do `row_statistics` and `sum_pairs_packed` in one pass, for rows without weights."""
-    n_cells = np.uint64(out.shape[0])
-    packed = np.zeros(LANES * out.shape[0], dtype=np.int64)
+def add_rows_packed(label, place_of_label, state, table, size, shift, active, ids, cell_of, packed):
+    """Do `row_statistics` and `add_pairs_packed` in one pass, for rows without weights."""
+    n_cells = np.uint64(packed.size // LANES)
     cells = _cells(state, size, shift)
     for i in range(np.uint64(state.size)):
         pair = table[np.uint64(place_of_label[label[i]] + cells[i])]
         if active is not None:
             pair &= -np.int64(active[i])
-        cell = np.uint64(ids[i])
-        if cell_of is not None:
-            cell = np.uint64(cell_of[cell])
+        cell = np.uint64(cell_of[np.uint64(ids[i])])
         packed[(i & np.uint64(LANES - 1)) * n_cells + cell] += pair
-    for k in range(np.uint64(packed.size)):
-        out[k % n_cells, 0] += packed[k] >> 32
-        out[k % n_cells, 1] += packed[k] & 0xFFFFFFFF
 
 
 @compiled
-def sum_pairs_packed(ids, cell_of, pairs, out):
-    """Add up packed pairs by cell, still packed: for one block of rows without weights.
+def add_pairs_packed(ids, cell_of, pairs, packed):
+    """Add up packed pairs by cell, still packed: of fewer than 2¹⁵ rows without weights in all.
 
     A row's second statistic lies in [0, 2¹⁶] and its first in ±2¹⁶. Fewer than 2¹⁵ of them add up
     to less than 2³¹ in size, so a cell's second sum never reaches the first, which keeps its sign.
@@ -101,23 +95,32 @@ def sum_pairs_packed(ids, cell_of, pairs, out):
         An id for each row.
     cell_of : unsigned array, optional
         The cell of each id; without it ids are cells.
+    packed : int64 array of length LANES · cells
+        Room for sums: neighbouring rows add to different copies.
     """
-    cells = np.uint64(out.shape[0])
-    packed = np.zeros(LANES * out.shape[0], dtype=np.int64)
+    cells = np.uint64(packed.size // LANES)
     for i in range(np.uint64(pairs.size)):
         cell = np.uint64(ids[i])
         if cell_of is not None:
             cell = np.uint64(cell_of[cell])
         packed[(i & np.uint64(LANES - 1)) * cells + cell] += pairs[i]
-    for k in range(np.uint64(packed.size)):
-        cell = k % cells
-        out[cell, 0] += packed[k] >> 32
-        out[cell, 1] += packed[k] & 0xFFFFFFFF
+
+
+@compiled
+def unpack_lanes(packed, out):
+    """Add packed sums to those of each statistic, and begin anew."""
+    cells = np.uint64(out.shape[0])
+    for lane in range(np.uint64(LANES)):
+        for cell in range(cells):
+            sums = packed[lane * cells + cell]
+            out[cell, 0] += sums >> 32
+            out[cell, 1] += sums & 0xFFFFFFFF
+    packed[:] = 0
 
 
 @compiled
 def sum_pairs(ids, cell_of, pairs, out):
-    """Add up packed pairs by cell, each statistic in its own int64; see `sum_pairs_packed`."""
+    """Add up packed pairs by cell, each statistic in its own int64; see `add_pairs_packed`."""
     for i in range(np.uint64(pairs.size)):
         cell = np.uint64(ids[i])
         if cell_of is not None:

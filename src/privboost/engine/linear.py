@@ -6,12 +6,13 @@ The vector of a row is what its terms give together. Vectors are bounded: one wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
 from privboost.engine import kernels, linear_kernels
+from privboost.engine.blocks import Blocks
 from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_BITS, VECTOR_STEPS, WEIGHT_STEPS
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes, Rows
@@ -37,11 +38,18 @@ def add_scores(codes: Codes, tables: dict[tuple[int, int], np.ndarray], scores: 
 class LinearRows:
     """The vectors of a shard's rows; they are made anew whenever they are needed."""
 
-    def __init__(self, blocks: Sequence[Rows], terms: Terms) -> None:
-        self._blocks, self.terms = blocks, terms
-        if blocks:
-            check_terms(terms, blocks[0].layout)
-        self._scale = [self._scale_of(block) for block in blocks] if terms.shortens else None
+    def __init__(self, blocks: Blocks, terms: Terms) -> None:
+        self._blocks, self.terms = blocks.rows, terms
+        if len(blocks):
+            check_terms(terms, blocks.layout)
+        self._scale: list[np.ndarray] | None = None
+        if terms.shortens:
+            _ = self._squares  # before threads ask for them
+            parts = blocks.work(len(terms.features), self._scales)
+            self._scale = [scale for part in parts for scale in part]
+
+    def _scales(self, first: int, last: int) -> list[np.ndarray]:
+        return [self._scale_of(block) for block in self._blocks[first:last]]
 
     def _scale_of(self, block: Rows) -> np.ndarray:
         """What a row's vector is multiplied by, in `VECTOR_STEPS`, so that it is not too long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -9,50 +10,29 @@ import numpy as np
 
 from privboost.losses import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
 
-
-class LookUp(NamedTuple):
-    """Where a block's rows are looked up: the first arguments of kernels.
-
-    Attributes
-    ----------
-    label : uint8 array
-        The rows' labels.
-    place_of_label : uint32 array
-        Where in the table the line of a label begins.
-    state : int32 array
-        The rows' states.
-    table : int64 array of length lines · size
-        Packed pairs of statistics.
-    size : int
-        How many entries a line has.
-    shift : int32
-        States are shifted right by this many bits to give the entry.
-    """
-
-    label: np.ndarray
-    place_of_label: np.ndarray
-    state: np.ndarray
-    table: np.ndarray
-    size: int
-    shift: np.int32
+LookUp = tuple[np.ndarray, np.ndarray, int, np.int32]
+"""Where rows are looked up: where in a table the line of each label begins (uint32), the table of
+packed pairs of statistics (int64, of length lines · size), how many entries a line has, and by how
+many bits states are shifted right to give the entry."""
 
 
-class BlockRows(NamedTuple):
-    """What a block's rows add to sums, before it is known to which: see `LookUp`.
+class Statistics(NamedTuple):
+    """What rows add to sums, before it is known to which.
 
     Attributes
     ----------
     look_up : LookUp
         Where their statistics are.
-    weight : uint16 array, optional
-        Their weights.
-    active : uint8 array, optional
-        Who takes part.
+    state_at : int64 array
+        Where each block's states lie.
+    runs : callable
+        Cuts a share of blocks, from one to before another, into runs of them, and tells for each
+        where the marks of those who take part lie; None is everybody.
     """
 
     look_up: LookUp
-    weight: np.ndarray | None
-    active: np.ndarray | None
+    state_at: np.ndarray
+    runs: Callable[[int, int], Iterable[tuple[int, int, np.ndarray | None]]]
 
 
 def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:

@@ -12,28 +12,39 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privboost.tables.rows import Rows
-from privboost.trees.routing import route, route_and_count
+from privboost.engine import block_kernels
+from privboost.engine.addresses import addresses
+from privboost.engine.blocks import Blocks, Ids, add_all
 from privboost.trees.tree import Tree
 
 _EVERY_LEAF = np.arange(2**16, dtype=np.uint16)
 
 
+class _Nodes:
+    """Room for the nodes of all rows: two bytes each, block by block."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.arrays = [np.empty(size, dtype=np.uint16) for size in sizes]
+        self.at = addresses(self.arrays)
+
+
 class _Walk:
-    """How far the rows of each block were led down one tree.
+    """How far the rows were led down one tree.
 
     Attributes
     ----------
     tree : Tree
         The tree.
+    nodes : _Nodes, optional
+        In which node each row is, where somebody has looked.
+    depth : int
+        At which depth they are; −1 where nobody knows.
     leaf_of_code : uint16 array, optional
         The leaf of each code, where the tree looks at one feature.
-    at : dict from block to (int, uint16 array)
-        At which depth its rows are, and in which nodes; the others are at the root.
     """
 
-    def __init__(self, tree: Tree, at: dict[int, tuple[int, np.ndarray]]) -> None:
-        self.tree, self.at = tree, at
+    def __init__(self, tree: Tree, nodes: _Nodes | None, depth: int) -> None:
+        self.tree, self.nodes, self.depth = tree, nodes, depth
         self.leaf_of_code = None if tree.only_feature is None else tree.leaf_of_codes()
 
     def goes_on_with(self, tree: Tree) -> bool:
@@ -45,7 +56,7 @@ class _Walk:
 class Routes:
     """Finds the leaf of each row, and remembers it until other trees are asked about."""
 
-    def __init__(self, blocks: Sequence[Rows]) -> None:
+    def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
         self._walks: list[_Walk] = []
 
@@ -56,42 +67,64 @@ class Routes:
             tree.same_as(walk.tree) for tree, walk in zip(trees, walks, strict=True)
         ):
             return
-        known: dict[int, tuple[int, np.ndarray]] = {}
-        if len(trees) == len(walks) == 1 and walks[0].goes_on_with(trees[0]):
-            known = walks[0].at
-        self._walks = [_Walk(tree, known if len(trees) == 1 else {}) for tree in trees]
+        on_the_way = len(trees) == len(walks) == 1 and walks[0].goes_on_with(trees[0])
+        depth = walks[0].depth if on_the_way else -1
+        rooms = [walk.nodes for walk in walks] + [None] * len(trees)
+        self._walks = [_Walk(tree, rooms[k], depth) for k, tree in enumerate(trees)]
 
-    def leaves(self, tree: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return an id for each row of a block, and the leaf of each id, in a tree."""
-        walk, rows = self._walks[tree], self._blocks[block]
+    def leaves(self, tree: int) -> tuple[Ids, np.ndarray]:
+        """Return an id for each row that was led there, and the leaf of each id, in a tree."""
+        walk = self._walks[tree]
         if walk.leaf_of_code is not None:
-            return rows.column(int(walk.tree.feature[0])), walk.leaf_of_code
-        depth, node = self._leave(walk, block)
-        if depth < walk.tree.depth:
-            route(rows.codes, walk.tree, node, from_depth=depth)
-        walk.at[block] = walk.tree.depth, node
-        return node, _EVERY_LEAF[: walk.tree.n_leaves]
+            return self._blocks.column(int(walk.tree.feature[0])), walk.leaf_of_code
+        return self.nodes(tree), _EVERY_LEAF[: walk.tree.n_leaves]
 
-    def descend(self, tree: Tree) -> tuple[list[np.ndarray], np.ndarray]:
-        """Lead all rows to the leaves of a tree that grows.
+    def nodes(self, tree: int) -> Ids:
+        """Return where the node of each row is written."""
+        nodes = self._walks[tree].nodes
+        assert nodes is not None
+        return nodes.at, True
 
-        Returns
-        -------
-        list of uint16 arrays
-            The leaf of each row, block by block, until other leaves are asked for.
-        int64 array
-            How many rows are in each leaf.
-        """
+    def leaves_of_block(self, tree: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the same for the rows of one block."""
+        walk = self._walks[tree]
+        if walk.leaf_of_code is not None:
+            column = self._blocks.rows[block].column(int(walk.tree.feature[0]))
+            return column, walk.leaf_of_code
+        assert walk.nodes is not None
+        return walk.nodes.arrays[block], _EVERY_LEAF[: walk.tree.n_leaves]
+
+    def lead(self) -> None:
+        """Lead all rows to the leaves of all trees, where their codes do not say it all."""
+        for walk in self._walks:
+            if walk.leaf_of_code is None and walk.depth < walk.tree.depth:
+                self._lead(walk, 0)
+
+    def descend(self, tree: Tree) -> np.ndarray:
+        """Lead all rows to the leaves of a tree that grows, and count them by leaf (int64)."""
         self.follow((tree,))
-        walk, counts = self._walks[0], np.zeros(tree.n_leaves, dtype=np.int64)
-        for k, rows in enumerate(self._blocks):
-            depth, node = self._leave(walk, k)
-            route_and_count(rows.codes, tree, node, depth, counts)
-            walk.at[k] = tree.depth, node
-        return [walk.at[k][1] for k in range(len(self._blocks))], counts
+        return self._lead(self._walks[0], tree.n_leaves)
 
-    def _leave(self, walk: _Walk, block: int) -> tuple[int, np.ndarray]:
-        """Return where a block's rows are, and forget it: should they not arrive, nothing stays."""
-        if block in walk.at:
-            return walk.at.pop(block)
-        return 0, np.zeros(len(self._blocks[block]), dtype=np.uint16)
+    def _lead(self, walk: _Walk, leaves: int) -> np.ndarray:
+        """Lead all rows to the leaves of a tree; should they not arrive, nothing is known.
+
+        Return how many there are in each of the first leaves: none are counted, or all.
+        """
+        blocks, tree = self._blocks, walk.tree
+        if walk.nodes is None:
+            walk.nodes, walk.depth = _Nodes(blocks.sizes.tolist()), -1
+        depth, node_at = max(walk.depth, 0), walk.nodes.at
+        slots = blocks.layout.slot_array[tree.feature] if len(blocks) else tree.feature
+        walk.depth = -1
+
+        def act(first: int, last: int) -> np.ndarray:
+            counts = np.zeros(leaves, dtype=np.int64)
+            block_kernels.route_blocks(
+                *(first, last, blocks.sizes, blocks.columns),
+                *(slots, tree.goes_right, depth, node_at, counts),
+            )
+            return counts
+
+        counted = blocks.work(tree.depth - depth + (leaves > 0), act)
+        walk.depth = tree.depth
+        return add_all(counted)

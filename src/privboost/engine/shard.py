@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 
-from privboost.engine import kernels
+from privboost.crew import Crew
+from privboost.engine import block_kernels, kernels
+from privboost.engine.addresses import addresses
+from privboost.engine.blocks import Blocks, Ids, add_all
 from privboost.engine.growth import Grower
 from privboost.engine.linear import LinearRows, add_scores
-from privboost.engine.look_up import BlockRows, LookUp, packed_table, place_of_label
+from privboost.engine.look_up import LookUp, Statistics, packed_table, place_of_label
+from privboost.engine.parts import Digit, Parts, digits_of
 from privboost.engine.queries import (
     GRADIENT_COUNT,
     CellSums,
@@ -39,17 +45,17 @@ from privboost.engine.updates import (
     UseLoss,
 )
 from privboost.engine.votes import VoteCounter
-from privboost.grid import BLOCK_ROWS, BUDGET_STEPS, WEIGHT_STEPS, WHOLE_SPAN
+from privboost.grid import BUDGET_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import LossTable
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import bernoulli_mask
 from privboost.tables.rows import Rows, states_within
-from privboost.trees.cell_map import CellMap, CellPart
+from privboost.trees.cell_map import CellMap
 
 _MOST_PACKED_CELLS = 1024
 
-_Ids = tuple[np.ndarray, np.ndarray | None]
-"""An id for each row of a block, and the cell of each id; None where ids are cells."""
+_SAMPLED_BLOCKS = 4
+"""Blocks whose sample is drawn before it is used."""
 
 
 class Shard:
@@ -57,26 +63,32 @@ class Shard:
 
     The scores are a cache: a new shard that holds the same rows and is told the same updates in
     the same order has the same state.
+
+    Parameters
+    ----------
+    blocks : sequence of Rows
+        The rows.
+    crew : Crew, optional
+        Who works on them. The answers do not depend on the threads.
     """
 
-    def __init__(self, blocks: Sequence[Rows]) -> None:
-        if any(len(block) > BLOCK_ROWS for block in blocks):
-            raise ValueError(f"a block holds at most {BLOCK_ROWS} rows")
-        self._blocks = list(blocks)
+    def __init__(self, blocks: Sequence[Rows], crew: Crew | None = None) -> None:
+        self._rows = Blocks(blocks, crew)
+        self._blocks = self._rows.rows
         self._state: list[np.ndarray] = []
+        self._states_at: dict[int, np.ndarray] = {}
         self._loss: LossTable | None = None
         self._n_outputs = 0
         self._span = WHOLE_SPAN
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
-        self._look_ups: dict[tuple[int, tuple[str, ...], int], LookUp] = {}
-        self._left: list[np.ndarray] | None = None
-        self._active: list[np.ndarray] | None = None
+        self._look_ups: dict[tuple[tuple[str, ...], int], LookUp] = {}
+        self._left: Marks | None = None
+        self._active: Marks | None = None
         self._prices: dict[int, Price] = {}
-        self._routes = Routes(self._blocks)
-        self._grower = Grower(self._blocks, self._routes)
+        self._routes = Routes(self._rows)
+        self._grower = Grower(self._rows, self._routes)
         self._linear: LinearRows | None = None
-        self._votes = VoteCounter(self._blocks, self._routes)
-        self._pairs = np.empty(BLOCK_ROWS, dtype=np.int64)
+        self._votes = VoteCounter(self._rows, self._routes)
 
     def apply(self, update: Update) -> None:
         """Follow what has been released."""
@@ -88,8 +100,10 @@ class Shard:
         elif isinstance(update, OpenBudgets):
             if self._left is not None:
                 raise RuntimeError("budgets are for life: they are opened once")
-            self._left = [np.full(len(b), BUDGET_STEPS, dtype=np.int32) for b in self._blocks]
-            self._active = [np.zeros(len(block), dtype=np.uint8) for block in self._blocks]
+            self._left = Marks(
+                [np.full(len(block), BUDGET_STEPS, dtype=np.int32) for block in self._blocks]
+            )
+            self._active = Marks([np.zeros(len(block), dtype=np.uint8) for block in self._blocks])
         elif isinstance(update, CloseBudgets):
             self._active = None
         elif isinstance(update, Price):
@@ -99,7 +113,7 @@ class Shard:
         elif isinstance(update, UseLoss):
             self._use(update.loss)
         elif isinstance(update, SetTerms):
-            self._linear = LinearRows(self._blocks, update.terms)
+            self._linear = LinearRows(self._rows, update.terms)
         elif isinstance(update, SetLinearScores):
             self._set_linear_scores(update)
         elif isinstance(update, AddCellValues):
@@ -109,12 +123,40 @@ class Shard:
 
     def _add_cells(self, update: AddCellValues) -> None:
         self._check_cells(update.cells)
+        joint, values_of_joint = [], []
         for part, first in zip(update.cells.parts, update.cells.first, strict=True):
             values = update.value_of[first : first + part.n_cells]
             if part.alone:
-                values = values[part.cell_of[0]]
-            for block, state in zip(self._blocks, self._state, strict=True):
-                kernels.add_values(_cells_of(block, part)[0], values, state[update.output])
+                ids = self._rows.column(part.features[0])
+                self._add_values(ids, values[part.cell_of[0]], update.output)
+            else:
+                joint.append(digits_of(self._rows, part))
+                values_of_joint.append(values)
+        if joint:
+            self._add_joint_values(Parts.of(joint), np.concatenate(values_of_joint), update.output)
+
+    def _add_values(self, ids: Ids, values: np.ndarray, output: int) -> None:
+        """Add to each row's score the value of its id."""
+        sizes, state_at = self._rows.sizes, self._states(output)
+
+        def act(first: int, last: int) -> None:
+            block_kernels.add_values_by_id(first, last, sizes, *ids, values, state_at)
+
+        self._rows.work(1, act)
+
+    def _add_joint_values(self, parts: Parts, values: np.ndarray, output: int) -> None:
+        sizes, state_at = self._rows.sizes, self._states(output)
+
+        def act(first: int, last: int) -> None:
+            block_kernels.add_values_by_part(first, last, sizes, tuple(parts), values, state_at)
+
+        self._rows.work(len(parts.radix), act)
+
+    def _states(self, output: int) -> np.ndarray:
+        """Where the states of an output lie, block by block."""
+        if output not in self._states_at:
+            self._states_at[output] = addresses(state[output] for state in self._state)
+        return self._states_at[output]
 
     def _check_cells(self, cells: CellMap) -> None:
         """Refuse cells that were not made for these rows."""
@@ -123,17 +165,21 @@ class Shard:
 
     def _add_trees(self, update: AddTreeValues) -> None:
         self._routes.follow(update.trees)
+        self._routes.lead()
         for tree, values in enumerate(update.value_of):
-            for k, state in enumerate(self._state):
-                ids, leaf_of = self._routes.leaves(tree, k)
-                kernels.add_values(ids, values[leaf_of], state[update.output])
+            ids, leaf_of = self._routes.leaves(tree)
+            self._add_values(ids, values[leaf_of], update.output)
 
     def _set_linear_scores(self, update: SetLinearScores) -> None:
         tables = self._vectors().terms.tables(update.coefficients)
-        for block, state in zip(self._blocks, self._state, strict=True):
-            scores = state[update.output]
-            scores[:] = 0 if block.start is None else states_within(block.start, self._span)
-            add_scores(block.codes, tables, scores)
+
+        def act(first: int, last: int) -> None:
+            for block, state in zip(self._blocks[first:last], self._state[first:last], strict=True):
+                scores = state[update.output]
+                scores[:] = 0 if block.start is None else states_within(block.start, self._span)
+                add_scores(block.codes, tables, scores)
+
+        self._rows.work(len(tables), act)
 
     def _vectors(self) -> LinearRows:
         if self._linear is None:
@@ -147,46 +193,80 @@ class Shard:
         if isinstance(query, CellSums | NodeHistograms | VoteCounts):
             self._check_cells(query.cells)
         if isinstance(query, NodeHistograms):
-            return self._grower.answer(query, lambda k: self._rows(k, query))
+            return self._grower.answer(query, self._statistics(query))
         if isinstance(query, VoteCounts):
             return self._count_votes(query)
-        if isinstance(query, TreeSums):
-            self._routes.follow(query.trees)
-        out = np.zeros((*query.shape[:-1], 2), dtype=np.int64)
-        sums = _sums_of_parts(query, out)
-        for k in range(len(self._blocks)):
-            self._add_up(k, query, self._parts(k, query), sums)
-        return out[..., 2 - len(query.statistics) :]
+        if isinstance(query, ScoreCounts):
+            return self._count_scores(query)
+        return self._add_up(query, self._parts(query))
 
     def tally(self) -> dict[bytes, int]:
         """Return how many rows have each text, under the number of its column and a space."""
         return tally_texts([block.texts for block in self._blocks])
 
-    def _parts(self, k: int, query: CellSums | TreeSums | ScoreCounts) -> list[_Ids]:
-        """Return the cells of a block's rows, for each part of a query."""
-        if isinstance(query, TreeSums):
-            return [self._routes.leaves(tree, k) for tree in range(len(query.trees))]
-        block = self._blocks[k]
+    def _parts(self, query: CellSums | TreeSums) -> list[list[Digit]]:
+        """Return the cells that rows have, for each part of a query."""
         if isinstance(query, CellSums):
-            return [_cells_of(block, part) for part in query.cells.parts]
+            return [digits_of(self._rows, part) for part in query.cells.parts]
+        self._routes.follow(query.trees)
+        self._routes.lead()
+        trees = [self._routes.leaves(tree) for tree in range(len(query.trees))]
+        return [[(ids, leaf_of, query.shape[1])] for ids, leaf_of in trees]
+
+    def _add_up(self, query: CellSums | TreeSums, parts: list[list[Digit]]) -> np.ndarray:
+        """Add the statistics of all rows by the cells of each part."""
+        rows, statistics = self._rows, self._statistics(query)
+        counts = [math.prod(size for _, _, size in part) for part in parts]
+        packed = rows.weight_at is None and max(counts, default=0) <= _MOST_PACKED_CELLS
+        alone = packed and len(parts) == 1 and len(parts[0]) == 1
+        several = tuple(Parts.of(parts)) if parts and not alone else ()
+
+        def act(first: int, last: int) -> np.ndarray:
+            out = np.zeros((sum(counts), 2), dtype=np.int64)
+            for start, stop, active_at in statistics.runs(first, last):
+                own = (start, stop, rows.sizes, rows.label_at, statistics.state_at)
+                how = (active_at, statistics.look_up)
+                if alone:
+                    ids, cell_of, _ = parts[0][0]
+                    block_kernels.sum_by_id(*own, *how, *ids, cell_of, out)
+                elif several:
+                    block_kernels.sum_parts(*own, rows.weight_at, *how, several, packed, out)
+            return out
+
+        sums = add_all(rows.work(1 + sum(map(len, parts)), act))
+        return sums.reshape(*query.shape[:-1], 2)[..., 2 - len(query.statistics) :]
+
+    def _count_scores(self, query: ScoreCounts) -> np.ndarray:
         kinds = place_of_label(query.output, self._n_outputs, 1)
-        cells = np.empty(len(block), dtype=np.uint32)
-        state = self._state[k][query.output]
-        kernels.score_cells(state, query.edges, block.label, kinds, query.classes, cells)
-        return [(cells, None)]
+        look_up = self._look_up(query)
+
+        def act(first: int, last: int) -> np.ndarray:
+            out = np.zeros((math.prod(query.shape), 2), dtype=np.int64)
+            for k in range(first, last):
+                block, state = self._blocks[k], self._state[k][query.output]
+                cells = np.empty(len(block), dtype=np.uint32)
+                kernels.score_cells(state, query.edges, block.label, kinds, query.classes, cells)
+                pairs = self._pairs(k, look_up, query.output, self._taking_part(k, query))
+                kernels.sum_pairs(cells, None, pairs, out)
+            return out
+
+        sums = add_all(self._rows.work(3, act))
+        return sums.reshape(*query.shape[:-1], 2)[..., 1:]
 
     def _add_up_vectors(self, query: LinearSums | GramSums) -> np.ndarray:
-        out = np.zeros(query.shape, dtype=np.int64)
-        vectors = self._vectors()
-        for k in range(len(self._blocks)):
-            if isinstance(query, LinearSums):
-                look_up = self._look_up(k, GRADIENT_COUNT, query.output)
-                pairs = self._statistics(BlockRows(look_up, self._blocks[k].weight, None))
-                vectors.add_gradients(k, pairs, out)
-            else:
-                kinds = place_of_label(0, self._n_outputs, 1)
-                vectors.add_products(k, np.append(query.factor, 0)[kinds], out)
-        return out
+        vectors, kinds = self._vectors(), place_of_label(0, self._n_outputs, 1)
+        look_up = self._look_up(query) if isinstance(query, LinearSums) else None
+
+        def act(first: int, last: int) -> np.ndarray:
+            out = np.zeros(query.shape, dtype=np.int64)
+            for k in range(first, last):
+                if isinstance(query, LinearSums) and look_up is not None:
+                    vectors.add_gradients(k, self._pairs(k, look_up, query.output, None), out)
+                elif isinstance(query, GramSums):
+                    vectors.add_products(k, np.append(query.factor, 0)[kinds], out)
+            return out
+
+        return add_all(self._rows.work(2 + len(vectors.terms.features), act))
 
     def _count_votes(self, query: VoteCounts) -> np.ndarray:
         if not self._n_outputs or query.sample is not None or self._active is not None:
@@ -194,24 +274,13 @@ class Shard:
         kinds = place_of_label(query.output, self._n_outputs, 1)
         return self._votes.answer(query, kinds, lambda k: self._state[k][query.output])
 
-    def _add_up(self, k: int, query: SumQuery, parts: list[_Ids], sums: list[np.ndarray]) -> None:
-        """Add a block's statistics by the cells of each part."""
-        rows = self._rows(k, query)
-        packed = rows.weight is None and all(len(out) <= _MOST_PACKED_CELLS for out in sums)
-        if packed and len(parts) == 1:
-            kernels.sum_rows_packed(*rows.look_up, rows.active, *parts[0], sums[0])
-            return
-        pairs = self._statistics(rows)
-        add = kernels.sum_pairs_packed if packed else kernels.sum_pairs
-        for part, out in zip(parts, sums, strict=True):
-            add(*part, pairs, out)
-
     def _start(self, update: Start) -> None:
         self._n_outputs = update.n_outputs
         self._use(update.loss)
-        for active in self._active or []:
-            active[:] = 0  # a charge under another loss pays for nothing
-        self._state = []
+        if self._active is not None:
+            for active in self._active.arrays:
+                active[:] = 0  # a charge under another loss pays for nothing
+        self._state, self._states_at = [], {}
         for block in self._blocks:
             state = np.zeros((update.n_outputs, len(block)), dtype=np.int32)
             if block.start is not None:
@@ -221,38 +290,48 @@ class Shard:
     def _use(self, loss: LossTable | None) -> None:
         self._loss, self._tables, self._look_ups = loss, {}, {}
 
-    def _statistics(self, rows: BlockRows) -> np.ndarray:
-        """Look up the packed statistics of a block's rows, in memory that the next call reuses."""
-        pairs = self._pairs[: len(rows.look_up.label)]
-        kernels.row_statistics(*rows.look_up, rows.weight, rows.active, pairs)
+    def _pairs(self, k: int, look_up: LookUp, output: int, active: np.ndarray | None) -> np.ndarray:
+        """Look up the packed statistics of a block's rows."""
+        block = self._blocks[k]
+        places, *table = look_up
+        pairs = np.empty(len(block), dtype=np.int64)
+        state = self._state[k][output]
+        kernels.row_statistics(block.label, places, state, *table, block.weight, active, pairs)
         return pairs
 
-    def _rows(self, k: int, query: SumQuery) -> BlockRows:
-        """What a block's rows are looked up by, their weights, and who takes part."""
-        look_up = self._look_up(k, query.statistics, query.output)
-        return BlockRows(look_up, self._blocks[k].weight, self._taking_part(k, query))
+    def _statistics(self, query: SumQuery) -> Statistics:
+        """What rows add to the sums of a query."""
 
-    def _look_up(self, k: int, statistics: tuple[str, ...], output: int) -> LookUp:
-        """Where a block's rows are looked up: remembered, since states are changed in place."""
-        loss, key = self._loss, (k, statistics, output)
+        def runs(first: int, last: int) -> Iterator[tuple[int, int, np.ndarray | None]]:
+            if query.sample is None:
+                yield first, last, None if self._active is None else self._active.at
+                return
+            for start in range(first, last, _SAMPLED_BLOCKS):
+                stop = min(start + _SAMPLED_BLOCKS, last)
+                own = [self._taking_part(k, query) for k in range(start, stop)]
+                chosen = Marks([mask for mask in own if mask is not None])
+                yield start, stop, np.append(np.zeros(start, dtype=np.int64), chosen.at)
+
+        return Statistics(self._look_up(query), self._states(query.output), runs)
+
+    def _look_up(self, query: SumQuery | LinearSums) -> LookUp:
+        """Where the statistics of a query are looked up."""
+        loss = self._loss
         if loss is None:
             raise RuntimeError("a shard needs a Start before it can answer")
-        if statistics not in self._tables:
-            self._tables[statistics] = packed_table(loss, statistics)
+        statistics = GRADIENT_COUNT if isinstance(query, LinearSums) else query.statistics
+        key = (statistics, query.output)
         if key not in self._look_ups:
-            self._look_ups[key] = LookUp(
-                self._blocks[k].label,
-                place_of_label(output, self._n_outputs, loss.size),
-                self._state[k][output],
-                self._tables[statistics],
-                loss.size,
-                np.int32(loss.shift),
-            )
+            if statistics not in self._tables:
+                self._tables[statistics] = packed_table(loss, statistics)
+            places = place_of_label(query.output, self._n_outputs, loss.size)
+            table, shift = self._tables[statistics], np.int32(loss.shift)
+            self._look_ups[key] = places, table, loss.size, shift
         return self._look_ups[key]
 
     def _taking_part(self, k: int, query: SumQuery) -> np.ndarray | None:
         """Who counts: rows that paid, if there are budgets, and are in the sample, if there is."""
-        active = None if self._active is None else self._active[k]
+        active = None if self._active is None else self._active.arrays[k]
         if query.sample is None:
             return active
         ids = self._blocks[k].ids
@@ -265,23 +344,41 @@ class Shard:
     def _charge(self, update: Charge) -> None:
         if self._loss is None or self._left is None or self._active is None:
             raise RuntimeError("a shard needs a Start and OpenBudgets before it can charge")
+        left, active, rows = self._left, self._active, self._rows
         places = place_of_label(update.output, self._n_outputs, self._loss.size)
+        state_at, shift = self._states(update.output), np.int32(self._loss.shift)
         tables = self._prices[update.price].tables
-        for k, block in enumerate(self._blocks):
-            if block.cohort >= len(tables):
-                self._active[k][:] = 0
-                continue
-            kernels.charge_rows(
-                block.label,
-                places,
-                self._state[k][update.output],
-                tables[block.cohort],
-                np.int32(self._loss.shift),
-                block.weight,
-                WEIGHT_STEPS,
-                self._left[k],
-                self._active[k],
-            )
+
+        def act(first: int, last: int) -> None:
+            for cohort, own in groupby(range(first, last), lambda k: self._blocks[k].cohort):
+                blocks = list(own)
+                if cohort >= len(tables):
+                    for k in blocks:
+                        active.arrays[k][:] = 0
+                    continue
+                block_kernels.charge_blocks(
+                    blocks[0],
+                    blocks[-1] + 1,
+                    rows.sizes,
+                    rows.label_at,
+                    places,
+                    state_at,
+                    tables[cohort],
+                    shift,
+                    rows.weight_at,
+                    WEIGHT_STEPS,
+                    left.at,
+                    active.at,
+                )
+
+        rows.work(2, act)
+
+
+class Marks:
+    """An array for each block, and where it lies."""
+
+    def __init__(self, arrays: list[np.ndarray]) -> None:
+        self.arrays, self.at = arrays, addresses(arrays)
 
 
 def tally_texts(texts: Sequence[tuple[pa.Array, ...]]) -> dict[bytes, int]:
@@ -292,28 +389,3 @@ def tally_texts(texts: Sequence[tuple[pa.Array, ...]]) -> dict[bytes, int]:
         for word, count in zip(words.field("values"), words.field("counts"), strict=True):
             counts[f"{number} ".encode() + word.as_py()] = count.as_py()
     return counts
-
-
-def _cells_of(block: Rows, part: CellPart) -> _Ids:
-    """Return an id for each row, and the cell of each id; None where ids are cells."""
-    if part.alone:
-        return block.column(part.features[0]), part.cell_of[0]
-    columns = [block.column(feature) for feature in part.features]
-    cells = np.empty(len(block), dtype=np.uint32)
-    kernels.begin_cells(columns[0], part.cell_of[0], cells)
-    for k in range(1, len(columns)):
-        kernels.join_cells(columns[k], part.cell_of[k], part.sizes[k], cells)
-    return cells, None
-
-
-def _sums_of_parts(query: CellSums | TreeSums | ScoreCounts, out: np.ndarray) -> list[np.ndarray]:
-    """Return the views of an answer, each of shape (cells, 2), that its parts are added to."""
-    if isinstance(query, TreeSums):
-        return list(out)
-    if isinstance(query, ScoreCounts):
-        return [out.reshape(-1, 2)]
-    cells = query.cells
-    return [
-        out[first : first + part.n_cells]
-        for part, first in zip(cells.parts, cells.first, strict=True)
-    ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from privboost.engine import kernels
+from privboost.engine.blocks import Blocks, add_all
 from privboost.engine.queries import VoteCounts
 from privboost.engine.routes import Routes
 from privboost.grid import BLOCK_ROWS, VOTE
 from privboost.tables.layout import Columns, columns_of
-from privboost.tables.rows import Rows
 from privboost.trees.cell_map import CellMap
 
 StateOf = Callable[[int], np.ndarray]
@@ -20,7 +20,7 @@ StateOf = Callable[[int], np.ndarray]
 class VoteCounter:
     """Answers `VoteCounts` for one shard."""
 
-    def __init__(self, blocks: Sequence[Rows], routes: Routes) -> None:
+    def __init__(self, blocks: Blocks, routes: Routes) -> None:
         self._blocks, self._routes = blocks, routes
         self._asked: CellMap | None = None
         self._columns: tuple[Columns, Columns]
@@ -37,31 +37,38 @@ class VoteCounter:
         state_of : callable
             From a block's number to the states of its rows.
         """
-        out = np.zeros(query.shape, dtype=np.int64)
-        rows, start = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
+        if not len(self._blocks):
+            return np.zeros(query.shape, dtype=np.int64)
         self._routes.follow((query.tree,))
-        for k, block in enumerate(self._blocks):
-            narrow, wide = self._cells(query.cells)
-            ids, leaf_of = self._routes.leaves(0, k)
-            kernels.count_votes(
-                block.label,
-                kind_of_label,
-                state_of(k),
-                VOTE,
-                query.votes,
-                ids,
-                query.node_of_leaf[leaf_of],
-                (block.codes.narrow, *narrow),
-                (block.codes.wide, *wide),
-                rows,
-                start,
-                out,
-            )
-        return out
+        self._routes.lead()
+        narrow, wide = self._cells(query.cells)
+
+        def act(first: int, last: int) -> np.ndarray:
+            out = np.zeros(query.shape, dtype=np.int64)
+            rows, start = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
+            for k in range(first, last):
+                block, (ids, leaf_of) = self._blocks.rows[k], self._routes.leaves_of_block(0, k)
+                kernels.count_votes(
+                    block.label,
+                    kind_of_label,
+                    state_of(k),
+                    VOTE,
+                    query.votes,
+                    ids,
+                    query.node_of_leaf[leaf_of],
+                    (block.codes.narrow, *narrow),
+                    (block.codes.wide, *wide),
+                    rows,
+                    start,
+                    out,
+                )
+            return out
+
+        return add_all(self._blocks.work(1 + len(query.cells.parts), act))
 
     def _cells(self, cells: CellMap) -> tuple[Columns, Columns]:
         """The columns of the query's features, kept while queries share their cells."""
         if self._asked is None or not self._asked.same_as(cells):
-            self._columns = columns_of(self._blocks[0].layout, cells.by_feature())
+            self._columns = columns_of(self._blocks.layout, cells.by_feature())
             self._asked = cells
         return self._columns

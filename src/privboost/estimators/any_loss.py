@@ -26,5 +26,5 @@ class AnyLossClassifier(PrivateClassifier):
     @available_if(has_log_odds)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities, in the order of `classes_`. Costs no privacy."""
-        chances: np.ndarray = self._fitted().predict_proba(X)
+        chances: np.ndarray = self._fitted().predict_proba(X, n_jobs=self.n_jobs)
         return chances

@@ -18,6 +18,7 @@ from privboost.boosting.checks import check_choice, check_flag, check_path, chec
 from privboost.boosting.plan import Budget, PublicRows, leave_some
 from privboost.boosting.target_span import learn_span
 from privboost.compiling import compiling_told
+from privboost.crew import count_threads
 from privboost.engine.backend import OpenBackend
 from privboost.errors import DomainError
 from privboost.estimators.class_weights import weights_in_order
@@ -25,7 +26,7 @@ from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import Given, MakePlan, Preparation, Run, Setting
 from privboost.estimators.preview import Preview, price_of, told_rows
 from privboost.estimators.public_rows import PublicPreparation, budget_of
-from privboost.estimators.running import choose_backend, count_threads, ledger_path, open_table
+from privboost.estimators.running import choose_backend, ledger_path, open_table
 from privboost.explanations.explanation import Explanation
 from privboost.explanations.local import LocalExplanation
 from privboost.learning.given import named_target, open_given
@@ -355,7 +356,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the class of each row. Costs no privacy."""
-        predicted: np.ndarray = self._fitted().predict(X)
+        predicted: np.ndarray = self._fitted().predict(X, n_jobs=self.n_jobs)
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -375,7 +376,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         With `return_std`, the standard error that the noise of training gives to each comes with
         them, where the recipe tells it: see `Model.decision_function`.
         """
-        return self._fitted().decision_function(X, return_std)
+        return self._fitted().decision_function(X, return_std, self.n_jobs)
 
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, ClassTarget):
@@ -394,7 +395,7 @@ class LogisticClassifier(PrivateClassifier):
         With `return_std`, the standard error that the noise of training gives to each comes with
         them, where the recipe tells it: see `Model.predict_proba`.
         """
-        return self._fitted().predict_proba(X, return_std)
+        return self._fitted().predict_proba(X, return_std, self.n_jobs)
 
 
 class PrivateRegressor(RegressorMixin, PrivateEstimator):
@@ -413,7 +414,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         With `return_std`, the standard error that the noise of training gives to each comes with
         them, where the recipe tells it: see `Model.predict`.
         """
-        return self._fitted().predict(X, return_std)
+        return self._fitted().predict(X, return_std, self.n_jobs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the exact R² on rows that must be public.

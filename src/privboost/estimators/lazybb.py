@@ -189,7 +189,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
     @available_if(lambda own: own.calibration_share != 0)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities, in the order of `classes_`. Costs no privacy."""
-        chances: np.ndarray = self._fitted().predict_proba(X)
+        chances: np.ndarray = self._fitted().predict_proba(X, n_jobs=self.n_jobs)
         return chances
 
     def __getattr__(self, name: str) -> Any:

@@ -48,7 +48,9 @@ RUN_PARAMETERS = """
         None is secure noise. A number makes a reproducible run without a privacy guarantee, and a
         warning that says so.
     n_jobs : int, optional
-        Threads, at most 8 for each core; -1 for all cores. The model does not depend on it.
+        How many threads may work at once, in training and in predictions: at most one for each core
+        that the process may use, and never more than the rows are worth. None and -1 allow all
+        cores, -2 all but one. The model does not depend on it.
     backend : "auto", "cuda" or callable
         Who holds the rows during a fit: "auto" is the cluster where they lie, or this machine;
         "cuda" is this machine's graphics card. The model does not depend on it.

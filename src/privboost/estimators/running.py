@@ -1,12 +1,9 @@
-"""What parameters of every run mean: threads, who holds the rows, where charges are recorded."""
+"""What parameters of every run mean: who holds the rows, where charges are recorded."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from privboost.boosting.checks import check_file
 from privboost.clusters.recognition import open_remote, open_where_rows_lie
@@ -14,19 +11,6 @@ from privboost.cuda.backend import open_cuda
 from privboost.engine.backend import OpenBackend
 from privboost.errors import CardError
 from privboost.tables.remote import RemoteTable
-
-_MOST_THREADS = 8
-"""For each core: more do nothing but wait, and some systems never come to an end of making them."""
-
-
-def count_threads(n_jobs: Any) -> int:
-    """Return how many threads `n_jobs` asks for."""
-    jobs = 1 if n_jobs is None else n_jobs
-    if not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0:
-        raise ValueError("n_jobs must be a whole number other than 0, or None")
-    cores = os.cpu_count() or 1
-    wanted = int(jobs) if jobs > 0 else max(1, cores + 1 + int(jobs))
-    return min(wanted, _MOST_THREADS * cores)
 
 
 def open_table(data: Any, backend: Any) -> Any:

@@ -8,10 +8,11 @@ from typing import Any
 from privboost.accounts.account import BudgetAccount
 from privboost.accounts.given import check_account
 from privboost.boosting.plan import Budget, Plan, PublicRows, leave_some
+from privboost.crew import count_threads
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import Given, Ground, Preparation, Setting
 from privboost.estimators.public_rows import PublicPreparation, budget_of, check_no_ledger
-from privboost.estimators.running import choose_backend, count_threads, ledger_path, open_table
+from privboost.estimators.running import choose_backend, ledger_path, open_table
 from privboost.evaluation.class_measures import ClassCounts, measure_classes
 from privboost.evaluation.groups import open_groups, words_of_groups
 from privboost.evaluation.loader import OutcomeLoader
@@ -84,7 +85,7 @@ def evaluate(
     random_state : int, optional
         A seed, for tests; it takes the guarantee away.
     n_jobs : int, optional
-        Threads.
+        How many threads may work at once; by default as many as pay.
     backend : "auto", "cuda" or callable
         Who holds the rows.
     ledger : path, optional

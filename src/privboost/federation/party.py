@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from privboost.crew import count_threads
 from privboost.errors import BudgetError, DomainError, FederationError, SchemaError
 from privboost.federation.agreement import COORDINATOR
 from privboost.federation.channels import Channel, open_letter, seal_letter
@@ -70,8 +71,8 @@ class Party:
         Whether it takes part in runs with a seed, which protect nobody.
     tell_rows : bool
         Whether the number of its rows is public. Recipes that need it are refused without.
-    n_jobs : int
-        Threads.
+    n_jobs : int, optional
+        How many threads may work at once; by default as many as pay.
     tell : callable, optional
         Is told, in words without private values, what was accepted, refused, begun and ended.
 
@@ -100,7 +101,7 @@ class Party:
         ledger: str | Path | None = None,
         accept_seed: bool = False,
         tell_rows: bool = False,
-        n_jobs: int = 1,
+        n_jobs: int | None = None,
         tell: Callable[[str], None] = _tell_nobody,
     ) -> None:
         if not isinstance(name, str) or not name or name == COORDINATOR:
@@ -117,7 +118,7 @@ class Party:
         self.limit = Limit(limit_epsilon, limit_delta, ledger)
         self.identity = KeyPair() if identity is None else identity
         self.pin(pins or {})
-        self._n_jobs = n_jobs
+        self._threads = count_threads(n_jobs)
         self._listener = tell
         self.finished = 0
         self._wondered = False
@@ -239,7 +240,7 @@ class Party:
         accepted = self._accepted.pop(key_bytes(body, "nonce"), None)
         if accepted is None:
             raise FederationError("session: nothing was agreed")
-        begun = begin_session(self._member, accepted, body, self._n_jobs)
+        begun = begin_session(self._member, accepted, body, self._threads)
         if self._session is not None:
             self._session.close()
         self._session, self._channel, ledger = begun

@@ -33,7 +33,7 @@ class Begun(NamedTuple):
 
 
 def begin_session(
-    member: Member, accepted: Accepted, body: Mapping[str, Any], n_jobs: int
+    member: Member, accepted: Accepted, body: Mapping[str, Any], threads: int
 ) -> Begun:
     """Reserve what was accepted, load the rows, and be ready for questions."""
     agreement, quorum = accepted.agreement, accepted.agreement.quorum
@@ -58,7 +58,7 @@ def begin_session(
     ledger.reserve(accepted.own.plan.releases)
     first = 0 if agreement.seed is None else whole(body, "first_id")
     load = Load(replace(accepted.load.loader, first_id=first), accepted.load.source)  # type: ignore[type-var]
-    backend = open_local([load], n_jobs)
+    backend = open_local([load], threads)
     curator = _curator(member.name, accepted, ledger, backend)
     plan = accepted.own.plan
     fitting = Fitting(plan.encoder.layout, plan.task.n_outputs)

@@ -60,7 +60,7 @@ class TrainedModel(ABC):
         """The classes, sorted."""
 
     @abstractmethod
-    def predict(self, data: Any, return_std: bool = False) -> Any:
+    def predict(self, data: Any, return_std: bool = False, n_jobs: int | None = None) -> Any:
         """Predict."""
 
     @property

@@ -28,6 +28,7 @@ from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, middle_and_half
 from privboost.tables.features import ClassTarget
+from privboost.tables.rows import Codes
 
 
 def _need_chances(model: Model) -> None:
@@ -127,7 +128,9 @@ class Model(TrainedModel):
         return numbers
 
     @where_rows_lie
-    def decision_function(self, data: Any, return_std: bool = False) -> Any:
+    def decision_function(
+        self, data: Any, return_std: bool = False, n_jobs: int | None = None
+    ) -> Any:
         """Return scores: of shape (rows,), or (rows, classes) beyond two classes.
 
         Parameters
@@ -135,6 +138,8 @@ class Model(TrainedModel):
         return_std : bool
             Whether to return as well the standard error that the noise of training gives to each;
             see `effects`.
+        n_jobs : int, optional
+            How many threads may work at once, as in every estimator.
 
         Raises
         ------
@@ -142,11 +147,13 @@ class Model(TrainedModel):
             With `return_std`, where the recipe does not tell how far noise moved its values.
         """
         if not return_std:
-            parts = [self.scores.scores(codes) for codes in self.encoder.feature_codes(data)]
-            return self._by_row(parts, np.int32)
-        noisy, both = self._with_errors(), []
-        for codes in self.encoder.feature_codes(data):
-            both.append((noisy.scores(codes), np.sqrt(noisy.variances(codes))))
+            return self._by_row(self.encoder.map_codes(data, self.scores.scores, n_jobs), np.int32)
+        noisy = self._with_errors()
+
+        def score(codes: Codes) -> tuple[np.ndarray, np.ndarray]:
+            return noisy.scores(codes), np.sqrt(noisy.variances(codes))
+
+        both = self.encoder.map_codes(data, score, n_jobs)
         return (
             self._by_row([scores for scores, _ in both], np.int32),
             self._by_row([errors for _, errors in both], np.float64),
@@ -182,7 +189,7 @@ class Model(TrainedModel):
 
     @only_where(_need_chances)
     @where_rows_lie
-    def predict_proba(self, data: Any, return_std: bool = False) -> Any:
+    def predict_proba(self, data: Any, return_std: bool = False, n_jobs: int | None = None) -> Any:
         """Return class probabilities, in the order of `classes`.
 
         Parameters
@@ -190,10 +197,12 @@ class Model(TrainedModel):
         return_std : bool
             Whether to return as well the standard error that noise gives to each, to first order;
             see `decision_function`.
+        n_jobs : int, optional
+            How many threads may work at once, as in every estimator.
         """
         if not return_std:
-            return self.chances_of(self.decision_function(data))
-        scores, errors = self.decision_function(data, return_std=True)
+            return self.chances_of(self.decision_function(data, n_jobs=n_jobs))
+        scores, errors = self.decision_function(data, return_std=True, n_jobs=n_jobs)
         chances = self.chances_of(scores)
         if scores.ndim == 1:
             return chances, (chances[:, :1] * chances[:, 1:] * errors[:, None]).repeat(2, axis=1)
@@ -208,7 +217,7 @@ class Model(TrainedModel):
         return map(self.chances_of, self.staged_decision_function(data))
 
     @where_rows_lie
-    def predict(self, data: Any, return_std: bool = False) -> Any:
+    def predict(self, data: Any, return_std: bool = False, n_jobs: int | None = None) -> Any:
         """Return the most probable class, or the predicted number within `bounds`.
 
         Parameters
@@ -216,12 +225,14 @@ class Model(TrainedModel):
         return_std : bool
             For a number: whether to return as well the standard error that noise gives to each;
             see `decision_function`. On a log scale it is to first order.
+        n_jobs : int, optional
+            How many threads may work at once, as in every estimator.
         """
         if not return_std:
-            return self.prediction_of(self.decision_function(data))
+            return self.prediction_of(self.decision_function(data, n_jobs=n_jobs))
         if isinstance(self.domain.target, ClassTarget):
             raise AttributeError("return_std: a class has no standard error; see predict_proba")
-        scores, errors = self.decision_function(data, return_std=True)
+        scores, errors = self.decision_function(data, return_std=True, n_jobs=n_jobs)
         numbers = self.prediction_of(scores)
         return numbers, errors * self.middle_and_half[1] * self.domain.target.slope(numbers)
 

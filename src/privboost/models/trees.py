@@ -35,6 +35,8 @@ _MOST_FEATURES = 2**16
 _CHANGES = 2**18
 """How many changes of scores are held at once, of some features at a time."""
 
+_TURNS = 2**20
+"""How many turns of trees are written out at once: a byte each."""
 _SHARINGS = 10
 """How often mass is divided among codes anew: more changes nothing that can be seen."""
 
@@ -104,6 +106,18 @@ class Forest:
         several = (self.feature != self.feature[:, :1]).any(axis=1)
         joins: np.ndarray = several | (self.feature.shape[1] == 0)
         return joins
+
+    def add_joint(self, codes: Codes, scores: np.ndarray) -> None:
+        """Add to scores, of shape (outputs, rows), the values of trees that join features."""
+        numbers = np.flatnonzero(self.joins)
+        slots = codes.layout.slot_array[self.feature]
+        step = max(1, _TURNS // max(8 * self.goes_right[0].size, 1))  # the others stay packed
+        for start in range(0, len(numbers), step):
+            own = numbers[start : start + step]
+            turns = np.unpackbits(self.goes_right[own], axis=2, bitorder="little")
+            tree_kernels.add_trees(
+                codes.narrow, codes.wide, slots[own], turns, self.values[own], scores
+            )
 
     def mass_below(self, number: int) -> np.ndarray:
         """Return what was released about the rows below each node of a tree, leaves last."""
@@ -232,8 +246,8 @@ class TreeScores:
         for feature, tables in self._tables.items():
             for output, values in enumerate(tables):
                 kernels.add_values(codes.column(feature), values, scores[output])
-        for forest, number in self._joint_trees:
-            _add(codes, forest.tree(number), forest.values[number], scores)
+        for forest in self.forests:
+            forest.add_joint(codes, scores)
         return scores
 
     def staged_scores(self, codes: Codes) -> Iterator[np.ndarray]:
@@ -256,12 +270,6 @@ class TreeScores:
                 own = forest.values[number][:, leaves]
                 tables[feature] = tables.get(feature, np.zeros_like(own)) + own
         return tables
-
-    @cached_property
-    def _joint_trees(self) -> list[tuple[Forest, int]]:
-        """The trees that look at several features; their look-ups stay packed."""
-        joins = ((forest, np.flatnonzero(forest.joins).tolist()) for forest in self.forests)
-        return [(forest, number) for forest, numbers in joins for number in numbers]
 
     def typical(self) -> np.ndarray:
         """Return the scores of rows drawn from released mass: int32 of shape (outputs, rows).
@@ -349,7 +357,7 @@ class TreeScores:
 
     def feature_values(self) -> tuple[np.ndarray, ...]:
         """Return for each feature the score of its codes, where no tree joins features."""
-        if self._joint_trees:
+        if any(forest.joins.any() for forest in self.forests):
             raise AttributeError(
                 "effects: these trees join several features; only trees of one feature each "
                 '(features="cyclical") add up feature by feature'

@@ -29,25 +29,30 @@ class BesideTable:
         The table.
     apart : mapping from str to vector
         The columns (see `sources.open_vector`), as long as the table.
+
+    Attributes
+    ----------
+    inner : Table
+        The table by itself.
     """
 
     def __init__(self, table: Table, apart: Mapping[str, Any]) -> None:
-        self._table, self._apart = table, dict(apart)
+        self.inner, self._apart = table, dict(apart)
         self.columns = tuple(dict.fromkeys([*table.columns, *apart]))
         self.is_text = table.is_text
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
-        return self._joined(0, self._table.batches(self._own(names), rows))
+        return self._joined(0, self.inner.batches(self._own(names), rows))
 
     def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
         """Yield the table's pieces."""
-        for piece in self._table.pieces(self._own(names), rows):
+        for piece in self.inner.pieces(self._own(names), rows):
             yield Piece(piece.first, piece.rows, partial(self._read, piece))
 
     def count_rows(self) -> int:
         """Return the number of rows."""
-        return self._table.count_rows()
+        return self.inner.count_rows()
 
     def _own(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if name not in self._apart]

@@ -8,19 +8,22 @@ A feature's codes are its values' bins or categories, then "other" (categories o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from privboost.crew import Crew, count_threads
 from privboost.errors import SchemaError
 from privboost.forms import did_you_mean
 from privboost.grid import BLOCK_ROWS, LABEL_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL
-from privboost.tables import kernels
 from privboost.tables.arrays import ArrayTable, SparseTable
+from privboost.tables.bins import Bins
+from privboost.tables.cutting import block_rows, threads_for
 from privboost.tables.domain import Domain
 from privboost.tables.features import (
     BooleanFeature,
@@ -34,11 +37,13 @@ from privboost.tables.features import (
     OrdinalFeature,
 )
 from privboost.tables.layout import Layout
-from privboost.tables.pieces import Batch, Column
+from privboost.tables.pieces import Batch, Column, Piece
 from privboost.tables.rows import Codes
 from privboost.tables.sources import Table, open_table
 from privboost.tables.times import read_dates, read_durations
 from privboost.tables.values import code_labels, read_numbers, read_ranks, read_truths
+
+_T = TypeVar("_T")
 
 FINE_BINS = 192
 """Fine bins of a number: the grids of 2, 3, 4, … 32, 64 and 96 bins are exact parts of them."""
@@ -75,6 +80,10 @@ class Encoder:
                 for feature, edges in zip(self.domain.features, self.edges, strict=True)
             )
         )
+
+    @cached_property
+    def _bins(self) -> tuple[Bins, ...]:
+        return tuple(Bins(edges) for edges in self.edges)
 
     def spans(self, feature: int, values: np.ndarray) -> Iterator[tuple[str, Any]]:
         """Yield in words each category, or span of a number, with its value; then missing.
@@ -121,18 +130,44 @@ class Encoder:
         for batch in table.batches(self.domain.feature_names, BLOCK_ROWS):
             yield self.code(batch)
 
+    def map_codes(self, data: Any, act: Callable[[Codes], _T], n_jobs: int | None) -> list[_T]:
+        """Code a table without labels, and do something with each block; the first has no rows.
+
+        Parameters
+        ----------
+        data : table
+            The rows.
+        act : callable
+            What is done, in any thread.
+        n_jobs : int, optional
+            How many threads may work; by default one for each core.
+        """
+        names = self.domain.feature_names
+        table = open_table(data, names, every_line=True)
+        need_columns(table, names)
+        none = act(self.code(next(table.batches(names, 1))))
+
+        def work(piece: Piece) -> list[_T]:
+            return [act(self.code(batch)) for batch in piece.batches()]
+
+        with closing(Crew(count_threads(n_jobs))) as crew:
+            threads = threads_for(table, len(names), crew)
+            pieces = table.pieces(names, block_rows(table, threads))
+            parts = crew.share_out(pieces, work, threads)
+        return [none, *(each for part in parts for each in part)]
+
     def code(self, batch: Batch) -> Codes:
         """Code one batch of columns."""
         names = self.domain.feature_names
         rows = len(batch[names[0]])
         codes = Codes.empty(self.layout, rows)
-        for k, (feature, edges) in enumerate(zip(self.domain.features, self.edges, strict=True)):
+        for k, feature in enumerate(self.domain.features):
             out, column = codes.column(k), batch[feature.name]
             if isinstance(feature, CategoricalFeature):
                 found = code_labels(column, feature.categories, feature.name)
                 out[:] = np.where(found < 0, len(feature.categories) - 1 - found, found)
             else:
-                kernels.bin_numbers(read_ordered(column, feature), edges, len(edges) + 1, out)
+                self._bins[k].code(read_ordered(column, feature), out)
         return codes
 
 

@@ -22,23 +22,48 @@ class FrameTable:
     def __init__(self, frame: Any) -> None:
         self._frame = frame
         self.columns = unique([str(name) for name in frame.columns])
+        self._held: dict[str, Callable[[int, int], Column]] = {}
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
-        positions = {name: self._frame.columns[self.columns.index(name)] for name in names}
         for start, stop in spans(len(self._frame), rows):
-            part = self._frame[start:stop]
-            yield {name: column_of(part.get_column(own)) for name, own in positions.items()}
+            yield from self._part(names, start, stop)
 
     def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
         """Yield slices of the frame."""
         for start in range(0, len(self._frame), rows):
-            part = FrameTable(self._frame[start : start + rows])
-            yield Piece(start, part.count_rows(), partial(part.batches, names, rows))
+            stop = min(start + rows, len(self._frame))
+            yield Piece(start, stop - start, partial(self._part, names, start, stop))
+
+    def _part(self, names: Sequence[str], start: int, stop: int) -> Iterator[Batch]:
+        """Yield the named columns of some rows."""
+        for name in names:
+            if name not in self._held:
+                series = self._frame.get_column(self._frame.columns[self.columns.index(name)])
+                self._held[name] = _slicer(series)
+        yield {name: self._held[name](start, stop) for name in names}
 
     def count_rows(self) -> int:
         """Return the number of rows."""
         return len(self._frame)
+
+
+def _slicer(series: Any) -> Callable[[int, int], Column]:
+    """Return what gives some rows of a series; where they lie as numbers, they are not copied."""
+    native = series.to_native()
+    if isinstance(native, pa.ChunkedArray):
+        return lambda start, stop: _in_one(native.slice(start, stop - start))
+    kind = getattr(native, "dtype", None)
+    of_pandas = nw.dependencies.is_pandas_series(native)
+    if of_pandas and isinstance(kind, np.dtype) and kind.kind in "fiubO":
+        whole = np.asarray(native)  # as it lies in memory: nobody asks a value anything
+        return lambda start, stop: whole[start:stop]
+    return lambda start, stop: column_of(series[start:stop])
+
+
+def _in_one(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece; arrow would copy what is in one already."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def spans(count: int, rows: int) -> Iterator[tuple[int, int]]:
@@ -51,8 +76,8 @@ def spans(count: int, rows: int) -> Iterator[tuple[int, int]]:
 def column_of(series: Any) -> Column:
     """Return a series as an arrow array, or as Python objects where it has no type of its own."""
     native = series.to_native()
-    if isinstance(native, pa.ChunkedArray) and pa.types.is_decimal(native.type):
-        return native.combine_chunks()  # narwhals knows no negative scale
+    if isinstance(native, pa.ChunkedArray):
+        return _in_one(native)  # by itself: narwhals knows no negative scale of decimals
     kind = getattr(native, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind in "fiubO":
         return np.asarray(native)  # as it lies in memory: nobody asks a value anything

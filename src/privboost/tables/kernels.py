@@ -6,23 +6,83 @@ import numpy as np
 
 from privboost.compiling import compiled
 
+_STRIDE = 1024
+"""Numbers whose slots are guessed before any is settled."""
+
 
 @compiled
-def bin_numbers(values, edges, missing, out):
-    """Write the bin of each number: how many edges lie below it. NaN has the code `missing`."""
-    for i in range(np.uint64(values.size)):
+def _even_slot(value, low, scale, top):
+    """Return the slot of a number among slots of equal width, from 0 to top."""
+    place = (value - low) * scale
+    place = place if place > 0.0 else 0.0
+    return np.int32(place if place < top else top)
+
+
+@compiled
+def _slot_by_bits(bits_of_value, first, bits, top):
+    """Return the slot of a number among slots of equally many neighbouring numbers."""
+    # In this form integers have the order of the numbers that they are the bits of.
+    sign = bits_of_value >> np.int64(63)
+    order = ((bits_of_value & np.int64(0x7FFFFFFFFFFFFFFF)) ^ sign) - sign
+    return np.int32(min(max((order >> bits) - first, np.int64(0)), np.int64(top)))
+
+
+@compiled
+def guess_slots(values, low, scale, first, bits, slots, out):
+    """Write the slot of each number; that of NaN comes after all others.
+
+    Parameters
+    ----------
+    low, scale, first, bits : float, float, int and int
+        With bits = 0, slots have a width of 1 / scale, from low on. Else each is of 2^bits
+        neighbouring numbers, and there are `first` before the first.
+    slots : int
+        How many slots there are for numbers.
+    out : int32 array
+        Room for the slots.
+    """
+    beyond = np.int32(slots)
+    if bits:
+        own = values.astype(np.float64).view(np.int64)
+        for i in range(np.uint64(out.size)):
+            slot = _slot_by_bits(own[i], first, bits, beyond - 1)
+            out[i] = slot if values[i] == values[i] else beyond
+        return
+    top = np.float64(slots - 1)
+    for i in range(np.uint64(out.size)):
         value = np.float64(values[i])
-        if value != value:
-            out[i] = missing
-            continue
-        low, high = np.uint64(0), np.uint64(edges.size)
-        while low < high:
-            middle = (low + high) >> np.uint64(1)
-            if edges[middle] < value:
-                low = middle + np.uint64(1)
-            else:
-                high = middle
-        out[i] = low
+        slot = _even_slot(value, low, scale, top)
+        out[i] = slot if value == value else beyond
+
+
+@compiled
+def bin_numbers(values, guess, start, halvings, edges, out):
+    """Write the bin of each number: how many edges lie below it; what `start` ends with for NaN.
+
+    Parameters
+    ----------
+    guess : tuple
+        Arguments of `guess_slots`: low, scale, first, bits.
+    start : uint16 array
+        How many edges lie in slots before each, then the code of NaN.
+    halvings : int
+        A slot has fewer than 2^halvings edges.
+    edges : float64 array
+        The edges, and infinities: what is read past a slot's own edges is never below.
+    """
+    low, scale, first, bits = guess
+    slots = np.empty(min(values.size, _STRIDE), dtype=np.int32)
+    for begin in range(0, values.size, _STRIDE):
+        part, codes = values[begin : begin + _STRIDE], out[begin : begin + _STRIDE]
+        guess_slots(part, low, scale, first, bits, start.size - 1, slots[: part.size])
+        for i in range(np.uint64(part.size)):
+            value, code = np.float64(part[i]), np.uint64(start[np.uint64(slots[i])])
+            for k in range(np.uint64(halvings), np.uint64(0), -1):
+                half = np.uint64(1) << np.uint64(k - 1)
+                # A shift, because processors guess wrong what a choice between two comes to.
+                below = np.uint64(edges[code + half - np.uint64(1)] < value)
+                code += below << np.uint64(k - 1)
+            codes[i] = code
 
 
 @compiled

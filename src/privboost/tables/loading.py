@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from threading import Lock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privboost.grid import BLOCK_ROWS
+from privboost.crew import Crew
 from privboost.tables.bounding import kept_rows
+from privboost.tables.cutting import block_rows, threads_for
 from privboost.tables.loader import Loader, RowLoader, UnitRule
 from privboost.tables.part_loader import PartLoader
 from privboost.tables.pieces import Piece
 from privboost.tables.rows import Rows
 from privboost.tables.size_loader import SizeLoader
 from privboost.tables.sources import Table
-from privboost.tables.streamed_sources import StreamedTable
 from privboost.tables.unit_names import unit_kind
-
-_FEWEST_ROWS = 1024
-"""Smaller blocks cost more than a thread without work."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,23 +57,23 @@ def load_rows(loads: Sequence[Load], n_threads: int = 1, rows: int | None = None
     loads : sequence of Load
         What is loaded; the batches of a stream are several.
     n_threads : int
-        How many threads read and code at once.
+        How many threads may read and code at once.
     rows : int, optional
         Rows of a block, at most `grid.BLOCK_ROWS`; by default few enough that every thread has
         some.
     """
     done: list[Coded] = []
-    for load in loads:
-        known = [each.units for each in done if each.units is not None]
-        done.append(_load(load, known, n_threads, rows))
+    with closing(Crew(n_threads)) as crew:
+        for load in loads:
+            known = [each.units for each in done if each.units is not None]
+            done.append(_load(load, known, crew, rows))
     return done
 
 
-def _load(load: Load, known: list[pa.Array], n_threads: int, rows: int | None) -> Coded:
+def _load(load: Load, known: list[pa.Array], crew: Crew, rows: int | None) -> Coded:
     if isinstance(load.source, Coded):
         return load.source
-    rows = block_rows(load.source, n_threads) if rows is None else rows
-    parts = _read(load.loader, load.source, n_threads, rows)
+    parts = _read(load.loader, load.source, crew, rows)
     blocks = [part.rows for part in parts]
     n_read = sum(map(len, blocks))
     if load.loader.unit is None:
@@ -120,26 +116,12 @@ class CodedBatch:
     units: pa.Array | None
 
 
-def _read(loader: Loader, table: Table, n_threads: int, rows: int) -> list[CodedBatch]:
-    """Read and code all pieces of a table, in as many threads, in the table's order."""
-    queue, lock = table.pieces(loader.columns, rows), Lock()
-
-    def take() -> Piece | None:
-        with lock:
-            return next(queue, None)
-
-    def work() -> list[CodedBatch]:
-        done: list[CodedBatch] = []
-        while (piece := take()) is not None:
-            done += code_piece(loader, piece)
-        return done
-
-    if n_threads == 1:
-        return work()
-    with ThreadPoolExecutor(n_threads) as pool:
-        workers = [pool.submit(work) for _ in range(n_threads)]
-        parts = [part for worker in workers for part in worker.result()]
-    return sorted(parts, key=lambda part: part.first)
+def _read(loader: Loader, table: Table, crew: Crew, rows: int | None) -> list[CodedBatch]:
+    """Read and code all pieces of a table, in as many threads as pay, in the table's order."""
+    threads = threads_for(table, len(loader.columns), crew)
+    pieces = table.pieces(loader.columns, rows or block_rows(table, crew.most))
+    parts = crew.share_out(pieces, lambda piece: list(code_piece(loader, piece)), threads)
+    return [part for own in parts for part in own]
 
 
 def code_piece(loader: Loader, piece: Piece) -> Iterator[CodedBatch]:
@@ -153,18 +135,6 @@ def code_piece(loader: Loader, piece: Piece) -> Iterator[CodedBatch]:
             units = None if loader.unit is None else loader.name_units(batch)
         yield CodedBatch(first, rows, units)
         first += length  # which may be more than were coded: a loader can leave some out
-
-
-def block_rows(table: Table, n_threads: int) -> int:
-    """Choose blocks small enough that every thread has one, where the table's length is known."""
-    if n_threads == 1 or table.is_text or isinstance(table, StreamedTable):
-        return BLOCK_ROWS
-    return even_block(table.count_rows(), n_threads)
-
-
-def even_block(rows: int, n_threads: int) -> int:
-    """Return how many rows a block has, so that every thread has about as many."""
-    return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // n_threads)))
 
 
 def number_units(parts: Sequence[pa.Array | None]) -> tuple[np.ndarray, pa.Array]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from privboost import codec
-from privboost.tables import kernels
+from privboost.tables.bins import Bins
 from privboost.tables.layout import Layout
 from privboost.tables.loader import UnitRule
 from privboost.tables.pieces import Batch
@@ -27,6 +27,7 @@ SIZE_EDGES = np.array(
 )
 SIZE_CODES = len(SIZE_EDGES) + 2
 """Codes of a number: one more than edges, and missing."""
+_SIZES = Bins(SIZE_EDGES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class SizeLoader:
             read = read_durations if name in self.durations else read_numbers
             values = read(batch[name], name)
             values = np.where(np.isinf(values), np.nan, values)  # bounds are of finite numbers
-            kernels.bin_numbers(values, SIZE_EDGES, SIZE_CODES - 1, codes.column(k))
+            _SIZES.code(values, codes.column(k))
         texts = tuple(read_texts(batch[name], name) for name in self.words)
         return Rows(codes, np.zeros(size, dtype=np.uint8), texts=texts)
 

@@ -80,7 +80,7 @@ def code_labels(
     """
     places = _places_among(tuple(labels), sparse)
     if isinstance(column, np.ndarray) and column.dtype.kind == "O":
-        return np.fromiter(map(places.find, column), dtype=np.int32, count=len(column))
+        return places.find_all(column)
     if isinstance(column, np.ndarray):
         if column.dtype.kind not in "fiub":
             raise SchemaError(f"column {name!r} holds {column.dtype}, but the domain says labels")
@@ -180,6 +180,21 @@ def column_kind(column: Column, name: str) -> str:
     raise SchemaError(f"column {name!r} holds {kind}, which is neither number nor text{_ADVICE}")
 
 
+_ALIKE = {str, int, float, type(None)}
+"""Types of which equal values are found in the same place; others may not even be compared."""
+
+
+class _Found(dict[Any, int]):
+    """Places that were found already."""
+
+    def __init__(self, find: Callable[[Any], int]) -> None:
+        self._find = find
+
+    def __missing__(self, value: Any) -> int:
+        place = self[value] = self._find(value)
+        return place
+
+
 class _Places:
     """Finds values among labels: as they are written, else by value where both are numbers.
 
@@ -213,6 +228,13 @@ class _Places:
         if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
             return self._numbers
         return self._floats or not pa.types.is_floating(kind)
+
+    def find_all(self, values: np.ndarray) -> np.ndarray:
+        """Return the places of Python objects; each different one is looked for once."""
+        find: Callable[[Any], int] = self.find
+        if set(map(type, values)) <= _ALIKE:
+            find = _Found(self.find).__getitem__
+        return np.fromiter(map(find, values), dtype=np.int32, count=len(values))
 
     def find(self, value: Any) -> int:
         """Return a value's place, `OTHER` or `MISSING`."""

@@ -1,0 +1,149 @@
+"""What threads bring: rounds on coded rows, coding, predictions, whole fits; by rows and threads.
+
+Rounds are the engine's own, without noise: what a recipe asks of rows, and what it tells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from threadpoolctl import threadpool_limits
+
+from bench.papers import peers
+from bench.speed.clock import Act, Timing, compare
+from bench.speed.growth import made_up
+from privboost import Domain, PrivBoostClassifier
+from privboost.crew import count_threads
+from privboost.engine.backend import Backend, LocalBackend
+from privboost.engine.queries import CellSums, NodeHistograms, TreeSums
+from privboost.engine.updates import AddCellValues, AddTreeValues, Start
+from privboost.losses import loss_of
+from privboost.tables.beside import open_source
+from privboost.tables.encoding import Encoder
+from privboost.tables.loader import RowLoader
+from privboost.tables.loading import Load, load_rows
+from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import Tree, stump
+
+ROWS = (10_000, 100_000, 1_000_000, 10_000_000)
+THREADS = (1, 2, 4, 8, 16)
+COLUMNS, DEPTH, BINS = 20, 6, 64
+TREES = 100
+FEW = 50_000
+"""Rows on which the models are trained that predict."""
+
+
+def threads_here() -> list[int]:
+    """Return the numbers of threads that there are cores for."""
+    return [count for count in THREADS if count <= count_threads(None)]
+
+
+def measure(rows: list[int], threads: list[int], turns: int) -> list[Timing]:
+    """Return the times of everything, for each number of rows and threads."""
+    return [timing for count in rows for timing in _measure(count, threads, turns)]
+
+
+def _measure(rows: int, threads: list[int], turns: int) -> list[Timing]:
+    table, label, form = made_up(rows, COLUMNS)
+    encoder = Encoder.of(Domain.from_dict(form))
+    source, roles = open_source(encoder.domain, table, label, None)
+    loads = [Load(RowLoader(encoder, roles), source)]
+    blocks = [block for each in load_rows(loads, max(threads)) for block in each.blocks]
+    case, few = f"{rows:,} rows × {COLUMNS}", slice(0, min(rows, FEW))
+    model = PrivBoostClassifier(1.0, 1e-9, form).fit(table[few], label[few]).model_
+    acts: dict[tuple[str, int], Act] = {}
+    for count in threads:
+        backend = LocalBackend(blocks, count)
+        backend.apply(Start(loss_of("classes", "logistic").table(1.0, 0.25)))
+        for who, act in ROUNDS.items():
+            acts[who, count] = partial(act, backend, encoder)
+        fit = PrivBoostClassifier(1.0, 1e-9, form, n_jobs=count).fit
+        acts["coding", count] = partial(load_rows, loads, count)
+        acts["PrivBoost predicts", count] = partial(model.predict_proba, table, n_jobs=count)
+        acts["PrivBoost, a whole fit", count] = partial(fit, table, label)
+        acts |= _peers(count, table, label, few, encoder.domain)
+    return compare(case, acts, turns)
+
+
+def _peers(
+    count: int, table: np.ndarray, label: np.ndarray, few: slice, domain: Domain
+) -> dict[tuple[str, int], Act]:
+    """Return the fits and predictions of peers with so many trees."""
+    trained: dict[str, Any] = {"HistGradientBoosting": HistGradientBoostingClassifier}
+    made = {who: kind(max_iter=TREES, early_stopping=False) for who, kind in trained.items()}
+    if find_spec("lightgbm"):
+        how = {"n_estimators": TREES, "num_leaves": 31, "n_jobs": count}
+        made["LightGBM"] = peers.build("lightgbm", how, domain, 0)[0]
+    acts: dict[tuple[str, int], Act] = {}
+    for who, peer in made.items():
+        named = f"{who}, {TREES} trees"
+        acts[named, count] = partial(_with_openmp, count, partial(peer.fit, table, label))
+        predicts = partial(_with_openmp, count, partial(peer.predict_proba, table))
+        acts[f"{who} predicts", count] = predicts
+    return acts
+
+
+def _with_openmp(count: int, act: Act) -> None:
+    with threadpool_limits(count, "openmp"):
+        act()
+
+
+def histogram_rounds(backend: Backend, encoder: Encoder, rounds: int) -> None:
+    """Ask about one feature after the other, and tell rows what came of it."""
+    values = np.ones(BINS, dtype=np.int32)
+    for number in range(rounds):
+        cells = _cells(encoder, number % COLUMNS)
+        backend.sum(CellSums(cells))
+        backend.apply(AddCellValues(cells, values * (-1) ** number))
+
+
+def random_trees(backend: Backend, encoder: Encoder, trees: int) -> None:
+    """Ask for the leaves of trees that look anywhere."""
+    rng = np.random.default_rng(0)
+    for number in range(trees):
+        tree = stump()
+        for _ in range(DEPTH):
+            tree = _deeper(tree, encoder, rng)
+        backend.sum(TreeSums((tree,)))
+        values = np.full((1, tree.n_leaves), (-1) ** number, dtype=np.int32)
+        backend.apply(AddTreeValues((tree,), values))
+
+
+def greedy_trees(backend: Backend, encoder: Encoder, trees: int) -> None:
+    """Ask for the histograms of all features in all nodes, level by level."""
+    rng = np.random.default_rng(0)
+    cells = CellMap.side_by_side([_cells(encoder, feature) for feature in range(COLUMNS)])
+    for number in range(trees):
+        tree = stump()
+        for _ in range(DEPTH):
+            backend.sum(NodeHistograms(tree, cells))
+            tree = _deeper(tree, encoder, rng)
+        values = np.full((1, tree.n_leaves), (-1) ** number, dtype=np.int32)
+        backend.apply(AddTreeValues((tree,), values))
+
+
+ROUNDS: dict[str, Callable[[Backend, Encoder], None]] = {
+    "100 histogram rounds": partial(histogram_rounds, rounds=100),
+    "20 random trees": partial(random_trees, trees=20),
+    "2 greedy trees": partial(greedy_trees, trees=2),
+}
+
+
+def _cells(encoder: Encoder, feature: int) -> CellMap:
+    codes = np.arange(encoder.layout.n_codes[feature])
+    return CellMap.of_feature(feature, np.minimum(codes * BINS // len(codes), BINS - 1), BINS)
+
+
+def _deeper(tree: Tree, encoder: Encoder, rng: np.random.Generator) -> Tree:
+    """Split every leaf somewhere."""
+    codes = max(encoder.layout.n_codes)
+    splits = [
+        (int(rng.integers(COLUMNS)), (np.arange(codes) > rng.integers(codes)).astype(np.uint8))
+        for _ in range(tree.n_leaves)
+    ]
+    return tree.with_level(splits, codes)

@@ -1,0 +1,65 @@
+"""Arrays by their addresses: how a kernel walks over blocks that lie apart, in one call.
+
+Whoever hands out an address keeps the array alive, and tells its size as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numba import carray, types  # type: ignore[attr-defined]
+from numba.extending import intrinsic, overload
+
+
+def addresses(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    """Return where arrays begin that lie in one piece each (int64)."""
+    found = [array.__array_interface__["data"][0] for array in arrays]
+    return np.array(found, dtype=np.int64)
+
+
+def bytes_at(address: int, size: int) -> np.ndarray:
+    """Return the uint8 array at an address."""
+    return _array_at(address, size, np.uint8)
+
+
+def codes_at(address: int, size: int) -> np.ndarray:
+    """Return the uint16 array at an address."""
+    return _array_at(address, size, np.uint16)
+
+
+def steps_at(address: int, size: int) -> np.ndarray:
+    """Return the int32 array at an address."""
+    return _array_at(address, size, np.int32)
+
+
+def _array_at(address: int, size: int, kind: Any) -> np.ndarray:
+    room = ctypes.c_uint8 * (int(size) * np.dtype(kind).itemsize)
+    return np.ndarray(int(size), kind, room.from_address(int(address)))
+
+
+def _make_pointer(typing_context, address):  # type: ignore[no-untyped-def]
+    def make(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.int64), make
+
+
+_pointer: Any = intrinsic(_make_pointer)
+
+
+@overload(bytes_at)
+def _bytes_at(address, size):  # type: ignore[no-untyped-def]
+    return lambda address, size: carray(_pointer(address), size, np.uint8)
+
+
+@overload(codes_at)
+def _codes_at(address, size):  # type: ignore[no-untyped-def]
+    return lambda address, size: carray(_pointer(address), size, np.uint16)
+
+
+@overload(steps_at)
+def _steps_at(address, size):  # type: ignore[no-untyped-def]
+    return lambda address, size: carray(_pointer(address), size, np.int32)
