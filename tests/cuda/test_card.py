@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from privboost import PrivBoostClassifier
-from privboost.cuda import card as module
 from privboost.errors import CardError
 from privboost.tables.remote import RemoteTable
 from tests.tables import make_domain, make_frame
@@ -27,7 +26,7 @@ def fake(count=1, capability="90", error=None):
 
     runtime = SimpleNamespace(getDeviceCount=count_cards, CUDARuntimeError=RuntimeFault)
     device = SimpleNamespace(compute_capability=capability)
-    return SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda: device))
+    return SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda number: device))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +41,6 @@ def fake(count=1, capability="90", error=None):
 )
 def test_what_is_missing_is_said_in_one_line(monkeypatch, tmp_path, cupy, words):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    module.find_card.cache_clear()
     ledger = tmp_path / "ledger"
     model = PrivBoostClassifier(1.0, 1e-6, make_domain(), backend="cuda", ledger=ledger)
     with pytest.raises(CardError, match=words) as raised:
