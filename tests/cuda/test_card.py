@@ -9,6 +9,8 @@ import pytest
 from privboost import PrivBoostClassifier
 from privboost.errors import CardError
 from privboost.tables.remote import RemoteTable
+from tests.cuda import sanitize
+from tests.cuda.processor_card import ProcessorCard, compiler
 from tests.tables import make_domain, make_frame
 
 
@@ -67,6 +69,13 @@ def test_rows_of_a_cluster_stay_there(tmp_path):
     with pytest.raises(CardError, match="stay there"):
         model.fit(Elsewhere())
     assert not ledger.exists()
+
+
+@pytest.mark.slow
+def test_the_sanitizer_sees_every_kernel():
+    if compiler() is None:
+        pytest.skip("no g++ to compile kernels for the processor")
+    assert sanitize.launched_on(ProcessorCard()) == sanitize.kernels()
 
 
 def test_importing_needs_no_cupy():

@@ -29,7 +29,7 @@ _KINDS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 """The numbers that kernels know, in their order there."""
 _VALUES = 2**22
 """Numbers that are brought to the card at once."""
-_MOST_ROWS = 2**20
+_MOST_ROWS = 2**18
 _FEW_ROWS = 2**15
 """Fewer rows are sooner coded where they lie."""
 _MOST_EDGES = 2**13
