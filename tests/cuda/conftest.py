@@ -20,7 +20,7 @@ def crowd(card):
     if isinstance(card, ProcessorCard):
         return [card, *(ProcessorCard(card.near, free) for free in (10_000, 0))]
     full = card.beside()
-    full._limit = 1
+    full.free = lambda: 0
     return [card, card.beside(), full]
 
 

@@ -73,7 +73,7 @@ class ProcessorCard:
     """What is on the card are arrays apart from the machine's, as they would be there."""
 
     keeps, processors, near, near_all, threads = True, 3, 200_000, 228 * 1024, 1
-    spare = 2**20
+    spare = 2**14
 
     def __init__(self, near=near, free=2**40):
         self.near, self.launched, self._free = near, set(), free

@@ -7,6 +7,7 @@ import pytest
 
 from privboost import PrivBoostClassifier
 from privboost.boosting.adassp_terms import design
+from privboost.cuda import vectors
 from privboost.cuda.backend import CudaBackend
 from privboost.cuda.cipher import round_keys
 from privboost.engine.backend import LocalBackend
@@ -74,7 +75,9 @@ def test_keys_of_rounds_are_those_of_the_standard():
 @pytest.mark.parametrize("columns", DESIGNS)
 @pytest.mark.parametrize("task", LOSSES)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_vectors(card, columns, task, weighted):
+def test_vectors(card, columns, task, weighted, monkeypatch):
+    """Products are made of some rows at a time, as many as the card can spare memory for."""
+    monkeypatch.setattr(vectors, "_SLICE", 64)
     name, target = LOSSES[task]
     encoder, blocks = coded(target, 400, weighted=weighted)
     terms = design(encoder, **DESIGNS[columns]).terms
@@ -154,7 +157,9 @@ def test_rows_that_a_card_cannot_hold_lie_in_the_machines_memory(card):
     if isinstance(card, ProcessorCard):
         pytest.skip("the processor's memory is the machine's")
     small = type(card)(card._cupy)
-    small._pool.set_limit(size=1)
+    small.free = lambda: 2**40
+    with small._device:
+        small._pool.set_limit(size=1)
     encoder, blocks = rows_for(THREE, True)
     one, other = LocalBackend(blocks), CudaBackend(blocks, [small])
     loss = LOGISTIC.table(1.0, 0.25)

@@ -118,9 +118,7 @@ class Card:
         with self._device:
             self._stream = cupy.cuda.Stream(non_blocking=True)
             free, _ = cupy.cuda.runtime.memGetInfo()
-            self.spare = max(int(free * _SPARE), min(free, _LEAST_SPARE))
-            self._limit = max(free - self.spare, 1)  # 0 would be no limit
-            self._pool.set_limit(size=self._limit)
+        self.spare = max(int(free * _SPARE), min(free, _LEAST_SPARE))
         self._module = cupy.RawModule(code=source(), options=("-std=c++17",))
         self._kernels: dict[str, Any] = {}
 
@@ -138,11 +136,12 @@ class Card:
             yield
 
     def free(self) -> int:
-        """Return how many bytes of rows there is room for."""
+        """Return how many bytes of rows there is room for, and see that rows take no more."""
         with self._device:
             free, _ = self._cupy.cuda.runtime.memGetInfo()
-            used, held = self._pool.used_bytes(), self._pool.total_bytes()
-        return int(max(min(self._limit - used, free + held - used - self.spare), 0))
+            most = max(free + self._pool.total_bytes() - self.spare, 1)  # 0 would be no limit
+            self._pool.set_limit(size=most)
+            return int(max(most - self._pool.used_bytes(), 0))
 
     def launch(
         self, kernel: str, task: Task, blocks: int, near: int = 0, threads: int | None = None
@@ -251,6 +250,7 @@ class Card:
     def rest(self) -> None:
         """Give back memory that nobody uses."""
         self._pool.free_all_blocks()
+        self._cupy.get_default_memory_pool().free_all_blocks()
         self._cupy.get_default_pinned_memory_pool().free_all_blocks()
 
 

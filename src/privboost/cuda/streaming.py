@@ -17,7 +17,7 @@ class _Here(np.ndarray):
 
 
 class StreamingCard(Card):
-    """A card whose rows lie in the machine's memory; every verb of a card is here.
+    """A card whose rows lie in the machine's memory: for shards it has every verb of a card.
 
     An array that a kernel is told of is copied to the card, once a command, and back when the
     command is over if it was changed. All of it is in one queue, so nothing is read before it is
