@@ -27,6 +27,7 @@ from privboost import Domain, DPXGBClassifier, PrivBoostClassifier, SBDTClassifi
 from privboost.boosting.adassp_terms import design
 from privboost.cuda.backend import CudaBackend, open_cuda
 from privboost.cuda.card import find_cards, open_card
+from privboost.cuda.coding import leave_numbers
 from privboost.datasets import load_adult
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import (
@@ -198,8 +199,8 @@ def _measure(
 def measure_coding(encoder: Encoder, rows: int) -> list[dict[str, Any]]:
     """Return the seconds from numbers in ordinary memory to coded rows on the card.
 
-    Beside them stands what it takes to copy as many bytes from pinned memory, and to code a
-    million rows by the processor.
+    Labels are read by the processor first. Beside them stands what it takes to copy as many bytes
+    from pinned memory, and to code a million rows by the processor.
     """
     columns, threads = len(encoder.layout.n_codes), os.cpu_count() or 1
     some = np.random.default_rng(0).random((min(rows, 2**20), columns), dtype=np.float32)
@@ -210,15 +211,18 @@ def measure_coding(encoder: Encoder, rows: int) -> list[dict[str, Any]]:
     copy = _time_copies(table.nbytes)
     results = [{"case": "copy as many bytes from pinned memory", "seconds": copy}]
     for jobs in (1, threads):
-        load = _load_of(encoder, table, label)
-        _few = open_cuda(jobs)([_load_of(encoder, table[: 2**20], label[: 2**20])])  # compiled
+        open_cuda(jobs)([_load_of(encoder, some, label[: len(some)])]).close()  # compiled
         start = time.perf_counter()
-        backend = open_cuda(jobs)([load])
+        left, block = leave_numbers([_load_of(encoder, table, label)])
+        (loaded,) = load_rows(left, jobs, block)
+        middle = time.perf_counter()
+        backend = CudaBackend(loaded.blocks, n_threads=jobs)
         _wait()()
-        seconds = time.perf_counter() - start
-        for each in (_few, backend):
-            each.close()
-        results.append({"case": f"read, bring and code, {jobs} threads", "seconds": seconds})
+        end = time.perf_counter()
+        backend.close()
+        case = f"{jobs} threads"
+        results.append({"case": f"read labels, {case}", "seconds": middle - start})
+        results.append({"case": f"bring and code numbers, {case}", "seconds": end - middle})
     for _ in range(2):  # once to compile
         start = time.perf_counter()
         load_rows([_load_of(encoder, some, label[: len(some)])], threads)

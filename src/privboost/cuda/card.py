@@ -187,7 +187,8 @@ class Card:
         except cupy.cuda.memory.OutOfMemoryError:
             pinned = cupy.cuda.alloc_pinned_memory(size)
             np.frombuffer(pinned, dtype=np.uint8)[:] = 0
-            memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(pinned.ptr, size, pinned), 0)
+            lent = cupy.cuda.UnownedMemory(pinned.ptr, size, pinned, self._device.id)
+            memory = cupy.cuda.MemoryPointer(lent, 0)
         return cupy.ndarray(shape, dtype=dtype, memptr=memory)
 
     scratch = room

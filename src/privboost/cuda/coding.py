@@ -27,8 +27,10 @@ from privboost.tables.rows import Codes, Rows
 
 _KINDS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 """The numbers that kernels know, in their order there."""
-_VALUES = 2**22
+_VALUES = 2**23
 """Numbers that are brought to the card at once."""
+_MOST_THREADS = 8
+"""That bring them: more wait for the memory, and each has pinned memory of its own."""
 _MOST_ROWS = 2**18
 _FEW_ROWS = 2**15
 """Fewer rows are sooner coded where they lie."""
@@ -181,6 +183,7 @@ def code_on_card(
     if not blocks:
         return
     card.wait()  # columns are made in the card's own queue
+    n_threads = min(n_threads, _MOST_THREADS)
     if n_threads == 1 or not card.keeps:
         _code_blocks(card, columns, blocks)
         return
@@ -270,18 +273,17 @@ class _Plan:
     def _add(self, numbers: Mapping[int, np.ndarray], features: list[int]) -> None:
         """Add the columns of one array."""
         columns = [numbers[feature] for feature in features]
-        owner = _owner(columns[0])
-        ends = [_ends(column) for column in columns]
+        owner, starts = _owner(columns[0]), [_start(column) for column in columns]
+        ends = [_ends(column, start) for column, start in zip(columns, starts, strict=True)]
         low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-        used = sum(column.nbytes for column in columns)
-        start = owner.ctypes.data
-        inside = start <= low and high <= start + owner.nbytes
+        first, used = _start(owner), sum(column.nbytes for column in columns)
+        inside = first <= low and high <= first + owner.nbytes
         if inside and owner.flags.forc and high - low <= _MOST_GAPS * used:
             whole = owner if owner.flags.c_contiguous else owner.T
             at = self.size + low % 16  # numbers stay aligned
-            self._copies.append((at, whole.reshape(-1).view(np.uint8)[low - start : high - start]))
-            for feature, column in zip(features, columns, strict=True):
-                self.places[feature] = at + column.ctypes.data - low, column.strides[0]
+            self._copies.append((at, whole.reshape(-1).view(np.uint8)[low - first : high - first]))
+            for feature, column, start in zip(features, columns, starts, strict=True):
+                self.places[feature] = at + start - low, column.strides[0]
             self.size = aligned(at + high - low)
             return
         for feature, column in zip(features, columns, strict=True):
@@ -300,7 +302,12 @@ def _owner(column: np.ndarray) -> np.ndarray:
     return column.base if type(column.base) is np.ndarray else column
 
 
-def _ends(column: np.ndarray) -> tuple[int, int]:
+def _start(column: np.ndarray) -> int:
+    """Return where the first number of a column lies."""
+    return int(column.__array_interface__["data"][0])
+
+
+def _ends(column: np.ndarray, start: int) -> tuple[int, int]:
     """Return where the bytes of a column begin and end."""
-    start, last = column.ctypes.data, (len(column) - 1) * column.strides[0]
+    last = (len(column) - 1) * column.strides[0]
     return start + min(last, 0), start + max(last, 0) + column.itemsize
