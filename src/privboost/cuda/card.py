@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ _SPARE = 1 / 16
 """The part of a card's free memory that no rows are put into: commands need some."""
 _LEAST_SPARE = 2**29
 """Bytes of it, at least, where there are as many."""
+_COMPILING = Lock()
+"""The first card compiles; CuPy remembers it for the others."""
 _INSTEAD = 'or leave backend="auto", which uses the processor'
 _OLDEST = 70
 """Compute capability, times 10."""
@@ -148,7 +151,8 @@ class Card:
     ) -> None:
         """Have a kernel begin its task; it need not be over when this returns."""
         if kernel not in self._kernels:
-            self._kernels[kernel] = self._compiled(kernel)
+            with _COMPILING:
+                self._kernels[kernel] = self._compiled(kernel)
         handed = self.put(task.packed())
         self._kernels[kernel](
             (max(blocks, 1),), (threads or self.threads,), (handed,), shared_mem=near

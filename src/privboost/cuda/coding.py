@@ -205,7 +205,7 @@ def _code_blocks(card: Card, columns: Sequence[Any], blocks: Sequence[tuple[int,
                 buffer = card.pinned(plan.size, np.uint8)
             plan.copy(buffer)
             there = card.bring(buffer[: plan.size])
-            for group in _groups(block):
+            for group in _groups(block, min(_MOST_EDGES, card.near // 8)):
                 _launch(card, columns, first, block, group, plan, card.address(there))
         card.wait()
 
@@ -233,13 +233,13 @@ def _launch(
     card.launch("code_numbers", task, near=8 * len(edges), **spread(card, len(block)))
 
 
-def _groups(block: Uncoded) -> Iterator[list[int]]:
+def _groups(block: Uncoded, most: int) -> Iterator[list[int]]:
     """Part columns into groups whose edges can all be near."""
     group: list[int] = []
     edges = 0
     for feature in block.numbers:
         edges += len(block.edges[feature])
-        if group and edges > _MOST_EDGES:
+        if group and edges > most:
             yield group
             group, edges = [], len(block.edges[feature])
         group.append(feature)
