@@ -13,7 +13,7 @@ DIST := .venv-dist
 # What a bench- target is to run, in the words of its own command line: WHAT="grid --runs 2".
 WHAT ?=
 
-.PHONY: demo test test-slow test-distributed test-gpu lint docs dist results clean
+.PHONY: demo test test-slow test-distributed test-gpu sanitize-gpu lint docs dist results clean
 .PHONY: bench-utility bench-speed bench-accounting bench-papers
 
 demo: $(VENV)/.demo
@@ -36,6 +36,13 @@ GPU ?= gpu13
 test-gpu: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet -e ".[$(GPU)]"
 	$(BIN)/python -m pytest tests/cuda
+
+# Every kernel on few rows, under the checker that comes with CUDA's toolkit.
+SANITIZER ?= compute-sanitizer
+sanitize-gpu: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet -e ".[$(GPU)]"
+	$(SANITIZER) --tool memcheck --error-exitcode 1 $(BIN)/python -m tests.cuda.sanitize
+	$(SANITIZER) --tool racecheck --error-exitcode 1 $(BIN)/python -m tests.cuda.sanitize
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -2,18 +2,21 @@
 
     python -m bench.gpu                                     # 100,000,000 rows × 30 numbers
     python -m bench.gpu commands --rows 1000000
+    python -m bench.gpu streamed --rows 50000000            # none of the rows lies on the card
+    python -m bench.gpu coding                              # float32 in this machine's memory
     python -m bench.gpu fits --case "random trees"
     python -m bench.gpu adult                               # a small table, whole fits
 
 Rows are made up, coded already and repeated: what is measured is what a card does with them, from
-the first command to the last, without reading, coding and bringing them there.
+the first command to the last, without reading, coding and bringing them there, but for `coding`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +25,9 @@ import numpy as np
 from bench import runner
 from privboost import Domain, DPXGBClassifier, PrivBoostClassifier, SBDTClassifier
 from privboost.boosting.adassp_terms import design
-from privboost.cuda.backend import CudaBackend
+from privboost.cuda.backend import CudaBackend, open_cuda
+from privboost.cuda.card import find_cards, open_card
+from privboost.cuda.coding import leave_numbers
 from privboost.datasets import load_adult
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import (
@@ -38,12 +43,15 @@ from privboost.engine.queries import (
 from privboost.engine.updates import AddCellValues, AddTreeValues, SetTerms, Start, Update
 from privboost.grid import BLOCK_ROWS, VECTOR_STEPS
 from privboost.losses import loss_of
+from privboost.tables.beside import open_source
 from privboost.tables.encoding import Encoder
+from privboost.tables.loader import RowLoader
+from privboost.tables.loading import Load, load_rows
 from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
 
-PARTS = ("commands", "fits", "adult")
+PARTS = ("commands", "streamed", "coding", "fits", "adult")
 _DISTINCT = 64
 """Blocks that are made up; the others are the same again, with ids of their own."""
 FITS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -142,8 +150,41 @@ def measure_commands(blocks: list[Rows], encoder: Encoder) -> list[dict[str, Any
     wait = _wait()
     wait()
     results = [{"case": "bring rows to the card", "first_ms": _ms(start)}]
+    return results + _measure(backend, [*commands(encoder), *vectors(encoder)])
+
+
+def measure_streamed(blocks: list[Rows], encoder: Encoder) -> list[dict[str, Any]]:
+    """Return the same where all rows are brought to the card for every command."""
+    card: Any = open_card(find_cards()[0]).beside()
+    card.free = lambda: 0
+    tree, after = random_tree(encoder, 6, 2), random_tree(encoder, 6, 3)
+    codes = encoder.layout.n_codes
+    cells = CellMap.side_by_side(
+        CellMap.of_feature(f, np.arange(n) * 64 // n, 64) for f, n in enumerate(codes)
+    )
+    values = np.ones((1, tree.n_leaves), dtype=np.int32)
+    asked: list[tuple[str, Query | Update]] = [
+        (f"histogram of {codes[0]} cells", CellSums(CellMap.of_feature(0, np.arange(codes[0])))),
+        ("leaves and sums of a random tree", TreeSums((after,))),
+        ("leaves and sums of a random tree", TreeSums((tree,))),
+        ("sums of the same tree", TreeSums((tree,), 0, GRADIENT_COUNT)),
+        ("add values of the same tree", AddTreeValues((tree,), values)),
+    ]
+    for depth in range(3):
+        query = NodeHistograms(after.top(depth), cells, 0, GRADIENT_COUNT)
+        asked.append((f"node histograms, {2**depth} × {len(codes)} × 64 cells", query))
+    start = time.perf_counter()
+    backend = CudaBackend(blocks, [card])
+    results = [{"case": "bring rows to pinned memory", "first_ms": _ms(start)}]
+    return results + _measure(backend, asked)
+
+
+def _measure(
+    backend: CudaBackend, asked: Sequence[tuple[str, Query | Update]]
+) -> list[dict[str, Any]]:
+    wait, results = _wait(), []
     backend.apply(Start(loss_of("classes", "logistic").table(1.0, 0.25)))
-    for title, command in [*commands(encoder), *vectors(encoder)]:
+    for title, command in asked:
         act = backend.apply if isinstance(command, Update) else backend.sum
         alone = title.startswith(("node", "leaves"))  # asked again, rows are there already
         times = [_time(act, command, wait) for _ in range(1 if alone else 6)]
@@ -153,6 +194,63 @@ def measure_commands(blocks: list[Rows], encoder: Encoder) -> list[dict[str, Any
         print(f"  {each['case']:40} {each['first_ms']:9.3f} {each.get('median_ms', 0):9.3f}")
     backend.close()
     return results
+
+
+def measure_coding(encoder: Encoder, rows: int) -> list[dict[str, Any]]:
+    """Return the seconds from numbers in ordinary memory to coded rows on the card.
+
+    Labels are read by the processor first. Beside them stands what it takes to copy as many bytes
+    from pinned memory, and to code a million rows by the processor.
+    """
+    columns, threads = len(encoder.layout.n_codes), os.cpu_count() or 1
+    some = np.random.default_rng(0).random((min(rows, 2**20), columns), dtype=np.float32)
+    table = np.empty((rows, columns), dtype=np.float32)
+    for first in range(0, rows, len(some)):
+        table[first : first + len(some)] = some[: rows - first]
+    label = np.resize((some[:, 0] > some[:, 1]).astype(np.uint8), rows)
+    copy = _time_copies(table.nbytes)
+    results = [{"case": "copy as many bytes from pinned memory", "seconds": copy}]
+    for jobs in (1, threads):
+        open_cuda(jobs)([_load_of(encoder, some, label[: len(some)])]).close()  # compiled
+        start = time.perf_counter()
+        left, block = leave_numbers([_load_of(encoder, table, label)])
+        (loaded,) = load_rows(left, jobs, block)
+        middle = time.perf_counter()
+        backend = CudaBackend(loaded.blocks, n_threads=jobs)
+        _wait()()
+        end = time.perf_counter()
+        backend.close()
+        case = f"{jobs} threads"
+        results.append({"case": f"read labels, {case}", "seconds": middle - start})
+        results.append({"case": f"bring and code numbers, {case}", "seconds": end - middle})
+    for _ in range(2):  # once to compile
+        start = time.perf_counter()
+        load_rows([_load_of(encoder, some, label[: len(some)])], threads)
+        seconds = (time.perf_counter() - start) * rows / len(some)
+    case = f"code by the processor, {threads} threads, from {len(some):,} rows"
+    results.append({"case": case, "seconds": seconds})
+    for result in results:
+        print(f"  {result['case']:60} {result['seconds']:9.3f} s", flush=True)
+    return results
+
+
+def _load_of(encoder: Encoder, table: np.ndarray, label: np.ndarray) -> Load:
+    source, roles = open_source(encoder.domain, table, label, None)
+    return Load(RowLoader(encoder, roles), source)
+
+
+def _time_copies(size: int, piece: int = 2**26) -> float:
+    """Return the seconds that copies of pinned memory to the card take."""
+    card = open_card(find_cards()[0])
+    memory = card.pinned(min(piece, size), np.uint8)
+    with card.at_work():
+        there = card.bring(memory)
+        card.wait()
+        start = time.perf_counter()
+        for _ in range(-(-size // len(memory))):
+            there.data.copy_from_host_async(memory.ctypes.data, len(memory))
+        card.wait()
+    return time.perf_counter() - start
 
 
 class _Held:
@@ -260,6 +358,10 @@ def main() -> None:
     print(f"{asked.rows:,} rows × {asked.columns}", flush=True)
     if "commands" in asked.parts:
         runner.write("gpu_commands", settings, measure_commands(blocks, encoder))
+    if "streamed" in asked.parts:
+        runner.write("gpu_streamed", settings, measure_streamed(blocks, encoder))
+    if "coding" in asked.parts:
+        runner.write("gpu_coding", settings, measure_coding(encoder, asked.rows))
     if "fits" in asked.parts:
         runner.write("gpu_fits", settings, measure_fits(blocks, encoder, asked.case))
     if "adult" in asked.parts:

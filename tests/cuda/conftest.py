@@ -2,7 +2,7 @@
 
 import pytest
 
-from privboost.cuda.card import find_card
+from privboost.cuda.card import find_cards, open_card
 from privboost.errors import CardError
 from tests.cuda.processor_card import ProcessorCard, compiler
 
@@ -15,6 +15,15 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"tests on a card were skipped: {reason}")
 
 
+def crowd(card):
+    """Several cards: one that holds its rows, one that holds a few, and one that holds none."""
+    if isinstance(card, ProcessorCard):
+        return [card, *(ProcessorCard(card.near, free) for free in (10_000, 0))]
+    full = card.beside()
+    full.free = lambda: 0
+    return [card, card.beside(), full]
+
+
 @pytest.fixture(params=["card", "processor"])
 def card(request):
     if request.param == "processor":
@@ -22,7 +31,7 @@ def card(request):
             pytest.skip("no g++ to compile kernels for the processor")
         return ProcessorCard()
     try:
-        return find_card()
+        return open_card(find_cards()[0])
     except CardError as error:
         _MISSING.add(str(error))
         pytest.skip(str(error))

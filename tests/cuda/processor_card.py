@@ -10,8 +10,10 @@ import ctypes
 import shutil
 import subprocess
 import tempfile
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -49,6 +51,10 @@ extern "C" void set_block(unsigned block, unsigned blocks) {
 """
 
 
+_ONE_AT_A_TIME = Lock()
+"""Kernels that were compiled for the processor keep what is near in one place."""
+
+
 def compiler():
     return shutil.which("g++")
 
@@ -64,10 +70,22 @@ def library():
 
 
 class ProcessorCard:
-    processors, near, near_all, threads = 3, 200_000, 228 * 1024, 1
+    """What is on the card are arrays apart from the machine's, as they would be there."""
 
-    def __init__(self, near=near):
-        self.near, self.launched = near, set()
+    keeps, processors, near, near_all, threads = True, 3, 200_000, 228 * 1024, 1
+    spare = 2**14
+
+    def __init__(self, near=near, free=2**40):
+        self.near, self.launched, self._free = near, set(), free
+
+    def beside(self):
+        return self
+
+    def at_work(self):
+        return nullcontext()
+
+    def free(self):
+        return self._free
 
     def launch(self, kernel, task, blocks, near=0, threads=None):
         assert near <= self.near
@@ -75,9 +93,10 @@ class ProcessorCard:
         handed = np.empty(task.packed().nbytes + 16, dtype=np.uint8)
         handed = handed[-handed.ctypes.data % 16 :][: task.packed().nbytes]
         handed[:] = task.packed()
-        for block in range(max(blocks, 1)):
-            library().set_block(block, max(blocks, 1))
-            getattr(library(), kernel)(ctypes.c_void_p(handed.ctypes.data))
+        with _ONE_AT_A_TIME:
+            for block in range(max(blocks, 1)):
+                library().set_block(block, max(blocks, 1))
+                getattr(library(), kernel)(ctypes.c_void_p(handed.ctypes.data))
 
     def put(self, array):
         return self._aligned(array.shape, array.dtype, array)
@@ -85,7 +104,21 @@ class ProcessorCard:
     def zeros(self, shape, kind):
         return self._aligned(shape, np.dtype(kind), 0)
 
-    room = zeros
+    room = scratch = pinned = zeros
+
+    def bring(self, array):
+        return self.put(array)
+
+    def take_back(self, array, to):
+        to[...] = array
+
+    def wait(self):
+        pass
+
+    settle = wait
+
+    def clear(self, array, begin, end):
+        array[begin:end] = 0
 
     def _aligned(self, shape, kind, values):
         size = int(np.prod(shape)) * kind.itemsize
@@ -99,6 +132,8 @@ class ProcessorCard:
 
     def address(self, array):
         return 0 if array is None else array.ctypes.data
+
+    target = address
 
     def fetch(self, array):
         return array.copy()

@@ -7,6 +7,7 @@ import pytest
 
 from privboost import PrivBoostClassifier
 from privboost.boosting.adassp_terms import design
+from privboost.cuda import vectors
 from privboost.cuda.backend import CudaBackend
 from privboost.cuda.cipher import round_keys
 from privboost.engine.backend import LocalBackend
@@ -19,6 +20,7 @@ from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
+from tests.cuda.conftest import crowd
 from tests.cuda.processor_card import ProcessorCard
 from tests.engine.test_linear import DESIGNS, LOSSES, coded, started
 from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
@@ -40,7 +42,7 @@ def test_sums(card, target, loss, n_outputs, weighted, small):
         card.near = 70_000
     encoder, blocks = rows_for(target, weighted)
     one = LocalBackend(blocks)
-    others = [CudaBackend(blocks, card), CudaBackend(blocks, card, most_rows=300)]
+    others = [CudaBackend(blocks, [card]), CudaBackend(blocks, crowd(card), 300, least_rows=1)]
     for update in [Start(loss, n_outputs), *updates(encoder.layout, loss, n_outputs)]:
         for backend in (one, *others):
             backend.apply(update)
@@ -53,7 +55,8 @@ def test_sums(card, target, loss, n_outputs, weighted, small):
 def test_samples(card, weighted):
     encoder, blocks = rows_for(CLASSES, weighted)
     shuffled = [block.take(np.random.default_rng(1).permutation(len(block))) for block in blocks]
-    one, two, three = LocalBackend(blocks), CudaBackend(blocks, card), CudaBackend(shuffled, card)
+    one, two = LocalBackend(blocks), CudaBackend(blocks, [card])
+    three = CudaBackend(shuffled, crowd(card), 300, least_rows=1)
     for backend in (one, two, three):
         backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
     for query in queries(encoder.layout, 1):
@@ -72,16 +75,19 @@ def test_keys_of_rounds_are_those_of_the_standard():
 @pytest.mark.parametrize("columns", DESIGNS)
 @pytest.mark.parametrize("task", LOSSES)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_vectors(card, columns, task, weighted):
+def test_vectors(card, columns, task, weighted, monkeypatch):
+    """Products are made of some rows at a time, as many as the card can spare memory for."""
+    monkeypatch.setattr(vectors, "_SLICE", 64)
     name, target = LOSSES[task]
     encoder, blocks = coded(target, 400, weighted=weighted)
     terms = design(encoder, **DESIGNS[columns]).terms
     outputs = 3 if target is THREE else 1
     loss = loss_of(*name).gradient_table(0.6, (1.0, 0.5))
     one = started(blocks, terms, loss, outputs)
-    other = started(blocks, terms, loss, outputs, CudaBackend, card=card)
-    need_equal(one, other, LinearSums.of(terms, outputs - 1))
-    need_equal(one, other, GramSums.of(terms, np.array([VECTOR_STEPS, 20000])))
+    for where in ({"cards": [card]}, {"cards": crowd(card), "most_rows": 90, "least_rows": 1}):
+        other = started(blocks, terms, loss, outputs, CudaBackend, **where)
+        need_equal(one, other, LinearSums.of(terms, outputs - 1))
+        need_equal(one, other, GramSums.of(terms, np.array([VECTOR_STEPS, 20000])))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -93,7 +99,7 @@ def test_identical_rows_at_the_clip_do_not_overflow(card, label, sign, weighted)
     none = np.zeros((0, rows), dtype=np.uint16)
     codes = Codes(layout, np.full((2, rows), 3, dtype=np.uint8), none)
     blocks = [Rows(codes, np.full(rows, label, dtype=np.uint8), weight)] * times
-    backend = CudaBackend(blocks, card)
+    backend = CudaBackend(blocks, [card])
     backend.apply(Start(LOGISTIC.table(0.01, 0.01)))
     most = times * rows * CLIP_STEPS * (WEIGHT_STEPS if weighted else 1)
     cells = CellMap.side_by_side(
@@ -114,7 +120,7 @@ def test_identical_rows_at_the_clip_do_not_overflow(card, label, sign, weighted)
 
 def test_an_empty_table_answers_zeros(card):
     encoder, _ = rows_for(CLASSES, False)
-    backend = CudaBackend([], card)
+    backend = CudaBackend([], [card])
     backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
     for query in queries(encoder.layout, 1):
         assert not backend.sum(query).any()
@@ -124,7 +130,7 @@ def test_an_empty_table_answers_zeros(card):
 def test_a_card_without_a_start_refuses(card):
     encoder, blocks = rows_for(CLASSES, False)
     with pytest.raises(RuntimeError, match="Start"):
-        CudaBackend(blocks, card).sum(next(queries(encoder.layout, 1)))
+        CudaBackend(blocks, [card]).sum(next(queries(encoder.layout, 1)))
 
 
 def test_a_kernel_that_fails_ends_the_fit_with_a_true_ledger(card, monkeypatch, tmp_path):
@@ -138,7 +144,7 @@ def test_a_kernel_that_fails_ends_the_fit_with_a_true_ledger(card, monkeypatch, 
         launch(kernel, *task, **how)
 
     monkeypatch.setattr(card, "launch", fail)
-    there, ledger = opens(CudaBackend, card=card), tmp_path / "ledger.jsonl"
+    there, ledger = opens(CudaBackend, cards=[card]), tmp_path / "ledger.jsonl"
     how = {"n_estimators": 20, "interactions": False, "backend": there, "ledger": ledger}
     with pytest.raises(RuntimeError, match="a fault of the card"):
         PrivBoostClassifier(1.0, 1e-6, make_domain(), **how).fit(make_frame(100))
@@ -151,9 +157,11 @@ def test_rows_that_a_card_cannot_hold_lie_in_the_machines_memory(card):
     if isinstance(card, ProcessorCard):
         pytest.skip("the processor's memory is the machine's")
     small = type(card)(card._cupy)
-    small._pool.set_limit(size=1)
+    small.free = lambda: 2**40
+    with small._device:
+        small._pool.set_limit(size=1)
     encoder, blocks = rows_for(THREE, True)
-    one, other = LocalBackend(blocks), CudaBackend(blocks, small)
+    one, other = LocalBackend(blocks), CudaBackend(blocks, [small])
     loss = LOGISTIC.table(1.0, 0.25)
     for update in [Start(loss, 3), *updates(encoder.layout, loss, 3)]:
         for backend in (one, other):

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from privboost import PrivBoostClassifier
-from privboost.cuda import card as module
+from privboost.cuda.card import find_cards, open_card
 from privboost.errors import CardError
 from privboost.tables.remote import RemoteTable
+from tests.cuda import sanitize
+from tests.cuda.processor_card import ProcessorCard, compiler
 from tests.tables import make_domain, make_frame
 
 
@@ -17,8 +19,22 @@ class RuntimeFault(Exception):
     pass
 
 
-def fake(count=1, capability="90", error=None):
+class Full:
+    """A card that another program has for itself."""
+
+    compute_capability = "90"
+
+    def __init__(self, number):
+        self.number = number
+
+    @property
+    def attributes(self):
+        raise RuntimeFault("cudaErrorDevicesUnavailable")
+
+
+def fake(count=1, capabilities=("90",), error=None, device=None):
     """CuPy as far as it is asked before a card is used."""
+    cards = [SimpleNamespace(compute_capability=each) for each in capabilities]
 
     def count_cards():
         if error:
@@ -26,8 +42,8 @@ def fake(count=1, capability="90", error=None):
         return count
 
     runtime = SimpleNamespace(getDeviceCount=count_cards, CUDARuntimeError=RuntimeFault)
-    device = SimpleNamespace(compute_capability=capability)
-    return SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda: device))
+    device = cards.__getitem__ if device is None else device
+    return SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=device))
 
 
 @pytest.mark.parametrize(
@@ -37,12 +53,13 @@ def fake(count=1, capability="90", error=None):
         (fake(0), "needs an NVIDIA card"),
         (fake(error="cudaErrorNoDevice: no CUDA-capable device is detected"), "an NVIDIA card"),
         (fake(error="cudaErrorInsufficientDriver: too old"), "driver is too old"),
-        (fake(capability="61"), "card is too old"),
+        (fake(capabilities=("61",)), "card is too old"),
+        (fake(device=Full), "card 0 cannot be used"),
     ],
 )
 def test_what_is_missing_is_said_in_one_line(monkeypatch, tmp_path, cupy, words):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    module.find_card.cache_clear()
+    open_card.cache_clear()
     ledger = tmp_path / "ledger"
     model = PrivBoostClassifier(1.0, 1e-6, make_domain(), backend="cuda", ledger=ledger)
     with pytest.raises(CardError, match=words) as raised:
@@ -50,6 +67,12 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch, tmp_path, cupy, words)
     assert "\n" not in str(raised.value)
     assert 'backend="auto"' in str(raised.value)
     assert not ledger.exists()
+
+
+def test_all_cards_are_used_that_are_new_enough(monkeypatch):
+    cupy = fake(count=3, capabilities=("90", "61", "70"))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    assert find_cards() == (0, 2)
 
 
 class Elsewhere(RemoteTable):
@@ -69,6 +92,13 @@ def test_rows_of_a_cluster_stay_there(tmp_path):
     with pytest.raises(CardError, match="stay there"):
         model.fit(Elsewhere())
     assert not ledger.exists()
+
+
+@pytest.mark.slow
+def test_the_sanitizer_sees_every_kernel():
+    if compiler() is None:
+        pytest.skip("no g++ to compile kernels for the processor")
+    assert sanitize.launched_on(ProcessorCard()) == sanitize.kernels()
 
 
 def test_importing_needs_no_cupy():

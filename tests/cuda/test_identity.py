@@ -7,6 +7,8 @@ import pytest
 
 from privboost import PrivBoostClassifier, evaluate
 from privboost.cuda.backend import CudaBackend
+from privboost.tables.loading import load_rows
+from tests.cuda.conftest import crowd
 from tests.identity import (
     FLAGSHIP,
     GREEDY,
@@ -23,10 +25,15 @@ from tests.identity import (
 from tests.tables import CLASSES, NUMBER, make_frame, opens
 
 
+def on_several(cards, loads):
+    blocks = [block for each in load_rows(loads, rows=60) for block in each.blocks]
+    return CudaBackend(blocks, cards, most_rows=150, least_rows=1)
+
+
 def same(run, card):
     expected = bytes_of(run())
-    assert bytes_of(run(backend=opens(CudaBackend, card=card))) == expected
-    assert bytes_of(run(backend=opens(CudaBackend, card=card, most_rows=300))) == expected
+    assert bytes_of(run(backend=opens(CudaBackend, cards=[card]))) == expected
+    assert bytes_of(run(backend=partial(on_several, crowd(card)))) == expected
 
 
 @pytest.mark.parametrize(("target", "weighted", "epsilon"), FLAGSHIP)
@@ -60,7 +67,7 @@ def test_units(card):
 
 
 def test_evaluation(card):
-    there = opens(CudaBackend, card=card)
+    there = opens(CudaBackend, cards=[card])
     for target in (CLASSES, NUMBER):
         frame = make_frame(500, 1, target)
         model = fit(target, False)

@@ -1,12 +1,16 @@
-"""The backend of one card: `backend="cuda"`."""
+"""The backend of this machine's cards: `backend="cuda"`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, TypeVar
 
 import numpy as np
 
-from privboost.cuda.card import Card, find_card
+from privboost.cuda.card import Card, find_cards, open_card
+from privboost.cuda.coding import leave_numbers
+from privboost.cuda.dealing import LEAST_ROWS, MOST_ROWS, Lot, cards_for, deal
 from privboost.cuda.shard import CardShard
 from privboost.engine.backend import OpenBackend, add_answers
 from privboost.engine.queries import Query
@@ -15,74 +19,110 @@ from privboost.engine.updates import Update
 from privboost.tables.loading import Load, load_rows
 from privboost.tables.rows import Rows
 
-_MOST_ROWS = 2**31
-"""Rows of a shard: kernels number them in 32 bits."""
+_What = TypeVar("_What")
 
 
 class CudaBackend:
-    """Rows on a card; the answers are those of any other backend, bit for bit.
+    """Rows on cards; the answers are those of any other backend, bit for bit.
 
     Parameters
     ----------
     blocks : sequence of Rows
         The rows, in this machine's memory.
-    card : Card, optional
-        Where they go; by default the current one.
+    cards : sequence of Card, optional
+        Where they go; by default all cards of this machine that have work.
     most_rows : int
         Rows of a shard.
+    least_rows : int
+        Rows of a card, where there are several.
+    n_threads : int
+        How many threads bring rows there.
     """
 
     def __init__(
-        self, blocks: Sequence[Rows], card: Card | None = None, most_rows: int = _MOST_ROWS
+        self,
+        blocks: Sequence[Rows],
+        cards: Sequence[Card] | None = None,
+        most_rows: int = MOST_ROWS,
+        least_rows: int = LEAST_ROWS,
+        n_threads: int = 1,
     ) -> None:
-        self._card = find_card() if card is None else card
+        if cards is None:
+            numbers = find_cards()
+            used = cards_for(sum(map(len, blocks)), len(numbers), least_rows)
+            cards = [open_card(number) for number in numbers[:used]]
+        self._cards = cards
         self._texts = [block.texts for block in blocks]
-        self._shards = [CardShard(self._card, lot) for lot in _lots(blocks, most_rows)]
+        lots = deal(blocks, cards, most_rows, least_rows)
+        self._pool = ThreadPoolExecutor(len(lots) - 1) if len(lots) > 1 else None
+        threads = max(n_threads // len(lots), 1)
+        self._lanes = self._all(lambda lot: _Lane(lot, threads), lots)
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
-        return add_answers(shard.sum(query) for shard in self._shards)
+        return add_answers(self._all(lambda lane: lane.sum(query), self._lanes))
 
     def apply(self, update: Update) -> None:
         """Tell every shard what has been released."""
-        for shard in self._shards:
-            shard.apply(update)
+        self._all(lambda lane: lane.apply(update), self._lanes)
+
+    def _all(self, act: Callable[[Any], _What], lots: Sequence[Any]) -> list[_What]:
+        """Act on all lots at once, on the first in this thread."""
+        if self._pool is None:
+            return [act(lots[0])]
+        others = [self._pool.submit(act, lot) for lot in lots[1:]]
+        try:
+            first = act(lots[0])
+        finally:
+            wait(others)  # nobody is left at work, whatever failed
+        return [first, *(other.result() for other in others)]
 
     def tally(self) -> dict[bytes, int]:
         """Return how many rows have each text; texts stay in this machine's memory."""
         return tally_texts(self._texts)
 
     def close(self) -> None:
-        """Let go of the rows."""
-        self._shards, self._texts = [], []
-        self._card.rest()
+        """Let go of the rows and the threads."""
+        self._lanes, self._texts = [], []
+        if self._pool is not None:
+            self._pool.shutdown()
+        for card in self._cards:
+            with card.at_work():
+                card.rest()
+
+
+class _Lane:
+    """Shards of one card that one thread asks one after the other."""
+
+    def __init__(self, lot: Lot, n_threads: int) -> None:
+        self._card = lot.card
+        with self._card.at_work():
+            self._shards = [CardShard(lot.card, blocks, n_threads) for blocks in lot.shards]
+
+    def sum(self, query: Query) -> np.ndarray:
+        with self._card.at_work():
+            return add_answers(shard.sum(query) for shard in self._shards)
+
+    def apply(self, update: Update) -> None:
+        with self._card.at_work():
+            for shard in self._shards:
+                shard.apply(update)
 
 
 def open_cuda(n_threads: int = 1) -> OpenBackend:
-    """Return what opens a backend on a card; refuse here, before rows are read, if there is none.
+    """Return what opens a backend on cards; refuse here, before rows are read, if there are none.
 
     Parameters
     ----------
     n_threads : int
-        How many threads of this machine code rows.
+        How many threads of this machine read rows, and code what cards do not.
     """
-    card = find_card()
+    open_card(find_cards()[0])
 
     def open_backend(loads: Sequence[Load]) -> CudaBackend:
-        loaded = load_rows(loads, n_threads)
-        return CudaBackend([block for each in loaded for block in each.blocks], card)
+        left, rows = leave_numbers(loads)
+        loaded = load_rows(left, n_threads, rows)
+        blocks = [block for each in loaded for block in each.blocks]
+        return CudaBackend(blocks, n_threads=n_threads)
 
     return open_backend
-
-
-def _lots(blocks: Sequence[Rows], most_rows: int) -> list[list[Rows]]:
-    """Part blocks into lots of at most so many rows; there is always one."""
-    lots: list[list[Rows]] = [[]]
-    rows = 0
-    for block in blocks:
-        rows += len(block)
-        if lots[-1] and rows > most_rows:
-            lots.append([])
-            rows = len(block)
-        lots[-1].append(block)
-    return lots

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from privboost.cuda.card import spread
 from privboost.cuda.places import Place, place_of_code
 from privboost.cuda.rows import CardRows
-from privboost.cuda.sums import spread
 from privboost.cuda.tasks import COUNT, ROUTE, Task
 from privboost.trees.tree import Tree
 
@@ -35,13 +35,7 @@ class CardRoutes:
     def __init__(self, rows: CardRows) -> None:
         self._rows = rows
         self._walks: list[_Walk] = []
-        self._addresses = np.array(
-            [
-                rows.card.address(column) + (_WIDE if column.dtype.itemsize == 2 else 0)
-                for column in rows.columns
-            ],
-            dtype=np.uint64,
-        )
+        self._unused: list[Any] = []
 
     def follow(self, trees: tuple[Tree, ...]) -> None:
         """Turn to these trees."""
@@ -53,6 +47,7 @@ class CardRoutes:
         if len(trees) == len(walks) == 1 and _goes_on(walks[0].tree, trees[0]):
             walks[0].tree = trees[0]
         else:
+            self._unused += [walk.node for walk in walks if walk.node is not None]
             self._walks = [_Walk(tree) for tree in trees]
 
     def place(self, number: int, first: int = 0) -> Place:
@@ -84,7 +79,7 @@ class CardRoutes:
         if walk.node is not None and walk.depth == tree.depth:
             return walk.node
         if walk.node is None:
-            walk.node = rows.room(np.uint16)
+            walk.node = self._unused.pop() if self._unused else rows.room(np.uint16)
         used = len(tree.feature)
         words = -(-tree.goes_right.shape[1] // 32)
         bits = np.zeros((used, 4 * words), dtype=np.uint8)
@@ -92,12 +87,22 @@ class CardRoutes:
         bits[:, : packed.shape[1]] = packed
         near = used * (8 + 4 * words)
         near = near if near <= _MOST_NEAR else 0
-        task = Task(ROUTE, node=card.address(walk.node), n=rows.n, nodes=used, words=words)
+        task = Task(ROUTE, node=card.target(walk.node), n=rows.n, nodes=used, words=words)
         task.set(first=2**walk.depth - 1, near=near)
-        task.set(columns=task.put(self._addresses[tree.feature]), turns=task.put(bits))
+        task.set(columns=task.put(self._columns(tree.feature)), turns=task.put(bits))
         card.launch("route", task, near=near, **spread(card, rows.n, 4))
         walk.depth = tree.depth
         return walk.node
+
+    def _columns(self, features: np.ndarray) -> np.ndarray:
+        """Return where the columns of nodes lie, and how wide they are."""
+        lie = np.zeros(len(self._rows.columns), dtype=np.uint64)
+        for feature in np.unique(features):
+            column = self._rows.columns[feature]
+            wide = _WIDE if column.dtype.itemsize == 2 else 0
+            lie[feature] = self._rows.card.address(column) + wide
+        own: np.ndarray = lie[features]
+        return own
 
     def counts(self) -> Any:
         """Return how many rows are in each leaf of the first tree (int64, on the card)."""

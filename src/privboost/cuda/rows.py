@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from operator import methodcaller
 from typing import Any
 
 import numpy as np
 
 from privboost.cuda.card import Card
+from privboost.cuda.coding import Uncoded, code_on_card
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables.rows import Rows
 
@@ -43,7 +45,7 @@ class CardRows:
         How many have an unknown label.
     """
 
-    def __init__(self, card: Card, blocks: Sequence[Rows]) -> None:
+    def __init__(self, card: Card, blocks: Sequence[Rows], n_threads: int = 1) -> None:
         self.card, self.n = card, sum(map(len, blocks))
         self.layout = blocks[0].layout if blocks else None
         wide = self.layout.wide if self.layout else ()
@@ -51,6 +53,7 @@ class CardRows:
             self._column(blocks, methodcaller("column", f), np.uint16 if two else np.uint8)
             for f, two in enumerate(wide)
         ]
+        code_on_card(card, self.columns, list(_uncoded(blocks)), n_threads)
         self.label = self._column(blocks, lambda block: block.label, np.uint8)
         self.weight = self._optional(blocks, lambda block: block.weight, np.uint16)
         self.start = self._optional(blocks, lambda block: block.start, np.int32)
@@ -59,16 +62,22 @@ class CardRows:
         self.n_unknown = sum(int(np.count_nonzero(b.label == UNKNOWN_LABEL)) for b in blocks)
 
     def room(self, kind: Any) -> Any:
-        """Return zeros, one for each row."""
+        """Return zeros, one for each row, to keep."""
         return self.card.room(padded(self.n), kind)
 
+    def scratch(self, kind: Any) -> Any:
+        """Return zeros, one for each row, for one command."""
+        return self.card.scratch(padded(self.n), kind)
+
     def _column(self, blocks: Sequence[Rows], of: Callable[[Rows], Any], kind: Any) -> Any:
-        """Bring one column of all blocks to the card."""
+        """Bring one column of all blocks to the card, as far as it is known."""
         column, first = self.room(kind), 0
-        for lot in _lots(blocks):
-            values = np.concatenate([of(block) for block in lot]).astype(kind, copy=False)
-            self.card.write(column, first, values)
-            first += len(values)
+        for known, run in groupby(blocks, lambda block: of(block) is not None):
+            for lot in _lots(run):
+                if known:
+                    values = np.concatenate([of(block) for block in lot])
+                    self.card.write(column, first, values.astype(kind, copy=False))
+                first += sum(map(len, lot))
         return column
 
     def _optional(self, blocks: Sequence[Rows], of: Callable[[Rows], Any], kind: Any) -> Any:
@@ -97,7 +106,15 @@ def padded(rows: int) -> int:
     return -(-rows // _PADDING) * _PADDING
 
 
-def _lots(blocks: Sequence[Rows]) -> Iterator[list[Rows]]:
+def _uncoded(blocks: Sequence[Rows]) -> Iterator[tuple[int, Uncoded]]:
+    first = 0
+    for block in blocks:
+        if isinstance(block.codes, Uncoded):
+            yield first, block.codes
+        first += len(block)
+
+
+def _lots(blocks: Iterable[Rows]) -> Iterator[list[Rows]]:
     lot: list[Rows] = []
     for block in blocks:
         lot.append(block)

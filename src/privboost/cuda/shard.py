@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from privboost.cuda.card import Card
+from privboost.cuda.card import Card, spread
 from privboost.cuda.growth import CardGrower, places_apart
 from privboost.cuda.places import Place, place_of_part, values_of_part
 from privboost.cuda.routes import CardRoutes
 from privboost.cuda.rows import CardRows
 from privboost.cuda.states import CardStates
-from privboost.cuda.sums import add_values, spread, sum_by_node, sum_places
+from privboost.cuda.sums import add_values, sum_by_node, sum_places
 from privboost.cuda.tasks import CELLS, VOTES, Task
 from privboost.cuda.vectors import CardVectors
 from privboost.engine.growth import same_sample
@@ -50,9 +50,10 @@ from privboost.trees.cell_map import CellMap
 class CardShard:
     """Blocks of rows on a card."""
 
-    def __init__(self, card: Card, blocks: Sequence[Rows]) -> None:
+    def __init__(self, card: Card, blocks: Sequence[Rows], n_threads: int = 1) -> None:
         self._card = card
-        self._rows = CardRows(card, blocks)
+        self._rows = CardRows(card, blocks, n_threads)
+        card.settle()
         self._states = CardStates(self._rows)
         self._routes = CardRoutes(self._rows)
         self._grower = CardGrower(self._rows, self._routes)
@@ -61,8 +62,7 @@ class CardShard:
 
     def apply(self, update: Update) -> None:
         """Follow what has been released."""
-        self._grower.forget()
-        self._pairs = None
+        self._forget()
         states = self._states
         if isinstance(update, Start):
             states.start(update)
@@ -84,6 +84,12 @@ class CardShard:
             self._need_vectors().set_scores(update)
         else:
             self._add(update)
+        self._card.settle()
+
+    def _forget(self) -> None:
+        """Drop what belongs to a tree that grows."""
+        self._grower.forget()
+        self._pairs = None
 
     def _add(self, update: AddCellValues | AddTreeValues) -> None:
         """Add released values to states."""
@@ -102,6 +108,13 @@ class CardShard:
 
     def sum(self, query: Query) -> np.ndarray:
         """Answer with exact int64 sums over these rows."""
+        answer = self._answer(query)
+        self._card.settle()
+        if not self._card.keeps:
+            self._forget()
+        return answer
+
+    def _answer(self, query: Query) -> np.ndarray:
         if isinstance(query, LinearSums | GramSums):
             return self._add_up_vectors(query)
         if isinstance(query, CellSums | NodeHistograms | VoteCounts):
@@ -134,7 +147,7 @@ class CardShard:
             parts = zip(query.cells.parts, query.cells.first, strict=True)
             return [place_of_part(self._rows, part, first) for part, first in parts]
         rows, card = self._rows, self._card
-        cells = rows.room(np.uint32)
+        cells = rows.scratch(np.uint32)
         task = Task(CELLS, state=card.address(self._states.state(query.output)))
         task.set(label=card.address(rows.label), out=card.address(cells), n=rows.n)
         task.set(own=self._states.own(query.output), classes=query.classes)
@@ -162,7 +175,7 @@ class CardShard:
         if not rows.n:
             return counts
         self._routes.follow((query.tree,))
-        node, pairs = rows.room(np.uint32), rows.room(np.int64)
+        node, pairs = rows.scratch(np.uint32), rows.scratch(np.int64)
         task = Task(VOTES, state=card.address(states.state(query.output)))
         task.set(label=card.address(rows.label), node=card.address(self._routes.nodes(0)))
         task.set(out=card.address(node), pairs=card.address(pairs), n=rows.n, votes=query.votes)

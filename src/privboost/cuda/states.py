@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from privboost.cuda.card import spread
 from privboost.cuda.cipher import TURNS, round_keys
 from privboost.cuda.rows import CardRows
-from privboost.cuda.sums import spread
 from privboost.cuda.tasks import CHARGE, LOOK_UP, PAIRS, SAMPLE, START, Task
 from privboost.engine.queries import Sample
 from privboost.engine.updates import Charge, Price, Start
@@ -64,7 +64,7 @@ class CardStates:
     def begin(self, output: int) -> None:
         """Put the states of one output to where boosting begins."""
         rows, card, (low, high) = self._rows, self._rows.card, self.span
-        task = Task(START, start=card.address(rows.start), state=card.address(self._state[output]))
+        task = Task(START, start=card.address(rows.start), state=card.target(self._state[output]))
         task.set(middle=(low + high) // 2, half=(high - low) // 2, steps=SCORE_STEPS, n=rows.n)
         card.launch("begin_states", task, **spread(card, rows.n))
 
@@ -88,13 +88,13 @@ class CardStates:
             if cohort < len(tables):
                 self._charge(self._loss, tables[cohort], update.output, begin, end)
             else:
-                self.active[begin:end] = 0
+                self._rows.card.clear(self.active, begin, end)
 
     def _charge(self, loss: LossTable, table: Any, output: int, begin: int, end: int) -> None:
         rows, card = self._rows, self._rows.card
         task = Task(CHARGE, label=card.address(rows.label), weight=card.address(rows.weight))
-        task.set(state=card.address(self._state[output]), left=card.address(self._left))
-        task.set(active=card.address(self.active), table=card.address(table), begin=begin, end=end)
+        task.set(state=card.address(self._state[output]), left=card.target(self._left))
+        task.set(active=card.target(self.active), table=card.address(table), begin=begin, end=end)
         task.set(own=self.own(output), size=loss.size, shift=loss.shift, steps=len(table))
         task.set(weight_steps=WEIGHT_STEPS)
         card.launch("charge_rows", task, **spread(card, end - begin))
@@ -120,7 +120,7 @@ class CardStates:
     def pairs(self, look_up: np.ndarray) -> Any:
         """Return the pairs of all rows."""
         rows, card = self._rows, self._rows.card
-        out = rows.room(np.int64)
+        out = rows.scratch(np.int64)
         task = Task(PAIRS, look=look_up, out=card.address(out))
         card.launch("row_pairs", task, **spread(card, rows.n, 4))
         return out
@@ -136,7 +136,7 @@ class CardStates:
             raise ValueError("rate must lie above 0, and be at most 1")
         if sample.rate == 1:
             return self.active
-        out = rows.room(np.uint8)
+        out = rows.scratch(np.uint8)
         task = Task(SAMPLE, ids=card.address(rows.ids), first_id=rows.first_id, n=rows.n)
         task.set(active=card.address(self.active), out=card.address(out))
         task.set(limit=int(sample.rate * 2**32), turns=task.put(TURNS))

@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from privboost.cuda.card import Card
+from privboost.cuda.card import MANY_ROWS, Card, spread
 from privboost.cuda.places import Place, put_places
 from privboost.cuda.tasks import ADD, NODES, SUM, Task, aligned
 
 _SPILL_ROWS = 2**14
 """Rows of one copy of sums between two spills: see `kernels/rows.cu`."""
-_MANY_ROWS = 2**20
-"""From here on it pays to bring the table of a loss near the threads of each block."""
-_FEW_THREADS = 256
 _ROWS_AT_ONCE = 4
 _TILE, _ENTRY = 2048, 16
 """Rows that are gathered, and bytes of each: see `sum_by_node`."""
@@ -23,14 +20,6 @@ _MOST_VALUES = 2**15
 """Bytes of values that are brought near."""
 _MOST_MAPS = 2**15
 """Bytes of maps that are brought near."""
-
-
-def spread(card: Card, rows: int, at_once: int = 1, per_processor: int = 2) -> dict[str, int]:
-    """Return how many blocks and threads some rows are spread over."""
-    threads = card.threads if rows >= _MANY_ROWS else min(_FEW_THREADS, card.threads)
-    wanted = -(-rows // (at_once * threads))
-    per_processor *= card.threads // threads
-    return {"blocks": min(max(wanted, 1), per_processor * card.processors), "threads": threads}
 
 
 def sum_places(
@@ -48,7 +37,7 @@ def sum_places(
     """
     rows = int(look_up["n"])
     unit = 16 if weighted else 8
-    looks = not weighted and not look_up["pairs"] and rows >= _MANY_ROWS
+    looks = not weighted and not look_up["pairs"] and rows >= MANY_ROWS
     table = 16 * int(look_up["size"]) if looks else 0
     for group in _groups(places, (card.near - table) // unit):
         task = Task(SUM, look=look_up, out=card.address(out))
@@ -69,7 +58,7 @@ def sum_places(
 
 def add_values(card: Card, state: Any, rows: int, places: Sequence[Place]) -> None:
     """Add to each row's state the values of its cells."""
-    task = Task(ADD, state=card.address(state), n=rows)
+    task = Task(ADD, state=card.target(state), n=rows)
     cells = put_places(card, task, places)
     how = spread(card, rows, _ROWS_AT_ONCE)
     if len(places) == 1 and places[0].plain and 4 * cells <= _MOST_VALUES:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from privboost.cuda.card import spread
 from privboost.cuda.places import Place, codes_of, put_places
 from privboost.cuda.rows import CardRows
 from privboost.cuda.states import CardStates
-from privboost.cuda.sums import add_values, spread, sum_places
+from privboost.cuda.sums import add_values, sum_places
 from privboost.cuda.tasks import GRADIENTS, PRODUCTS, SCALES, VECTORS, Task
 from privboost.engine import linear_kernels
 from privboost.engine.linear import ROOTS, check_terms, squares_of
@@ -19,11 +20,13 @@ from privboost.engine.updates import SetLinearScores
 from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_BITS, VECTOR_STEPS, WEIGHT_STEPS
 from privboost.vectors.terms import Terms
 
-_CHUNK = 2**30
-"""Bytes of vectors that are written at once."""
+_MOST_BYTES = 2**30
+"""Of vectors that are written at once."""
+_SHARE = 8
+"""They take at most this part of what commands have beside rows: several may be under way."""
 _SIDE, _PRODUCT_THREADS = 64, 256
 _SLICE = 4096
-"""Rows whose products one block adds up."""
+"""Rows whose products one block adds up; so many vectors are written at once in any case."""
 
 
 class CardVectors:
@@ -39,7 +42,7 @@ class CardVectors:
         """What each row's vector is multiplied by, so that it is not too long."""
         rows, card = self._rows, self._rows.card
         out = rows.room(np.uint16)
-        task = Task(SCALES, out=card.address(out), steps=VECTOR_STEPS, n=rows.n)
+        task = Task(SCALES, out=card.target(out), steps=VECTOR_STEPS, n=rows.n)
         squares = squares_of(self._terms)
         put_places(card, task, [codes_of(rows, own, table) for own, table in squares.items()])
         card.launch("vector_scales", task, **spread(card, rows.n, 4))
@@ -58,7 +61,7 @@ class CardVectors:
         finer = CLIP_STEPS // FACTOR_STEPS * (1 if rows.weight is None else WEIGHT_STEPS)
         bits = finer.bit_length() - 1 + (0 if self._scale is None else VECTOR_BITS)
         look_up = self._states.look_up(GRADIENT_COUNT, query.output, None)
-        pairs = rows.room(np.int64)
+        pairs = rows.scratch(np.int64)
         task = Task(GRADIENTS, look=look_up, scale=card.address(self._scale), bits=bits)
         task.set(out=card.address(pairs))
         card.launch("vector_gradients", task, **spread(card, rows.n, 4))
@@ -82,7 +85,7 @@ class CardVectors:
         rows, card, terms = self._rows, self._rows.card, self._terms
         tiles = -(-terms.n_coordinates // _SIDE)
         width = tiles * _SIDE
-        step = _CHUNK // (4 * width)
+        step = max(min(_MOST_BYTES, card.spare // _SHARE) // (4 * width), _SLICE)
         out = card.zeros((width, width), np.int64)
         for begin in range(0, rows.n, step):
             end = min(begin + step, rows.n)

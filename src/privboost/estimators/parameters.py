@@ -53,7 +53,8 @@ RUN_PARAMETERS = """
         cores, -2 all but one. The model does not depend on it.
     backend : "auto", "cuda" or callable
         Who holds the rows during a fit: "auto" is the cluster where they lie, or this machine;
-        "cuda" is this machine's graphics card. The model does not depend on it.
+        "cuda" is this machine's graphics cards, all that CUDA_VISIBLE_DEVICES lets it see. The
+        model does not depend on it.
     ledger : path, optional
         A file that records the reservation and every charge before the release it pays for.
     budget : BudgetAccount, optional

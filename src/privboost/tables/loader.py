@@ -17,7 +17,7 @@ from privboost.randomness.keystream import KeyStream
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, code_target, code_weights
 from privboost.tables.pieces import Batch
-from privboost.tables.rows import Rows
+from privboost.tables.rows import Codes, Rows
 from privboost.tables.unit_names import read_unit_names
 from privboost.unit import Unit
 
@@ -135,7 +135,10 @@ class RowLoader:
 
     def read(self, batch: Batch, first: int) -> Rows:
         """Code some rows, of which the first has this place in its table."""
-        codes = self.encoder.code(batch)
+        return self.join(self.encoder.code(batch), batch, first)
+
+    def join(self, codes: Codes, batch: Batch, first: int) -> Rows:
+        """Return the rows of a batch whose features are coded."""
         label, start = code_target(batch[self.roles.target], self.encoder.domain.target)
         weight = self._weigh(batch, label)
         at = self.first_id + first

@@ -1,0 +1,313 @@
+"""Numbers that a card codes: they are brought there as they lie in memory, and searched for there.
+
+A number's code is how many of its feature's edges lie below it, as in `tables.encoding`; all else
+(categories, dates, texts, what has nulls) is coded by the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from privboost.cuda.card import Card, spread
+from privboost.cuda.tasks import CODE, NUMBERS, Task, aligned
+from privboost.tables.encoding import Encoder
+from privboost.tables.features import NumericFeature
+from privboost.tables.layout import Layout
+from privboost.tables.loader import RowLoader
+from privboost.tables.loading import Coded, Load
+from privboost.tables.pieces import Batch, Column
+from privboost.tables.rows import Codes, Rows
+
+_KINDS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+"""The numbers that kernels know, in their order there."""
+_VALUES = 2**23
+"""Numbers that are brought to the card at once."""
+_MOST_THREADS = 8
+"""That bring them: more wait for the memory, and each has pinned memory of its own."""
+_MOST_ROWS = 2**18
+_FEW_ROWS = 2**15
+"""Fewer rows are sooner coded where they lie."""
+_MOST_EDGES = 2**13
+"""Of columns that one kernel codes: they are near the threads of each block."""
+_MOST_GAPS = 2
+"""Columns of one array are brought with what lies between them, up to so many times their size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Uncoded:
+    """Stands where codes do, until a card has coded the numbers.
+
+    Attributes
+    ----------
+    layout : Layout
+        Of all columns.
+    edges : tuple of float64 arrays
+        Of each feature.
+    numbers : mapping from feature to array
+        Plain numbers, where they lie.
+    codes : mapping from feature to array
+        The codes of all other features.
+    """
+
+    layout: Layout
+    edges: tuple[np.ndarray, ...]
+    numbers: Mapping[int, np.ndarray]
+    codes: Mapping[int, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(next(iter((self.numbers or self.codes).values())))
+
+    def column(self, feature: int) -> np.ndarray | None:
+        """The codes of one feature; None where it has numbers."""
+        return self.codes.get(feature)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberLoader:
+    """Loads rows as another loader does, and leaves numbers for a card to code.
+
+    Attributes
+    ----------
+    whole : RowLoader
+        The other one. Rows of units are bounded by their codes: it has no unit.
+    few_rows : int
+        Batches of fewer rows are coded here.
+    """
+
+    unit: ClassVar[None] = None
+    by_place: ClassVar[bool] = False
+
+    whole: RowLoader
+    few_rows: int = _FEW_ROWS
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return self.whole.columns
+
+    def read(self, batch: Batch, first: int) -> Rows:
+        """Code some rows, of which the first has this place in its table."""
+        encoder = self.whole.encoder
+        found = {
+            k: plain_numbers(batch[feature.name])
+            for k, feature in enumerate(encoder.domain.features)
+            if isinstance(feature, NumericFeature)
+        }
+        numbers = {k: values for k, values in found.items() if values is not None}
+        if not numbers or len(batch[encoder.domain.feature_names[0]]) < self.few_rows:
+            return self.whole.read(batch, first)
+        others = self._coded_here(encoder, batch, frozenset(numbers))
+        codes = Uncoded(encoder.layout, encoder.edges, numbers, others)
+        return self.whole.join(cast(Codes, codes), batch, first)
+
+    def _coded_here(
+        self, encoder: Encoder, batch: Batch, without: frozenset[int]
+    ) -> dict[int, np.ndarray]:
+        """Code the other features."""
+        rest = [k for k in range(len(encoder.edges)) if k not in without]
+        if not rest:
+            return {}
+        if without not in self._parts:
+            domain = encoder.domain
+            features = tuple(domain.features[k] for k in rest)
+            edges = tuple(encoder.edges[k] for k in rest)
+            self._parts[without] = Encoder(replace(domain, features=features), edges)
+        codes = self._parts[without].code(batch)
+        return {k: codes.column(place) for place, k in enumerate(rest)}
+
+    @cached_property
+    def _parts(self) -> dict[frozenset[int], Encoder]:
+        """Encoders of some features, by those they leave out."""
+        return {}
+
+    def name_units(self, batch: Batch) -> pa.Array:
+        """Return the canonical name of each row's unit: there are none."""
+        return self.whole.name_units(batch)
+
+    def to_bytes(self) -> bytes:
+        """Write the loader for another process, which codes by itself."""
+        return self.whole.to_bytes()
+
+
+def leave_numbers(loads: Sequence[Load]) -> tuple[Sequence[Load], int | None]:
+    """Return loads that leave numbers uncoded, and how many rows their blocks have, if all can."""
+    if not all(_has_numbers(load) for load in loads):
+        return loads, None
+    left = [Load(NumberLoader(cast(RowLoader, load.loader)), load.source) for load in loads]
+    widest = max(len(load.loader.columns) for load in loads)
+    return left, min(max(_VALUES // widest, _FEW_ROWS), _MOST_ROWS)
+
+
+def _has_numbers(load: Load) -> bool:
+    loader = load.loader
+    if not isinstance(loader, RowLoader) or isinstance(load.source, Coded):
+        return False
+    features = loader.encoder.domain.features
+    return loader.unit is None and any(isinstance(each, NumericFeature) for each in features)
+
+
+def plain_numbers(column: Column) -> np.ndarray | None:
+    """Return a column of plain numbers as it lies in memory; None if it is something else."""
+    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
+        column = column.chunk(0)
+    if isinstance(column, pa.Array) and not column.null_count and _is_number(column.type):
+        column = column.to_numpy(zero_copy_only=True)
+    if type(column) is not np.ndarray or column.ndim != 1 or column.dtype.str[1:] not in _KINDS:
+        return None
+    return column if column.dtype.isnative and column.flags.aligned else None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def code_on_card(
+    card: Card, columns: Sequence[Any], blocks: Sequence[tuple[int, Uncoded]], n_threads: int
+) -> None:
+    """Code the numbers of blocks, of which each has the place of its first row.
+
+    Parameters
+    ----------
+    columns : sequence of arrays
+        Where codes go, one for each feature.
+    n_threads : int
+        How many threads bring numbers; each has a queue of its own.
+    """
+    if not blocks:
+        return
+    card.wait()  # columns are made in the card's own queue
+    n_threads = min(n_threads, _MOST_THREADS)
+    if n_threads == 1 or not card.keeps:
+        _code_blocks(card, columns, blocks)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        lots = [blocks[k::n_threads] for k in range(n_threads)]
+        work = [pool.submit(_code_blocks, card.beside(), columns, lot) for lot in lots if lot]
+    for each in work:
+        each.result()
+
+
+def _code_blocks(card: Card, columns: Sequence[Any], blocks: Sequence[tuple[int, Uncoded]]) -> None:
+    """Code some blocks, one after the other."""
+    with card.at_work():
+        buffer = np.empty(0, dtype=np.uint8)
+        for first, block in blocks:
+            plan = _Plan(block.numbers)
+            card.wait()  # the last block has left the buffer
+            if len(buffer) < plan.size:
+                buffer = card.pinned(plan.size, np.uint8)
+            plan.copy(buffer)
+            there = card.bring(buffer[: plan.size])
+            for group in _groups(block, min(_MOST_EDGES, card.near // 8)):
+                _launch(card, columns, first, block, group, plan, card.address(there))
+        card.wait()
+
+
+def _launch(
+    card: Card,
+    columns: Sequence[Any],
+    first: int,
+    block: Uncoded,
+    group: list[int],
+    plan: _Plan,
+    there: int,
+) -> None:
+    """Have a kernel code some columns of a block whose bytes are on the card."""
+    edges = np.concatenate([block.edges[feature] for feature in group])
+    task = Task(CODE, n=len(block), n_columns=len(group), n_edges=len(edges))
+    parts, at = [], 0
+    for feature in group:
+        (place, stride), own = plan.places[feature], len(block.edges[feature])
+        kind = _KINDS.index(block.numbers[feature].dtype.str[1:])
+        target = card.target(columns[feature]) + first
+        parts.append((there + place, target, stride, kind, at, own))
+        at += own
+    task.set(columns=task.put(np.array(parts, dtype=NUMBERS)), edges=task.put(edges))
+    card.launch("code_numbers", task, near=8 * len(edges), **spread(card, len(block)))
+
+
+def _groups(block: Uncoded, most: int) -> Iterator[list[int]]:
+    """Part columns into groups whose edges can all be near."""
+    group: list[int] = []
+    edges = 0
+    for feature in block.numbers:
+        edges += len(block.edges[feature])
+        if group and edges > most:
+            yield group
+            group, edges = [], len(block.edges[feature])
+        group.append(feature)
+    yield group
+
+
+class _Plan:
+    """How columns of numbers become one piece of memory.
+
+    Columns of one array lie between each other, or beside each other: they are copied with what is
+    between them, as bytes. Others are copied one by one.
+
+    Attributes
+    ----------
+    places : dict from feature to (int, int)
+        Where each column begins in the piece, and how many bytes its numbers are apart.
+    size : int
+        Bytes of the piece.
+    """
+
+    def __init__(self, numbers: Mapping[int, np.ndarray]) -> None:
+        self.places: dict[int, tuple[int, int]] = {}
+        self.size = 0
+        self._copies: list[tuple[int, np.ndarray]] = []
+        families: dict[int, list[int]] = {}
+        for feature, values in numbers.items():
+            families.setdefault(id(_owner(values)), []).append(feature)
+        for features in families.values():
+            self._add(numbers, features)
+
+    def _add(self, numbers: Mapping[int, np.ndarray], features: list[int]) -> None:
+        """Add the columns of one array."""
+        columns = [numbers[feature] for feature in features]
+        owner, starts = _owner(columns[0]), [_start(column) for column in columns]
+        ends = [_ends(column, start) for column, start in zip(columns, starts, strict=True)]
+        low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+        first, used = _start(owner), sum(column.nbytes for column in columns)
+        inside = first <= low and high <= first + owner.nbytes
+        if inside and owner.flags.forc and high - low <= _MOST_GAPS * used:
+            whole = owner if owner.flags.c_contiguous else owner.T
+            at = self.size + low % 16  # numbers stay aligned
+            self._copies.append((at, whole.reshape(-1).view(np.uint8)[low - first : high - first]))
+            for feature, column, start in zip(features, columns, starts, strict=True):
+                self.places[feature] = at + start - low, column.strides[0]
+            self.size = aligned(at + high - low)
+            return
+        for feature, column in zip(features, columns, strict=True):
+            self._copies.append((self.size, column))
+            self.places[feature] = self.size, column.itemsize
+            self.size = aligned(self.size + column.nbytes)
+
+    def copy(self, buffer: np.ndarray) -> None:
+        """Write the piece."""
+        for at, values in self._copies:
+            buffer[at : at + values.nbytes].view(values.dtype)[:] = values
+
+
+def _owner(column: np.ndarray) -> np.ndarray:
+    """Return the array whose memory a column is part of."""
+    return column.base if type(column.base) is np.ndarray else column
+
+
+def _start(column: np.ndarray) -> int:
+    """Return where the first number of a column lies."""
+    return int(column.__array_interface__["data"][0])
+
+
+def _ends(column: np.ndarray, start: int) -> tuple[int, int]:
+    """Return where the bytes of a column begin and end."""
+    last = (len(column) - 1) * column.strides[0]
+    return start + min(last, 0), start + max(last, 0) + column.itemsize

@@ -1,0 +1,119 @@
+"""Rows that a card does not hold: each command brings what it needs of them through the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from privboost.cuda.card import Card
+from privboost.cuda.tasks import Task
+
+
+class _Here(np.ndarray):
+    """An array in the machine's memory, which kernels cannot be told of as it is."""
+
+
+class StreamingCard(Card):
+    """A card whose rows lie in the machine's memory: for shards it has every verb of a card.
+
+    An array that a kernel is told of is copied to the card, once a command, and back when the
+    command is over if it was changed. All of it is in one queue, so nothing is read before it is
+    there. Copies in another card's queue go on meanwhile.
+
+    Parameters
+    ----------
+    card : Card
+        It is used with a queue of its own.
+    """
+
+    keeps = False
+
+    def __init__(self, card: Card) -> None:
+        self._card = card.beside()
+        self.processors, self.threads = card.processors, card.threads
+        self.near, self.near_all, self.spare = card.near, card.near_all, card.spare
+        self._there: dict[int, tuple[np.ndarray, Any]] = {}
+        self._changed: set[int] = set()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Have this thread's commands go to the card, into its queue."""
+        with self._card.at_work():
+            yield
+
+    def launch(
+        self, kernel: str, task: Task, blocks: int, near: int = 0, threads: int | None = None
+    ) -> None:
+        """Have a kernel begin its task; it need not be over when this returns."""
+        self._card.launch(kernel, task, blocks, near, threads)
+
+    def put(self, array: np.ndarray) -> Any:
+        """Keep a small array until a kernel is told of it."""
+        return np.ascontiguousarray(array).view(_Here)
+
+    def pinned(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
+        """Return zeros in the machine's memory, where cards copy from at full speed."""
+        return self._card.pinned(shape, kind)
+
+    def bring(self, array: np.ndarray) -> Any:
+        """Return an array of the machine's memory on the card; it is copied in the queue."""
+        return self._card.bring(array)
+
+    def wait(self) -> None:
+        """Wait until all that was begun is over."""
+        self._card.wait()
+
+    def zeros(self, shape: int | tuple[int, ...], kind: Any) -> Any:
+        """Return zeros on the card, for sums."""
+        return self._card.zeros(shape, kind)
+
+    scratch = zeros
+
+    def room(self, shape: int | tuple[int, ...], kind: Any) -> Any:
+        """Return zeros for as many rows, in the machine's memory."""
+        return self._card.pinned(shape, kind).view(_Here)
+
+    def write(self, array: Any, first: int, values: np.ndarray) -> None:
+        """Write values from a place on."""
+        array[first : first + len(values)] = values
+
+    def clear(self, array: Any, begin: int, end: int) -> None:
+        """Write zeros from a place to another."""
+        self._card.clear(self._bring(array, changed=True), begin, end)
+
+    def address(self, array: Any) -> int:
+        """Bring an array to the card, and return where; 0 for None."""
+        return 0 if array is None else self._card.address(self._bring(array, changed=False))
+
+    def target(self, array: Any) -> int:
+        """The same for an array that a kernel changes."""
+        return 0 if array is None else self._card.address(self._bring(array, changed=True))
+
+    def _bring(self, array: Any, changed: bool) -> Any:
+        if not isinstance(array, _Here):
+            return array
+        own = id(array)  # which is kept as long as its place here
+        if own not in self._there:
+            self._there[own] = array, self._card.bring(array)
+        if changed:
+            self._changed.add(own)
+        return self._there[own][1]
+
+    def settle(self) -> None:
+        """Bring back what was changed, and forget what is on the card."""
+        for own in self._changed:
+            array, there = self._there[own]
+            self._card.take_back(there, array)
+        self._card.wait()
+        self._there, self._changed = {}, set()
+
+    def fetch(self, array: Any) -> np.ndarray:
+        """Return an array, when all that was begun is over."""
+        return self._card.fetch(array)
+
+    def rest(self) -> None:
+        """Give back memory that nobody uses."""
+        self._card.rest()

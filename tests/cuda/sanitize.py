@@ -1,0 +1,159 @@
+"""Every kernel on few rows, for NVIDIA's compute-sanitizer: `make sanitize-gpu`.
+
+    compute-sanitizer --tool memcheck --error-exitcode 1 python -m tests.cuda.sanitize
+    compute-sanitizer --tool racecheck --error-exitcode 1 python -m tests.cuda.sanitize
+
+It ends with an error, too, if an answer is not the processor's, or a kernel of the sources was not
+launched.
+"""
+
+import re
+import sys
+import warnings
+from functools import partial
+
+import numpy as np
+
+from privboost.boosting.adassp_terms import design
+from privboost.cuda.backend import CudaBackend
+from privboost.cuda.card import MANY_ROWS, find_cards, open_card, source
+from privboost.cuda.coding import NumberLoader, Uncoded
+from privboost.engine.backend import LocalBackend
+from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistograms, TreeSums
+from privboost.engine.updates import Start
+from privboost.errors import PrivacyWarning
+from privboost.grid import BLOCK_ROWS, VECTOR_STEPS
+from privboost.losses import loss_of
+from privboost.losses.logistic import LOGISTIC
+from privboost.tables.beside import open_source
+from privboost.tables.encoding import Encoder
+from privboost.tables.layout import Layout
+from privboost.tables.loader import RowLoader
+from privboost.tables.loading import Load, load_rows
+from privboost.tables.rows import Codes, Rows
+from privboost.trees.cell_map import CellMap
+from tests.cuda.conftest import crowd
+from tests.engine.test_linear import DESIGNS, coded, started
+from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
+from tests.engine.test_samples import sampled
+from tests.identity import OTHERS, TREES, bytes_of, fit_other, fit_trees
+from tests.tables import CLASSES, NUMBER, make_domain, make_frame, opens
+
+
+def kernels():
+    """Return the names of all kernels in the sources."""
+    return set(re.findall(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", source()))
+
+
+def check_sums(card):
+    """Histograms, trees, nodes, counts and samples, on one card, and streamed."""
+    for target, loss, n_outputs, weighted in CASES:
+        encoder, blocks = rows_for(target, weighted)
+        one = LocalBackend(blocks)
+        others = [CudaBackend(blocks, [card]), CudaBackend(blocks, crowd(card), 300, least_rows=1)]
+        told = [Start(loss, n_outputs), *updates(encoder.layout, loss, n_outputs)]
+        for update in told:
+            for backend in (one, *others):
+                backend.apply(update)
+        asked = list(queries(encoder.layout, n_outputs, 1 if target is NUMBER else 2))
+        for query in (*asked, sampled(asked[0])):
+            for other in others:
+                need_equal(one, other, query)
+
+
+def check_vectors(card):
+    for columns in ("short", "products"):
+        encoder, blocks = coded(CLASSES, 400, weighted=True)
+        terms = design(encoder, **DESIGNS[columns]).terms
+        loss = loss_of("classes", "hinge").gradient_table(0.6, (1.0, 0.5))
+        one = started(blocks, terms, loss, 1)
+        other = started(blocks, terms, loss, 1, CudaBackend, cards=[card])
+        need_equal(one, other, LinearSums.of(terms, 0))
+        need_equal(one, other, GramSums.of(terms, np.array([VECTOR_STEPS, 20000])))
+
+
+def check_many_rows(card):
+    """From so many rows on blocks have all their threads, and tables are brought near them."""
+    layout, rng = Layout((193, 193, 9)), np.random.default_rng(0)
+    blocks = []
+    for _ in range(-(-MANY_ROWS // BLOCK_ROWS)):
+        narrow = rng.integers(0, 9, (3, BLOCK_ROWS), dtype=np.uint8)
+        codes = Codes(layout, narrow, np.zeros((0, BLOCK_ROWS), dtype=np.uint16))
+        blocks.append(Rows(codes, rng.integers(0, 2, BLOCK_ROWS, dtype=np.uint8)))
+    one, other = LocalBackend(blocks), CudaBackend(blocks, [card])
+    for backend in (one, other):
+        backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
+    whole = [CellMap.of_feature(f, np.arange(n)) for f, n in enumerate(layout.n_codes)]
+    tree, side_by_side = random_tree(layout, 2, 1), CellMap.side_by_side(whole)
+    asked = [CellSums(whole[0]), CellSums(side_by_side), CellSums(CellMap.joint(whole[:2]))]
+    asked += [NodeHistograms(tree.top(1), side_by_side), NodeHistograms(tree, side_by_side)]
+    for query in (*asked, TreeSums((tree,))):
+        need_equal(one, other, query)
+
+
+def check_codes(card):
+    domain, frame = make_domain(), make_frame(2000)
+    encoder, (source, roles) = Encoder.of(domain), open_source(domain, frame, None, None)
+    loader = RowLoader(encoder, roles)
+    blocks = load_rows([Load(loader, source)])[0].blocks
+    left = load_rows([Load(NumberLoader(loader, few_rows=1), source)])[0].blocks
+    assert any(isinstance(block.codes, Uncoded) for block in left)
+    one, other = LocalBackend(blocks), CudaBackend(left, [card])
+    for backend in (one, other):
+        backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
+    for feature, codes in enumerate(encoder.layout.n_codes):
+        need_equal(one, other, CellSums(CellMap.of_feature(feature, np.arange(codes))))
+
+
+def check_fits(card):
+    """Budgets, and votes."""
+    fits = [partial(fit_trees, CLASSES, False, TREES[0])]
+    fits += [partial(fit_other, *other) for other in OTHERS[:3:2]]
+    for fit in fits:
+        assert bytes_of(fit(backend=opens(CudaBackend, cards=[card]))) == bytes_of(fit())
+
+
+def need_equal(one, other, query):
+    np.testing.assert_array_equal(other.sum(query), one.sum(query))
+
+
+def launched_on(card):
+    """Run all checks, and return which kernels were launched."""
+    launched, launch = set(), card.launch
+
+    def noted(kernel, *task, **how):
+        launched.add(kernel)
+        launch(kernel, *task, **how)
+
+    card.launch = noted
+    try:
+        for check in (check_codes, check_sums, check_vectors, check_many_rows, check_fits):
+            check(card)
+    finally:
+        del card.launch
+    return launched
+
+
+class Apart:
+    """Memory of its own for every array of rows: where one lies after another, nobody sees that a
+    kernel reads too far."""
+
+    def __init__(self, cuda):
+        self.malloc = lambda size: cuda.MemoryPointer(cuda.Memory(size), 0)
+        self.set_limit = lambda size: None
+        self.used_bytes = self.total_bytes = self.free_all_blocks = lambda: 0
+
+
+def main():
+    card = open_card(find_cards()[0])
+    card._pool = Apart(card._cupy.cuda)
+    card._cupy.cuda.set_allocator(None)
+    missing = kernels() - launched_on(card)
+    if missing:
+        sys.exit(f"kernels that were not launched: {', '.join(sorted(missing))}")
+    print(f"{len(kernels())} kernels, all launched")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", PrivacyWarning)  # of seeds
+    main()

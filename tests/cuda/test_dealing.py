@@ -1,0 +1,63 @@
+"""Which rows go where: all of them once, in order, whatever cards hold."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from privboost.cuda import dealing
+from privboost.cuda.streaming import StreamingCard
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes, Rows
+from tests.cuda.processor_card import ProcessorCard
+
+LAYOUT = Layout((4, 300))
+ROW_BYTES = 3 + dealing._BESIDE
+
+
+def blocks_of(*sizes):
+    return [Rows(Codes.empty(LAYOUT, rows), np.zeros(rows, dtype=np.uint8)) for rows in sizes]
+
+
+def rows_of(blocks):
+    return sum(map(len, blocks))
+
+
+@pytest.mark.parametrize("free", [0, 130 * ROW_BYTES, 2**40])
+@pytest.mark.parametrize("count", [1, 3])
+def test_each_block_is_dealt_out_once(free, count, monkeypatch):
+    monkeypatch.setattr(dealing, "_LEAST_STREAMED", 120)
+    blocks, cards = blocks_of(*[50] * 20, 7), [ProcessorCard(free=free) for _ in range(count)]
+    lots = dealing.deal(blocks, cards, least_rows=1)
+    dealt = [block for lot in lots for shard in lot.shards for block in shard]
+    assert sorted(map(id, dealt)) == sorted(map(id, blocks))
+    streamed = [lot for lot in lots if isinstance(lot.card, StreamingCard)]
+    assert len(streamed) == (0 if free == 2**40 else 2 * count)
+    for lot in streamed:
+        assert max(map(rows_of, lot.shards)) <= 120
+    held = [lot for lot in lots if lot not in streamed]
+    assert [lot.card for lot in held] == (cards if free else [])
+    if free == 2**40:
+        assert dealt == blocks
+        shares = [rows_of(chain(*lot.shards)) for lot in held]
+        assert max(shares) - min(shares) <= 2 * 50
+    assert all(rows_of(chain(*lot.shards)) * ROW_BYTES <= free for lot in held)
+
+
+def test_few_rows_go_to_one_card():
+    cards = [ProcessorCard() for _ in range(8)]
+    for rows, used in ((0, 1), (1000, 1), (2 * dealing.LEAST_ROWS, 2), (10**9, 8)):
+        assert dealing.cards_for(rows, 8) == used
+    (lot,) = dealing.deal([], cards)
+    assert lot.shards == [[]]
+
+
+def test_what_is_brought_at_once_depends_on_the_plan_and_the_card_alone():
+    """Not on the number of rows: none of them can make a command fail."""
+    for spare, most in ((2**14, dealing._LEAST_STREAMED), (2**25, 2**25 // 4 // ROW_BYTES)):
+        card = ProcessorCard(free=0)
+        card.spare = spare
+        for count in (1, 5, 40):
+            lots = dealing.deal(blocks_of(*[30_000] * count), [card])
+            largest = max(rows_of(shard) for lot in lots for shard in lot.shards)
+            assert largest == min(count, most // 30_000) * 30_000
