@@ -20,7 +20,6 @@ from privboost.boosting.adassp_terms import design, named_features
 from privboost.boosting.checks import check_bins, check_choice, check_flag, check_size
 from privboost.boosting.plan import Budget
 from privboost.estimators.any_loss import AnyLossClassifier, has_log_odds
-from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.class_weights import weights_in_order
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
@@ -29,6 +28,7 @@ from privboost.estimators.parameters import (
     TaskDefaults,
     keep_parameters,
 )
+from privboost.estimators.predictors import PrivateRegressor
 from privboost.estimators.presets import PresetEstimator
 from privboost.losses import losses_of
 from privboost.models.linear import LinearScores

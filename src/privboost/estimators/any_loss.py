@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from privboost.estimators.base import PrivateClassifier
+from privboost.estimators.predictors import PrivateClassifier
 from privboost.losses import loss_of, losses_of
 
 

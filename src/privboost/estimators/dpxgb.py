@@ -13,7 +13,6 @@ from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
 from privboost.boosting.structures import RandomTrees
-from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
@@ -22,6 +21,7 @@ from privboost.estimators.parameters import (
     TaskDefaults,
     keep_parameters,
 )
+from privboost.estimators.predictors import PrivateRegressor
 from privboost.estimators.trees import TreeClassifier, TreeEstimator
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator

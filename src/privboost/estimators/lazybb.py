@@ -24,8 +24,8 @@ from privboost.boosting.lazybb_plan import (
 )
 from privboost.boosting.lazybb_presets import PRESETS
 from privboost.boosting.plan import Budget, Task
-from privboost.estimators.base import PrivateClassifier
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
+from privboost.estimators.predictors import PrivateClassifier
 from privboost.estimators.preparation import MakePlan
 from privboost.estimators.trees import TreeEstimator
 from privboost.models.votes import NO_COUNT, VoteScores

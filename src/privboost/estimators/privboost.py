@@ -16,7 +16,7 @@ from privboost.boosting.privboost_plan import (
     PrivBoostSettings,
     plan_privboost,
 )
-from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
+from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
@@ -25,6 +25,7 @@ from privboost.estimators.parameters import (
     TaskDefaults,
     keep_parameters,
 )
+from privboost.estimators.predictors import LogisticClassifier, PrivateRegressor
 from privboost.estimators.preparation import Given, MakePlan
 from privboost.learning.lesson import Lesson
 from privboost.models.additive import AdditiveScores

@@ -12,7 +12,6 @@ from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
 from privboost.boosting.sarus import PRESETS, boost_sarus
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
-from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     RUN_PARAMETERS,
@@ -20,6 +19,7 @@ from privboost.estimators.parameters import (
     TaskDefaults,
     keep_parameters,
 )
+from privboost.estimators.predictors import PrivateRegressor
 from privboost.estimators.trees import AnyLossTreeClassifier, TreeEstimator
 from privboost.losses import newton_losses
 from privboost.models.trees import TreeScores

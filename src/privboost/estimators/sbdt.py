@@ -14,7 +14,6 @@ from privboost.boosting.sbdt import boost_sbdt
 from privboost.boosting.sbdt_plan import SBDTPlan, SBDTSettings, plan_sbdt
 from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
 from privboost.boosting.structures import RandomTrees
-from privboost.estimators.base import PrivateRegressor
 from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
@@ -23,6 +22,7 @@ from privboost.estimators.parameters import (
     TaskDefaults,
     keep_parameters,
 )
+from privboost.estimators.predictors import PrivateRegressor
 from privboost.estimators.preparation import Run
 from privboost.estimators.streaming import StreamEstimator
 from privboost.estimators.trees import AnyLossTreeClassifier

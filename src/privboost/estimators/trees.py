@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from privboost.estimators.any_loss import AnyLossClassifier, has_log_odds
-from privboost.estimators.base import LogisticClassifier
+from privboost.estimators.predictors import LogisticClassifier
 from privboost.estimators.presets import PresetEstimator
 
 
