@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
+from privboost.crew import Crew
 from privboost.cuda.card import Card, find_cards, open_card
 from privboost.cuda.coding import leave_numbers
 from privboost.cuda.dealing import LEAST_ROWS, MOST_ROWS, Lot, cards_for, deal
@@ -54,7 +55,7 @@ class CudaBackend:
         self._cards = cards
         self._texts = [block.texts for block in blocks]
         lots = deal(blocks, cards, most_rows, least_rows)
-        self._pool = ThreadPoolExecutor(len(lots) - 1) if len(lots) > 1 else None
+        self._crew = Crew(len(lots))
         threads = max(n_threads // len(lots), 1)
         self._lanes = self._all(lambda lot: _Lane(lot, threads), lots)
 
@@ -68,14 +69,7 @@ class CudaBackend:
 
     def _all(self, act: Callable[[Any], _What], lots: Sequence[Any]) -> list[_What]:
         """Act on all lots at once, on the first in this thread."""
-        if self._pool is None:
-            return [act(lots[0])]
-        others = [self._pool.submit(act, lot) for lot in lots[1:]]
-        try:
-            first = act(lots[0])
-        finally:
-            wait(others)  # nobody is left at work, whatever failed
-        return [first, *(other.result() for other in others)]
+        return self._crew.do([partial(act, lot) for lot in lots])
 
     def tally(self) -> dict[bytes, int]:
         """Return how many rows have each text; texts stay in this machine's memory."""
@@ -84,8 +78,7 @@ class CudaBackend:
     def close(self) -> None:
         """Let go of the rows and the threads."""
         self._lanes, self._texts = [], []
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._crew.close()
         for card in self._cards:
             with card.at_work():
                 card.rest()
