@@ -53,6 +53,24 @@ def test_whatever_fails_nobody_is_left_at_work(three, fails):
     assert three.do([lambda: 1] * 3) == [1, 1, 1]
 
 
+def test_whoever_was_woken_is_waited_for_also_when_waking_is_interrupted(three, monkeypatch):
+    real, done = three._queue, []
+
+    def queue(number):
+        if number == 1:
+            raise KeyboardInterrupt
+        return real(number)
+
+    def act():
+        time.sleep(0.05)
+        done.append(1)
+
+    monkeypatch.setattr(three, "_queue", queue)
+    with pytest.raises(KeyboardInterrupt):
+        three.do([act] * 3)
+    assert done == [1]
+
+
 def test_nobody_takes_more_once_something_failed(three):
     taken = []
 

@@ -83,14 +83,15 @@ class Crew:
             do_one(number)
             ended.append(None)
 
-        for number in range(1, len(acts)):
-            self._queue(number - 1).put((partial(do_there, number), signal))
-        do_one(0)
-        while len(ended) < len(acts) - 1:  # a signal follows each end, so that none is missed
-            try:
+        try:
+            for number in range(1, len(acts)):
+                self._queue(number - 1).put((partial(do_there, number), signal))
+            do_one(0)
+            while len(ended) < len(acts) - 1:  # a signal follows each end, so that none is missed
                 signal.get()
-            except BaseException as error:  # an interruption must wait for the others, too
-                failed.append(error)
+        except BaseException as error:  # an interruption: it must wait for whoever was woken
+            failed.append(error)
+            failed.extend(self._come_to_rest())
         if failed:
             raise failed[0]
         return [found[number] for number in range(len(acts))]
@@ -118,6 +119,20 @@ class Crew:
         self.do([work] * threads)
         return [found[number] for number in range(len(found))]
 
+    def _come_to_rest(self) -> list[BaseException]:
+        """Wait until all threads have done what they were told; return what interrupted that."""
+        interruptions: list[BaseException] = []
+        while True:
+            try:
+                signal: SimpleQueue[None] = SimpleQueue()
+                for queue in self._queues:
+                    queue.put((_do_nothing, signal))
+                for _ in self._queues:
+                    signal.get()
+                return interruptions
+            except BaseException as error:
+                interruptions.append(error)
+
     def close(self) -> None:
         """Let the threads go."""
         _dismiss(self._queues)
@@ -139,6 +154,10 @@ def _serve(queue: SimpleQueue[_Task | None]) -> None:
         act()
         del task, act  # a thread that waits must not hold rows
         signal.put(None)
+
+
+def _do_nothing() -> None:
+    """Come after everything that was to be done before."""
 
 
 def _dismiss(queues: list[SimpleQueue[_Task | None]]) -> None:

@@ -237,6 +237,8 @@ def test_a_dry_run_checks_what_a_run_would(trained, run, monkeypatch):
     assert "no column 'age'" in tried("less.csv", code=Status.table)
     assert "age" in tried("lists.parquet", code=Status.table)
     weights = ("--weight-bound", 2, "--weights")
+    make_frame(40).assign(words="a").to_parquet(folder / "words.parquet")
+    assert "holds text" in tried("words.parquet", *weights, "words", code=Status.table)
     assert "no column 'heavy'" in tried("t.csv", *weights, "heavy", code=Status.table)
     assert "is no ledger" in tried("t.csv", "--ledger", folder / "letter", code=Status.usage)
     said = tried("t.csv", "--ledger", folder / "none" / "l", code=Status.file)
@@ -293,6 +295,11 @@ def test_what_was_paid_for_is_kept_elsewhere(trained, run, tmp_path, monkeypatch
     assert not full[0].exists()
     assert load_model(kept).privacy.epsilon <= 1
     assert kept.parent.stat().st_mode & 0o777 == 0o700
+    both = ("--recipe", "sbdt", "--set", "n_estimators=2", "--stream", folder / "s")
+    said = run(*base, folder / "o", *both, code=Status.file).stderr
+    for name in ("s", "o"):  # the one is not lost, or left unsaid, with the other
+        (own,) = spare.glob(f"privboost-*/{name}")
+        assert f"what was paid for is in {own}: move it" in said
     monkeypatch.setattr("privboost.cli.files.mkdtemp", lambda prefix: str(tmp_path / "no"))
     with pytest.raises(OSError, match="what it cost is spent"):
         save_paid(load_model(kept).save, full[0])

@@ -8,7 +8,7 @@ from privboost.engine.blocks import Blocks
 from privboost.engine.bundles import MOST_COMBINATIONS, bundle
 from privboost.engine.commands import from_bytes, to_bytes
 from privboost.engine.queries import STATISTICS, CellSums, NodeHistograms, ScoreCounts, TreeSums
-from privboost.engine.updates import AddCellValues, AddTreeValues, Start
+from privboost.engine.updates import AddCellValues, AddTreeValues, Start, UseLoss
 from privboost.grid import CLIP_STEPS, SCORE_STEPS
 from privboost.losses import UNKNOWN_LABEL
 from privboost.losses.logistic import LOGISTIC
@@ -323,3 +323,15 @@ def test_a_shard_without_a_start_refuses():
     encoder, blocks = rows_for(CLASSES, False)
     with pytest.raises(RuntimeError, match="Start"):
         LocalBackend(blocks).sum(next(queries(encoder.layout, 1)))
+
+
+def test_rows_without_scores_answer_and_follow_nothing():
+    """Kernels go by addresses: there must be something at them."""
+    encoder, blocks = rows_for(CLASSES, weighted=False)
+    backend, loss = LocalBackend(blocks), LOGISTIC.table(0.3, 0.1)
+    for update in updates(encoder.layout, loss, 1):
+        with pytest.raises(RuntimeError, match="needs a Start"):
+            backend.apply(update)
+    backend.apply(UseLoss(loss))
+    with pytest.raises(RuntimeError, match="needs a Start"):
+        backend.sum(TreeSums((random_tree(encoder.layout, 2, 1),)))

@@ -392,6 +392,19 @@ def test_a_file_is_set_aside_while_a_batch_goes_on_from_it(tmp_path):
     assert stream().load_stream(tmp_path / "state.taken").n_batches_ == 1
 
 
+def test_a_state_that_came_meanwhile_stays(tmp_path):
+    path = tmp_path / "state"
+    stream().partial_fit(batches()[0]).save_stream(path)
+
+    def fail(how):
+        path.write_bytes(b"newer")
+        raise OSError(how)
+
+    with pytest.raises(OSError, match="later"), take_stream(path, lambda: True):
+        fail("later")
+    assert path.read_bytes() == b"newer"
+
+
 def test_a_state_has_one_place(tmp_path):
     """Behind a link, or under a second name, it could be gone on from again."""
     model = stream().partial_fit(batches()[0])

@@ -10,7 +10,7 @@ import typer
 
 from privboost.cli.accounts import account_of
 from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
-from privboost.cli.files import check_files, held_back, open_rows, save_paid
+from privboost.cli.files import check_files, held_back, open_rows, save_paid, saving_too
 from privboost.cli.options import (
     PRIVACY,
     TABLE,
@@ -101,10 +101,7 @@ def extend(
                 raise ValueError(f"{stream} was extended by another process meanwhile: try again")
             estimator.partial_fit(table, target, **given)
             until_written.enter_context(held_back())
-            try:
+            with saving_too(estimator.save, model):
                 save_paid(estimator.save_stream, stream)
-            except OSError:
-                save_paid(estimator.save, model)  # the one is not lost with the other
-                raise
         save_paid(estimator.save, model)
     print_model(model, estimator.model_, as_json, stream=str(stream))

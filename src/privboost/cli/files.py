@@ -80,7 +80,9 @@ def held_back() -> Iterator[None]:
         fail("interrupted; what was paid for is written all the same", Status.interrupted)
 
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
 _ENDING = (signal.default_int_handler, signal.SIG_DFL)
 """What handles signals that end a command; one that is ignored, or held back, stays so."""
 _noted: list[int] = []
@@ -107,6 +109,21 @@ def save_paid(save: Callable[[Path], Any], path: Path) -> None:
             why = error.strerror or str(error)
             spare = _keep(save, path, why)
             raise OSError(f"{path}: {why}; what was paid for is in {spare}: move it") from None
+
+
+@contextmanager
+def saving_too(save: Callable[[Path], Any], path: Path) -> Iterator[None]:
+    """Write something that was paid for also where what is written inside fails; tell both."""
+    try:
+        yield
+    except BaseException as error:
+        try:
+            save_paid(save, path)
+        except OSError as other:
+            if isinstance(error, OSError):
+                raise OSError(f"{error}; {other}") from None
+            raise error from other
+        raise
 
 
 def _keep(save: Callable[[Path], Any], path: Path, why: str) -> Path:

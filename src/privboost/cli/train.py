@@ -12,7 +12,7 @@ import typer
 from privboost.cli.accounts import account_of, kind_for, unit_column_of
 from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
 from privboost.cli.exits import say
-from privboost.cli.files import check_files, held_back, open_rows, save_paid
+from privboost.cli.files import check_files, held_back, open_rows, save_paid, saving_too
 from privboost.cli.options import (
     FIRST_RECIPE,
     OUTPUT,
@@ -186,11 +186,10 @@ def train(
         act = estimator.fit if stream is None else estimator.partial_fit
         act(table, target, **given)
         with held_back():
-            try:
-                if stream is not None:
+            if stream is not None:
+                with saving_too(estimator.save, model):
                     save_paid(estimator.save_stream, stream)
-            finally:  # the one is not lost with the other
-                save_paid(estimator.save, model)
+            save_paid(estimator.save, model)
     more = {} if stream is None else {"stream": str(stream)}
     print_model(model, estimator.model_, as_json, recipe=chosen, **more)
 

@@ -183,7 +183,8 @@ def code_on_card(
     if not blocks:
         return
     card.wait()  # columns are made in the card's own queue
-    n_threads = min(n_threads, _MOST_THREADS)
+    held = _Plan(blocks[0][1].numbers).size
+    n_threads = min(n_threads, _MOST_THREADS, max(card.spare // (2 * held), 1))
     if n_threads == 1 or not card.keeps:
         _code_blocks(card, columns, blocks)
         return

@@ -154,6 +154,8 @@ class Shard:
 
     def _states(self, output: int) -> np.ndarray:
         """Where the states of an output lie, block by block."""
+        if len(self._state) != len(self._blocks):  # kernels would look up wherever
+            raise RuntimeError("a shard needs a Start before its rows have scores")
         if output not in self._states_at:
             self._states_at[output] = addresses(state[output] for state in self._state)
         return self._states_at[output]

@@ -63,6 +63,8 @@ def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
     own = None
     try:
         own = aside.stat()
+        if not _is(path, own):
+            raise ModelFileError(f"{path}: {_BUSY}")
         path.unlink()
         yield aside
     except BaseException:
@@ -125,7 +127,9 @@ def _put_back(path: Path, aside: Path, own: os.stat_result | None) -> None:
     if path.exists() and path.samefile(aside):  # it had not left its place
         aside.unlink()
     elif _is(aside, own):
-        aside.replace(path)
+        with suppress(FileExistsError):  # a state that came meanwhile is newer: this one is over
+            os.link(aside, path)
+            aside.unlink()
 
 
 def _remove(aside: Path, own: os.stat_result | None) -> None:

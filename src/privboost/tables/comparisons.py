@@ -10,12 +10,12 @@ import numpy as np
 
 from privboost.errors import SchemaError
 from privboost.grid import BLOCK_ROWS
+from privboost.tables.beside import need_weights
 from privboost.tables.domain import Domain
 from privboost.tables.domain_forms import Parts
 from privboost.tables.encoding import (
     Encoder,
     code_target,
-    code_weights,
     need_columns,
     read_ordered,
 )
@@ -101,7 +101,7 @@ def need_fit(domain: Domain, table: Table, weights: str | None) -> None:
     for words in found.unfit:
         raise SchemaError(words)
     if weights is not None:
-        code_weights(next(table.batches([weights], 1))[weights], 1.0)
+        need_weights(table, weights)
 
 
 def _unfit(parts: Parts, batch: Batch) -> Iterator[str]:
