@@ -11,6 +11,7 @@ import numpy as np
 from privboost.compiling import compiled
 from privboost.engine.addresses import bytes_at, codes_at, steps_at
 from privboost.engine.kernels import (
+    LANES,
     add_pairs_packed,
     add_rows_packed,
     add_values,
@@ -24,7 +25,6 @@ from privboost.engine.kernels import (
 )
 from privboost.trees.kernels import route_and_count, route_rows
 
-LANES = 4
 PACKED_ROWS = 2**15 - 1
 """So many rows can be added up packed: see `engine.kernels.add_pairs_packed`."""
 STRIDE = 4096
