@@ -9,9 +9,9 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "privboost"
 PLAN = Path(__file__).parents[1] / "docs" / "architecture.md"
 LEVELS = [
-    {"errors", "grid", "codec", "compiling", "crew", "progress", "recipes"},
-    {"cautions", "files", "forms"},
-    {"unit"},
+    {"errors", "grid", "codec", "compiling", "progress", "recipes"},
+    {"watch", "cautions", "files", "forms"},
+    {"crew", "unit"},
     {"randomness", "losses", "vectors"},
     {"reports", "explanations"},
     {"tables"},
@@ -98,6 +98,7 @@ def test_kernels_know_nothing_but_numbers():
             "engine.addresses",
             "engine.kernels",
             "trees.kernels",
+            "watch",
         }, path
 
 

@@ -13,12 +13,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from privboost.watch import Watch
+
 _T = TypeVar("_T")
 _S = TypeVar("_S")
 
-LOOK_UPS = 150_000
+LOOK_UPS, COMPILED_LOOK_UPS = 150_000, 10_000
 """So many look-ups are worth one thread, four times as many are worth two, and so on: the more
-threads there are, the more of them wait for the last one, and the longer it takes to wake all."""
+threads there are, the more of them wait for the last one, and the longer it takes to wake all. What
+is compiled as a whole is handed out sooner than what threads do by Python."""
 
 _Task = tuple[Callable[[], None], "SimpleQueue[None]"]
 
@@ -55,11 +58,20 @@ class Crew:
     def __init__(self, most: int = 1) -> None:
         self.most = most
         self._queues: list[SimpleQueue[_Task | None]] = []
+        self._watch = Watch(most)
         weakref.finalize(self, _dismiss, self._queues)
 
     def size_for(self, look_ups: float) -> int:
         """Return how many threads pay for so many look-ups, at most as many as there may be."""
         return min(self.most, max(1, round(math.sqrt(look_ups / LOOK_UPS))))
+
+    def compiled_size_for(self, look_ups: float) -> int:
+        """The same for what is compiled as a whole."""
+        return min(self.most, max(1, round(math.sqrt(look_ups / COMPILED_LOOK_UPS))))
+
+    def run(self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...]) -> None:
+        """Have all shares of some compiled work done at once; see `watch.Watch.run`."""
+        self._watch.run(act, cuts, task)
 
     def do(self, acts: Sequence[Callable[[], _T]]) -> list[_T]:
         """Do everything at once, the first here, and return what came of each.
@@ -135,6 +147,7 @@ class Crew:
 
     def close(self) -> None:
         """Let the threads go."""
+        self._watch.close()
         _dismiss(self._queues)
         self._queues.clear()
 

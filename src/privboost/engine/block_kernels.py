@@ -1,7 +1,10 @@
-"""Kernels that walk over a thread's share of blocks, all in one call: see `engine.kernels`.
+"""Kernels that walk over blocks, each thread over its share, all in one call: see `engine.kernels`.
 
-Blocks are those from `first` to before `last`; arrays named `…_at` hold the addresses of each
-block's own arrays. Where there are no weights, or everybody takes part, theirs are None.
+What is called from outside takes `mail` and `cuts` (see `watch.run_shares`) and a task: the other
+arguments of the kernel that walks over one share, which bears the same name. Blocks are those from
+`first` to before `last`; arrays named `…_at` hold the addresses of each block's own arrays. Where
+there are no weights, or everybody takes part, theirs are None. Sums are added to the copy that
+has the share's number.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from privboost.engine.kernels import (
     unpack_lanes,
 )
 from privboost.trees.kernels import route_and_count, route_rows
+from privboost.watch import run_shares
 
 PACKED_ROWS = 2**15 - 1
 """So many rows can be added up packed: see `engine.kernels.add_pairs_packed`."""
@@ -53,8 +57,19 @@ def _part(array, start, stop):
 
 
 @compiled
-def sum_by_id(
-    first, last, sizes, label_at, state_at, active_at, look_up, ids_at, wide, cell_of, out
+def _sum_by_id(
+    first,
+    last,
+    number,
+    sizes,
+    label_at,
+    state_at,
+    active_at,
+    look_up,
+    ids_at,
+    wide,
+    cell_of,
+    copies,
 ):
     """Add up the statistics of rows without weights by the cells of their ids.
 
@@ -66,9 +81,10 @@ def sum_by_id(
         Ids: uint16 where they are wide, else uint8.
     cell_of : uint16 array
         The cell of each id.
-    out : int64 array of shape (cells, 2)
+    copies : int64 array of shape (shares, 2 · cells)
     """
     place_of_label, table, size, shift = look_up
+    out = copies[number].reshape((copies.shape[1] // 2, 2))
     packed, held = np.zeros(LANES * out.shape[0], dtype=np.int64), 0
     for block in range(first, last):
         rows = sizes[block]
@@ -93,6 +109,12 @@ def sum_by_id(
                     own, place_of_label, here, table, size, shift, taking, codes, cell_of, packed
                 )
     unpack_lanes(packed, out)
+
+
+@compiled
+def sum_by_id(mail, cuts, task):
+    """Do `_sum_by_id`, all shares at once."""
+    return run_shares(mail, cuts, _sum_by_id, task)
 
 
 @compiled
@@ -124,8 +146,19 @@ def _add_pairs(as_packed, ids, cell_of, pairs, packed, out):
 
 
 @compiled
-def sum_parts(
-    first, last, sizes, label_at, state_at, weight_at, active_at, look_up, parts, as_packed, out
+def _sum_parts(
+    first,
+    last,
+    number,
+    sizes,
+    label_at,
+    state_at,
+    weight_at,
+    active_at,
+    look_up,
+    parts,
+    as_packed,
+    copies,
 ):
     """Add up the statistics of rows by the cells of several parts.
 
@@ -137,9 +170,10 @@ def sum_parts(
         See `engine.parts.Parts`.
     as_packed : bool
         Whether sums of up to `PACKED_ROWS` stay packed.
-    out : int64 array of shape (cells, 2)
+    copies : int64 array of shape (shares, 2 · cells)
     """
     place_of_label, table, size, shift = look_up
+    out = copies[number].reshape((copies.shape[1] // 2, 2))
     ids_at, wide, cell_of, cell_first, radix, digit_first, part_first = parts
     packed = np.zeros(LANES * out.shape[0] if as_packed else 0, dtype=np.int64)
     pairs, cells = np.empty(STRIDE, dtype=np.int64), np.empty(STRIDE, dtype=np.uint32)
@@ -190,6 +224,12 @@ def sum_parts(
 
 
 @compiled
+def sum_parts(mail, cuts, task):
+    """Do `_sum_parts`, all shares at once."""
+    return run_shares(mail, cuts, _sum_parts, task)
+
+
+@compiled
 def _unpack_parts(packed, part_first, out):
     for part in range(part_first.size - 1):
         begin, end = part_first[part], part_first[part + 1]
@@ -197,7 +237,7 @@ def _unpack_parts(packed, part_first, out):
 
 
 @compiled
-def add_values_by_id(first, last, sizes, ids_at, wide, value_of, state_at):
+def _add_values_by_id(first, last, number, sizes, ids_at, wide, value_of, state_at):
     """Add to each row's state the value of its id."""
     for block in range(first, last):
         rows = sizes[block]
@@ -208,7 +248,13 @@ def add_values_by_id(first, last, sizes, ids_at, wide, value_of, state_at):
 
 
 @compiled
-def add_values_by_part(first, last, sizes, parts, value_of, state_at):
+def add_values_by_id(mail, cuts, task):
+    """Do `_add_values_by_id`, all shares at once."""
+    return run_shares(mail, cuts, _add_values_by_id, task)
+
+
+@compiled
+def _add_values_by_part(first, last, number, sizes, parts, value_of, state_at):
     """Add to each row's state the values of its joint cells of several parts."""
     ids_at, wide, cell_of, cell_first, radix, digit_first, part_first = parts
     cells = np.empty(STRIDE, dtype=np.uint32)
@@ -227,16 +273,23 @@ def add_values_by_part(first, last, sizes, parts, value_of, state_at):
 
 
 @compiled
-def route_blocks(first, last, sizes, columns, slots, goes_right, depth, node_at, counts):
+def add_values_by_part(mail, cuts, task):
+    """Do `_add_values_by_part`, all shares at once."""
+    return run_shares(mail, cuts, _add_values_by_part, task)
+
+
+@compiled
+def _route_blocks(first, last, number, sizes, columns, slots, goes_right, depth, node_at, copies):
     """Move rows from their nodes at a depth down to their leaves; see `trees.kernels.route_rows`.
 
     Parameters
     ----------
     columns : tuple of narrow_at, wide_at, n_narrow, n_wide
         Where codes lie, and how many columns there are.
-    counts : int64 array
+    copies : int64 array of shape (shares, leaves)
         Rows are counted by leaf, too, if it has room for them.
     """
+    counts = copies[number]
     narrow_at, wide_at, n_narrow, n_wide = columns
     for block in range(first, last):
         rows = sizes[block]
@@ -252,9 +305,16 @@ def route_blocks(first, last, sizes, columns, slots, goes_right, depth, node_at,
 
 
 @compiled
-def sum_by_node(
+def route_blocks(mail, cuts, task):
+    """Do `_route_blocks`, all shares at once."""
+    return run_shares(mail, cuts, _route_blocks, task)
+
+
+@compiled
+def _sum_by_node(
     first,
     last,
+    number,
     sizes,
     label_at,
     state_at,
@@ -268,8 +328,8 @@ def sum_by_node(
     wide,
     joint_at,
     joint,
-    out,
-    joint_out,
+    shape,
+    copies,
 ):
     """Add up pairs by (node, cell), for the rows of chosen nodes.
 
@@ -283,8 +343,16 @@ def sum_by_node(
         Which columns are meant, and their cells: see `kernels.sum_block_by_node`.
     joint_at : int64 array
         Where joint codes lie.
+    shape : tuple of int
+        How many nodes there are, cells of each, and cells of joint codes.
+    copies : int64 array of shape (shares, 2 · nodes · (cells + joint cells))
+        The sums of all cells, then those of joint codes.
     """
     place_of_label, table, size, shift = look_up
+    nodes, cells, joint_cells = shape
+    own, plain = copies[number], 2 * nodes * cells
+    out = own[:plain].reshape((nodes, cells, 2))
+    joint_out = own[plain:].reshape((nodes, joint_cells, 2))
     narrow_at, wide_at, n_narrow, n_wide = columns
     n_joint, most = joint[0].size, 0
     for block in range(first, last):
@@ -319,8 +387,26 @@ def sum_by_node(
 
 
 @compiled
-def charge_blocks(
-    first, last, sizes, label_at, places, state_at, table, shift, weight_at, steps, left_at, paid_at
+def sum_by_node(mail, cuts, task):
+    """Do `_sum_by_node`, all shares at once."""
+    return run_shares(mail, cuts, _sum_by_node, task)
+
+
+@compiled
+def _charge_blocks(
+    first,
+    last,
+    number,
+    sizes,
+    label_at,
+    places,
+    state_at,
+    table,
+    shift,
+    weight_at,
+    steps,
+    left_at,
+    paid_at,
 ):
     """Charge each row that can afford it, and mark who could: see `kernels.charge_rows`."""
     for block in range(first, last):
@@ -336,3 +422,37 @@ def charge_blocks(
             steps_at(left_at[block], rows),
             bytes_at(paid_at[block], rows),
         )
+
+
+@compiled
+def charge_blocks(mail, cuts, task):
+    """Do `_charge_blocks`, all shares at once."""
+    return run_shares(mail, cuts, _charge_blocks, task)
+
+
+@compiled
+def _clear_copies(first, last, number, copies):
+    copies[first:last] = 0
+
+
+@compiled
+def clear_copies(mail, cuts, task):
+    """Do `_clear_copies`, all shares at once."""
+    return run_shares(mail, cuts, _clear_copies, task)
+
+
+@compiled
+def _add_copies(first, last, number, copies, out):
+    """Write the sum of all copies, from one place to before another."""
+    total = out[first:last]
+    total[:] = copies[0, first:last]
+    for k in range(1, copies.shape[0]):
+        own = copies[k, first:last]
+        for i in range(np.uint64(total.size)):
+            total[i] += own[i]
+
+
+@compiled
+def add_copies(mail, cuts, task):
+    """Do `_add_copies`, all shares at once."""
+    return run_shares(mail, cuts, _add_copies, task)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from privboost.crew import Crew
+from privboost.engine import block_kernels
 from privboost.engine.addresses import addresses
+from privboost.engine.look_up import Statistics
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Rows
 
 _T = TypeVar("_T")
+
+_LARGE = 2**15
+"""Sums of so many numbers are cleared and brought together by all threads, in room that is kept."""
 
 Ids = tuple[np.ndarray, bool]
 """Where each block's ids begin, and whether they take two bytes: of codes, or of nodes."""
@@ -50,6 +55,8 @@ class Blocks:
         self.sizes = np.array([len(block) for block in rows], dtype=np.int64)
         self.n_rows = int(self.sizes.sum())
         self._ends = np.cumsum(self.sizes)
+        self._cuts: dict[int, np.ndarray] = {}
+        self._room = np.empty(0, dtype=np.int64)
         self._held: list[list[np.ndarray]] = []
         self._columns: dict[int, Ids] = {}
         self.label_at = self._hold([block.label for block in rows], np.uint8)
@@ -90,7 +97,7 @@ class Blocks:
         return self.wide_at + (slot - narrow) * self.sizes * 2, True
 
     def work(self, look_ups: float, act: Callable[[int, int], _T]) -> list[_T]:
-        """Have every block worked on, in as many threads as pay.
+        """Have every block worked on by Python, in as many threads as pay.
 
         Parameters
         ----------
@@ -104,17 +111,100 @@ class Blocks:
         list
             What came of it, once for each thread, and at least once.
         """
-        threads = self._crew.size_for(look_ups * self.n_rows)
-        if threads == 1:
-            return [act(0, len(self.rows))]
-        return self._crew.do([partial(act, *share) for share in self._shares(threads)])
+        cuts = self._cuts_for(self._crew.size_for(look_ups * self.n_rows))
+        return self._crew.do([partial(act, *share) for share in pairwise(cuts.tolist())])
 
-    def _shares(self, count: int) -> list[tuple[int, int]]:
+    def run(
+        self,
+        look_ups: float,
+        kernel: Callable[..., int],
+        task: tuple[Any, ...],
+        first: int = 0,
+        last: int | None = None,
+    ) -> None:
+        """Have blocks worked on by a kernel, in as many threads as pay.
+
+        Parameters
+        ----------
+        look_ups : float
+            How many there are for each row.
+        kernel, task
+            See `block_kernels`.
+        first, last : int, optional
+            Which blocks: from one to before another, by default all.
+        """
+        cuts = self._compiled_cuts(look_ups)
+        if last is not None:
+            cuts = np.array([first, *(cut for cut in cuts.tolist() if first < cut < last), last])
+        self._crew.run(kernel, cuts, task)
+
+    def add_up(
+        self,
+        look_ups: float,
+        kernel: Callable[..., int],
+        task_of: Callable[[np.ndarray | None, np.ndarray], tuple[Any, ...]],
+        size: int,
+        statistics: Statistics | None = None,
+    ) -> np.ndarray:
+        """The same for a kernel that adds up, where each thread has sums of its own.
+
+        Parameters
+        ----------
+        task_of : callable
+            From where marks of who takes part lie, and the copies of sums, to the task.
+        size : int
+            How many sums there are.
+        statistics : Statistics, optional
+            Of whom; by default everybody counts.
+
+        Returns
+        -------
+        int64 array
+            The sums.
+        """
+        sampled = None if statistics is None else statistics.sampled
+        if sampled is not None:
+            return add_all(
+                self.work(look_ups, partial(_sum_sampled, kernel, task_of, size, sampled))
+            )
+        cuts = self._compiled_cuts(look_ups)
+        copies = self._copies(len(cuts) - 1, size)
+        active_at = None if statistics is None else statistics.active_at
+        self._crew.run(kernel, cuts, task_of(active_at, copies))
+        return self._bring_together(copies)
+
+    def _copies(self, count: int, size: int) -> np.ndarray:
+        """Return zeros: as many copies of as many sums."""
+        if count == 1 or size < _LARGE:
+            return np.zeros((count, size), dtype=np.int64)
+        if self._room.size < count * size:  # memory that the system gives anew is slow to touch
+            self._room = np.empty(count * size, dtype=np.int64)
+        copies = self._room[: count * size].reshape(count, size)
+        self._crew.run(block_kernels.clear_copies, np.arange(count + 1), (copies,))
+        return copies
+
+    def _bring_together(self, copies: np.ndarray) -> np.ndarray:
+        count, size = copies.shape
+        if size < _LARGE or count == 1:
+            sums: np.ndarray = copies[0] if count == 1 else copies.sum(axis=0)
+            return sums
+        total = np.empty(size, dtype=np.int64)
+        cuts = np.linspace(0, size, count + 1).astype(np.int64)
+        self._crew.run(block_kernels.add_copies, cuts, (copies, total))
+        return total
+
+    def _compiled_cuts(self, look_ups: float) -> np.ndarray:
+        return self._cuts_for(self._crew.compiled_size_for(look_ups * self.n_rows))
+
+    def _cuts_for(self, threads: int) -> np.ndarray:
         """Cut the blocks into about as many shares, of about as many rows each."""
-        middles = self._ends - self.sizes / 2
-        cuts = np.searchsorted(middles, np.arange(1, count) * (self.n_rows / count))
-        ends = [0, *np.unique(cuts).tolist(), len(self.rows)]
-        return [share for share in pairwise(ends) if share[0] < share[1]]
+        if threads not in self._cuts:
+            middles = self._ends - self.sizes / 2
+            inner = np.searchsorted(middles, np.arange(1, threads) * (self.n_rows / threads))
+            ends = [0, *np.unique(inner).tolist(), len(self.rows)]
+            shares = [share for share in pairwise(ends) if share[0] < share[1]] or [(0, 0)]
+            self._cuts[threads] = np.array([0, *(last for _, last in shares)], dtype=np.int64)
+        return self._cuts[threads]
 
     def _hold(self, arrays: Sequence[np.ndarray], kind: type) -> np.ndarray:
         """Return where arrays lie, in one piece each, and keep them."""
@@ -129,6 +219,23 @@ def add_all(answers: Sequence[np.ndarray]) -> np.ndarray:
     for other in others:
         first += other
     return first
+
+
+def _sum_sampled(
+    kernel: Callable[..., int],
+    task_of: Callable[[np.ndarray | None, np.ndarray], tuple[Any, ...]],
+    size: int,
+    sampled: Callable[[int, int], Iterable[tuple[int, int, np.ndarray]]],
+    first: int,
+    last: int,
+) -> np.ndarray:
+    """Add up a sample of some blocks; who is in it is found out a few blocks at a time."""
+    copies = np.zeros((1, size), dtype=np.int64)
+    for start, stop, active_at in sampled(first, last):
+        if kernel(0, np.array([start, stop]), task_of(active_at, copies)):
+            raise MemoryError("a thread had not the memory for its share of a round")
+    sums: np.ndarray = copies[0]
+    return sums
 
 
 def _weight(block: Rows) -> np.ndarray:

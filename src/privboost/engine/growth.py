@@ -6,7 +6,9 @@ integers are computed from scratch.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -76,36 +78,21 @@ class Grower:
         cells = self._cells
         node_at, _ = self.routes.nodes(0)
 
-        def act(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-            out = np.zeros(shape, dtype=np.int64)
-            joint_out = np.zeros((len(out), bundles.n_codes, 2), dtype=np.int64)
-            for start, stop, active_at in statistics.runs(first, last):
-                block_kernels.sum_by_node(
-                    start,
-                    stop,
-                    blocks.sizes,
-                    blocks.label_at,
-                    statistics.state_at,
-                    blocks.weight_at,
-                    active_at,
-                    statistics.look_up,
-                    node_at,
-                    chosen,
-                    blocks.columns,
-                    cells.narrow,
-                    cells.wide,
-                    bundles.codes_at,
-                    cells.joint,
-                    out,
-                    joint_out,
-                )
-            return out, joint_out
+        nodes, n_cells = shape[:2]
+
+        def task_of(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
+            return (
+                *(blocks.sizes, blocks.label_at, statistics.state_at, blocks.weight_at, active_at),
+                *(statistics.look_up, node_at, chosen, blocks.columns, cells.narrow, cells.wide),
+                *(bundles.codes_at, cells.joint, (nodes, n_cells, bundles.n_codes), copies),
+            )
 
         columns = len(bundles.left_over) + len(bundles.members)
-        (out, joint_out), *more = blocks.work(1 + columns, act)
-        for other, other_joint in more:
-            out += other
-            joint_out += other_joint
+        size = 2 * nodes * (n_cells + bundles.n_codes)
+        kernel = block_kernels.sum_by_node
+        sums = blocks.add_up(1 + columns, kernel, task_of, size, statistics)
+        out = sums[: math.prod(shape)].reshape(shape)
+        joint_out = sums[math.prod(shape) :].reshape(nodes, bundles.n_codes, 2)
         start = 0
         for each, own in zip(bundles.members, cells.of_bundles, strict=True):
             stop = start + len(each.digits)

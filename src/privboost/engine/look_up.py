@@ -25,14 +25,17 @@ class Statistics(NamedTuple):
         Where their statistics are.
     state_at : int64 array
         Where each block's states lie.
-    runs : callable
-        Cuts a share of blocks, from one to before another, into runs of them, and tells for each
-        where the marks of those who take part lie; None is everybody.
+    active_at : int64 array or None
+        Where each block's marks of those who take part lie; None is everybody.
+    sampled : callable or None
+        Of a sample, instead: it cuts a share of blocks, from one to before another, into runs of
+        them, and tells for each where the marks of those who take part lie.
     """
 
     look_up: LookUp
     state_at: np.ndarray
-    runs: Callable[[int, int], Iterable[tuple[int, int, np.ndarray | None]]]
+    active_at: np.ndarray | None
+    sampled: Callable[[int, int], Iterable[tuple[int, int, np.ndarray]]] | None
 
 
 def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:

@@ -9,12 +9,13 @@ feature's code says it all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from privboost.engine import block_kernels
 from privboost.engine.addresses import addresses
-from privboost.engine.blocks import Blocks, Ids, add_all
+from privboost.engine.blocks import Blocks, Ids
 from privboost.trees.tree import Tree
 
 _EVERY_LEAF = np.arange(2**16, dtype=np.uint16)
@@ -117,14 +118,11 @@ class Routes:
         slots = blocks.layout.slot_array[tree.feature] if len(blocks) else tree.feature
         walk.depth = -1
 
-        def act(first: int, last: int) -> np.ndarray:
-            counts = np.zeros(leaves, dtype=np.int64)
-            block_kernels.route_blocks(
-                *(first, last, blocks.sizes, blocks.columns),
-                *(slots, tree.goes_right, depth, node_at, counts),
-            )
-            return counts
+        def task_of(_: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
+            how = (slots, tree.goes_right, depth, node_at, copies)
+            return (blocks.sizes, blocks.columns, *how)
 
-        counted = blocks.work(tree.depth - depth + (leaves > 0), act)
+        look_ups = tree.depth - depth + (leaves > 0)
+        counts = blocks.add_up(look_ups, block_kernels.route_blocks, task_of, leaves)
         walk.depth = tree.depth
-        return add_all(counted)
+        return counts

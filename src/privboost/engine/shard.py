@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -137,20 +138,12 @@ class Shard:
 
     def _add_values(self, ids: Ids, values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its id."""
-        sizes, state_at = self._rows.sizes, self._states(output)
-
-        def act(first: int, last: int) -> None:
-            block_kernels.add_values_by_id(first, last, sizes, *ids, values, state_at)
-
-        self._rows.work(1, act)
+        task = (self._rows.sizes, *ids, values, self._states(output))
+        self._rows.run(1, block_kernels.add_values_by_id, task)
 
     def _add_joint_values(self, parts: Parts, values: np.ndarray, output: int) -> None:
-        sizes, state_at = self._rows.sizes, self._states(output)
-
-        def act(first: int, last: int) -> None:
-            block_kernels.add_values_by_part(first, last, sizes, tuple(parts), values, state_at)
-
-        self._rows.work(len(parts.radix), act)
+        task = (self._rows.sizes, tuple(parts), values, self._states(output))
+        self._rows.run(len(parts.radix), block_kernels.add_values_by_part, task)
 
     def _states(self, output: int) -> np.ndarray:
         """Where the states of an output lie, block by block."""
@@ -220,22 +213,24 @@ class Shard:
         rows, statistics = self._rows, self._statistics(query)
         counts = [math.prod(size for _, _, size in part) for part in parts]
         packed = rows.weight_at is None and max(counts, default=0) <= _MOST_PACKED_CELLS
-        alone = packed and len(parts) == 1 and len(parts[0]) == 1
-        several = tuple(Parts.of(parts)) if parts and not alone else ()
+        whose = (rows.sizes, rows.label_at, statistics.state_at)
 
-        def act(first: int, last: int) -> np.ndarray:
-            out = np.zeros((sum(counts), 2), dtype=np.int64)
-            for start, stop, active_at in statistics.runs(first, last):
-                own = (start, stop, rows.sizes, rows.label_at, statistics.state_at)
-                how = (active_at, statistics.look_up)
-                if alone:
-                    ids, cell_of, _ = parts[0][0]
-                    block_kernels.sum_by_id(*own, *how, *ids, cell_of, out)
-                elif several:
-                    block_kernels.sum_parts(*own, rows.weight_at, *how, several, packed, out)
-            return out
+        def by_id(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
+            ids, cell_of, _ = parts[0][0]
+            return (*whose, active_at, statistics.look_up, *ids, cell_of, copies)
 
-        sums = add_all(rows.work(1 + sum(map(len, parts)), act))
+        def by_parts(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
+            how = (rows.weight_at, active_at, statistics.look_up)
+            return (*whose, *how, several, packed, copies)
+
+        look_ups, size = 1 + sum(map(len, parts)), 2 * sum(counts)
+        if packed and len(parts) == 1 and len(parts[0]) == 1:
+            sums = rows.add_up(look_ups, block_kernels.sum_by_id, by_id, size, statistics)
+        elif parts:
+            several = tuple(Parts.of(parts))
+            sums = rows.add_up(look_ups, block_kernels.sum_parts, by_parts, size, statistics)
+        else:
+            sums = np.zeros(size, dtype=np.int64)
         return sums.reshape(*query.shape[:-1], 2)[..., 2 - len(query.statistics) :]
 
     def _count_scores(self, query: ScoreCounts) -> np.ndarray:
@@ -304,17 +299,16 @@ class Shard:
     def _statistics(self, query: SumQuery) -> Statistics:
         """What rows add to the sums of a query."""
 
-        def runs(first: int, last: int) -> Iterator[tuple[int, int, np.ndarray | None]]:
-            if query.sample is None:
-                yield first, last, None if self._active is None else self._active.at
-                return
+        def sampled(first: int, last: int) -> Iterator[tuple[int, int, np.ndarray]]:
             for start in range(first, last, _SAMPLED_BLOCKS):
                 stop = min(start + _SAMPLED_BLOCKS, last)
                 own = [self._taking_part(k, query) for k in range(start, stop)]
                 chosen = Marks([mask for mask in own if mask is not None])
                 yield start, stop, np.append(np.zeros(start, dtype=np.int64), chosen.at)
 
-        return Statistics(self._look_up(query), self._states(query.output), runs)
+        active_at = None if self._active is None else self._active.at
+        own = None if query.sample is None else sampled
+        return Statistics(self._look_up(query), self._states(query.output), active_at, own)
 
     def _look_up(self, query: SumQuery | LinearSums) -> LookUp:
         """Where the statistics of a query are looked up."""
@@ -350,30 +344,15 @@ class Shard:
         places = place_of_label(update.output, self._n_outputs, self._loss.size)
         state_at, shift = self._states(update.output), np.int32(self._loss.shift)
         tables = self._prices[update.price].tables
-
-        def act(first: int, last: int) -> None:
-            for cohort, own in groupby(range(first, last), lambda k: self._blocks[k].cohort):
-                blocks = list(own)
-                if cohort >= len(tables):
-                    for k in blocks:
-                        active.arrays[k][:] = 0
-                    continue
-                block_kernels.charge_blocks(
-                    blocks[0],
-                    blocks[-1] + 1,
-                    rows.sizes,
-                    rows.label_at,
-                    places,
-                    state_at,
-                    tables[cohort],
-                    shift,
-                    rows.weight_at,
-                    WEIGHT_STEPS,
-                    left.at,
-                    active.at,
-                )
-
-        rows.work(2, act)
+        for cohort, own in groupby(range(len(self._blocks)), lambda k: self._blocks[k].cohort):
+            blocks = list(own)
+            if cohort >= len(tables):
+                for k in blocks:
+                    active.arrays[k][:] = 0
+                continue
+            paid = (tables[cohort], shift, rows.weight_at, WEIGHT_STEPS, left.at, active.at)
+            task = (rows.sizes, rows.label_at, places, state_at, *paid)
+            rows.run(2, block_kernels.charge_blocks, task, blocks[0], blocks[-1] + 1)
 
 
 class Marks:

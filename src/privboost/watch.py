@@ -1,0 +1,305 @@
+"""Threads on watch: they look for compiled work by themselves, without Python's lock.
+
+A thread that waits for Python's lock is woken by whoever gives it back, one thread after the other:
+for sixteen threads that takes as long as a round on a million rows. Here a compiled function hands
+shares of its work to threads that are in compiled code already and look at their mailboxes; it
+takes about a microsecond. Who has found nothing for some milliseconds goes to sleep, and is woken
+by Python once.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+
+from privboost.compiling import compiled
+
+_WORD, _LINE = 8, 128
+"""Bytes of a number in a mailbox, and of a mailbox: two never share what processors fetch."""
+_TICKET, _DONE, _ASLEEP, _FAILED, _FUNCTION, _FIRST, _LAST, _TASK = range(0, 8 * _WORD, _WORD)
+"""Where the numbers of a mailbox lie: how many shares were handed out to its thread and how many of
+them are done, whether it sleeps, whether the last share failed, and that share: what to call, on
+what, with what."""
+_NOBODY, _SOME, _OVER = 0, 1, -1
+"""What stands before the mailboxes: whether threads are wanted, or may leave for good."""
+_LOOKS = 64
+_PATIENCE = 5000
+"""How often a thread looks before it lets others have its core, and how often it does that before
+it goes to sleep: some milliseconds, more than most recipes think between two rounds."""
+
+_I64 = ir.IntType(64)
+_SHARE = ir.FunctionType(ir.IntType(32), [_I64] * 4)
+"""A function of a share: where it begins and ends, its number, and where the task lies."""
+
+
+def run_shares(mail: int, cuts: np.ndarray, kernel: Any, task: tuple[Any, ...]) -> int:
+    """Have a kernel work on shares, each from one cut to the next, all at once; for kernels.
+
+    Parameters
+    ----------
+    mail : int
+        From `Watch.mail`; not looked at where there is one share.
+    cuts : int64 array
+        The first share is worked on here, the others by threads on watch.
+    kernel : compiled function
+        Takes where a share begins and ends, its number, and all of the task.
+    task : tuple
+        What all shares have in common.
+
+    Returns
+    -------
+    int
+        How many failed, for want of memory.
+    """
+    for number in range(len(cuts) - 1):
+        kernel(cuts[number], cuts[number + 1], number, *task)
+    return 0
+
+
+@overload(run_shares)
+def _run_shares(mail, cuts, kernel, task):
+    def run(mail, cuts, kernel, task):
+        return _hand_out(mail, cuts, _function_of(kernel, task), _address_of(task))
+
+    return run
+
+
+def _place(builder: Any, address: Any) -> Any:
+    return builder.inttoptr(address, _I64.as_pointer())
+
+
+@intrinsic
+def _load(typing_context, address):
+    """Read a number that other threads write; all see such reads and writes in one order."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.load_atomic(_place(builder, arguments[0]), "seq_cst", _WORD)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def _store(typing_context, address, value):
+    """Write such a number."""
+
+    def generate(context, builder, signature, arguments):
+        address, value = arguments
+        builder.store_atomic(value, _place(builder, address), "seq_cst", _WORD)
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64), generate
+
+
+@intrinsic
+def _address_of(typing_context, task):
+    """Keep a task until the caller returns, and tell where."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.ptrtoint(cgutils.alloca_once_value(builder, arguments[0]), _I64)
+
+    return types.int64(task), generate
+
+
+@intrinsic
+def _function_of(typing_context, kernel, task):
+    """Compile a kernel for such tasks, and return where a function lies that calls it."""
+
+    def generate(context, builder, signature, arguments):
+        share = types.int64, types.int64, types.int64
+        found = kernel.dispatcher.get_compile_result(types.none(*share, *task.types))
+        context.active_code_library.add_linking_library(found.library)
+        name = builder.module.get_unique_name("share")
+        function = ir.Function(builder.module, _SHARE, name=name)
+        function.linkage = "internal"
+        inside = ir.IRBuilder(function.append_basic_block())
+        *numbers, address = function.args
+        kind = context.get_value_type(task)
+        values = inside.load(inside.inttoptr(address, kind.as_pointer()))
+        handed = [inside.extract_value(values, k) for k in range(len(task.types))]
+        status, _ = context.call_internal_no_propagate(
+            inside, found.fndesc, found.signature, [*numbers, *handed]
+        )
+        inside.ret(inside.zext(status.is_error, ir.IntType(32)))
+        return builder.ptrtoint(function, _I64)
+
+    return types.int64(kernel, task), generate
+
+
+@intrinsic
+def _call(typing_context, function, first, last, number, task):
+    """Work on a share; 1 if that failed."""
+
+    def generate(context, builder, signature, arguments):
+        function, *share = arguments
+        failed = builder.call(builder.inttoptr(function, _SHARE.as_pointer()), share)
+        return builder.zext(failed, _I64)
+
+    return types.int64(*[types.int64] * 5), generate
+
+
+if hasattr(os, "sched_yield"):
+    _let_others = types.ExternalFunction("sched_yield", types.int32())
+else:
+
+    @compiled
+    def _let_others():
+        """Go on: this system has no word for it."""
+
+
+@compiled
+def _hand_out(mail, cuts, function, task):
+    """Put all shares but the first into mailboxes, do that one, and wait for the others.
+
+    Return how many failed.
+    """
+    for number in range(1, cuts.size - 1):
+        box = mail + number * _LINE
+        _store(box + _FUNCTION, function)
+        _store(box + _FIRST, cuts[number])
+        _store(box + _LAST, cuts[number + 1])
+        _store(box + _TASK, task)
+        _store(box + _TICKET, _load(box + _TICKET) + 1)
+    failed = _call(function, cuts[0], cuts[1], 0, task)
+    for number in range(1, cuts.size - 1):
+        box = mail + number * _LINE
+        while _load(box + _DONE) != _load(box + _TICKET):
+            for _ in range(_LOOKS):
+                if _load(box + _DONE) == _load(box + _TICKET):
+                    break
+            else:
+                _let_others()
+        failed += _load(box + _FAILED)
+    return failed
+
+
+@compiled
+def _stand_watch(mail, number):
+    """Look into a mailbox, and do what is asked for, until there has been nothing for a while.
+
+    A caller who wants threads says so at `mail` before looking who sleeps, and a thread looks there
+    again after it has said that it sleeps: so whoever is not seen sleeping stays until it is over.
+    """
+    box = mail + number * _LINE
+    _store(box + _ASLEEP, 0)
+    done, idle = _load(box + _DONE), 0
+    while True:
+        ticket = _load(box + _TICKET)
+        for _ in range(_LOOKS):
+            if ticket != done:
+                break
+            ticket = _load(box + _TICKET)
+        if ticket != done:
+            first, last = _load(box + _FIRST), _load(box + _LAST)
+            failed = _call(_load(box + _FUNCTION), first, last, number, _load(box + _TASK))
+            _store(box + _FAILED, failed)
+            done, idle = ticket, 0
+            _store(box + _DONE, done)
+            continue
+        _let_others()
+        idle += 1
+        if idle > _PATIENCE or _load(mail) == _OVER:
+            _store(box + _ASLEEP, 1)
+            if _load(mail) != _SOME and _load(box + _TICKET) == done:
+                return
+            _store(box + _ASLEEP, 0)
+            idle = 0
+
+
+@compiled
+def _want(mail, count, asleep):
+    """Say that threads are wanted, and find out who sleeps."""
+    _store(mail, _SOME)
+    for number in range(1, count + 1):
+        asleep[number - 1] = _load(mail + number * _LINE + _ASLEEP)
+
+
+@compiled
+def _say(mail, word):
+    """Say whether threads are wanted."""
+    _store(mail, word)
+
+
+class Watch:
+    """Some threads that look for shares of compiled work. They are made when first needed.
+
+    Parameters
+    ----------
+    most : int
+        How many threads may work at once, the caller's among them.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._lock = Lock()
+        self._queues: list[SimpleQueue[bool]] = []
+        self._room = np.zeros(_LINE * (most + 1), dtype=np.uint8)
+        self._mail = -(-self._room.ctypes.data // _LINE) * _LINE
+        self._asleep = np.zeros(most, dtype=np.int64)
+        weakref.finalize(self, _dismiss, self._queues, self._room, self._mail)
+
+    def run(self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...]) -> None:
+        """Have all shares of some work done.
+
+        Parameters
+        ----------
+        act : compiled function
+            Takes mail, cuts and a task, and calls `run_shares` with them.
+        cuts, task
+            See `run_shares`.
+        """
+        helpers = len(cuts) - 2
+        failed = self._run(act, cuts, task, helpers) if helpers else act(0, cuts, task)
+        if failed:
+            raise MemoryError("a thread had not the memory for its share of a round")
+
+    def _run(
+        self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...], helpers: int
+    ) -> int:
+        with self._lock:
+            try:
+                while len(self._queues) < helpers:
+                    self._begin()
+                _want(self._mail, helpers, self._asleep)
+                for number in np.flatnonzero(self._asleep[:helpers]):
+                    self._queues[number].put(True)
+                return act(self._mail, cuts, task)  # from here to its end nothing can interrupt
+            finally:
+                _say(self._mail, _NOBODY)
+
+    def _begin(self) -> None:
+        """Make one more thread; it sleeps."""
+        number, queue = len(self._queues) + 1, SimpleQueue[bool]()
+        box = number * _LINE + self._mail - self._room.ctypes.data
+        self._room[box : box + _LINE].view(np.int64)[_ASLEEP // _WORD] = 1
+        how = (queue, self._room, self._mail, number)
+        Thread(target=_serve, args=how, name="privboost", daemon=True).start()
+        self._queues.append(queue)
+
+    def close(self) -> None:
+        """Let the threads go."""
+        _dismiss(self._queues, self._room, self._mail)
+        self._queues.clear()
+
+
+def _serve(queue: SimpleQueue[bool], room: np.ndarray, mail: int, number: int) -> None:
+    """Stand watch whenever a queue says so, until it says that it is over."""
+    while queue.get():
+        _stand_watch(mail, number)
+    del room  # mailboxes are there as long as somebody looks into them
+
+
+def _dismiss(queues: list[SimpleQueue[bool]], room: np.ndarray, mail: int) -> None:
+    """Let threads go; those on watch leave at once."""
+    if queues:
+        _say(mail, _OVER)
+    for queue in queues:
+        queue.put(False)
