@@ -20,7 +20,7 @@ from privboost.engine import block_kernels, commands, kernels, linear_kernels
 from privboost.engine.backend import LocalBackend
 from privboost.estimators import stream_bytes
 from privboost.forms import is_writable
-from privboost.models import files, importance, tree_kernels, trees
+from privboost.models import effect_kernels, files, importance, tree_kernels, trees
 from privboost.tables import kernels as coding_kernels
 from privboost.tables.features import CategoricalFeature, ClassTarget
 from privboost.trees import kernels as routing_kernels
@@ -50,7 +50,7 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(trees, "_SHARINGS", 2)
     for module in (
         *(kernels, block_kernels, linear_kernels),
-        *(tree_kernels, routing_kernels, coding_kernels),
+        *(tree_kernels, effect_kernels, routing_kernels, coding_kernels),
     ):
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, numba.core.registry.CPUDispatcher):

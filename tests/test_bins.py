@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from privboost.tables.bins import Bins
+from privboost.addresses import NUMBERS
+from privboost.tables.bins import Bins, BinsOfColumns
 from privboost.tables.encoding import FINE_BINS
 from privboost.tables.size_loader import SIZE_EDGES
 
@@ -56,8 +57,31 @@ def test_bins_are_those_of_a_search(kind, width):
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_columns_are_binned_as_each_by_itself(kind):
+    """Of any kind, lying anyhow, of which some lines of codes are whose."""
+    narrow = {name: edges for name, edges in EDGES.items() if len(edges) <= 253}
+    with np.errstate(all="ignore"):
+        values = np.stack([np.resize(near(edges), 2500) for edges in narrow.values()], axis=1)
+        if kind[0] != "f":
+            about = np.iinfo(kind)
+            values = np.clip(np.nan_to_num(values), about.min / 2, about.max / 2)
+        table = values.astype(kind)
+    bins = [Bins(edges) for edges in narrow.values()]
+    expected = np.empty((len(bins), len(table)), dtype=np.uint8)
+    for own, column, line in zip(bins, table.T, expected, strict=True):
+        own.code(column.astype(np.float64), line)
+    lines = np.random.default_rng(1).permutation(len(bins))
+    for laid in (table, np.asfortranarray(table), table[::-1], np.repeat(table, 2, axis=1)[:, ::2]):
+        columns = [laid[:, k] for k in range(len(bins))]
+        out = np.empty_like(expected)
+        BinsOfColumns(bins, lines.tolist()).code(columns, out)
+        wanted = expected if laid.strides[0] > 0 else expected[:, ::-1]
+        np.testing.assert_array_equal(out[lines], wanted)
+
+
 def test_slots_are_few_and_nearly_empty():
     for kind in ("even", "log", "log, with both signs", "whole"):
-        _, start, halvings, _ = Bins(EDGES[kind])._settled
+        _, start, halvings, _ = Bins(EDGES[kind]).settled
         assert len(start) <= 2**14 + 1, kind
         assert halvings <= 2, kind

@@ -8,13 +8,14 @@ import pytest
 
 from privboost import Domain, SBDTClassifier
 from privboost.cuda.backend import CudaBackend
-from privboost.cuda.coding import NumberLoader, Uncoded, leave_numbers, plain_numbers
+from privboost.cuda.coding import NumberLoader, Uncoded, leave_numbers
 from privboost.cuda.rows import CardRows
 from privboost.cuda.streaming import StreamingCard
 from privboost.tables.beside import open_source
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load, load_rows
+from privboost.tables.values import plain_numbers
 from tests.cuda.conftest import crowd
 from tests.cuda.processor_card import ProcessorCard
 from tests.identity import bytes_of

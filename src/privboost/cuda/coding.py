@@ -15,18 +15,18 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
+from privboost.addresses import NUMBERS
 from privboost.cuda.card import Card, spread
-from privboost.cuda.tasks import CODE, NUMBERS, Task, aligned
+from privboost.cuda.tasks import CODE, COLUMN, Task, aligned
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import NumericFeature
 from privboost.tables.layout import Layout
 from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Coded, Load
-from privboost.tables.pieces import Batch, Column
+from privboost.tables.pieces import Batch
 from privboost.tables.rows import Codes, Rows
+from privboost.tables.values import plain_numbers
 
-_KINDS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
-"""The numbers that kernels know, in their order there."""
 _VALUES = 2**23
 """Numbers that are brought to the card at once."""
 _MOST_THREADS = 8
@@ -153,21 +153,6 @@ def _has_numbers(load: Load) -> bool:
     return loader.unit is None and any(isinstance(each, NumericFeature) for each in features)
 
 
-def plain_numbers(column: Column) -> np.ndarray | None:
-    """Return a column of plain numbers as it lies in memory; None if it is something else."""
-    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
-        column = column.chunk(0)
-    if isinstance(column, pa.Array) and not column.null_count and _is_number(column.type):
-        column = column.to_numpy(zero_copy_only=True)
-    if type(column) is not np.ndarray or column.ndim != 1 or column.dtype.str[1:] not in _KINDS:
-        return None
-    return column if column.dtype.isnative and column.flags.aligned else None
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
 def code_on_card(
     card: Card, columns: Sequence[Any], blocks: Sequence[tuple[int, Uncoded]], n_threads: int
 ) -> None:
@@ -226,11 +211,11 @@ def _launch(
     parts, at = [], 0
     for feature in group:
         (place, stride), own = plan.places[feature], len(block.edges[feature])
-        kind = _KINDS.index(block.numbers[feature].dtype.str[1:])
+        kind = NUMBERS.index(block.numbers[feature].dtype.str[1:])
         target = card.target(columns[feature]) + first
         parts.append((there + place, target, stride, kind, at, own))
         at += own
-    task.set(columns=task.put(np.array(parts, dtype=NUMBERS)), edges=task.put(edges))
+    task.set(columns=task.put(np.array(parts, dtype=COLUMN)), edges=task.put(edges))
     card.launch("code_numbers", task, near=8 * len(edges), **spread(card, len(block)))
 
 

@@ -21,7 +21,7 @@ PART = _struct(
     ("3u4", "bytes map size"),
     ("u4", "columns cells first fold values first_out"),
 )
-NUMBERS = _struct(("u8", "values out"), ("i8", "stride"), ("u4", "kind first n_edges"))
+COLUMN = _struct(("u8", "values out"), ("i8", "stride"), ("u4", "kind first n_edges"))
 CODE = _struct(("u4", "n n_columns columns n_edges edges"))
 PAIRS = _struct((LOOK_UP, "look"), ("u8", "out"))
 SUM = _struct(

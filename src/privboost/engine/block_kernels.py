@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from privboost.addresses import bytes_at, codes_at, steps_at
 from privboost.compiling import compiled
-from privboost.engine.addresses import bytes_at, codes_at, steps_at
 from privboost.engine.kernels import (
     LANES,
     add_pairs_packed,

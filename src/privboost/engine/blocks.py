@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from privboost.addresses import addresses
 from privboost.crew import Crew
 from privboost.engine import block_kernels
-from privboost.engine.addresses import addresses
 from privboost.engine.look_up import Statistics
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.layout import Layout

@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
+from privboost.addresses import addresses
 from privboost.engine import kernels
-from privboost.engine.addresses import addresses
 from privboost.engine.blocks import Blocks
 
 MOST_COMBINATIONS = 2**10

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from privboost.addresses import addresses
 from privboost.engine import block_kernels
-from privboost.engine.addresses import addresses
 from privboost.engine.blocks import Blocks, Ids
 from privboost.trees.tree import Tree
 

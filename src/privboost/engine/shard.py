@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from privboost.addresses import addresses
 from privboost.crew import Crew
 from privboost.engine import block_kernels, kernels
-from privboost.engine.addresses import addresses
 from privboost.engine.blocks import Blocks, Ids, add_all
 from privboost.engine.growth import Grower
 from privboost.engine.linear import LinearRows, add_scores

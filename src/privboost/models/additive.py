@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.engine import kernels
 from privboost.grid import SCORE_STEPS
+from privboost.models import effect_kernels
 from privboost.models.checks import (
     largest,
     need,
@@ -74,10 +75,16 @@ class AdditiveScores:
     def scores(self, codes: Codes) -> np.ndarray:
         """Return the exact scores of rows: int32 of shape (outputs, rows)."""
         scores = np.repeat(self.start[:, None], len(codes), axis=1)
-        for feature, values in enumerate(self.values):
-            for output in range(self.n_outputs):
-                kernels.add_values(codes.column(feature), values[output], scores[output])
+        values, first = self._packed
+        slots = codes.layout.slot_array
+        effect_kernels.add_effects(codes.narrow, codes.wide, slots, values, first, scores)
         return scores
+
+    @cached_property
+    def _packed(self) -> tuple[np.ndarray, np.ndarray]:
+        """The values of all codes, feature after feature, and where those of each begin and end."""
+        first = np.cumsum([0, *(own.shape[1] for own in self.values)], dtype=np.int64)
+        return np.ascontiguousarray(np.concatenate(self.values, axis=1)), first
 
     @property
     def largest(self) -> np.ndarray:

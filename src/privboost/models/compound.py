@@ -11,7 +11,7 @@ import numpy as np
 from privboost.models.additive import AdditiveScores
 from privboost.models.checks import largest, need_keys, need_list, need_scores, within_grid
 from privboost.models.importance import draw_rows
-from privboost.models.pairs import PairValues
+from privboost.models.pairs import PairValues, add_pairs
 from privboost.models.parts import JointTable, ScoreParts
 from privboost.models.trees import TreeScores
 from privboost.tables.layout import Layout
@@ -51,8 +51,7 @@ class CompoundScores:
     def scores(self, codes: Codes) -> np.ndarray:
         """Return the exact scores of rows: int32 of shape (outputs, rows)."""
         scores = self.alone.scores(codes)
-        for pair in self.pairs:
-            pair.add_to(codes, scores)
+        add_pairs(self.pairs, codes, scores)
         scores += self.trees.scores(codes)
         return scores
 

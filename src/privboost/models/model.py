@@ -249,8 +249,10 @@ class Model(TrainedModel):
         """Return class probabilities for scores of `decision_function`."""
         _need_chances(self)
         if scores.ndim == 1:
-            own = expit(scores)
-            return np.stack([1 - own, own], axis=1)
+            both = np.empty((len(scores), 2))
+            expit(scores, out=both[:, 1])
+            np.subtract(1, both[:, 1], out=both[:, 0])
+            return both
         chances: np.ndarray = softmax(log_expit(scores), axis=1)  # they may all be too small
         return chances
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from privboost.compiling import compiled
+from privboost.models import effect_kernels
 from privboost.models.checks import need, need_array, need_finite, need_keys, need_whole
 from privboost.models.importance import MORE, add_noise
 from privboost.tables.layout import Layout
@@ -65,11 +66,6 @@ class PairValues:
         cells: np.ndarray = own[first].astype(np.intp) * self.values.shape[1] + other[second]
         return cells
 
-    def add_to(self, codes: Codes, scores: np.ndarray) -> None:
-        """Add what rows have to their scores, of shape (outputs, rows)."""
-        first, second = (codes.column(feature) for feature in self.features)
-        _add(first, second, *self.cell_of, self.values, scores[self.output])
-
     def add_variances(self, codes: Codes, total: np.ndarray) -> None:
         """Add what noise gives to the scores of rows, squared, to a total of their shape."""
         first, second = (codes.column(feature) for feature in self.features)
@@ -119,8 +115,19 @@ class PairValues:
         return cls(output, (first, second), (cell_of[0], cell_of[1]), values, mass, noise)
 
 
-@compiled
-def _add(first, second, cell_of_first, cell_of_second, values, scores):  # type: ignore[no-untyped-def]
-    """Add the value of each row's joint cell to its score."""
-    for row in range(first.size):
-        scores[row] += values[cell_of_first[first[row]], cell_of_second[second[row]]]
+def add_pairs(pairs: Sequence[PairValues], codes: Codes, scores: np.ndarray) -> None:
+    """Add what pairs are worth to the scores of rows, of shape (outputs, rows)."""
+    if not pairs:
+        return
+    slots, told, at, first = codes.layout.slots, [], 0, 0
+    for pair in pairs:
+        (one, two), (cells, others) = pair.features, pair.cell_of
+        middle = at + len(cells)
+        end, last = middle + len(others), first + pair.values.size
+        ends = (at, middle, end, first, last)
+        told.append((pair.output, slots[one], slots[two], *ends, pair.values.shape[1]))
+        at, first = end, last
+    cell_of = np.concatenate([cells for pair in pairs for cells in pair.cell_of])
+    values = np.concatenate([pair.values.reshape(-1) for pair in pairs])
+    numbers = np.array(told, dtype=np.int64)
+    effect_kernels.add_pairs(codes.narrow, codes.wide, numbers, cell_of, values, scores)

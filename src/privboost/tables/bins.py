@@ -9,12 +9,13 @@ edges, bit for bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from privboost.addresses import NUMBERS
 from privboost.tables import kernels
 
 _SLOTS_OF_AN_EDGE = 8
@@ -55,10 +56,10 @@ class Bins:
         out : uint8 or uint16 array
             Room for their codes.
         """
-        kernels.bin_numbers(values, *self._settled, out)
+        kernels.bin_numbers(values, *self.settled, out)
 
     @cached_property
-    def _settled(self) -> tuple[_Guess, np.ndarray, int, np.ndarray]:
+    def settled(self) -> tuple[_Guess, np.ndarray, int, np.ndarray]:
         """How slots are found, where the edges of each begin, how often to halve, and the edges."""
         best, fewest = None, math.inf
         for guess, slots in self._guesses():
@@ -98,6 +99,55 @@ class Bins:
         while bits and (slots := (last >> bits) - (first >> bits) + 1) <= _MOST_SLOTS:
             yield (0.0, 0.0, first >> bits, bits), slots
             bits -= 1
+
+
+class BinsOfColumns:
+    """What finds the bins of several columns in one call.
+
+    Parameters
+    ----------
+    bins : sequence of Bins
+        Of each column.
+    slots : sequence of int
+        Which line of the codes is whose.
+    """
+
+    def __init__(self, bins: Sequence[Bins], slots: Sequence[int]) -> None:
+        settled = [each.settled for each in bins]
+        low, scale, first, bits = zip(*(guess for guess, *_ in settled), strict=True)
+        whole = [first, bits, [halvings for _, _, halvings, _ in settled]]
+        self._guesses = (
+            *(np.array(numbers, dtype=np.float64) for numbers in (low, scale)),
+            *(np.array(numbers, dtype=np.int64) for numbers in whole),
+        )
+        self._starts = _one_after_another([each[1] for each in settled])
+        self._edges = _one_after_another([each[3] for each in settled])
+        self._slots = slots
+
+    def code(self, columns: Sequence[np.ndarray], out: np.ndarray) -> None:
+        """Write the bin of each number.
+
+        Parameters
+        ----------
+        columns : sequence of arrays
+            Of kinds that `addresses.NUMBERS` names, however they lie in memory.
+        out : uint8 array of shape (lines, rows)
+        """
+        told = [
+            (column.__array_interface__["data"][0], column.strides[0], _KINDS[column.dtype], slot)
+            for column, slot in zip(columns, self._slots, strict=True)
+        ]
+        columns_at = np.array(told, dtype=np.int64)
+        how = (self._guesses, self._starts, self._edges)
+        kernels.bin_columns(out.shape[1], columns_at, *how, out)
+
+
+_KINDS = {np.dtype(kind): number for number, kind in enumerate(NUMBERS)}
+
+
+def _one_after_another(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    first = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
+    return np.concatenate(arrays), first
 
 
 def _order(number: float) -> int:

@@ -22,7 +22,7 @@ from privboost.forms import did_you_mean
 from privboost.grid import BLOCK_ROWS, LABEL_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables.arrays import ArrayTable, SparseTable
-from privboost.tables.bins import Bins
+from privboost.tables.bins import Bins, BinsOfColumns
 from privboost.tables.cutting import block_rows, threads_for
 from privboost.tables.domain import Domain
 from privboost.tables.features import (
@@ -33,6 +33,7 @@ from privboost.tables.features import (
     DurationFeature,
     Feature,
     NumberTarget,
+    NumericFeature,
     OrderedFeature,
     OrdinalFeature,
 )
@@ -41,7 +42,13 @@ from privboost.tables.pieces import Batch, Column, Piece
 from privboost.tables.rows import Codes
 from privboost.tables.sources import Table, open_table
 from privboost.tables.times import read_dates, read_durations
-from privboost.tables.values import code_labels, read_numbers, read_ranks, read_truths
+from privboost.tables.values import (
+    code_labels,
+    plain_numbers,
+    read_numbers,
+    read_ranks,
+    read_truths,
+)
 
 _T = TypeVar("_T")
 
@@ -148,7 +155,7 @@ class Encoder:
         none = act(self.code(next(table.batches(names, 1))))
 
         def work(piece: Piece) -> list[_T]:
-            return [act(self.code(batch)) for batch in piece.batches()]
+            return [act(self.code(batch)) for batch in piece.batches() if len(batch[names[0]])]
 
         with closing(Crew(count_threads(n_jobs))) as crew:
             threads = threads_for(table, len(names), crew)
@@ -161,7 +168,10 @@ class Encoder:
         names = self.domain.feature_names
         rows = len(batch[names[0]])
         codes = Codes.empty(self.layout, rows)
+        plain = self._code_plain(batch, codes)
         for k, feature in enumerate(self.domain.features):
+            if k in plain:
+                continue
             out, column = codes.column(k), batch[feature.name]
             if isinstance(feature, CategoricalFeature):
                 found = code_labels(column, feature.categories, feature.name)
@@ -169,6 +179,28 @@ class Encoder:
             else:
                 self._bins[k].code(read_ordered(column, feature), out)
         return codes
+
+    def _code_plain(self, batch: Batch, codes: Codes) -> frozenset[int]:
+        """Code the columns of plain numbers, all in one call, and return which they were."""
+        numbers = {}
+        for k, feature in enumerate(self.domain.features):
+            if isinstance(feature, NumericFeature) and not self.layout.wide[k]:
+                values = plain_numbers(batch[feature.name])
+                if values is not None:
+                    numbers[k] = values
+        if numbers and len(codes):
+            features = tuple(numbers)
+            if features not in self._bins_of_columns:
+                bins = [self._bins[k] for k in features]
+                slots = [self.layout.slots[k] for k in features]
+                self._bins_of_columns[features] = BinsOfColumns(bins, slots)
+            self._bins_of_columns[features].code(tuple(numbers.values()), codes.narrow)
+        return frozenset(numbers)
+
+    @cached_property
+    def _bins_of_columns(self) -> dict[tuple[int, ...], BinsOfColumns]:
+        """What finds the bins of several features at once, by which they are."""
+        return {}
 
 
 def read_ordered(column: Column, feature: OrderedFeature) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from privboost.addresses import number_at
 from privboost.compiling import compiled
 
 _STRIDE = 1024
@@ -74,15 +75,56 @@ def bin_numbers(values, guess, start, halvings, edges, out):
     slots = np.empty(min(values.size, _STRIDE), dtype=np.int32)
     for begin in range(0, values.size, _STRIDE):
         part, codes = values[begin : begin + _STRIDE], out[begin : begin + _STRIDE]
-        guess_slots(part, low, scale, first, bits, start.size - 1, slots[: part.size])
-        for i in range(np.uint64(part.size)):
-            value, code = np.float64(part[i]), np.uint64(start[np.uint64(slots[i])])
-            for k in range(np.uint64(halvings), np.uint64(0), -1):
-                half = np.uint64(1) << np.uint64(k - 1)
-                # A shift, because processors guess wrong what a choice between two comes to.
-                below = np.uint64(edges[code + half - np.uint64(1)] < value)
-                code += below << np.uint64(k - 1)
-            codes[i] = code
+        own = slots[: part.size]
+        guess_slots(part, low, scale, first, bits, start.size - 1, own)
+        _settle(part, own, start, halvings, edges, codes)
+
+
+@compiled
+def _settle(values, slots, start, halvings, edges, out):
+    """Find the bin of each number among the edges of its slot."""
+    for i in range(np.uint64(values.size)):
+        value, code = np.float64(values[i]), np.uint64(start[np.uint64(slots[i])])
+        for k in range(np.uint64(halvings), np.uint64(0), -1):
+            half = np.uint64(1) << np.uint64(k - 1)
+            # A shift, because processors guess wrong what a choice between two comes to.
+            below = np.uint64(edges[code + half - np.uint64(1)] < value)
+            code += below << np.uint64(k - 1)
+        out[i] = code
+
+
+@compiled
+def bin_columns(rows, columns, guesses, starts, edges, out):
+    """Write the bins of several columns of numbers, some rows of all of them at a time.
+
+    So a table whose rows lie in one piece each is read once.
+
+    Parameters
+    ----------
+    columns : int64 array of shape (columns, 4)
+        Where the numbers of each begin, how many bytes they are apart, their kind (see
+        `addresses.number_at`), and which line of `out` their codes are.
+    guesses : tuple of arrays
+        Of each: low, scale, first, bits, halvings, as in `bin_numbers`.
+    starts, edges : tuples of a flat array and where each column's own begin, and the last end
+    out : uint8 array of shape (lines, rows)
+    """
+    low, scale, first, bits, halvings = guesses
+    start, start_first = starts
+    edge, edge_first = edges
+    size = min(rows, _STRIDE)
+    slots, values = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.float64)
+    for begin in range(0, rows, _STRIDE):
+        end = min(begin + _STRIDE, rows)
+        part, own = values[: end - begin], slots[: end - begin]
+        for c in range(columns.shape[0]):
+            address, apart, kind, line = columns[c]
+            for i in range(part.size):
+                part[i] = number_at(address + (begin + i) * apart, kind)
+            own_start = start[start_first[c] : start_first[c + 1]]
+            own_edges = edge[edge_first[c] : edge_first[c + 1]]
+            guess_slots(part, low[c], scale[c], first[c], bits[c], own_start.size - 1, own)
+            _settle(part, own, own_start, halvings[c], own_edges, out[line, begin:end])
 
 
 @compiled

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privboost.addresses import NUMBERS
 from privboost.errors import SchemaError
 from privboost.tables.domain_checks import Label
 from privboost.tables.pieces import Column
@@ -53,6 +54,21 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
     if _is_scalar(kind):
         return _floats(column)
     raise SchemaError(f"column {name!r} holds {kind}, but the domain says numbers")
+
+
+def plain_numbers(column: Column) -> np.ndarray | None:
+    """Return a column of plain numbers as it lies in memory; None if it is something else."""
+    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
+        column = column.chunk(0)
+    if isinstance(column, pa.Array) and not column.null_count and _is_plain(column.type):
+        column = column.to_numpy(zero_copy_only=True)
+    if type(column) is not np.ndarray or column.ndim != 1 or column.dtype.str[1:] not in NUMBERS:
+        return None
+    return column if column.dtype.isnative and column.flags.aligned else None
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 _RECODED = (

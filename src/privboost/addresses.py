@@ -35,6 +35,21 @@ def steps_at(address: int, size: int) -> np.ndarray:
     return _array_at(address, size, np.int32)
 
 
+NUMBERS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+"""The kinds of number that `number_at` knows, in their order."""
+
+
+def number_at(address: int, kind: int) -> float:
+    """Return the number at an address as a float64.
+
+    Parameters
+    ----------
+    kind : int
+        Its place in `NUMBERS`.
+    """
+    return float(_array_at(address, 1, np.dtype(NUMBERS[kind]))[0])
+
+
 def _array_at(address: int, size: int, kind: Any) -> np.ndarray:
     room = ctypes.c_uint8 * (int(size) * np.dtype(kind).itemsize)
     return np.ndarray(int(size), kind, room.from_address(int(address)))
@@ -63,3 +78,30 @@ def _codes_at(address, size):  # type: ignore[no-untyped-def]
 @overload(steps_at)
 def _steps_at(address, size):  # type: ignore[no-untyped-def]
     return lambda address, size: carray(_pointer(address), size, np.int32)
+
+
+@overload(number_at)
+def _number_at(address, kind):  # type: ignore[no-untyped-def]
+    def read(address, kind):  # type: ignore[no-untyped-def]
+        place = _pointer(address)
+        if kind == 0:
+            return np.float64(carray(place, 1, np.float32)[0])
+        if kind == 1:
+            return np.float64(carray(place, 1, np.float64)[0])
+        if kind == 2:
+            return np.float64(carray(place, 1, np.int8)[0])
+        if kind == 3:
+            return np.float64(carray(place, 1, np.int16)[0])
+        if kind == 4:
+            return np.float64(carray(place, 1, np.int32)[0])
+        if kind == 5:
+            return np.float64(carray(place, 1, np.int64)[0])
+        if kind == 6:
+            return np.float64(carray(place, 1, np.uint8)[0])
+        if kind == 7:
+            return np.float64(carray(place, 1, np.uint16)[0])
+        if kind == 8:
+            return np.float64(carray(place, 1, np.uint32)[0])
+        return np.float64(carray(place, 1, np.uint64)[0])
+
+    return read
