@@ -31,8 +31,15 @@ from privboost.watch import run_shares
 
 PACKED_ROWS = 2**15 - 1
 """So many rows can be added up packed: see `engine.kernels.add_pairs_packed`."""
+_ROOM_ROWS = PACKED_ROWS + 1
+"""No block has more rows."""
 STRIDE = 4096
 """Rows whose statistics are looked up before they are added: they stay near the processor."""
+
+
+def room_of_nodes(nodes: int, cells: int, joint_cells: int) -> int:
+    """Return how many numbers `sum_by_node` has in hand."""
+    return 2 * _ROOM_ROWS + nodes * (cells + joint_cells)
 
 
 @compiled
@@ -329,6 +336,7 @@ def _sum_by_node(
     joint_at,
     joint,
     shape,
+    rooms,
     copies,
 ):
     """Add up pairs by (node, cell), for the rows of chosen nodes.
@@ -345,6 +353,8 @@ def _sum_by_node(
         Where joint codes lie.
     shape : tuple of int
         How many nodes there are, cells of each, and cells of joint codes.
+    rooms : int64 array of shape (shares, at least `room_of_nodes`)
+        Room for what is in hand: threads that ask the system for memory wait for each other.
     copies : int64 array of shape (shares, 2 · nodes · (cells + joint cells))
         The sums of all cells, then those of joint codes.
     """
@@ -354,13 +364,13 @@ def _sum_by_node(
     out = own[:plain].reshape((nodes, cells, 2))
     joint_out = own[plain:].reshape((nodes, joint_cells, 2))
     narrow_at, wide_at, n_narrow, n_wide = columns
-    n_joint, most = joint[0].size, 0
-    for block in range(first, last):
-        most = max(most, sizes[block])
-    own_rows, start = np.empty(most, dtype=np.uint32), np.empty(most, dtype=np.uint32)
-    pairs = np.empty(most, dtype=np.int64)
-    packed = np.empty(out.shape[:2], dtype=np.int64)
-    joint_packed = np.empty(joint_out.shape[:2], dtype=np.int64)
+    n_joint, room = joint[0].size, rooms[number]
+    pairs = room[:_ROOM_ROWS]
+    numbers = room[_ROOM_ROWS : 2 * _ROOM_ROWS].view(np.uint32)
+    own_rows, start = numbers[:_ROOM_ROWS], numbers[_ROOM_ROWS:]
+    rest, middle = room[2 * _ROOM_ROWS :], nodes * cells
+    packed = rest[:middle].reshape((nodes, cells))
+    joint_packed = rest[middle : middle + nodes * joint_cells].reshape((nodes, joint_cells))
     for block in range(first, last):
         rows = sizes[block]
         label, state = bytes_at(label_at[block], rows), steps_at(state_at[block], rows)

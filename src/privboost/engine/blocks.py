@@ -56,7 +56,7 @@ class Blocks:
         self.n_rows = int(self.sizes.sum())
         self._ends = np.cumsum(self.sizes)
         self._cuts: dict[int, np.ndarray] = {}
-        self._room = np.empty(0, dtype=np.int64)
+        self._kept: dict[str, np.ndarray] = {}
         self._held: list[list[np.ndarray]] = []
         self._columns: dict[int, Ids] = {}
         self.label_at = self._hold([block.label for block in rows], np.uint8)
@@ -177,11 +177,22 @@ class Blocks:
         """Return zeros: as many copies of as many sums."""
         if count == 1 or size < _LARGE:
             return np.zeros((count, size), dtype=np.int64)
-        if self._room.size < count * size:  # memory that the system gives anew is slow to touch
-            self._room = np.empty(count * size, dtype=np.int64)
-        copies = self._room[: count * size].reshape(count, size)
+        copies = self._keep("copies", count, size)
         self._crew.run(block_kernels.clear_copies, np.arange(count + 1), (copies,))
         return copies
+
+    def rooms(self, count: int, size: int) -> np.ndarray:
+        """Return room for what each of so many shares has in hand: that many numbers."""
+        if count == 1:  # of samples, any number of threads at once
+            return np.empty((1, size), dtype=np.int64)
+        return self._keep("rooms", count, size)
+
+    def _keep(self, name: str, count: int, size: int) -> np.ndarray:
+        """Return memory that is kept: what the system gives anew is slow to touch."""
+        if name not in self._kept or self._kept[name].size < count * size:
+            self._kept[name] = np.empty(count * size, dtype=np.int64)
+        kept: np.ndarray = self._kept[name][: count * size].reshape(count, size)
+        return kept
 
     def _bring_together(self, copies: np.ndarray) -> np.ndarray:
         count, size = copies.shape

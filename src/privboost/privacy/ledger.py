@@ -174,14 +174,18 @@ class Ledger:
                 why += f"; the account was charged (entry {self.entry}), and nothing is given back"
             raise OSError(error.errno, why, str(self._path)) from None
 
+    def _note(self, entry: str, event: Event) -> None:
+        """Add an event to the file: not forced to the disk, where its reservation is already."""
+        if self._path is not None:
+            self._write({"entry": entry, **event.to_dict()}, durable=False)
+
     def charge(self, event: Event) -> None:
         """Record an event that was reserved. Call it before the value is released."""
         if self._left[event] < 1:
             raise BudgetError(f"not reserved, or spent already: {event.what}")
         if event.range_epsilon is not None:
             self._take_turn(event)
-        # Not forced to the disk: a charge is within a reservation, which is there.
-        self._write({"entry": "charge", **event.to_dict()}, durable=False)
+        self._note("charge", event)
         self._left[event] -= 1
         self._spent[event] += 1
         if isinstance(event, LifeBudget):
@@ -195,14 +199,14 @@ class Ledger:
         """Record a release that rows pay from their open budgets. Call it before the release."""
         for budget, used in self._open.items():
             budget.check(event, 1, used)
-        self._write({"entry": "within", **event.to_dict()}, durable=False)
+        self._note("within", event)
         self._within[event] += 1
         for budget in self._open:
             self._open[budget] += 1
 
     def note_within(self, event: Event) -> None:
         """Record a release that a group, which is charged already, pays for."""
-        self._write({"entry": "within", **event.to_dict()}, durable=False)
+        self._note("within", event)
 
     def used(self, budget: LifeBudget) -> int:
         """How many releases were made within a budget: public, like the number of rounds."""

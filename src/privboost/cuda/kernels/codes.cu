@@ -12,9 +12,18 @@ struct CodeTask {
   u32 n_edges, edges;  // float64, of all columns, in order
 };
 
+// The number that 32 bits stand for. Compilers may be told to take the smallest of them for 0, as CuPy does:
+// they are read as integers.
+__device__ __forceinline__ double single_at(const u8* at) {
+  u32 bits = *(const u32*)at;
+  if (bits & 0x7f800000u) return *(const float*)at;
+  double size = (double)(bits & 0x7fffffu) * 0x1p-149;
+  return bits >> 31 ? -size : size;
+}
+
 __device__ __forceinline__ double number_at(const u8* at, u32 kind) {
   switch (kind) {
-    case 0: return *(const float*)at;
+    case 0: return single_at(at);
     case 1: return *(const double*)at;
     case 2: return *(const signed char*)at;
     case 3: return *(const short*)at;
