@@ -109,6 +109,18 @@ class ProcessorCard:
     def bring(self, array):
         return self.put(array)
 
+    def stage(self, size):
+        return np.full(size, 0xA5, dtype=np.uint8)
+
+    def unwritten(self, size):
+        return self._aligned(size, np.dtype(np.uint8), 0xA5)
+
+    def send(self, values, array, first):
+        array[first : first + len(values)] = values
+
+    def mark(self):
+        return None
+
     def take_back(self, array, to):
         to[...] = array
 

@@ -7,8 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from privboost import PrivBoostClassifier
+from privboost.cuda import backend
 from privboost.cuda.card import find_cards, open_card
+from privboost.engine.backend import LocalBackend
 from privboost.errors import CardError
+from privboost.tables.beside import open_source
+from privboost.tables.encoding import Encoder
+from privboost.tables.loader import RowLoader
+from privboost.tables.loading import Load
 from privboost.tables.remote import RemoteTable
 from tests.cuda import sanitize
 from tests.cuda.processor_card import ProcessorCard, compiler
@@ -73,6 +79,25 @@ def test_all_cards_are_used_that_are_new_enough(monkeypatch):
     cupy = fake(count=3, capabilities=("90", "61", "70"))
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     assert find_cards() == (0, 2)
+
+
+@pytest.mark.parametrize("rows", [90, 110])
+def test_few_rows_stay_with_the_processor(monkeypatch, tmp_path, rows):
+    """Whether their table tells how many they are, or not."""
+    if compiler() is None:
+        pytest.skip("no g++ to compile kernels for the processor")
+    monkeypatch.setattr(backend, "find_cards", lambda: (0,))
+    monkeypatch.setattr(backend, "open_card", lambda number: ProcessorCard())
+    monkeypatch.setattr(backend, "FEW_ROWS", 100)
+    frame, path = make_frame(rows), tmp_path / "rows.csv"
+    frame.to_csv(path, index=False)
+    domain = make_domain()
+    for table in (frame, path):
+        source, roles = open_source(domain, table, None, None)
+        loads = [Load(RowLoader(Encoder.of(domain), roles), source)]
+        opened = backend.open_cuda()(loads)
+        assert isinstance(opened, LocalBackend if rows < 100 else backend.CudaBackend)
+        opened.close()
 
 
 class Elsewhere(RemoteTable):

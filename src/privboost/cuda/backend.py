@@ -13,12 +13,16 @@ from privboost.cuda.card import Card, find_cards, open_card
 from privboost.cuda.coding import leave_numbers
 from privboost.cuda.dealing import LEAST_ROWS, MOST_ROWS, Lot, cards_for, deal
 from privboost.cuda.shard import CardShard
-from privboost.engine.backend import OpenBackend, add_answers
+from privboost.engine.backend import LocalBackend, OpenBackend, add_answers
 from privboost.engine.queries import Query
 from privboost.engine.shard import tally_texts
 from privboost.engine.updates import Update
-from privboost.tables.loading import Load, load_rows
+from privboost.tables.cutting import tells_length
+from privboost.tables.loading import Coded, Load, load_rows
 from privboost.tables.rows import Rows
+
+FEW_ROWS = 2**16
+"""So many rows are as soon done by a card as by one thread of a processor."""
 
 _What = TypeVar("_What")
 
@@ -105,6 +109,8 @@ class _Lane:
 def open_cuda(n_threads: int = 1) -> OpenBackend:
     """Return what opens a backend on cards; refuse here, before rows are read, if there are none.
 
+    Few rows stay with the processor: their answers, which are the same, are sooner there.
+
     Parameters
     ----------
     n_threads : int
@@ -112,10 +118,23 @@ def open_cuda(n_threads: int = 1) -> OpenBackend:
     """
     open_card(find_cards()[0])
 
-    def open_backend(loads: Sequence[Load]) -> CudaBackend:
-        left, rows = leave_numbers(loads)
+    def open_backend(loads: Sequence[Load]) -> CudaBackend | LocalBackend:
+        left, rows = leave_numbers(loads) if _are_many(loads) else (loads, None)
         loaded = load_rows(left, n_threads, rows)
         blocks = [block for each in loaded for block in each.blocks]
+        if rows is None and sum(map(len, blocks)) < FEW_ROWS:
+            return LocalBackend(blocks, n_threads)
         return CudaBackend(blocks, n_threads=n_threads)
 
     return open_backend
+
+
+def _are_many(loads: Sequence[Load]) -> bool:
+    """Whether tables tell, without being read, that they have rows enough for a card."""
+    rows = 0
+    for load in loads:
+        if isinstance(load.source, Coded):
+            rows += sum(map(len, load.source.blocks))
+        elif tells_length(load.source):
+            rows += load.source.count_rows()
+    return rows >= FEW_ROWS

@@ -201,13 +201,30 @@ class Card:
     def pinned(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
         """Return zeros in the machine's memory, where cards copy from at full speed."""
         dtype = np.dtype(kind)
-        try:
-            memory = self._cupy.cuda.alloc_pinned_memory(_bytes(shape, dtype))
-        except self._cupy.cuda.runtime.CUDARuntimeError:
-            return np.zeros(shape, dtype=dtype)  # slower, and no error
-        array: np.ndarray = np.frombuffer(memory, dtype=dtype, count=_count(shape)).reshape(shape)
-        array.fill(0)
+        memory = self.stage(_bytes(shape, dtype))
+        memory.fill(0)
+        array: np.ndarray = memory[: _count(shape) * dtype.itemsize].view(dtype).reshape(shape)
         return array
+
+    def stage(self, size: int) -> np.ndarray:
+        """Return so many bytes of such memory, with whatever is in them."""
+        try:
+            memory = self._cupy.cuda.alloc_pinned_memory(size)
+        except self._cupy.cuda.runtime.CUDARuntimeError:
+            return np.empty(size, dtype=np.uint8)  # slower, and no error
+        return np.frombuffer(memory, dtype=np.uint8, count=size)
+
+    def unwritten(self, size: int) -> Any:
+        """Return so many bytes on the card, with whatever is in them."""
+        return self._cupy.empty(size, dtype=np.uint8)
+
+    def send(self, values: np.ndarray, array: Any, first: int) -> None:
+        """Copy bytes to a place of an array on the card, in the queue."""
+        array[first:].data.copy_from_host_async(values.ctypes.data, values.nbytes)
+
+    def mark(self) -> Any:
+        """Return what can be waited for: all that is in the queue now."""
+        return self._stream.record()
 
     def bring(self, array: np.ndarray) -> Any:
         """Return an array of the machine's memory on the card; it is copied in the queue."""

@@ -30,7 +30,9 @@ from privboost.tables.values import plain_numbers
 _VALUES = 2**23
 """Numbers that are brought to the card at once."""
 _MOST_THREADS = 8
-"""That bring them: more wait for the memory, and each has pinned memory of its own."""
+"""That bring them: more wait for the memory, and for each other."""
+_STAGED = 2**22
+"""Bytes of pinned memory that a thread fills at a time."""
 _MOST_ROWS = 2**18
 _FEW_ROWS = 2**15
 """Fewer rows are sooner coded where they lie."""
@@ -183,17 +185,37 @@ def code_on_card(
 def _code_blocks(card: Card, columns: Sequence[Any], blocks: Sequence[tuple[int, Uncoded]]) -> None:
     """Code some blocks, one after the other."""
     with card.at_work():
-        buffer = np.empty(0, dtype=np.uint8)
+        stage = _Stage(card)
         for first, block in blocks:
             plan = _Plan(block.numbers)
-            card.wait()  # the last block has left the buffer
-            if len(buffer) < plan.size:
-                buffer = card.pinned(plan.size, np.uint8)
-            plan.copy(buffer)
-            there = card.bring(buffer[: plan.size])
+            there = card.unwritten(plan.size)
+            for at, values in plan.copies:
+                stage.send(values, there, at)
             for group in _groups(block, min(_MOST_EDGES, card.near // 8)):
                 _launch(card, columns, first, block, group, plan, card.address(there))
         card.wait()
+
+
+class _Stage:
+    """Pinned memory by which numbers get to a card: while one half is sent, the other is filled."""
+
+    def __init__(self, card: Card) -> None:
+        self._card = card
+        self._halves = [card.stage(_STAGED) for _ in range(2)]
+        self._marks: list[Any] = [None, None]
+
+    def send(self, values: np.ndarray, there: Any, at: int) -> None:
+        """Copy numbers to a place on the card, a part after the other."""
+        step = _STAGED // values.itemsize
+        for begin in range(0, len(values), step):
+            part = values[begin : begin + step]
+            half, mark = self._halves[0], self._marks[0]
+            if mark is not None:
+                mark.synchronize()
+            half[: part.nbytes].view(part.dtype)[:] = part
+            self._card.send(half[: part.nbytes], there, at + begin * values.itemsize)
+            self._halves.reverse()
+            self._marks = [self._marks[1], self._card.mark()]
 
 
 def _launch(
@@ -206,17 +228,17 @@ def _launch(
     there: int,
 ) -> None:
     """Have a kernel code some columns of a block whose bytes are on the card."""
-    edges = np.concatenate([block.edges[feature] for feature in group])
-    task = Task(CODE, n=len(block), n_columns=len(group), n_edges=len(edges))
-    parts, at = [], 0
-    for feature in group:
-        (place, stride), own = plan.places[feature], len(block.edges[feature])
-        kind = NUMBERS.index(block.numbers[feature].dtype.str[1:])
-        target = card.target(columns[feature]) + first
-        parts.append((there + place, target, stride, kind, at, own))
-        at += own
-    task.set(columns=task.put(np.array(parts, dtype=COLUMN)), edges=task.put(edges))
-    card.launch("code_numbers", task, near=8 * len(edges), **spread(card, len(block)))
+    edges = [block.edges[feature] for feature in group]
+    own = np.array(list(map(len, edges)))
+    parts = np.zeros(len(group), dtype=COLUMN)
+    places = np.array([plan.places[feature] for feature in group], dtype=np.int64)
+    parts["values"], parts["stride"] = there + places[:, 0], places[:, 1]
+    parts["out"] = np.array([card.target(columns[f]) for f in group], dtype=np.uint64) + first
+    parts["kind"] = [NUMBERS.index(block.numbers[f].dtype.str[1:]) for f in group]
+    parts["first"], parts["n_edges"] = np.cumsum(own) - own, own
+    task = Task(CODE, n=len(block), n_columns=len(group), n_edges=own.sum())
+    task.set(columns=task.put(parts), edges=task.put(np.concatenate(edges)))
+    card.launch("code_numbers", task, near=8 * int(own.sum()), **spread(card, len(block)))
 
 
 def _groups(block: Uncoded, most: int) -> Iterator[list[int]]:
@@ -244,12 +266,14 @@ class _Plan:
         Where each column begins in the piece, and how many bytes its numbers are apart.
     size : int
         Bytes of the piece.
+    copies : list of (int, array)
+        What goes where in it.
     """
 
     def __init__(self, numbers: Mapping[int, np.ndarray]) -> None:
         self.places: dict[int, tuple[int, int]] = {}
         self.size = 0
-        self._copies: list[tuple[int, np.ndarray]] = []
+        self.copies: list[tuple[int, np.ndarray]] = []
         families: dict[int, list[int]] = {}
         for feature, values in numbers.items():
             families.setdefault(id(_owner(values)), []).append(feature)
@@ -267,20 +291,15 @@ class _Plan:
         if inside and owner.flags.forc and high - low <= _MOST_GAPS * used:
             whole = owner if owner.flags.c_contiguous else owner.T
             at = self.size + low % 16  # numbers stay aligned
-            self._copies.append((at, whole.reshape(-1).view(np.uint8)[low - first : high - first]))
+            self.copies.append((at, whole.reshape(-1).view(np.uint8)[low - first : high - first]))
             for feature, column, start in zip(features, columns, starts, strict=True):
                 self.places[feature] = at + start - low, column.strides[0]
             self.size = aligned(at + high - low)
             return
         for feature, column in zip(features, columns, strict=True):
-            self._copies.append((self.size, column))
+            self.copies.append((self.size, column))
             self.places[feature] = self.size, column.itemsize
             self.size = aligned(self.size + column.nbytes)
-
-    def copy(self, buffer: np.ndarray) -> None:
-        """Write the piece."""
-        for at, values in self._copies:
-            buffer[at : at + values.nbytes].view(values.dtype)[:] = values
 
 
 def _owner(column: np.ndarray) -> np.ndarray:

@@ -58,6 +58,22 @@ class StreamingCard(Card):
         """Return zeros in the machine's memory, where cards copy from at full speed."""
         return self._card.pinned(shape, kind)
 
+    def stage(self, size: int) -> np.ndarray:
+        """Return so many bytes of such memory, with whatever is in them."""
+        return self._card.stage(size)
+
+    def unwritten(self, size: int) -> Any:
+        """Return so many bytes on the card, with whatever is in them."""
+        return self._card.unwritten(size)
+
+    def send(self, values: np.ndarray, array: Any, first: int) -> None:
+        """Copy bytes to a place of an array on the card, in the queue."""
+        self._card.send(values, array, first)
+
+    def mark(self) -> Any:
+        """Return what can be waited for: all that is in the queue now."""
+        return self._card.mark()
+
     def bring(self, array: np.ndarray) -> Any:
         """Return an array of the machine's memory on the card; it is copied in the queue."""
         return self._card.bring(array)

@@ -15,14 +15,14 @@ _LOOK_UPS_OF_A_CELL = 4
 
 def threads_for(table: Table, columns: int, crew: Crew) -> int:
     """Return how many threads pay to code a table; all, where its length would have to be read."""
-    if not _tells_length(table):
+    if not tells_length(table):
         return crew.most
     return crew.size_for(_LOOK_UPS_OF_A_CELL * columns * table.count_rows())
 
 
 def block_rows(table: Table, n_threads: int) -> int:
     """Choose blocks small enough that every thread has one, where the table's length is known."""
-    if n_threads == 1 or not _tells_length(table):
+    if n_threads == 1 or not tells_length(table):
         return BLOCK_ROWS
     return even_block(table.count_rows(), n_threads)
 
@@ -32,6 +32,6 @@ def even_block(rows: int, n_threads: int) -> int:
     return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // n_threads)))
 
 
-def _tells_length(table: Table) -> bool:
+def tells_length(table: Table) -> bool:
     """Whether a table tells its length without being read."""
     return not (table.is_text or isinstance(getattr(table, "inner", table), StreamedTable))
