@@ -34,8 +34,10 @@ ROWS = (10_000, 100_000, 1_000_000, 10_000_000)
 THREADS = (1, 2, 4, 8, 16)
 COLUMNS, DEPTH, BINS = 20, 6, 64
 TREES = 100
-FEW = 50_000
-"""Rows on which the models are trained that predict."""
+FEW, PREDICTED = 50_000, 2_000_000
+"""Rows on which the model is trained that predicts, and rows that it predicts."""
+LARGE, MANY = 10_000_000, 1_000_000
+"""From so many rows on there is one whole fit, beside peers; so many rows are predicted then."""
 
 
 def threads_here() -> list[int]:
@@ -50,42 +52,75 @@ def measure(rows: list[int], threads: list[int], turns: int) -> list[Timing]:
 
 def _measure(rows: int, threads: list[int], turns: int) -> list[Timing]:
     table, label, form = made_up(rows, COLUMNS)
+    case = f"{rows:,} rows × {COLUMNS}"
+    timings = compare(case, _rounds(table, label, form, threads), turns)
+    predicted = table[:PREDICTED]
+    fit = PrivBoostClassifier(1.0, 1e-9, form).fit(table[:FEW], label[:FEW])
+    acts: dict[tuple[str, int], Act] = {}
+    for count in threads:
+        named = f"predict {len(predicted):,} rows"
+        acts[named, count] = partial(fit.model_.predict_proba, predicted, n_jobs=count)
+        if rows < LARGE:
+            how: dict[str, Any] = {"n_estimators": 400, "interactions": False, "n_jobs": count}
+            rounds = PrivBoostClassifier(1.0, 1e-9, form, **how)
+            acts["400 histogram rounds, a whole fit", count] = partial(rounds.fit, table, label)
+    timings += compare(case, acts, turns)
+    if rows >= LARGE:
+        timings += _beside_peers(case, table, label, form, max(threads))
+    return timings
+
+
+def _rounds(
+    table: np.ndarray, label: np.ndarray, form: dict[str, Any], threads: list[int]
+) -> dict[tuple[str, int], Act]:
+    """Return coding, and the engine's own rounds on what was coded."""
     encoder = Encoder.of(Domain.from_dict(form))
     source, roles = open_source(encoder.domain, table, label, None)
     loads = [Load(RowLoader(encoder, roles), source)]
     blocks = [block for each in load_rows(loads, max(threads)) for block in each.blocks]
-    case, few = f"{rows:,} rows × {COLUMNS}", slice(0, min(rows, FEW))
-    model = PrivBoostClassifier(1.0, 1e-9, form).fit(table[few], label[few]).model_
     acts: dict[tuple[str, int], Act] = {}
     for count in threads:
         backend = LocalBackend(blocks, count)
         backend.apply(Start(loss_of("classes", "logistic").table(1.0, 0.25)))
         for who, act in ROUNDS.items():
             acts[who, count] = partial(act, backend, encoder)
-        fit = PrivBoostClassifier(1.0, 1e-9, form, n_jobs=count).fit
         acts["coding", count] = partial(load_rows, loads, count)
-        acts["PrivBoost predicts", count] = partial(model.predict_proba, table, n_jobs=count)
-        acts["PrivBoost, a whole fit", count] = partial(fit, table, label)
-        acts |= _peers(count, table, label, few, encoder.domain)
-    return compare(case, acts, turns)
-
-
-def _peers(
-    count: int, table: np.ndarray, label: np.ndarray, few: slice, domain: Domain
-) -> dict[tuple[str, int], Act]:
-    """Return the fits and predictions of peers with so many trees."""
-    trained: dict[str, Any] = {"HistGradientBoosting": HistGradientBoostingClassifier}
-    made = {who: kind(max_iter=TREES, early_stopping=False) for who, kind in trained.items()}
-    if find_spec("lightgbm"):
-        how = {"n_estimators": TREES, "num_leaves": 31, "n_jobs": count}
-        made["LightGBM"] = peers.build("lightgbm", how, domain, 0)[0]
-    acts: dict[tuple[str, int], Act] = {}
-    for who, peer in made.items():
-        named = f"{who}, {TREES} trees"
-        acts[named, count] = partial(_with_openmp, count, partial(peer.fit, table, label))
-        predicts = partial(_with_openmp, count, partial(peer.predict_proba, table))
-        acts[f"{who} predicts", count] = predicts
     return acts
+
+
+def _beside_peers(
+    case: str, table: np.ndarray, label: np.ndarray, form: dict[str, Any], threads: int
+) -> list[Timing]:
+    """Return the times of one whole fit of each with all threads, and of predictions with one."""
+    made: dict[str, Any] = {
+        "PrivBoost's defaults": PrivBoostClassifier(1.0, 1e-9, form, n_jobs=threads),
+        f"HistGradientBoosting, {TREES} trees": HistGradientBoostingClassifier(
+            max_iter=TREES, early_stopping=False
+        ),
+    }
+    if find_spec("lightgbm"):
+        how = {"n_estimators": TREES, "num_leaves": 31, "n_jobs": threads}
+        domain = Domain.from_dict(form)
+        made[f"LightGBM, {TREES} trees"] = peers.build("lightgbm", how, domain, 0)[0]
+    fits: dict[tuple[str, int], Act] = {}
+    predictions: dict[tuple[str, int], Act] = {}
+    some = table[:MANY]
+    for who, model in made.items():
+        fits[who, threads] = partial(_with_openmp, threads, partial(model.fit, table, label))
+        act = partial(_predict_alone, model, some)
+        predictions[f"{who}: predict {MANY:,} rows", 1] = partial(_with_openmp, 1, act)
+    timings = compare(case, fits, 1, warm_up=False)
+    return timings + compare(case, predictions, 1, warm_up=False)
+
+
+def _predict_alone(model: Any, table: np.ndarray) -> None:
+    """Predict in one thread, whatever a model was trained with."""
+    if isinstance(model, PrivBoostClassifier):
+        model.model_.predict_proba(table, n_jobs=1)
+    elif isinstance(model, HistGradientBoostingClassifier):
+        model.predict_proba(table)
+    else:
+        model.predict_proba(table, num_threads=1)
 
 
 def _with_openmp(count: int, act: Act) -> None:

@@ -87,7 +87,8 @@ def check_many_rows(card):
     tree, side_by_side = random_tree(layout, 2, 1), CellMap.side_by_side(whole)
     asked = [CellSums(whole[0]), CellSums(side_by_side), CellSums(CellMap.joint(whole[:2]))]
     asked += [NodeHistograms(tree.top(1), side_by_side), NodeHistograms(tree, side_by_side)]
-    for query in (*asked, TreeSums((tree,))):
+    deep = random_tree(layout, 5, 2)  # its columns are brought near
+    for query in (*asked, TreeSums((tree,)), TreeSums((deep,))):
         need_equal(one, other, query)
 
 

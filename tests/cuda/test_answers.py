@@ -7,7 +7,7 @@ import pytest
 
 from privboost import PrivBoostClassifier
 from privboost.boosting.adassp_terms import design
-from privboost.cuda import vectors
+from privboost.cuda import routes, vectors
 from privboost.cuda.backend import CudaBackend
 from privboost.cuda.cipher import round_keys
 from privboost.engine.backend import LocalBackend
@@ -63,6 +63,28 @@ def test_samples(card, weighted):
         for rate in (1e-9, 0.3, 1.0):
             need_equal(one, two, sampled(query, rate))
             need_equal(one, three, sampled(query, rate))
+
+
+@pytest.mark.parametrize("most", [0, 99])
+def test_trees_whose_columns_are_brought_near(card, monkeypatch, most):
+    """From any level on, with rows that end anywhere in a tile."""
+    monkeypatch.setattr(routes, "MANY_ROWS", 1)
+    monkeypatch.setattr(routes, "_COLUMNS_OF_A_LEVEL", most)
+    layout, rng = Layout((193, 9, 255, 300, 40)), np.random.default_rng(0)
+    blocks = []
+    for rows in (4000, 1, 777):
+        codes = Codes.of(layout, np.stack([rng.integers(0, n, rows) for n in layout.n_codes]))
+        blocks.append(Rows(codes, rng.integers(0, 2, rows, dtype=np.uint8)))
+    one, other = LocalBackend(blocks), CudaBackend(blocks, [card])
+    for backend in (one, other):
+        backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
+    narrow = Layout((193, 9, 255))
+    trees = [random_tree(narrow, depth, seed) for seed, depth in enumerate((1, 2, 5, 8))]
+    trees += [trees[-1].top(depth) for depth in (3, 4, 7, 8)] + [random_tree(layout, 6, 9)]
+    for tree in trees:
+        need_equal(one, other, TreeSums((tree,)))
+    if isinstance(card, ProcessorCard):
+        assert ("route_near" in card.launched) == (most > 0)
 
 
 def test_keys_of_rounds_are_those_of_the_standard():

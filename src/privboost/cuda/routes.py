@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privboost.cuda.card import spread
+from privboost.cuda.card import MANY_ROWS, spread
 from privboost.cuda.places import Place, place_of_code
 from privboost.cuda.rows import CardRows
 from privboost.cuda.tasks import COUNT, ROUTE, Task
@@ -17,6 +17,10 @@ _WIDE = 2**63
 """Marks columns of codes of two bytes."""
 _MOST_NEAR = 2**15
 """Bytes of a tree that are brought near the threads of each block."""
+_COLUMNS_OF_A_LEVEL = 5
+"""To bring so many columns near takes as long as to lead rows down one level without that."""
+_PITCH = 2064
+"""Bytes of a column near: see `kernels/trees.cu`."""
 _COUNT_COPIES = 8
 
 
@@ -80,19 +84,31 @@ class CardRoutes:
             return walk.node
         if walk.node is None:
             walk.node = self._unused.pop() if self._unused else rows.room(np.uint16)
-        used = len(tree.feature)
-        words = -(-tree.goes_right.shape[1] // 32)
-        bits = np.zeros((used, 4 * words), dtype=np.uint8)
-        packed = np.packbits(tree.goes_right, axis=1, bitorder="little")
-        bits[:, : packed.shape[1]] = packed
-        near = used * (8 + 4 * words)
-        near = near if near <= _MOST_NEAR else 0
-        task = Task(ROUTE, node=card.target(walk.node), n=rows.n, nodes=used, words=words)
-        task.set(first=2**walk.depth - 1, near=near)
-        task.set(columns=task.put(self._columns(tree.feature)), turns=task.put(bits))
-        card.launch("route", task, near=near, **spread(card, rows.n, 4))
+        first = 2**walk.depth - 1
+        used = np.unique(tree.feature[first:])
+        turns = _packed(tree)
+        task = Task(ROUTE, node=card.target(walk.node), n=rows.n, nodes=len(turns), first=first)
+        task.set(words=turns.shape[1], turns=task.put(turns))
+        if self._pays_near(used, turns, tree.depth - walk.depth):
+            slots = np.searchsorted(used, tree.feature).astype(np.uint16)
+            task.set(columns=task.put(self._columns(used)), n_columns=len(used))
+            task.set(slots=task.put(slots))
+            card.launch("route_near", task, near=_near(used, turns), **spread(card, rows.n, 2))
+        else:
+            near = len(turns) * 8 + turns.nbytes
+            near = near if near <= _MOST_NEAR else 0
+            task.set(columns=task.put(self._columns(tree.feature)), near=near)
+            card.launch("route", task, near=near, **spread(card, rows.n, 4))
         walk.depth = tree.depth
         return walk.node
+
+    def _pays_near(self, used: np.ndarray, turns: np.ndarray, levels: int) -> bool:
+        """Whether rows are sooner led where all columns that nodes look at are brought near."""
+        rows = self._rows
+        narrow = all(rows.columns[feature].dtype.itemsize == 1 for feature in used)
+        fits = _near(used, turns) <= rows.card.near_all // 2 - 2048  # two blocks a multiprocessor
+        few = len(used) <= _COLUMNS_OF_A_LEVEL * levels
+        return rows.n >= MANY_ROWS and narrow and fits and few
 
     def _columns(self, features: np.ndarray) -> np.ndarray:
         """Return where the columns of nodes lie, and how wide they are."""
@@ -115,6 +131,20 @@ class CardRoutes:
         task.set(copies=copies)
         card.launch("count_leaves", task, near=4 * leaves * copies, **how)
         return out
+
+
+def _packed(tree: Tree) -> np.ndarray:
+    """Return where codes go, a bit a code: uint32 of shape (nodes, words)."""
+    nodes, codes = tree.goes_right.shape
+    turns = np.zeros((nodes, 4 * -(-codes // 32)), dtype=np.uint8)
+    packed = np.packbits(tree.goes_right, axis=1, bitorder="little")
+    turns[:, : packed.shape[1]] = packed
+    return turns.view(np.uint32)
+
+
+def _near(used: np.ndarray, turns: np.ndarray) -> int:
+    """Return how many bytes `route_near` has near."""
+    return len(used) * _PITCH + turns.nbytes + 2 * len(turns)
 
 
 def _goes_on(known: Tree, tree: Tree) -> bool:

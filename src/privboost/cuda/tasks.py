@@ -28,7 +28,7 @@ SUM = _struct(
     (LOOK_UP, "look"), ("u8", "out"), ("u4", "n_parts parts cells copies chunk near_table")
 )
 ADD = _struct(("u8", "state"), ("u4", "n n_parts parts"))
-ROUTE = _struct(("u8", "node"), ("u4", "n first nodes words columns turns near"))
+ROUTE = _struct(("u8", "node"), ("u4", "n first nodes words columns turns near n_columns slots"))
 COUNT = _struct(("u8", "node out"), ("u4", "n leaves copies"))
 SIBLINGS = _struct(("u8", "counts chosen out parent"), ("u4", "leaves cells"))
 NODES = _struct(

@@ -6,6 +6,7 @@ struct RouteTask {
   u32 words;            // of a node's turns, one bit a code
   u32 columns, turns;   // of nodes: addresses of their columns (the top bit: codes of two bytes)
   u32 near;             // bytes of both that are brought near, or 0
+  u32 n_columns, slots; // route_near: how many columns there are, and which of them nodes look at
 };
 
 #define WIDE (1ull << 63)
@@ -43,6 +44,41 @@ extern "C" __global__ void __launch_bounds__(1024) route(const RouteTask* task) 
     }
     for (int k = 0; k < 4; k++)
       if (start + k * step < n) node[start + k * step] = (u16)(at[k] - nodes);
+  }
+}
+
+// Rows of a tile, and bytes of a column of it: rows are read 16 at a time, and banks differ by column.
+#define ROUTE_TILE 2048u
+#define ROUTE_PITCH (ROUTE_TILE + 16u)
+
+// The same where levels are many and columns few: all columns of some rows are brought near first, because
+// neighbouring rows look at different ones.
+extern "C" __global__ void __launch_bounds__(1024, 2) route_near(const RouteTask* task) {
+  ROOM
+  const u32 nodes = task->nodes, words = task->words, first = task->first, n_columns = task->n_columns;
+  u8* tile = room;
+  u32* turns = (u32*)(tile + n_columns * ROUTE_PITCH);
+  u16* slots = (u16*)(turns + nodes * words);
+  for (u32 k = threadIdx.x; k < nodes * words; k += blockDim.x) turns[k] = behind<u32>(task, task->turns)[k];
+  for (u32 k = threadIdx.x; k < nodes; k += blockDim.x) slots[k] = behind<u16>(task, task->slots)[k];
+  const u64* columns = behind<u64>(task, task->columns);
+  const u64 n = task->n;
+  u16* node = (u16*)task->node;
+  for (u64 start = (u64)blockIdx.x * ROUTE_TILE; start < n; start += (u64)gridDim.x * ROUTE_TILE) {
+    __syncthreads();
+    for (u32 k = threadIdx.x; k < n_columns * (ROUTE_TILE / 16); k += blockDim.x) {
+      u32 column = k / (ROUTE_TILE / 16), at = k % (ROUTE_TILE / 16) * 16;
+      if (start + at < n) *(uint4*)(tile + column * ROUTE_PITCH + at) = *(const uint4*)(columns[column] + start + at);
+    }
+    __syncthreads();
+    for (u32 row = threadIdx.x; row < ROUTE_TILE && start + row < n; row += blockDim.x) {
+      u32 at = first ? first + node[start + row] : first;
+      for (u32 level = first; level < nodes; level = 2 * level + 1) {
+        u32 code = tile[slots[at] * ROUTE_PITCH + row];
+        at = 2 * at + 1 + (turns[at * words + (code >> 5)] >> (code & 31) & 1u);
+      }
+      node[start + row] = (u16)(at - nodes);
+    }
   }
 }
 
