@@ -15,6 +15,10 @@ Timing = dict[str, Any]
 """A case, who took part in it, with how many threads, and the best of the turns in seconds."""
 
 
+_REST = 0.03
+"""Seconds in which threads of the last act go to sleep: they look for more work for a while."""
+
+
 def take_turns(acts: dict[Any, Act], turns: int, warm_up: bool = True) -> dict[Any, float]:
     """Return the best time of each in seconds, after a turn that warms up."""
     best = dict.fromkeys(acts, float("inf"))
@@ -24,6 +28,7 @@ def take_turns(acts: dict[Any, Act], turns: int, warm_up: bool = True) -> dict[A
             act()
         for _ in range(turns):
             for name, act in acts.items():
+                time.sleep(_REST)
                 start = time.perf_counter()
                 act()
                 best[name] = min(best[name], time.perf_counter() - start)

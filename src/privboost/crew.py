@@ -18,7 +18,7 @@ from privboost.watch import Watch
 _T = TypeVar("_T")
 _S = TypeVar("_S")
 
-LOOK_UPS, COMPILED_LOOK_UPS = 150_000, 10_000
+LOOK_UPS, COMPILED_LOOK_UPS = 150_000, 20_000
 """So many look-ups are worth one thread, four times as many are worth two, and so on: the more
 threads there are, the more of them wait for the last one, and the longer it takes to wake all. What
 is compiled as a whole is handed out sooner than what threads do by Python."""
@@ -69,9 +69,11 @@ class Crew:
         """The same for what is compiled as a whole."""
         return min(self.most, max(1, round(math.sqrt(look_ups / COMPILED_LOOK_UPS))))
 
-    def run(self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...]) -> None:
-        """Have all shares of some compiled work done at once; see `watch.Watch.run`."""
-        self._watch.run(act, cuts, task)
+    def run(
+        self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...], threads: int
+    ) -> None:
+        """Have all shares of some compiled work done; see `watch.Watch.run`."""
+        self._watch.run(act, cuts, task, threads)
 
     def do(self, acts: Sequence[Callable[[], _T]]) -> list[_T]:
         """Do everything at once, the first here, and return what came of each.

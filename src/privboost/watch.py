@@ -27,12 +27,14 @@ from privboost.compiling import compiled
 
 _WORD, _LINE = 8, 128
 """Bytes of a number in a mailbox, and of a mailbox: two never share what processors fetch."""
-_TICKET, _DONE, _ASLEEP, _FAILED, _FUNCTION, _FIRST, _LAST, _TASK = range(0, 8 * _WORD, _WORD)
-"""Where the numbers of a mailbox lie: how many shares were handed out to its thread and how many of
-them are done, whether it sleeps, whether the last share failed, and that share: what to call, on
-what, with what."""
+_TICKET, _DONE, _ASLEEP, _FAILED, _FUNCTION, _CUTS, _SHARES, _TASK = range(0, 8 * _WORD, _WORD)
+"""Where the numbers of a mailbox lie: how often its thread was asked to help and how often it has,
+whether it sleeps, how many shares failed the last time; what to call, where shares begin, how many
+there are, and the task."""
+_WANTED, _HELPERS, _NEXT = 0, _WORD, 8 * _WORD
+"""What stands before the mailboxes: whether threads are wanted, how many, and the next share."""
 _NOBODY, _SOME, _OVER = 0, 1, -1
-"""What stands before the mailboxes: whether threads are wanted, or may leave for good."""
+"""Whether threads are wanted, or may leave for good."""
 _LOOKS = 64
 _PATIENCE = 1500
 """How often a thread looks before it lets others have its core, and how often it does that before
@@ -46,16 +48,19 @@ _SHARE = ir.FunctionType(ir.IntType(32), [_I64] * 4)
 
 
 def run_shares(mail: int, cuts: np.ndarray, kernel: Any, task: tuple[Any, ...]) -> int:
-    """Have a kernel work on shares, each from one cut to the next, all at once; for kernels.
+    """Have a kernel work on shares, each from one cut to the next; for kernels.
+
+    Threads take one share after the other, so that whoever is slow takes fewer.
 
     Parameters
     ----------
     mail : int
-        From `Watch.mail`; not looked at where there is one share.
+        Where the mailboxes of a `Watch` lie; 0 if nobody helps.
     cuts : int64 array
-        The first share is worked on here, the others by threads on watch.
+        Where shares begin, and where the last ends.
     kernel : compiled function
-        Takes where a share begins and ends, its number, and all of the task.
+        Takes where a share begins and ends, the number of the thread that works on it, and all of
+        the task. The thread may come again with another share.
     task : tuple
         What all shares have in common.
 
@@ -65,7 +70,7 @@ def run_shares(mail: int, cuts: np.ndarray, kernel: Any, task: tuple[Any, ...]) 
         How many failed, for want of memory.
     """
     for number in range(len(cuts) - 1):
-        kernel(cuts[number], cuts[number + 1], number, *task)
+        kernel(cuts[number], cuts[number + 1], 0, *task)
     return 0
 
 
@@ -101,6 +106,17 @@ def _store(typing_context, address, value):
         return context.get_dummy_value()
 
     return types.none(types.int64, types.int64), generate
+
+
+@intrinsic
+def _add_one(typing_context, address):
+    """Add 1 to such a number, and return what it was."""
+
+    def generate(context, builder, signature, arguments):
+        place = _place(builder, arguments[0])
+        return builder.atomic_rmw("add", place, _I64(1), "seq_cst")
+
+    return types.int64(types.int64), generate
 
 
 @intrinsic
@@ -174,20 +190,32 @@ else:
 
 
 @compiled
-def _hand_out(mail, cuts, function, task):
-    """Put all shares but the first into mailboxes, do that one, and wait for the others.
+def _take_shares(mail, function, cuts, shares, number, task):
+    """Work on shares that nobody has taken, until there are none; return how many failed."""
+    failed, share = 0, _add_one(mail + _NEXT)
+    while share < shares:
+        place = cuts + share * _WORD
+        failed += _call(function, _load(place), _load(place + _WORD), number, task)
+        share = _add_one(mail + _NEXT)
+    return failed
 
-    Return how many failed.
-    """
-    for number in range(1, cuts.size - 1):
+
+@compiled
+def _hand_out(mail, cuts, function, task):
+    """Ask helpers to take shares, take some as well, and wait; return how many failed."""
+    if mail == 0:
+        return _call(function, cuts[0], cuts[-1], 0, task)
+    shares, begin, helpers = cuts.size - 1, cuts.ctypes.data, _load(mail + _HELPERS)
+    _store(mail + _NEXT, 0)
+    for number in range(1, helpers + 1):
         box = mail + number * _LINE
         _store(box + _FUNCTION, function)
-        _store(box + _FIRST, cuts[number])
-        _store(box + _LAST, cuts[number + 1])
+        _store(box + _CUTS, begin)
+        _store(box + _SHARES, shares)
         _store(box + _TASK, task)
         _store(box + _TICKET, _load(box + _TICKET) + 1)
-    failed = _call(function, cuts[0], cuts[1], 0, task)
-    for number in range(1, cuts.size - 1):
+    failed = _take_shares(mail, function, begin, shares, 0, task)
+    for number in range(1, helpers + 1):
         box = mail + number * _LINE
         while _load(box + _DONE) != _load(box + _TICKET):
             for _ in range(_LOOKS):
@@ -204,8 +232,8 @@ def _hand_out(mail, cuts, function, task):
 def _stand_watch(mail, number):
     """Look into a mailbox, and do what is asked for, until there has been nothing for a while.
 
-    A caller who wants threads says so at `mail` before looking who sleeps, and a thread looks there
-    again after it has said that it sleeps: so whoever is not seen sleeping stays until it is over.
+    A caller who wants threads says so before looking who sleeps, and a thread looks again whether
+    it is wanted after it has said that it sleeps: whoever is not seen sleeping stays to the end.
     """
     box = mail + number * _LINE
     _store(box + _ASLEEP, 0)
@@ -218,17 +246,17 @@ def _stand_watch(mail, number):
             _pause()
             ticket = _load(box + _TICKET)
         if ticket != done:
-            first, last = _load(box + _FIRST), _load(box + _LAST)
-            failed = _call(_load(box + _FUNCTION), first, last, number, _load(box + _TASK))
-            _store(box + _FAILED, failed)
+            shares = _load(box + _CUTS), _load(box + _SHARES)
+            function, task = _load(box + _FUNCTION), _load(box + _TASK)
+            _store(box + _FAILED, _take_shares(mail, function, *shares, number, task))
             done, idle = ticket, 0
             _store(box + _DONE, done)
             continue
         _let_others()
         idle += 1
-        if idle > _PATIENCE or _load(mail) == _OVER:
+        if idle > _PATIENCE or _load(mail + _WANTED) == _OVER:
             _store(box + _ASLEEP, 1)
-            if _load(mail) != _SOME and _load(box + _TICKET) == done:
+            if _load(mail + _WANTED) != _SOME and _load(box + _TICKET) == done:
                 return
             _store(box + _ASLEEP, 0)
             idle = 0
@@ -236,8 +264,9 @@ def _stand_watch(mail, number):
 
 @compiled
 def _want(mail, count, asleep):
-    """Say that threads are wanted, and find out who sleeps."""
-    _store(mail, _SOME)
+    """Say that so many threads are wanted, and find out who sleeps."""
+    _store(mail + _HELPERS, count)
+    _store(mail + _WANTED, _SOME)
     for number in range(1, count + 1):
         asleep[number - 1] = _load(mail + number * _LINE + _ASLEEP)
 
@@ -245,7 +274,7 @@ def _want(mail, count, asleep):
 @compiled
 def _say(mail, word):
     """Say whether threads are wanted."""
-    _store(mail, word)
+    _store(mail + _WANTED, word)
 
 
 class Watch:
@@ -265,7 +294,9 @@ class Watch:
         self._asleep = np.zeros(most, dtype=np.int64)
         weakref.finalize(self, _dismiss, self._queues, self._room, self._mail)
 
-    def run(self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...]) -> None:
+    def run(
+        self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...], threads: int
+    ) -> None:
         """Have all shares of some work done.
 
         Parameters
@@ -274,8 +305,10 @@ class Watch:
             Takes mail, cuts and a task, and calls `run_shares` with them.
         cuts, task
             See `run_shares`.
+        threads : int
+            How many may work, the caller's among them.
         """
-        helpers = len(cuts) - 2
+        helpers = min(threads, len(cuts) - 1) - 1
         failed = self._run(act, cuts, task, helpers) if helpers else act(0, cuts, task)
         if failed:
             raise MemoryError("a thread had not the memory for its share of a round")

@@ -112,12 +112,6 @@ class ProcessorCard:
     def stage(self, size):
         return np.full(size, 0xA5, dtype=np.uint8)
 
-    def unwritten(self, size):
-        return self._aligned(size, np.dtype(np.uint8), 0xA5)
-
-    def send(self, values, array, first):
-        array[first : first + len(values)] = values
-
     def mark(self):
         return None
 

@@ -214,14 +214,6 @@ class Card:
             return np.empty(size, dtype=np.uint8)  # slower, and no error
         return np.frombuffer(memory, dtype=np.uint8, count=size)
 
-    def unwritten(self, size: int) -> Any:
-        """Return so many bytes on the card, with whatever is in them."""
-        return self._cupy.empty(size, dtype=np.uint8)
-
-    def send(self, values: np.ndarray, array: Any, first: int) -> None:
-        """Copy bytes to a place of an array on the card, in the queue."""
-        array[first:].data.copy_from_host_async(values.ctypes.data, values.nbytes)
-
     def mark(self) -> Any:
         """Return what can be waited for: all that is in the queue now."""
         return self._stream.record()

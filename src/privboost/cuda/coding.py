@@ -7,7 +7,7 @@ A number's code is how many of its feature's edges lie below it, as in `tables.e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -18,6 +18,7 @@ import pyarrow as pa
 from privboost.addresses import NUMBERS
 from privboost.cuda.card import Card, spread
 from privboost.cuda.tasks import CODE, COLUMN, Task, aligned
+from privboost.tables import kernels
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import NumericFeature
 from privboost.tables.layout import Layout
@@ -26,13 +27,10 @@ from privboost.tables.loading import Coded, Load
 from privboost.tables.pieces import Batch
 from privboost.tables.rows import Codes, Rows
 from privboost.tables.values import plain_numbers
+from privboost.watch import Watch
 
 _VALUES = 2**23
 """Numbers that are brought to the card at once."""
-_MOST_THREADS = 8
-"""That bring them: more wait for the memory, and for each other."""
-_STAGED = 2**22
-"""Bytes of pinned memory that a thread fills at a time."""
 _MOST_ROWS = 2**18
 _FEW_ROWS = 2**15
 """Fewer rows are sooner coded where they lie."""
@@ -165,57 +163,47 @@ def code_on_card(
     columns : sequence of arrays
         Where codes go, one for each feature.
     n_threads : int
-        How many threads bring numbers; each has a queue of its own.
+        How many threads copy numbers to where the card takes them from.
     """
     if not blocks:
         return
-    card.wait()  # columns are made in the card's own queue
-    held = _Plan(blocks[0][1].numbers).size
-    n_threads = min(n_threads, _MOST_THREADS, max(card.spare // (2 * held), 1))
-    if n_threads == 1 or not card.keeps:
-        _code_blocks(card, columns, blocks)
-        return
-    with ThreadPoolExecutor(n_threads) as pool:
-        lots = [blocks[k::n_threads] for k in range(n_threads)]
-        work = [pool.submit(_code_blocks, card.beside(), columns, lot) for lot in lots if lot]
-    for each in work:
-        each.result()
-
-
-def _code_blocks(card: Card, columns: Sequence[Any], blocks: Sequence[tuple[int, Uncoded]]) -> None:
-    """Code some blocks, one after the other."""
-    with card.at_work():
-        stage = _Stage(card)
+    with closing(Watch(n_threads)) as watch:
+        stage = _Stage(card, watch, n_threads)
         for first, block in blocks:
             plan = _Plan(block.numbers)
-            there = card.unwritten(plan.size)
-            for at, values in plan.copies:
-                stage.send(values, there, at)
+            there = stage.send(plan)
             for group in _groups(block, min(_MOST_EDGES, card.near // 8)):
                 _launch(card, columns, first, block, group, plan, card.address(there))
         card.wait()
 
 
 class _Stage:
-    """Pinned memory by which numbers get to a card: while one half is sent, the other is filled."""
+    """Pinned memory by which numbers get to a card: while one half is sent, the other is filled.
 
-    def __init__(self, card: Card) -> None:
-        self._card = card
-        self._halves = [card.stage(_STAGED) for _ in range(2)]
+    Threads fill it in compiled code: copies in Python would wait for its lock.
+    """
+
+    def __init__(self, card: Card, watch: Watch, n_threads: int) -> None:
+        self._card, self._watch, self._threads = card, watch, n_threads
+        self._halves = [np.empty(0, dtype=np.uint8)] * 2
         self._marks: list[Any] = [None, None]
 
-    def send(self, values: np.ndarray, there: Any, at: int) -> None:
-        """Copy numbers to a place on the card, a part after the other."""
-        step = _STAGED // values.itemsize
-        for begin in range(0, len(values), step):
-            part = values[begin : begin + step]
-            half, mark = self._halves[0], self._marks[0]
-            if mark is not None:
-                mark.synchronize()
-            half[: part.nbytes].view(part.dtype)[:] = part
-            self._card.send(half[: part.nbytes], there, at + begin * values.itemsize)
-            self._halves.reverse()
-            self._marks = [self._marks[1], self._card.mark()]
+    def send(self, plan: _Plan) -> Any:
+        """Have a piece copied to the card, in the queue; return where it is there."""
+        card = self._card
+        if len(self._halves[0]) < plan.size:
+            self._halves[0] = card.stage(plan.size)
+        half, mark = self._halves[0], self._marks[0]
+        if mark is not None:
+            mark.synchronize()  # what was in this half has left it
+        for at, values in plan.copies:
+            room = half[at : at + values.nbytes].view(values.dtype)
+            cuts = np.linspace(0, len(values), 4 * self._threads + 1).astype(np.int64)
+            self._watch.run(kernels.copy_numbers, cuts, (values, room), self._threads)
+        there = card.bring(half[: plan.size])
+        self._halves.reverse()
+        self._marks = [self._marks[1], card.mark()]
+        return there
 
 
 def _launch(

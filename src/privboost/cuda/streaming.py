@@ -62,14 +62,6 @@ class StreamingCard(Card):
         """Return so many bytes of such memory, with whatever is in them."""
         return self._card.stage(size)
 
-    def unwritten(self, size: int) -> Any:
-        """Return so many bytes on the card, with whatever is in them."""
-        return self._card.unwritten(size)
-
-    def send(self, values: np.ndarray, array: Any, first: int) -> None:
-        """Copy bytes to a place of an array on the card, in the queue."""
-        self._card.send(values, array, first)
-
     def mark(self) -> Any:
         """Return what can be waited for: all that is in the queue now."""
         return self._card.mark()

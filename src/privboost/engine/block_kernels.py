@@ -4,7 +4,7 @@ What is called from outside takes `mail` and `cuts` (see `watch.run_shares`) and
 arguments of the kernel that walks over one share, which bears the same name. Blocks are those from
 `first` to before `last`; arrays named `…_at` hold the addresses of each block's own arrays. Where
 there are no weights, or everybody takes part, theirs are None. Sums are added to the copy that
-has the share's number.
+has the thread's number.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _sum_by_id(
         Ids: uint16 where they are wide, else uint8.
     cell_of : uint16 array
         The cell of each id.
-    copies : int64 array of shape (shares, 2 · cells)
+    copies : int64 array of shape (threads, 2 · cells)
     """
     place_of_label, table, size, shift = look_up
     out = copies[number].reshape((copies.shape[1] // 2, 2))
@@ -177,7 +177,7 @@ def _sum_parts(
         See `engine.parts.Parts`.
     as_packed : bool
         Whether sums of up to `PACKED_ROWS` stay packed.
-    copies : int64 array of shape (shares, 2 · cells)
+    copies : int64 array of shape (threads, 2 · cells)
     """
     place_of_label, table, size, shift = look_up
     out = copies[number].reshape((copies.shape[1] // 2, 2))
@@ -293,7 +293,7 @@ def _route_blocks(first, last, number, sizes, columns, slots, goes_right, depth,
     ----------
     columns : tuple of narrow_at, wide_at, n_narrow, n_wide
         Where codes lie, and how many columns there are.
-    copies : int64 array of shape (shares, leaves)
+    copies : int64 array of shape (threads, leaves)
         Rows are counted by leaf, too, if it has room for them.
     """
     counts = copies[number]
@@ -353,9 +353,9 @@ def _sum_by_node(
         Where joint codes lie.
     shape : tuple of int
         How many nodes there are, cells of each, and cells of joint codes.
-    rooms : int64 array of shape (shares, at least `room_of_nodes`)
+    rooms : int64 array of shape (threads, at least `room_of_nodes`)
         Room for what is in hand: threads that ask the system for memory wait for each other.
-    copies : int64 array of shape (shares, 2 · nodes · (cells + joint cells))
+    copies : int64 array of shape (threads, 2 · nodes · (cells + joint cells))
         The sums of all cells, then those of joint codes.
     """
     place_of_label, table, size, shift = look_up

@@ -19,6 +19,8 @@ from privboost.tables.rows import Rows
 
 _T = TypeVar("_T")
 
+_SHARES_OF_A_THREAD = 4
+"""Threads take that many on average: whoever is interrupted takes fewer."""
 _LARGE = 2**15
 """Sums of so many numbers are cleared and brought together by all threads, in room that is kept."""
 
@@ -111,7 +113,7 @@ class Blocks:
         list
             What came of it, once for each thread, and at least once.
         """
-        cuts = self._cuts_for(self._crew.size_for(look_ups * self.n_rows))
+        cuts = self._cuts_of(self._crew.size_for(look_ups * self.n_rows))
         return self._crew.do([partial(act, *share) for share in pairwise(cuts.tolist())])
 
     def run(
@@ -133,10 +135,10 @@ class Blocks:
         first, last : int, optional
             Which blocks: from one to before another, by default all.
         """
-        cuts = self._compiled_cuts(look_ups)
+        threads, cuts = self._shares(look_ups)
         if last is not None:
             cuts = np.array([first, *(cut for cut in cuts.tolist() if first < cut < last), last])
-        self._crew.run(kernel, cuts, task)
+        self._crew.run(kernel, cuts, task, threads)
 
     def add_up(
         self,
@@ -167,10 +169,10 @@ class Blocks:
             return add_all(
                 self.work(look_ups, partial(_sum_sampled, kernel, task_of, size, sampled))
             )
-        cuts = self._compiled_cuts(look_ups)
-        copies = self._copies(len(cuts) - 1, size)
+        threads, cuts = self._shares(look_ups)
+        copies = self._copies(threads, size)
         active_at = None if statistics is None else statistics.active_at
-        self._crew.run(kernel, cuts, task_of(active_at, copies))
+        self._crew.run(kernel, cuts, task_of(active_at, copies), threads)
         return self._bring_together(copies)
 
     def _copies(self, count: int, size: int) -> np.ndarray:
@@ -178,7 +180,7 @@ class Blocks:
         if count == 1 or size < _LARGE:
             return np.zeros((count, size), dtype=np.int64)
         copies = self._keep("copies", count, size)
-        self._crew.run(block_kernels.clear_copies, np.arange(count + 1), (copies,))
+        self._crew.run(block_kernels.clear_copies, np.arange(count + 1), (copies,), count)
         return copies
 
     def rooms(self, count: int, size: int) -> np.ndarray:
@@ -201,21 +203,24 @@ class Blocks:
             return sums
         total = np.empty(size, dtype=np.int64)
         cuts = np.linspace(0, size, count + 1).astype(np.int64)
-        self._crew.run(block_kernels.add_copies, cuts, (copies, total))
+        self._crew.run(block_kernels.add_copies, cuts, (copies, total), count)
         return total
 
-    def _compiled_cuts(self, look_ups: float) -> np.ndarray:
-        return self._cuts_for(self._crew.compiled_size_for(look_ups * self.n_rows))
+    def _shares(self, look_ups: float) -> tuple[int, np.ndarray]:
+        """Return how many threads pay, and where the shares begin that they take in turn."""
+        threads = self._crew.compiled_size_for(look_ups * self.n_rows)
+        cuts = self._cuts_of(1 if threads == 1 else _SHARES_OF_A_THREAD * threads)
+        return min(threads, len(cuts) - 1), cuts
 
-    def _cuts_for(self, threads: int) -> np.ndarray:
+    def _cuts_of(self, count: int) -> np.ndarray:
         """Cut the blocks into about as many shares, of about as many rows each."""
-        if threads not in self._cuts:
+        if count not in self._cuts:
             middles = self._ends - self.sizes / 2
-            inner = np.searchsorted(middles, np.arange(1, threads) * (self.n_rows / threads))
+            inner = np.searchsorted(middles, np.arange(1, count) * (self.n_rows / count))
             ends = [0, *np.unique(inner).tolist(), len(self.rows)]
             shares = [share for share in pairwise(ends) if share[0] < share[1]] or [(0, 0)]
-            self._cuts[threads] = np.array([0, *(last for _, last in shares)], dtype=np.int64)
-        return self._cuts[threads]
+            self._cuts[count] = np.array([0, *(last for _, last in shares)], dtype=np.int64)
+        return self._cuts[count]
 
     def _hold(self, arrays: Sequence[np.ndarray], kind: type) -> np.ndarray:
         """Return where arrays lie, in one piece each, and keep them."""

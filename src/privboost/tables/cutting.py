@@ -9,8 +9,15 @@ from privboost.tables.streamed_sources import StreamedTable
 
 _FEWEST_ROWS = 4096
 """Smaller blocks cost more than a thread without work."""
+_MOST_READERS = 8
+"""More wait for Python's lock, which each needs for every block."""
 _LOOK_UPS_OF_A_CELL = 4
 """To read and code a value takes as long as so many look-ups."""
+
+
+def readers_for(table: Table, columns: int, crew: Crew) -> int:
+    """Return how many threads pay to read and code a table that is kept."""
+    return min(threads_for(table, columns, crew), _MOST_READERS)
 
 
 def threads_for(table: Table, columns: int, crew: Crew) -> int:

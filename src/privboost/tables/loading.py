@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from privboost.crew import Crew
 from privboost.tables.bounding import kept_rows
-from privboost.tables.cutting import block_rows, threads_for
+from privboost.tables.cutting import block_rows, readers_for
 from privboost.tables.loader import Loader, RowLoader, UnitRule
 from privboost.tables.part_loader import PartLoader
 from privboost.tables.pieces import Piece
@@ -118,7 +118,7 @@ class CodedBatch:
 
 def _read(loader: Loader, table: Table, crew: Crew, rows: int | None) -> list[CodedBatch]:
     """Read and code all pieces of a table, in as many threads as pay, in the table's order."""
-    threads = threads_for(table, len(loader.columns), crew)
+    threads = readers_for(table, len(loader.columns), crew)
     pieces = table.pieces(loader.columns, rows or block_rows(table, crew.most))
     parts = crew.share_out(pieces, lambda piece: list(code_piece(loader, piece)), threads)
     return [part for own in parts for part in own]
