@@ -34,7 +34,7 @@ CONTENTS = {
     "Use": "command_line domain recipes scikit_learn evaluation explain report export accounts "
     "composition clusters federation gpu",
     "Trust": "threat_model sharp_edges guarantees/* security",
-    "Measured": "results scale papers papers/*",
+    "Measured": "results performance scale papers papers/*",
     "Inside": "method architecture contributing changelog",
     "Reference": "reference/estimators reference/functions reference/others reference/errors",
 }
