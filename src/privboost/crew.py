@@ -157,8 +157,12 @@ class Crew:
         """Return by which queue a thread is told what to do."""
         while len(self._queues) <= number:
             queue: SimpleQueue[_Task | None] = SimpleQueue()
-            Thread(target=_serve, args=(queue,), name="privboost", daemon=True).start()
-            self._queues.append(queue)
+            try:
+                Thread(target=_serve, args=(queue,), name="privboost", daemon=True).start()
+                self._queues.append(queue)
+            except BaseException:  # an interruption: nobody knows of the thread
+                queue.put(None)
+                raise
         return self._queues[number]
 
 

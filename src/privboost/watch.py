@@ -12,14 +12,16 @@ from __future__ import annotations
 import os
 import platform
 import weakref
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
@@ -31,8 +33,11 @@ _TICKET, _DONE, _ASLEEP, _FAILED, _FUNCTION, _CUTS, _SHARES, _TASK = range(0, 8 
 """Where the numbers of a mailbox lie: how often its thread was asked to help and how often it has,
 whether it sleeps, how many shares failed the last time; what to call, where shares begin, how many
 there are, and the task."""
-_WANTED, _HELPERS, _NEXT = 0, _WORD, 8 * _WORD
-"""What stands before the mailboxes: whether threads are wanted, how many, and the next share."""
+_WANTED, _HELPERS, _EDITION_AT, _NEXT = 0, _WORD, 2 * _WORD, 8 * _WORD
+"""What stands before the mailboxes: whether threads are wanted, how many, by which edition of this
+file they look, and the next share."""
+_EDITION = zlib.crc32(Path(__file__).read_bytes())
+"""numba keeps functions that were compiled with those of this file, and does not see it change."""
 _NOBODY, _SOME, _OVER = 0, 1, -1
 """Whether threads are wanted, or may leave for good."""
 _LOOKS = 64
@@ -41,6 +46,8 @@ _PATIENCE = 1500
 it goes to sleep: some milliseconds, more than most recipes think between two rounds."""
 _PAUSES = dict.fromkeys(("x86_64", "amd64"), "llvm.x86.sse2.pause")
 """How processors are told that a thread waits: who shares a core with it is as fast as alone."""
+
+NO_MEMORY = "a thread had not the memory for its share of a round"
 
 _I64 = ir.IntType(64)
 _SHARE = ir.FunctionType(ir.IntType(32), [_I64] * 4)
@@ -202,9 +209,14 @@ def _take_shares(mail, function, cuts, shares, number, task):
 
 @compiled
 def _hand_out(mail, cuts, function, task):
-    """Ask helpers to take shares, take some as well, and wait; return how many failed."""
+    """Ask helpers to take shares, take some as well, and wait.
+
+    Return how many failed; −1 if mailboxes are those of another edition of this file.
+    """
     if mail == 0:
         return _call(function, cuts[0], cuts[-1], 0, task)
+    if _load(mail + _EDITION_AT) != _EDITION:
+        return -1
     shares, begin, helpers = cuts.size - 1, cuts.ctypes.data, _load(mail + _HELPERS)
     _store(mail + _NEXT, 0)
     for number in range(1, helpers + 1):
@@ -287,12 +299,24 @@ class Watch:
     """
 
     def __init__(self, most: int) -> None:
-        self._lock = Lock()
+        self._most, self._lock = most, Lock()
+        self._make_ready()
+
+    def _make_ready(self) -> None:
+        """Begin without threads, and with mailboxes that nobody looks into."""
+        self._process = os.getpid()
         self._queues: list[SimpleQueue[bool]] = []
-        self._room = np.zeros(_LINE * (most + 1), dtype=np.uint8)
+        self._room = np.zeros(_LINE * (self._most + 1), dtype=np.uint8)
         self._mail = -(-self._room.ctypes.data // _LINE) * _LINE
-        self._asleep = np.zeros(most, dtype=np.int64)
-        weakref.finalize(self, _dismiss, self._queues, self._room, self._mail)
+        self._asleep = np.zeros(self._most, dtype=np.int64)
+        self._box(0)[_EDITION_AT // _WORD] = _EDITION
+        self._dismissal = weakref.finalize(self, _dismiss, self._queues, self._room, self._mail)
+
+    def _box(self, number: int) -> np.ndarray:
+        """Return the numbers of a mailbox, or those before all of them."""
+        first = number * _LINE + self._mail - self._room.ctypes.data
+        box: np.ndarray = self._room[first : first + _LINE].view(np.int64)
+        return box
 
     def run(
         self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...], threads: int
@@ -308,18 +332,26 @@ class Watch:
         threads : int
             How many may work, the caller's among them.
         """
-        helpers = min(threads, len(cuts) - 1) - 1
-        failed = self._run(act, cuts, task, helpers) if helpers else act(0, cuts, task)
+        cuts = np.ascontiguousarray(cuts, dtype=np.int64)
+        helpers = min(threads, len(cuts) - 1, self._most) - 1
+        alone = helpers < 1 or config.DISABLE_JIT  # type: ignore[attr-defined]
+        failed = -1 if alone else self._run(act, cuts, task, helpers)
+        if failed < 0:
+            failed = act(0, cuts, task)
         if failed:
-            raise MemoryError("a thread had not the memory for its share of a round")
+            raise MemoryError(NO_MEMORY)
 
     def _run(
         self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...], helpers: int
     ) -> int:
+        if os.getpid() != self._process:  # a fork: its threads are the other process's
+            self._dismissal.detach()
+            self._lock = Lock()
+            self._make_ready()
         with self._lock:
+            while len(self._queues) < helpers:
+                self._begin()
             try:
-                while len(self._queues) < helpers:
-                    self._begin()
                 _want(self._mail, helpers, self._asleep)
                 for number in np.flatnonzero(self._asleep[:helpers]):
                     self._queues[number].put(True)
@@ -329,24 +361,45 @@ class Watch:
 
     def _begin(self) -> None:
         """Make one more thread; it sleeps."""
+        _compile_all()
         number, queue = len(self._queues) + 1, SimpleQueue[bool]()
-        box = number * _LINE + self._mail - self._room.ctypes.data
-        self._room[box : box + _LINE].view(np.int64)[_ASLEEP // _WORD] = 1
-        how = (queue, self._room, self._mail, number)
-        Thread(target=_serve, args=how, name="privboost", daemon=True).start()
-        self._queues.append(queue)
+        box = self._box(number)
+        box[_ASLEEP // _WORD] = 1
+        how = (queue, box, self._mail, number)
+        try:
+            Thread(target=_serve, args=how, name="privboost", daemon=True).start()
+            self._queues.append(queue)
+        except BaseException:  # an interruption: nobody knows of the thread
+            queue.put(False)
+            raise
 
     def close(self) -> None:
-        """Let the threads go."""
-        _dismiss(self._queues, self._room, self._mail)
-        self._queues.clear()
+        """Let the threads go, when what they work on is done."""
+        with self._lock:
+            self._dismissal()
+            self._make_ready()
 
 
-def _serve(queue: SimpleQueue[bool], room: np.ndarray, mail: int, number: int) -> None:
-    """Stand watch whenever a queue says so, until it says that it is over."""
+def _compile_all() -> None:
+    """Compile what threads on watch need, before any of them is waited for."""
+    mail = types.int64
+    _want.compile((mail, types.int64, types.int64[::1]))
+    _say.compile((mail, types.int64))
+    _stand_watch.compile((mail, types.int64))
+
+
+def _serve(queue: SimpleQueue[bool], box: np.ndarray, mail: int, number: int) -> None:
+    """Stand watch whenever a queue says so, until it says that it is over.
+
+    Mailboxes are there as long as somebody looks into them.
+    """
     while queue.get():
-        _stand_watch(mail, number)
-    del room  # mailboxes are there as long as somebody looks into them
+        try:
+            _stand_watch(mail, number)
+        except BaseException:  # whoever waits for this thread must hear of it
+            box[_FAILED // _WORD] = 1
+            box[_DONE // _WORD] = box[_TICKET // _WORD]
+            raise
 
 
 def _dismiss(queues: list[SimpleQueue[bool]], room: np.ndarray, mail: int) -> None:

@@ -16,6 +16,7 @@ from privboost.engine.look_up import Statistics
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Rows
+from privboost.watch import NO_MEMORY
 
 _T = TypeVar("_T")
 
@@ -249,7 +250,7 @@ def _sum_sampled(
     copies = np.zeros((1, size), dtype=np.int64)
     for start, stop, active_at in sampled(first, last):
         if kernel(0, np.array([start, stop]), task_of(active_at, copies)):
-            raise MemoryError("a thread had not the memory for its share of a round")
+            raise MemoryError(NO_MEMORY)
     sums: np.ndarray = copies[0]
     return sums
 
