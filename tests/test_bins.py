@@ -80,6 +80,11 @@ def test_columns_are_binned_as_each_by_itself(kind):
         np.testing.assert_array_equal(out[lines], wanted)
 
 
+def test_columns_have_a_number_for_each_row():
+    with pytest.raises(ValueError, match="each row"):
+        BinsOfColumns([Bins(EDGES["even"])], [0]).code([np.zeros(3)], np.empty((1, 4), np.uint8))
+
+
 def test_slots_are_few_and_nearly_empty():
     for kind in ("even", "log", "log, with both signs", "whole"):
         _, start, halvings, _ = Bins(EDGES[kind]).settled

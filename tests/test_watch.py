@@ -297,6 +297,75 @@ def test_who_looks_into_a_mailbox_keeps_it():
     assert (np.array(others) == 7).all()
 
 
+def test_a_watch_that_was_closed_begins_anew(four):
+    for _ in range(30):
+        need_once(four)
+        four.close()
+
+
+def test_closing_waits_for_whoever_is_at_work():
+    own, ended = Watch(3), []
+
+    def go():
+        while not ended:
+            need_once(own, threads=3)
+
+    caller = threading.Thread(target=go)
+    caller.start()
+    for _ in range(50):
+        time.sleep(0.001)
+        own.close()
+    ended.append(None)
+    caller.join(60)
+    assert not caller.is_alive()
+    own.close()
+
+
+class CannotStand:
+    """A thread of Python that fails before it is in compiled code."""
+
+    def compile(self, kinds):
+        pass
+
+    def __call__(self, mail, number):
+        raise OSError("no space left on device")
+
+
+def test_a_thread_that_cannot_stand_watch_is_heard_of(four, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(watch, "_stand_watch", CannotStand())
+        for _ in range(3):
+            with pytest.raises(MemoryError):
+                need_once(four)
+    time.sleep(0.1)  # until they have seen that nobody waits for them
+    need_once(four)
+
+
+_FORKED = """
+import os
+from privboost.watch import Watch
+from tests.test_watch import need_once
+own = Watch(3)
+need_once(own, threads=3)
+if child := os.fork():
+    print(os.waitpid(child, 0)[1])
+else:
+    need_once(own, threads=3)
+    os._exit(0)
+"""
+
+
+def test_a_forked_process_makes_threads_of_its_own():
+    how = {
+        "capture_output": True,
+        "text": True,
+        "timeout": 100,
+        "cwd": Path(__file__).parent.parent,
+    }
+    ended = subprocess.run([sys.executable, "-W", "ignore", "-c", _FORKED], **how)
+    assert (ended.returncode, ended.stdout) == (0, "0\n"), ended.stderr
+
+
 def test_watches_do_not_disturb_each_other():
     watches = [Watch(3) for _ in range(3)]
     for _ in range(50):

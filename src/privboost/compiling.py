@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from numba import njit
@@ -26,27 +26,28 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 @contextmanager
 def compiling_told(verbose: bool) -> Iterator[None]:
-    """Write to the standard error stream, if asked to, that something is compiled: once, if at all.
+    """Write to the standard error stream, if asked to, that functions are going to be compiled.
 
-    It tells what this machine has kept, and nothing of rows: noise is drawn whatever they are.
+    That is so on the first fit of a machine, which is told by a function that every fit calls
+    before it reads a row: which of the others are compiled, and when, may depend on rows.
     """
-    if not verbose:
-        yield
-        return
-    with event.install_listener("numba:compile", _Teller()):
-        yield
+    with event.install_listener("numba:compile", _Teller()) if verbose else nullcontext():
+        _begin()
+    yield
+
+
+@compiled
+def _begin() -> int:
+    """Do nothing: whoever finds it compiled is not the first."""
+    return 0
 
 
 class _Teller(event.Listener):
-    """Says one line when the first function is compiled."""
-
-    _told = False
+    """Says one line when a function is compiled."""
 
     def on_start(self, event: Any) -> None:
-        if not self._told:
-            self._told = True
-            words = "compiling: about half a minute, on the first fit of a machine"
-            print(words, file=sys.stderr, flush=True)
+        words = "compiling: about half a minute, on the first fit of a machine"
+        print(words, file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
         pass

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 import weakref
 import zlib
 from collections.abc import Callable
@@ -365,7 +366,7 @@ class Watch:
         number, queue = len(self._queues) + 1, SimpleQueue[bool]()
         box = self._box(number)
         box[_ASLEEP // _WORD] = 1
-        how = (queue, box, self._mail, number)
+        how = (queue, box, self._box(0), self._mail, number)
         try:
             Thread(target=_serve, args=how, name="privboost", daemon=True).start()
             self._queues.append(queue)
@@ -388,7 +389,9 @@ def _compile_all() -> None:
     _stand_watch.compile((mail, types.int64))
 
 
-def _serve(queue: SimpleQueue[bool], box: np.ndarray, mail: int, number: int) -> None:
+def _serve(
+    queue: SimpleQueue[bool], box: np.ndarray, before: np.ndarray, mail: int, number: int
+) -> None:
     """Stand watch whenever a queue says so, until it says that it is over.
 
     Mailboxes are there as long as somebody looks into them.
@@ -396,10 +399,19 @@ def _serve(queue: SimpleQueue[bool], box: np.ndarray, mail: int, number: int) ->
     while queue.get():
         try:
             _stand_watch(mail, number)
-        except BaseException:  # whoever waits for this thread must hear of it
-            box[_FAILED // _WORD] = 1
-            box[_DONE // _WORD] = box[_TICKET // _WORD]
-            raise
+        except BaseException:
+            _give_up(box, before)
+
+
+def _give_up(box: np.ndarray, before: np.ndarray) -> None:
+    """Say that a thread sleeps, and that its shares failed, as long as somebody waits for them."""
+    while True:
+        box[_ASLEEP // _WORD] = 1
+        if before[_WANTED // _WORD] != _SOME:
+            return
+        box[_FAILED // _WORD] = 1
+        box[_DONE // _WORD] = box[_TICKET // _WORD]
+        time.sleep(0.001)
 
 
 def _dismiss(queues: list[SimpleQueue[bool]], room: np.ndarray, mail: int) -> None:

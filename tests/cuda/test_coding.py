@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -67,12 +68,22 @@ def hard_numbers(kind):
     return values
 
 
+def _beside_objects(array):
+    """Columns of records that hold objects, too: their bytes cannot be copied as they lie."""
+    kinds = [(name, array.dtype) for name in FEATURES]
+    records = np.empty(len(array), dtype=[*kinds, ("object", object)])
+    for name, column in zip(FEATURES, array.T, strict=True):
+        records[name] = column
+    return pd.DataFrame({name: records[name] for name in FEATURES}, copy=False)
+
+
 LAID_OUT = {
     "rows": lambda array: array,
     "columns": np.asfortranarray,
     "backward": lambda array: np.ascontiguousarray(array[::-1, ::-1])[::-1, ::-1],
     "every third": lambda array: np.repeat(array, 3, axis=0)[1::3],
     "with gaps": lambda array: np.concatenate([array] * 9, axis=1)[:, : array.shape[1]],
+    "beside objects": lambda array: _beside_objects(array),
     "shifted": lambda array: np.concatenate([array[:1], array])[1:],
     "frame": lambda array: pa.table(dict(zip(FEATURES, array.T, strict=True))),
 }

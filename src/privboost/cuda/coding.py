@@ -137,12 +137,15 @@ class NumberLoader:
 
 
 def leave_numbers(loads: Sequence[Load]) -> tuple[Sequence[Load], int | None]:
-    """Return loads that leave numbers uncoded, and how many rows their blocks have, if all can."""
-    if not all(_has_numbers(load) for load in loads):
+    """Return loads that leave numbers uncoded, and how many rows their blocks have, if all can.
+
+    Rows of many columns are coded by the processor: what is brought at once stays small.
+    """
+    rows = _VALUES // max((len(load.loader.columns) for load in loads), default=1)
+    if rows < _FEW_ROWS or not all(_has_numbers(load) for load in loads):
         return loads, None
     left = [Load(NumberLoader(cast(RowLoader, load.loader)), load.source) for load in loads]
-    widest = max(len(load.loader.columns) for load in loads)
-    return left, min(max(_VALUES // widest, _FEW_ROWS), _MOST_ROWS)
+    return left, min(rows, _MOST_ROWS)
 
 
 def _has_numbers(load: Load) -> bool:
@@ -171,6 +174,7 @@ def code_on_card(
         stage = _Stage(card, watch, n_threads)
         for first, block in blocks:
             plan = _Plan(block.numbers)
+            there = None  # what is no longer needed there makes room
             there = stage.send(plan)
             for group in _groups(block, min(_MOST_EDGES, card.near // 8)):
                 _launch(card, columns, first, block, group, plan, card.address(there))
@@ -191,11 +195,11 @@ class _Stage:
     def send(self, plan: _Plan) -> Any:
         """Have a piece copied to the card, in the queue; return where it is there."""
         card = self._card
+        if self._marks[0] is not None:
+            self._marks[0].synchronize()  # what was in this half has left it
         if len(self._halves[0]) < plan.size:
             self._halves[0] = card.stage(plan.size)
-        half, mark = self._halves[0], self._marks[0]
-        if mark is not None:
-            mark.synchronize()  # what was in this half has left it
+        half = self._halves[0]
         for at, values in plan.copies:
             room = half[at : at + values.nbytes].view(values.dtype)
             cuts = np.linspace(0, len(values), 4 * self._threads + 1).astype(np.int64)
@@ -276,7 +280,8 @@ class _Plan:
         low, high = min(end[0] for end in ends), max(end[1] for end in ends)
         first, used = _start(owner), sum(column.nbytes for column in columns)
         inside = first <= low and high <= first + owner.nbytes
-        if inside and owner.flags.forc and high - low <= _MOST_GAPS * used:
+        plain = owner.flags.forc and not owner.dtype.hasobject
+        if inside and plain and high - low <= _MOST_GAPS * used:
             whole = owner if owner.flags.c_contiguous else owner.T
             at = self.size + low % 16  # numbers stay aligned
             self.copies.append((at, whole.reshape(-1).view(np.uint8)[low - first : high - first]))

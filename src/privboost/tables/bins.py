@@ -133,6 +133,8 @@ class BinsOfColumns:
             Of kinds that `addresses.NUMBERS` names, however they lie in memory.
         out : uint8 array of shape (lines, rows)
         """
+        if any(len(column) != out.shape[1] for column in columns):
+            raise ValueError("columns need a number for each row")  # kernels go by addresses
         told = [
             (column.__array_interface__["data"][0], column.strides[0], _KINDS[column.dtype], slot)
             for column, slot in zip(columns, self._slots, strict=True)
