@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -11,6 +10,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
+import joblib
 import numpy as np
 
 from privboost.watch import Watch
@@ -37,10 +37,8 @@ def count_threads(n_jobs: Any) -> int:
 
 
 def _cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return how many cores this process may use, in a container with a quota as well."""
+    return int(joblib.cpu_count())
 
 
 class Crew:
