@@ -112,10 +112,12 @@ def cores(folder: Path = runner.RESULTS) -> str:
 
 
 def _times(seconds: dict[tuple[str, int], float], who: str, count: int, threads: list[int]) -> str:
-    own = seconds[who, count]
-    if count == threads[0]:
+    own, first = seconds.get((who, count)), seconds.get((who, threads[0]))
+    if own is None:  # whole fits of large tables are not measured with each number of threads
+        return ""
+    if first is None or count == threads[0]:
         return f"{number(own)} s"
-    return f"{number(own)} s (× {seconds[who, threads[0]] / own:.2f})"
+    return f"{number(own)} s (× {first / own:.2f})"
 
 
 def primitives(folder: Path = runner.RESULTS) -> str:
