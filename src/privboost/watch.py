@@ -2,9 +2,9 @@
 
 A thread that waits for Python's lock is woken by whoever gives it back, one thread after the other:
 for sixteen threads that takes as long as a round on a million rows. Here a compiled function hands
-shares of its work to threads that are in compiled code already and look at their mailboxes; it
-takes about a microsecond. Who has found nothing for some milliseconds goes to sleep, and is woken
-by Python once.
+shares of its work to threads that are in compiled code already and look at their mailboxes, which
+takes some microseconds. Who has found nothing for some milliseconds goes to sleep, and is woken by
+Python once.
 """
 
 from __future__ import annotations
