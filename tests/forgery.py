@@ -16,7 +16,14 @@ import numpy as np
 import pandas as pd
 
 from privboost import ModelFileError, codec
-from privboost.engine import block_kernels, commands, kernels, linear_kernels
+from privboost.engine import (
+    block_kernels,
+    commands,
+    copy_kernels,
+    kernels,
+    linear_kernels,
+    node_kernels,
+)
 from privboost.engine.backend import LocalBackend
 from privboost.estimators import stream_bytes
 from privboost.forms import is_writable
@@ -49,7 +56,7 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(importance, "N_DRAWS", 1)
     monkeypatch.setattr(trees, "_SHARINGS", 2)
     for module in (
-        *(kernels, block_kernels, linear_kernels),
+        *(kernels, block_kernels, node_kernels, copy_kernels, linear_kernels),
         *(tree_kernels, effect_kernels, routing_kernels, coding_kernels),
     ):
         for name, kernel in list(vars(module).items()):

@@ -97,6 +97,7 @@ def test_kernels_know_nothing_but_numbers():
             "compiling",
             "addresses",
             "engine.kernels",
+            "engine.block_kernels",
             "trees.kernels",
             "watch",
         }, path

@@ -61,11 +61,14 @@ class Crew:
 
     def size_for(self, look_ups: float) -> int:
         """Return how many threads pay for so many look-ups, at most as many as there may be."""
-        return min(self.most, max(1, round(math.sqrt(look_ups / LOOK_UPS))))
+        return self._size(look_ups / LOOK_UPS)
 
     def compiled_size_for(self, look_ups: float) -> int:
         """The same for what is compiled as a whole."""
-        return min(self.most, max(1, round(math.sqrt(look_ups / COMPILED_LOOK_UPS))))
+        return self._size(look_ups / COMPILED_LOOK_UPS)
+
+    def _size(self, worth: float) -> int:
+        return min(self.most, max(1, round(math.sqrt(worth))))
 
     def run(
         self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...], threads: int

@@ -48,7 +48,7 @@ it goes to sleep: some milliseconds, more than most recipes think between two ro
 _PAUSES = dict.fromkeys(("x86_64", "amd64"), "llvm.x86.sse2.pause")
 """How processors are told that a thread waits: who shares a core with it is as fast as alone."""
 
-NO_MEMORY = "a thread had not the memory for its share of a round"
+_NO_MEMORY = "a thread had not the memory for its share of a round"
 
 _I64 = ir.IntType(64)
 _SHARE = ir.FunctionType(ir.IntType(32), [_I64] * 4)
@@ -338,9 +338,9 @@ class Watch:
         alone = helpers < 1 or config.DISABLE_JIT  # type: ignore[attr-defined]
         failed = -1 if alone else self._run(act, cuts, task, helpers)
         if failed < 0:
-            failed = act(0, cuts, task)
-        if failed:
-            raise MemoryError(NO_MEMORY)
+            run_alone(act, cuts, task)
+        elif failed:
+            raise MemoryError(_NO_MEMORY)
 
     def _run(
         self, act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...], helpers: int
@@ -379,6 +379,12 @@ class Watch:
         with self._lock:
             self._dismissal()
             self._make_ready()
+
+
+def run_alone(act: Callable[..., int], cuts: np.ndarray, task: tuple[Any, ...]) -> None:
+    """Have all shares of some work done by the caller's thread; see `Watch.run`."""
+    if act(0, cuts, task):
+        raise MemoryError(_NO_MEMORY)
 
 
 def _compile_all() -> None:

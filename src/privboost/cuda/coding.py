@@ -18,7 +18,7 @@ import pyarrow as pa
 from privboost.addresses import NUMBERS
 from privboost.cuda.card import Card, spread
 from privboost.cuda.tasks import CODE, COLUMN, Task, aligned
-from privboost.tables import kernels
+from privboost.engine import copy_kernels
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import NumericFeature
 from privboost.tables.layout import Layout
@@ -203,7 +203,7 @@ class _Stage:
         for at, values in plan.copies:
             room = half[at : at + values.nbytes].view(values.dtype)
             cuts = np.linspace(0, len(values), 4 * self._threads + 1).astype(np.int64)
-            self._watch.run(kernels.copy_numbers, cuts, (values, room), self._threads)
+            self._watch.run(copy_kernels.copy_numbers, cuts, (values, room), self._threads)
         there = card.bring(half[: plan.size])
         self._halves.reverse()
         self._marks = [self._marks[1], card.mark()]

@@ -22,7 +22,6 @@ from privboost.engine.kernels import (
     charge_rows,
     join_cells,
     row_statistics,
-    sum_block_by_node,
     sum_pairs,
     unpack_lanes,
 )
@@ -31,26 +30,21 @@ from privboost.watch import run_shares
 
 PACKED_ROWS = 2**15 - 1
 """So many rows can be added up packed: see `engine.kernels.add_pairs_packed`."""
-_ROOM_ROWS = PACKED_ROWS + 1
-"""No block has more rows."""
 STRIDE = 4096
 """Rows whose statistics are looked up before they are added: they stay near the processor."""
 
 
-def room_of_nodes(nodes: int, cells: int, joint_cells: int) -> int:
-    """Return how many numbers `sum_by_node` has in hand."""
-    return 2 * _ROOM_ROWS + nodes * (cells + joint_cells)
-
-
 @compiled
-def _bytes_or_none(at, block, size):
+def bytes_or_none(at, block, size):
+    """Return a block's uint8 array, where blocks have one."""
     if at is None:
         return None
     return bytes_at(at[block], size)
 
 
 @compiled
-def _codes_or_none(at, block, size):
+def codes_or_none(at, block, size):
+    """Return a block's uint16 array, where blocks have one."""
     if at is None:
         return None
     return codes_at(at[block], size)
@@ -100,7 +94,7 @@ def _sum_by_id(
             held = 0
         held += rows
         label, state = bytes_at(label_at[block], rows), steps_at(state_at[block], rows)
-        active = _bytes_or_none(active_at, block, rows)
+        active = bytes_or_none(active_at, block, rows)
         for start in range(0, rows, STRIDE):
             stop = min(start + STRIDE, rows)
             own, here = label[start:stop], state[start:stop]
@@ -192,8 +186,8 @@ def _sum_parts(
             held = 0
         held += rows
         label, state = bytes_at(label_at[block], rows), steps_at(state_at[block], rows)
-        weight = _codes_or_none(weight_at, block, rows)
-        active = _bytes_or_none(active_at, block, rows)
+        weight = codes_or_none(weight_at, block, rows)
+        active = bytes_or_none(active_at, block, rows)
         for start in range(0, rows, STRIDE):
             stop = min(start + STRIDE, rows)
             own = pairs[: stop - start]
@@ -318,91 +312,6 @@ def route_blocks(mail, cuts, task):
 
 
 @compiled
-def _sum_by_node(
-    first,
-    last,
-    number,
-    sizes,
-    label_at,
-    state_at,
-    weight_at,
-    active_at,
-    look_up,
-    node_at,
-    chosen,
-    columns,
-    narrow,
-    wide,
-    joint_at,
-    joint,
-    shape,
-    rooms,
-    copies,
-):
-    """Add up pairs by (node, cell), for the rows of chosen nodes.
-
-    Parameters
-    ----------
-    look_up : tuple of place_of_label, table, size, shift
-        Where statistics are found.
-    columns : tuple of narrow_at, wide_at, n_narrow, n_wide
-        Where codes lie, and how many columns there are.
-    narrow, wide, joint : tuples of slots, cell_of, first
-        Which columns are meant, and their cells: see `kernels.sum_block_by_node`.
-    joint_at : int64 array
-        Where joint codes lie.
-    shape : tuple of int
-        How many nodes there are, cells of each, and cells of joint codes.
-    rooms : int64 array of shape (threads, at least `room_of_nodes`)
-        Room for what is in hand: threads that ask the system for memory wait for each other.
-    copies : int64 array of shape (threads, 2 · nodes · (cells + joint cells))
-        The sums of all cells, then those of joint codes.
-    """
-    place_of_label, table, size, shift = look_up
-    nodes, cells, joint_cells = shape
-    own, plain = copies[number], 2 * nodes * cells
-    out = own[:plain].reshape((nodes, cells, 2))
-    joint_out = own[plain:].reshape((nodes, joint_cells, 2))
-    narrow_at, wide_at, n_narrow, n_wide = columns
-    n_joint, room = joint[0].size, rooms[number]
-    pairs = room[:_ROOM_ROWS]
-    numbers = room[_ROOM_ROWS : 2 * _ROOM_ROWS].view(np.uint32)
-    own_rows, start = numbers[:_ROOM_ROWS], numbers[_ROOM_ROWS:]
-    rest, middle = room[2 * _ROOM_ROWS :], nodes * cells
-    packed = rest[:middle].reshape((nodes, cells))
-    joint_packed = rest[middle : middle + nodes * joint_cells].reshape((nodes, joint_cells))
-    for block in range(first, last):
-        rows = sizes[block]
-        label, state = bytes_at(label_at[block], rows), steps_at(state_at[block], rows)
-        thin = bytes_at(narrow_at[block], n_narrow * rows).reshape((n_narrow, rows))
-        broad = codes_at(wide_at[block], n_wide * rows).reshape((n_wide, rows))
-        both = codes_at(joint_at[block], n_joint * rows).reshape((n_joint, rows))
-        sum_block_by_node(
-            (label, place_of_label, state, table, size, shift),
-            _codes_or_none(weight_at, block, rows),
-            _bytes_or_none(active_at, block, rows),
-            codes_at(node_at[block], rows),
-            chosen,
-            (thin, narrow[0], narrow[1], narrow[2]),
-            (broad, wide[0], wide[1], wide[2]),
-            (both, joint[0], joint[1], joint[2]),
-            own_rows,
-            start,
-            pairs,
-            packed,
-            joint_packed,
-            out,
-            joint_out,
-        )
-
-
-@compiled
-def sum_by_node(mail, cuts, task):
-    """Do `_sum_by_node`, all shares at once."""
-    return run_shares(mail, cuts, _sum_by_node, task)
-
-
-@compiled
 def _charge_blocks(
     first,
     last,
@@ -427,7 +336,7 @@ def _charge_blocks(
             steps_at(state_at[block], rows),
             table,
             shift,
-            _codes_or_none(weight_at, block, rows),
+            codes_or_none(weight_at, block, rows),
             steps,
             steps_at(left_at[block], rows),
             bytes_at(paid_at[block], rows),
@@ -438,31 +347,3 @@ def _charge_blocks(
 def charge_blocks(mail, cuts, task):
     """Do `_charge_blocks`, all shares at once."""
     return run_shares(mail, cuts, _charge_blocks, task)
-
-
-@compiled
-def _clear_copies(first, last, number, copies):
-    copies[first:last] = 0
-
-
-@compiled
-def clear_copies(mail, cuts, task):
-    """Do `_clear_copies`, all shares at once."""
-    return run_shares(mail, cuts, _clear_copies, task)
-
-
-@compiled
-def _add_copies(first, last, number, copies, out):
-    """Write the sum of all copies, from one place to before another."""
-    total = out[first:last]
-    total[:] = copies[0, first:last]
-    for k in range(1, copies.shape[0]):
-        own = copies[k, first:last]
-        for i in range(np.uint64(total.size)):
-            total[i] += own[i]
-
-
-@compiled
-def add_copies(mail, cuts, task):
-    """Do `_add_copies`, all shares at once."""
-    return run_shares(mail, cuts, _add_copies, task)

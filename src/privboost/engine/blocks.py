@@ -11,12 +11,12 @@ import numpy as np
 
 from privboost.addresses import addresses
 from privboost.crew import Crew
-from privboost.engine import block_kernels
+from privboost.engine import copy_kernels
 from privboost.engine.look_up import Statistics
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Rows
-from privboost.watch import NO_MEMORY
+from privboost.watch import run_alone
 
 _T = TypeVar("_T")
 
@@ -181,7 +181,7 @@ class Blocks:
         if count == 1 or size < _LARGE:
             return np.zeros((count, size), dtype=np.int64)
         copies = self._keep("copies", count, size)
-        self._crew.run(block_kernels.clear_copies, np.arange(count + 1), (copies,), count)
+        self._crew.run(copy_kernels.clear_copies, np.arange(count + 1), (copies,), count)
         return copies
 
     def rooms(self, count: int, size: int) -> np.ndarray:
@@ -204,7 +204,7 @@ class Blocks:
             return sums
         total = np.empty(size, dtype=np.int64)
         cuts = np.linspace(0, size, count + 1).astype(np.int64)
-        self._crew.run(block_kernels.add_copies, cuts, (copies, total), count)
+        self._crew.run(copy_kernels.add_copies, cuts, (copies, total), count)
         return total
 
     def _shares(self, look_ups: float) -> tuple[int, np.ndarray]:
@@ -249,8 +249,7 @@ def _sum_sampled(
     """Add up a sample of some blocks; who is in it is found out a few blocks at a time."""
     copies = np.zeros((1, size), dtype=np.int64)
     for start, stop, active_at in sampled(first, last):
-        if kernel(0, np.array([start, stop]), task_of(active_at, copies)):
-            raise MemoryError(NO_MEMORY)
+        run_alone(kernel, np.array([start, stop]), task_of(active_at, copies))
     sums: np.ndarray = copies[0]
     return sums
 

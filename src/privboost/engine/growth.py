@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from privboost.engine import block_kernels, kernels
+from privboost.engine import kernels, node_kernels
 from privboost.engine.blocks import Blocks
 from privboost.engine.bundles import Bundles, bundle
 from privboost.engine.look_up import Statistics
@@ -88,10 +88,10 @@ class Grower:
                 *(blocks.rooms(len(copies), in_hand), copies),
             )
 
-        in_hand = block_kernels.room_of_nodes(nodes, n_cells, bundles.n_codes)
+        in_hand = node_kernels.room_of_nodes(nodes, n_cells, bundles.n_codes)
         columns = len(bundles.left_over) + len(bundles.members)
         size = 2 * nodes * (n_cells + bundles.n_codes)
-        kernel = block_kernels.sum_by_node
+        kernel = node_kernels.sum_by_node
         sums = blocks.add_up(1 + columns, kernel, task_of, size, statistics)
         out = sums[: math.prod(shape)].reshape(shape)
         joint_out = sums[math.prod(shape) :].reshape(nodes, bundles.n_codes, 2)

@@ -6,7 +6,6 @@ import numpy as np
 
 from privboost.addresses import number_at
 from privboost.compiling import compiled
-from privboost.watch import run_shares
 
 _STRIDE = 1024
 """Numbers whose slots are guessed before any is settled."""
@@ -126,19 +125,6 @@ def bin_columns(rows, columns, guesses, starts, edges, out):
             own_edges = edge[edge_first[c] : edge_first[c + 1]]
             guess_slots(part, low[c], scale[c], first[c], bits[c], own_start.size - 1, own)
             _settle(part, own, own_start, halvings[c], own_edges, out[line, begin:end])
-
-
-@compiled
-def _copy_numbers(first, last, number, values, out):
-    own, room = values[first:last], out[first:last]
-    for i in range(np.uint64(room.size)):
-        room[i] = own[i]
-
-
-@compiled
-def copy_numbers(mail, cuts, task):
-    """Copy numbers, all shares at once: from an array, to another; see `watch.run_shares`."""
-    return run_shares(mail, cuts, _copy_numbers, task)
 
 
 @compiled
