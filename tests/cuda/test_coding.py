@@ -131,6 +131,18 @@ def test_what_is_no_plain_number_is_left_to_the_processor():
     assert plain_numbers(pa.array(column)) is not None
 
 
+@pytest.mark.parametrize(("columns", "there"), [(250, True), (300, False)])
+def test_rows_of_many_columns_are_coded_by_the_processor(columns, there):
+    """What is brought to a card at once stays small."""
+    numbers = {f"x{k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(columns)}
+    target = {"name": "y", "classes": [0, 1]}
+    domain = Domain.from_dict({"version": 1, "features": numbers, "target": target})
+    source, roles = open_source(domain, np.zeros((2, columns)), np.zeros(2), None)
+    loads = [Load(RowLoader(Encoder.of(domain), roles), source)]
+    left, rows = leave_numbers(loads)
+    assert (left is not loads) == (rows is not None) == there
+
+
 def test_a_model_of_uncoded_rows_is_the_processors(card, monkeypatch):
     monkeypatch.setattr(NumberLoader.__init__, "__defaults__", (1,))
     rng = np.random.default_rng(0)
