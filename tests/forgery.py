@@ -31,6 +31,7 @@ from privboost.models import effect_kernels, files, importance, tree_kernels, tr
 from privboost.tables import kernels as coding_kernels
 from privboost.tables.features import CategoricalFeature, ClassTarget
 from privboost.trees import kernels as routing_kernels
+from privboost.trees import turn_kernels
 
 ODD = [0, -1, 1, 7, 255, 2**31, 2**63, -(2**70), 10**30, 10**400, 0.5, -1e308, 1e-320, float("nan")]
 ODD += [
@@ -57,7 +58,7 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(trees, "_SHARINGS", 2)
     for module in (
         *(kernels, block_kernels, node_kernels, copy_kernels, linear_kernels),
-        *(tree_kernels, effect_kernels, routing_kernels, coding_kernels),
+        *(tree_kernels, effect_kernels, routing_kernels, turn_kernels, coding_kernels),
     ):
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, numba.core.registry.CPUDispatcher):

@@ -99,6 +99,7 @@ def test_kernels_know_nothing_but_numbers():
             "engine.kernels",
             "engine.block_kernels",
             "trees.kernels",
+            "trees.turn_kernels",
             "watch",
         }, path
 

@@ -13,7 +13,7 @@ from privboost.boosting.plan import Budget
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join
-from privboost.trees.routing import route
+from privboost.trees.routing import find_leaves
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 QUIET = {"epsilon": 1e7, "delta": 0.0, "random_state": 0, "calibration_share": 0.0}
@@ -112,8 +112,7 @@ def test_without_noise_a_tree_lowers_the_impurity_most():
         leaves += [leaf & every[best[2]], leaf & ~every[best[2]]]
     expected = sum(map(worth, leaves))
     tree = next(model.model_.scores.trees())[0]
-    node = np.zeros(len(frame), dtype=np.uint16)
-    route(block.codes, tree, node)
+    node = find_leaves(block.codes, tree)
     found = [node == k for k in np.unique(node)]
     assert sum(map(worth, found)) == pytest.approx(expected, abs=1e-3)
     predicted = model.decision_function(frame)

@@ -109,6 +109,9 @@ class ProcessorCard:
     def bring(self, array):
         return self.put(array)
 
+    def bare(self, size):
+        return self._aligned(size, np.dtype(np.uint8), 0x5A)
+
     def stage(self, size):
         return np.full(size, 0xA5, dtype=np.uint8)
 
@@ -135,6 +138,9 @@ class ProcessorCard:
 
     def write(self, array, first, values):
         array[first : first + len(values)] = values
+
+    def send(self, values, to, first):
+        self.write(to, first, values)
 
     def address(self, array):
         return 0 if array is None else array.ctypes.data

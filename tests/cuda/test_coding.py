@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from privboost import Domain, SBDTClassifier
+from privboost.cuda import coding
 from privboost.cuda.backend import CudaBackend
 from privboost.cuda.coding import NumberLoader, Uncoded, leave_numbers
 from privboost.cuda.rows import CardRows
@@ -102,7 +103,8 @@ def codes_of(card, table, labels, **how):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_codes_are_those_of_the_processor(card, kind):
+def test_codes_are_those_of_the_processor(card, kind, monkeypatch):
+    monkeypatch.setattr(coding, "_SLOT", 480)  # several for a piece, and columns across two
     if isinstance(card, ProcessorCard):
         card.near = 8 * 300  # the edges of some columns, not of all
     values, labels = hard_numbers(kind), np.arange(ROWS) % 2
@@ -131,7 +133,7 @@ def test_what_is_no_plain_number_is_left_to_the_processor():
     assert plain_numbers(pa.array(column)) is not None
 
 
-@pytest.mark.parametrize(("columns", "there"), [(250, True), (300, False)])
+@pytest.mark.parametrize(("columns", "there"), [(510, True), (520, False)])
 def test_rows_of_many_columns_are_coded_by_the_processor(columns, there):
     """What is brought to a card at once stays small."""
     numbers = {f"x{k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(columns)}

@@ -27,7 +27,7 @@ from privboost.models.importance import even
 from privboost.randomness.public_choices import fixed_generator
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
-from privboost.trees.routing import route
+from privboost.trees.routing import find_leaves
 
 N_ROWS, N_DRAWS = 512, 32
 """Rows that are drawn, and how often noise is."""
@@ -195,8 +195,7 @@ class Echoes:
 
     def _answer_of_tree(self, grown: Grown, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
         """Return the leaf of each drawn row, and the noise of an answer about a tree."""
-        leaf = np.zeros(N_ROWS, dtype=np.uint16)
-        route(codes, grown.tree, leaf)
+        leaf = find_leaves(codes, grown.tree)
         told = grown.told / SCORE_STEPS
         answer = self._noise(grown.noise.gradient, grown.noise.hessian * told, len(told))
         weight, _ = weight_and_precision(grown.mass, grown.noise)

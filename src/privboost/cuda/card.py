@@ -218,11 +218,20 @@ class Card:
         """Return what can be waited for: all that is in the queue now."""
         return self._stream.record()
 
+    def bare(self, size: int) -> Any:
+        """Return so many bytes on the card, with whatever is in them."""
+        return self._cupy.empty(size, dtype=np.uint8)
+
     def bring(self, array: np.ndarray) -> Any:
         """Return an array of the machine's memory on the card; it is copied in the queue."""
         there = self._cupy.empty(array.shape, dtype=array.dtype)
         there.data.copy_from_host_async(array.ctypes.data, array.nbytes)
         return there
+
+    def send(self, values: np.ndarray, to: Any, first: int) -> None:
+        """Copy values in one piece to an array, from a place on, in the queue."""
+        part = to[first : first + len(values)]
+        part.data.copy_from_host_async(values.ctypes.data, values.nbytes)
 
     def take_back(self, array: Any, to: np.ndarray) -> None:
         """Copy an array to the machine's memory, in the queue."""
@@ -234,9 +243,7 @@ class Card:
 
     def write(self, array: Any, first: int, values: np.ndarray) -> None:
         """Write values from a place on."""
-        values = np.ascontiguousarray(values)
-        part = array[first : first + len(values)]
-        part.data.copy_from_host_async(values.ctypes.data, values.nbytes)
+        self.send(np.ascontiguousarray(values), array, first)
         self.wait()
 
     def clear(self, array: Any, begin: int, end: int) -> None:

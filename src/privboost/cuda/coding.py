@@ -6,6 +6,7 @@ A number's code is how many of its feature's edges lie below it, as in `tables.e
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -29,13 +30,15 @@ from privboost.tables.rows import Codes, Rows
 from privboost.tables.values import plain_numbers
 from privboost.watch import Watch
 
-_VALUES = 2**23
+_VALUES = 2**24
 """Numbers that are brought to the card at once."""
-_MOST_ROWS = 2**18
+_MOST_ROWS = 2**19
 _FEW_ROWS = 2**15
 """Fewer rows are sooner coded where they lie."""
 _MOST_EDGES = 2**13
 """Of columns that one kernel codes: they are near the threads of each block."""
+_SLOTS, _SLOT = 3, 2**24
+"""Slots of pinned memory, and bytes of each: a multiple of what columns are aligned to."""
 _MOST_GAPS = 2
 """Columns of one array are brought with what lies between them, up to so many times their size."""
 
@@ -182,32 +185,37 @@ def code_on_card(
 
 
 class _Stage:
-    """Pinned memory by which numbers get to a card: while one half is sent, the other is filled.
+    """Pinned memory by which numbers get to a card: while one slot is sent, the next is filled.
 
-    Threads fill it in compiled code: copies in Python would wait for its lock.
+    Threads fill slots in compiled code: copies in Python would wait for its lock.
     """
 
     def __init__(self, card: Card, watch: Watch, n_threads: int) -> None:
         self._card, self._watch, self._threads = card, watch, n_threads
-        self._halves = [np.empty(0, dtype=np.uint8)] * 2
-        self._marks: list[Any] = [None, None]
+        self._slots: deque[tuple[np.ndarray, Any]] = deque()
 
     def send(self, plan: _Plan) -> Any:
         """Have a piece copied to the card, in the queue; return where it is there."""
-        card = self._card
-        if self._marks[0] is not None:
-            self._marks[0].synchronize()  # what was in this half has left it
-        if len(self._halves[0]) < plan.size:
-            self._halves[0] = card.stage(plan.size)
-        half = self._halves[0]
-        for at, values in plan.copies:
-            room = half[at : at + values.nbytes].view(values.dtype)
-            cuts = np.linspace(0, len(values), 4 * self._threads + 1).astype(np.int64)
-            self._watch.run(copy_kernels.copy_numbers, cuts, (values, room), self._threads)
-        there = card.bring(half[: plan.size])
-        self._halves.reverse()
-        self._marks = [self._marks[1], card.mark()]
+        card, there = self._card, self._card.bare(plan.size)
+        for begin in range(0, plan.size, _SLOT):
+            slot, end = self._next_slot(), min(begin + _SLOT, plan.size)
+            for at, values in plan.copies_between(begin, end):
+                room = slot[at : at + values.nbytes].view(values.dtype)
+                shares = 4 * self._threads
+                cuts = np.arange(shares + 1) * len(values) // shares
+                self._watch.run(copy_kernels.copy_numbers, cuts, (values, room), self._threads)
+            card.send(slot[: end - begin], there, begin)
+            self._slots.append((slot, card.mark()))
         return there
+
+    def _next_slot(self) -> np.ndarray:
+        """Return a slot that nothing is sent from any more."""
+        if len(self._slots) < _SLOTS:
+            return self._card.stage(_SLOT)
+        slot, mark = self._slots.popleft()
+        if mark is not None:
+            mark.synchronize()
+        return slot
 
 
 def _launch(
@@ -293,6 +301,14 @@ class _Plan:
             self.copies.append((self.size, column))
             self.places[feature] = self.size, column.itemsize
             self.size = aligned(self.size + column.nbytes)
+
+    def copies_between(self, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield what goes from one place to before another, and where, counted from the first."""
+        for at, values in self.copies:
+            low, high = max(begin - at, 0), min(end - at, values.nbytes)
+            if low < high:
+                own = slice(low // values.itemsize, high // values.itemsize)
+                yield at + low - begin, values[own]
 
 
 def _owner(column: np.ndarray) -> np.ndarray:

@@ -73,11 +73,13 @@ class CardRows:
         """Bring one column of all blocks to the card, as far as it is known."""
         column, first = self.room(kind), 0
         for known, run in groupby(blocks, lambda block: of(block) is not None):
+            if not known:
+                first += sum(map(len, run))
+                continue
             for lot in _lots(run):
-                if known:
-                    values = np.concatenate([of(block) for block in lot])
-                    self.card.write(column, first, values.astype(kind, copy=False))
-                first += sum(map(len, lot))
+                values = np.concatenate([of(block) for block in lot])
+                self.card.write(column, first, values.astype(kind, copy=False))
+                first += len(values)
         return column
 
     def _optional(self, blocks: Sequence[Rows], of: Callable[[Rows], Any], kind: Any) -> Any:
@@ -116,11 +118,13 @@ def _uncoded(blocks: Sequence[Rows]) -> Iterator[tuple[int, Uncoded]]:
 
 def _lots(blocks: Iterable[Rows]) -> Iterator[list[Rows]]:
     lot: list[Rows] = []
+    rows = 0
     for block in blocks:
         lot.append(block)
-        if sum(map(len, lot)) >= _LOT:
+        rows += len(block)
+        if rows >= _LOT:
             yield lot
-            lot = []
+            lot, rows = [], 0
     if lot:
         yield lot
 

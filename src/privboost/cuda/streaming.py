@@ -66,9 +66,13 @@ class StreamingCard(Card):
         """Return what can be waited for: all that is in the queue now."""
         return self._card.mark()
 
-    def bring(self, array: np.ndarray) -> Any:
-        """Return an array of the machine's memory on the card; it is copied in the queue."""
-        return self._card.bring(array)
+    def bare(self, size: int) -> Any:
+        """Return so many bytes on the card, with whatever is in them."""
+        return self._card.bare(size)
+
+    def send(self, values: np.ndarray, to: Any, first: int) -> None:
+        """Copy values in one piece to an array on the card, from a place on, in the queue."""
+        self._card.send(values, to, first)
 
     def wait(self) -> None:
         """Wait until all that was begun is over."""

@@ -280,7 +280,9 @@ def add_values_by_part(mail, cuts, task):
 
 
 @compiled
-def _route_blocks(first, last, number, sizes, columns, slots, goes_right, depth, node_at, copies):
+def _route_blocks(
+    first, last, number, sizes, columns, slots, goes_right, runs, depth, node_at, copies
+):
     """Move rows from their nodes at a depth down to their leaves; see `trees.kernels.route_rows`.
 
     Parameters
@@ -297,12 +299,10 @@ def _route_blocks(first, last, number, sizes, columns, slots, goes_right, depth,
         narrow = bytes_at(narrow_at[block], n_narrow * rows).reshape((n_narrow, rows))
         wide = codes_at(wide_at[block], n_wide * rows).reshape((n_wide, rows))
         node = codes_at(node_at[block], rows)
-        if depth == 0:
-            node[:] = 0
         if counts.size == 0:
-            route_rows(narrow, wide, slots, goes_right, depth, node)
+            route_rows(narrow, wide, slots, goes_right, runs, depth, node)
         else:
-            route_and_count(narrow, wide, slots, goes_right, depth, node, counts)
+            route_and_count(narrow, wide, slots, goes_right, runs, depth, node, counts)
 
 
 @compiled

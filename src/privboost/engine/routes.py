@@ -16,8 +16,11 @@ import numpy as np
 from privboost.addresses import addresses
 from privboost.engine import block_kernels
 from privboost.engine.blocks import Blocks, Ids
+from privboost.trees.runs import NO_RUNS
 from privboost.trees.tree import Tree
 
+_RUNS_OF_A_LOOK_UP = 64
+"""A row is compared with so many runs in about the time of a look-up."""
 _EVERY_LEAF = np.arange(2**16, dtype=np.uint16)
 
 
@@ -115,14 +118,18 @@ class Routes:
         if walk.nodes is None:
             walk.nodes, walk.depth = _Nodes(blocks.sizes.tolist()), -1
         depth, node_at = max(walk.depth, 0), walk.nodes.at
-        slots = blocks.layout.slot_array[tree.feature] if len(blocks) else tree.feature
+        slots, runs = tree.feature, NO_RUNS
+        if len(blocks):
+            slots = blocks.layout.slot_array[tree.feature]
+            runs = tree.runs.on(slots, blocks.layout.n_narrow) if depth == 0 else NO_RUNS
         walk.depth = -1
 
         def task_of(_: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
-            how = (slots, tree.goes_right, depth, node_at, copies)
+            how = (slots, tree.goes_right, runs, depth, node_at, copies)
             return (blocks.sizes, blocks.columns, *how)
 
-        look_ups = tree.depth - depth + (leaves > 0)
+        by_look_up = tree.depth - max(depth, runs.levels)
+        look_ups = by_look_up + len(runs.begin) / _RUNS_OF_A_LOOK_UP + (leaves > 0)
         counts = blocks.add_up(look_ups, block_kernels.route_blocks, task_of, leaves)
         walk.depth = tree.depth
         return counts

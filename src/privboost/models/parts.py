@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from privboost.tables.rows import Codes
-from privboost.trees.routing import route
+from privboost.trees.routing import find_leaves
 from privboost.trees.tree import Tree
 
 
@@ -81,9 +81,7 @@ class JointTree:
 
     def of(self, codes: Codes) -> np.ndarray:
         """Return what rows have: shape (outputs, rows)."""
-        leaf = np.zeros(len(codes), dtype=np.uint16)
-        route(codes, self.tree, leaf)
-        found: np.ndarray = self.values[:, leaf]
+        found: np.ndarray = self.values[:, find_leaves(codes, self.tree)]
         return found
 
     @cached_property

@@ -26,7 +26,8 @@ from privboost.models.parts import JointTree, ScoreParts
 from privboost.models.told_rows import read_rows
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
-from privboost.trees.routing import route
+from privboost.trees.routing import find_leaves
+from privboost.trees.runs import narrow_levels
 from privboost.trees.tree import MAX_DEPTH, Tree
 
 _MOST_FEATURES = 2**16
@@ -111,13 +112,30 @@ class Forest:
         """Add to scores, of shape (outputs, rows), the values of trees that join features."""
         numbers = np.flatnonzero(self.joins)
         slots = codes.layout.slot_array[self.feature]
+        levels = np.minimum(self._runs[0], narrow_levels(slots, codes.layout.n_narrow))
         step = max(1, _TURNS // max(8 * self.goes_right[0].size, 1))  # the others stay packed
         for start in range(0, len(numbers), step):
             own = numbers[start : start + step]
-            turns = np.unpackbits(self.goes_right[own], axis=2, bitorder="little")
+            runs = (levels[own], *(array[own] for array in self._runs[1:]))
+            by_runs = 2 ** levels[own].min() - 1
+            turns = np.unpackbits(self.goes_right[own, by_runs:], axis=2, bitorder="little")
             tree_kernels.add_trees(
-                codes.narrow, codes.wide, slots[own], turns, self.values[own], scores
+                codes.narrow, codes.wide, slots[own], turns, runs, self.values[own], scores
             )
+
+    @cached_property
+    def _runs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The `Runs` of all trees, each of its arrays in one."""
+        every = [self.tree(number).runs for number in range(len(self))]
+        levels = np.array([runs.levels for runs in every])
+        first = np.zeros((len(every), max(len(runs.first) for runs in every)), dtype=np.uint16)
+        most = max(len(runs.begin) for runs in every)
+        begin, length = np.zeros((2, len(every), most), dtype=np.uint8)
+        for number, runs in enumerate(every):
+            first[number, : len(runs.first)] = runs.first
+            begin[number, : len(runs.begin)] = runs.begin
+            length[number, : len(runs.length)] = runs.length
+        return levels, first, begin, length
 
     def mass_below(self, number: int) -> np.ndarray:
         """Return what was released about the rows below each node of a tree, leaves last."""
@@ -139,9 +157,7 @@ class Forest:
     def add_variances(self, codes: Codes, total: np.ndarray) -> None:
         """Add what noise gives to the scores of rows, squared, to a total of their shape."""
         for number, noise in enumerate(self.all_noise):
-            leaf = np.zeros(len(codes), dtype=np.uint16)
-            route(codes, self.tree(number), leaf)
-            total += (noise**2)[:, leaf]
+            total += (noise**2)[:, find_leaves(codes, self.tree(number))]
 
     def drawn(self, generator: np.random.Generator) -> Forest:
         """Return the same trees with noise drawn once more on top."""
@@ -402,7 +418,6 @@ class MarginScores(TreeScores):
 
 
 def _add(codes: Codes, tree: Tree, values: np.ndarray, scores: np.ndarray) -> None:
-    node = np.zeros(len(codes), dtype=np.uint16)
-    route(codes, tree, node)
+    leaf = find_leaves(codes, tree)
     for output, value_of in enumerate(values):
-        kernels.add_values(node, value_of, scores[output])
+        kernels.add_values(leaf, value_of, scores[output])

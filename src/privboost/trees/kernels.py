@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.compiling import compiled
+from privboost.trees.turn_kernels import turn_rows
 
 LANES = 4
 """Copies of a small count, used in turn: neighbouring rows then seldom wait for each other."""
@@ -44,24 +45,28 @@ def route_level(narrow, wide, slots, goes_right, node):
 
 
 @compiled
-def route_rows(narrow, wide, slots, goes_right, depth, node):
-    """Move each row from its node at a depth down to its leaf; see `route_level`.
+def route_rows(narrow, wide, slots, goes_right, runs, depth, node):
+    """Move each row from its node at a depth down to its leaf.
 
-    At depth 0 the nodes are not read.
+    Parameters
+    ----------
+    slots, goes_right : arrays
+        The tree; see `route_level`. Lines may begin with a node that is not reached by runs.
+    runs : Runs
+        How the first levels are gone down from the root; see `trees.runs`.
+    depth : int
+        Where rows are. At depth 0 the nodes are not read.
+    node : uint16 array
+        The node of each row, numbered within its level.
     """
-    first = (1 << depth) - 1
-    if first == 0 and slots.size >= 3 and slots[:3].max() < narrow.shape[0]:
-        # From the root both levels are looked up at once, whichever child a row goes to.
-        root, left, right = narrow[slots[0]], narrow[slots[1]], narrow[slots[2]]
-        at_root, at_left, at_right = goes_right[0], goes_right[1], goes_right[2]
-        for i in range(np.uint64(node.size)):
-            turn = np.uint64(at_root[root[i]])
-            either = np.uint64(at_left[left[i]]) | np.uint64(at_right[right[i]]) << np.uint64(1)
-            node[i] = turn + turn + (either >> turn & np.uint64(1))
-        first = 3
+    if depth == 0:
+        turn_rows(narrow, slots, runs, node)
+        depth = runs[0]
+    first, without_line = (1 << depth) - 1, slots.size - goes_right.shape[0]
     while first < slots.size:
         last = 2 * first + 1
-        route_level(narrow, wide, slots[first:last], goes_right[first:last], node)
+        lines = goes_right[first - without_line : last - without_line]
+        route_level(narrow, wide, slots[first:last], lines, node)
         first = last
 
 
@@ -76,9 +81,9 @@ def leaves_of_codes(goes_right, out):
 
 
 @compiled
-def route_and_count(narrow, wide, slots, goes_right, depth, node, out):
+def route_and_count(narrow, wide, slots, goes_right, runs, depth, node, out):
     """Do `route_rows`, and add to the counts of rows by leaf."""
-    route_rows(narrow, wide, slots, goes_right, depth, node)
+    route_rows(narrow, wide, slots, goes_right, runs, depth, node)
     leaves = np.uint64(out.size)
     counts = np.zeros(LANES * out.size, dtype=np.int32)
     for i in range(np.uint64(node.size)):

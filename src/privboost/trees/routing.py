@@ -9,17 +9,10 @@ from privboost.trees import kernels
 from privboost.trees.tree import Tree
 
 
-def route(codes: Codes, tree: Tree, node: np.ndarray, from_depth: int = 0) -> None:
-    """Move rows down a tree, from the nodes of one level to the leaves, in place."""
+def find_leaves(codes: Codes, tree: Tree) -> np.ndarray:
+    """Return the leaf of each row in a tree: uint16."""
+    leaf = np.empty(len(codes), dtype=np.uint16)
     slots = codes.layout.slot_array[tree.feature]
-    kernels.route_rows(codes.narrow, codes.wide, slots, tree.goes_right, from_depth, node)
-
-
-def route_and_count(
-    codes: Codes, tree: Tree, node: np.ndarray, from_depth: int, counts: np.ndarray
-) -> None:
-    """Do `route`, and add to the counts of rows by leaf."""
-    slots = codes.layout.slot_array[tree.feature]
-    kernels.route_and_count(
-        codes.narrow, codes.wide, slots, tree.goes_right, from_depth, node, counts
-    )
+    runs = tree.runs.on(slots, codes.layout.n_narrow)
+    kernels.route_rows(codes.narrow, codes.wide, slots, tree.goes_right, runs, 0, leaf)
+    return leaf

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from privboost.trees import kernels
+from privboost.trees.runs import Runs
 
 MAX_DEPTH = 12
 
@@ -50,6 +52,11 @@ class Tree:
         """The one feature that all nodes look at, or None."""
         first = self.feature[:1]
         return int(first[0]) if len(first) and (self.feature == first).all() else None
+
+    @cached_property
+    def runs(self) -> Runs:
+        """The runs of codes that the nodes of the first levels send to the right."""
+        return Runs.of(self.goes_right)
 
     def leaf_of_codes(self) -> np.ndarray:
         """Return the leaf of each code, where all nodes look at one feature."""
