@@ -102,6 +102,7 @@ def _beside_peers(
         how = {"n_estimators": TREES, "num_leaves": 31, "n_jobs": threads}
         domain = Domain.from_dict(form)
         made[f"LightGBM, {TREES} trees"] = peers.build("lightgbm", how, domain, 0)[0]
+    made["PrivBoost's defaults"].fit(table[:FEW], label[:FEW])  # compiled, as the others are
     fits: dict[tuple[str, int], Act] = {}
     predictions: dict[tuple[str, int], Act] = {}
     some = table[:MANY]

@@ -4,8 +4,8 @@
     compute-sanitizer --tool racecheck --error-exitcode 1 python -m tests.cuda.sanitize vectors fits
 
 It ends with an error, too, if an answer is not the processor's, or a kernel of the sources was not
-launched. Where time is short, single checks can be named: codes, sums, vectors, many_rows, fits;
-then it says which kernels were launched.
+launched. Where time is short, single checks can be named: codes, vectors, many_rows, fits,
+sums, streams; then it says which kernels were launched.
 """
 
 import re
@@ -47,19 +47,25 @@ def kernels():
 
 
 def check_sums(card):
-    """Histograms, trees, nodes, counts and samples, on one card, and streamed."""
+    """Histograms, trees, nodes, counts and samples, on one card."""
+    need_equal_sums(lambda blocks: CudaBackend(blocks, [card]))
+
+
+def check_streams(card):
+    """The same on three cards, of which some stream their rows."""
+    need_equal_sums(lambda blocks: CudaBackend(blocks, crowd(card), 300, least_rows=1))
+
+
+def need_equal_sums(build):
     for target, loss, n_outputs, weighted in CASES:
         encoder, blocks = rows_for(target, weighted)
-        one = LocalBackend(blocks)
-        others = [CudaBackend(blocks, [card]), CudaBackend(blocks, crowd(card), 300, least_rows=1)]
-        told = [Start(loss, n_outputs), *updates(encoder.layout, loss, n_outputs)]
-        for update in told:
-            for backend in (one, *others):
+        one, other = LocalBackend(blocks), build(blocks)
+        for update in [Start(loss, n_outputs), *updates(encoder.layout, loss, n_outputs)]:
+            for backend in (one, other):
                 backend.apply(update)
         asked = list(queries(encoder.layout, n_outputs, 1 if target is NUMBER else 2))
         for query in (*asked, sampled(asked[0])):
-            for other in others:
-                need_equal(one, other, query)
+            need_equal(one, other, query)
 
 
 def check_vectors(card):
@@ -125,8 +131,9 @@ CHECKS = {
     "many_rows": check_many_rows,
     "fits": check_fits,
     "sums": check_sums,
+    "streams": check_streams,
 }
-"""Sums take longest under the checker of races."""
+"""The latter two take longest under the checker of races."""
 
 
 def launched_on(card, checks=tuple(CHECKS)):
