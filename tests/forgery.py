@@ -27,7 +27,14 @@ from privboost.engine import (
 from privboost.engine.backend import LocalBackend
 from privboost.estimators import stream_bytes
 from privboost.forms import is_writable
-from privboost.models import effect_kernels, files, importance, tree_kernels, trees
+from privboost.models import (
+    effect_kernels,
+    files,
+    importance,
+    line_kernels,
+    tree_kernels,
+    trees,
+)
 from privboost.tables import kernels as coding_kernels
 from privboost.tables.features import CategoricalFeature, ClassTarget
 from privboost.trees import kernels as routing_kernels
@@ -58,7 +65,8 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(trees, "_SHARINGS", 2)
     for module in (
         *(kernels, block_kernels, node_kernels, copy_kernels, linear_kernels),
-        *(tree_kernels, effect_kernels, routing_kernels, turn_kernels, coding_kernels),
+        *(tree_kernels, line_kernels, effect_kernels),
+        *(routing_kernels, turn_kernels, coding_kernels),
     ):
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, numba.core.registry.CPUDispatcher):

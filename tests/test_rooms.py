@@ -100,6 +100,7 @@ def test_kernels_know_nothing_but_numbers():
             "engine.block_kernels",
             "trees.kernels",
             "trees.turn_kernels",
+            "trees.turn_words",
             "watch",
         }, path
 

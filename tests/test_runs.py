@@ -5,14 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privboost.models import tree_lines
 from privboost.models.trees import Forest
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees import kernels
 from privboost.trees.routing import find_leaves
-from privboost.trees.runs import NO_RUNS, Runs, narrow_levels
+from privboost.trees.runs import NO_RUNS, Runs
 from privboost.trees.tree import Tree
-from privboost.trees.turn_kernels import MOST_LEVELS, MOST_RUNS, STRIDE
+from privboost.trees.turn_words import STRIDE
 
 N_CODES = (255, 3, 193, 300, 2, 17)
 """Of some features; one needs two bytes."""
@@ -75,28 +76,33 @@ def test_leaves_are_those_of_look_ups(seed, depth, rows, kinds, features):
 
 @pytest.mark.parametrize("rows", [STRIDE - 1, 3 * STRIDE + 7])
 def test_runs_alone_lead_to_the_same_nodes(rows):
-    """All levels that have runs, with no line to look at."""
+    """Without a line to look at."""
     rng = np.random.default_rng(rows)
-    tree = make_tree(rng, MOST_LEVELS, ["cut", "one", "all"], [0, 1, 2, 4, 5])
+    tree = make_tree(rng, 6, ["cut", "one", "all"], range(len(N_CODES)))
     codes, node = make_codes(rows, rng), np.empty(rows, dtype=np.uint16)
-    slots, lines = codes.layout.slot_array[tree.feature], tree.goes_right[:0]
-    runs = tree.runs.on(slots, codes.layout.n_narrow)
-    assert runs.levels == MOST_LEVELS
-    kernels.route_rows(codes.narrow, codes.wide, slots, lines, runs, 0, node)
+    slots, no_lines = codes.layout.slot_array[tree.feature], np.zeros_like(tree.goes_right)
+    assert tree.runs.levels == 6
+    kernels.route_rows(codes.narrow, codes.wide, slots, no_lines, tree.runs, 0, node)
     assert node.tolist() == walk(codes, tree)
 
 
 def test_what_runs_say():
     lines = np.zeros((3, 300), dtype=np.uint8)
-    lines[0, 7:9] = lines[0, 254] = 1
-    lines[1] = lines[2, 280] = 1  # a column of bytes has no such code
+    lines[0, 7:9] = lines[0, 299] = 1
+    lines[1] = 1
     runs = Runs.of(lines)
     assert runs.levels == 2
     assert runs.first.tolist() == [0, 2, 3, 4]
-    assert runs.begin.tolist()[:3] == [7, 254, 0]
-    assert runs.length.tolist() == [2, 1, 255, 0]
+    assert runs.begin.tolist()[:3] == [7, 299, 0]
+    assert runs.length.tolist() == [2, 1, 300, 0]
     assert NO_RUNS.levels == 0
     assert NO_RUNS.first.tolist() == [0]
+
+
+def test_a_run_of_all_codes_that_there_can_be():
+    everything = Runs.of(np.ones((1, 2**16), dtype=np.uint8))
+    assert everything.begin.tolist() == [0, 2**16 - 1]
+    assert everything.length.tolist() == [2**16 - 1, 1]
 
 
 def test_levels_of_many_runs_are_left_to_look_ups():
@@ -104,29 +110,30 @@ def test_levels_of_many_runs_are_left_to_look_ups():
     assert Runs.of(every_other).levels == 0
     few = every_other.copy()
     few[0, 2:] = 0
-    few[1:, 2 * (MOST_RUNS // 2) :] = 0
+    few[1:, 64:] = 0
     assert Runs.of(few).levels == 2
-    few[1, 2 * (MOST_RUNS // 2) + 1] = 1
+    few[1, 65] = 1
     assert Runs.of(few).levels == 1
-    deep = np.zeros((2 ** (MOST_LEVELS + 2) - 1, 4), dtype=np.uint8)
-    assert Runs.of(deep).levels == MOST_LEVELS
+    assert Runs.of(np.zeros((2**9 - 1, 4), dtype=np.uint8)).levels == 7
 
 
-def test_levels_of_wide_columns_are_left_to_look_ups():
-    slots = np.array([[0, 1, 1, 2, 0, 0, 0], [0, 1, 2, 0, 0, 0, 0], [0] * 7], dtype=np.uint16)
-    assert narrow_levels(slots, 2).tolist() == [2, 1, 3]
-    assert narrow_levels(slots, 0).tolist() == [0, 0, 0]
-    assert narrow_levels(slots[:, :0], 2).tolist() == [0, 0, 0]
+def make_forest(rng, depth, ways, features):
+    trees = [make_tree(rng, depth, kinds, features) for kinds in ways]
+    values = [rng.integers(-999, 999, (2, 2**depth)).astype(np.int32) for _ in trees]
+    return trees, values
 
 
-@pytest.mark.parametrize("features", [[0, 1, 2], [0, 3, 5], [3]])
-@pytest.mark.parametrize("rows", [5, STRIDE + 3])
-def test_predictions_add_the_values_of_leaves(features, rows):
-    """Of trees with runs at different numbers of levels, in one forest."""
-    rng = np.random.default_rng(rows)
-    ways = [["cut"], ["any"], ["none"], KINDS]
-    trees = [make_tree(rng, 8, kinds, features) for kinds in ways]
-    values = [rng.integers(-999, 999, (2, 256)).astype(np.int32) for _ in trees]
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32),
+    depth=st.integers(0, 9),
+    rows=st.sampled_from([1, STRIDE - 1, STRIDE, STRIDE + 3, 1300]),
+    ways=st.lists(st.lists(st.sampled_from(KINDS), min_size=1, unique=True), min_size=1),
+    features=st.lists(st.integers(0, len(N_CODES) - 1), min_size=1, unique=True),
+)
+def test_predictions_add_the_values_of_leaves(seed, depth, rows, ways, features):
+    rng = np.random.default_rng(seed)
+    trees, values = make_forest(rng, depth, ways, features)
     codes, scores = make_codes(rows, rng), np.zeros((2, rows), dtype=np.int32)
     forest = Forest.of(trees, values)
     forest.add_joint(codes, scores)
@@ -134,3 +141,31 @@ def test_predictions_add_the_values_of_leaves(features, rows):
     for tree, own, joins in zip(trees, values, forest.joins, strict=True):
         expected += joins * own[:, walk(codes, tree)]
     np.testing.assert_array_equal(scores, expected)
+
+
+@pytest.mark.parametrize("most", [63, 100, 2**13])
+def test_batches_of_trees_add_up_to_all(most, monkeypatch):
+    """However few lines a batch may have, and where lines have many runs."""
+    monkeypatch.setattr(tree_lines, "_MOST_LINES", most)
+    rng = np.random.default_rng(most)
+    ways = [["cut"], ["any"], ["one", "cut"], ["none"], ["cut"], ["all", "any"]]
+    trees, values = make_forest(rng, 6, ways, range(len(N_CODES)))
+    codes, scores = make_codes(700, rng), np.zeros((2, 700), dtype=np.int32)
+    forest = Forest.of(trees, values)
+    forest.add_joint(codes, scores)
+    found = list(tree_lines.batches_of(forest.feature, forest.goes_right))
+    assert [batch.trees.start for batch in found[1:]] == [batch.trees.stop for batch in found[:-1]]
+    assert (len(found) > 1) == (most < 2**13)
+    assert all(len(batch.feature) <= most for batch in found)
+    assert any(len(batch.many) for batch in found)
+    expected = sum(own[:, walk(codes, tree)] for tree, own in zip(trees, values, strict=True))
+    np.testing.assert_array_equal(scores, expected)
+
+
+def test_lines_that_many_nodes_share_are_kept_once():
+    tree = make_tree(np.random.default_rng(0), 6, ["cut"], [0, 1, 2])
+    forest = Forest.of([tree] * 9, [np.zeros((1, 64), dtype=np.int32)] * 9)
+    (batch,) = tree_lines.batches_of(forest.feature, forest.goes_right)
+    lines = {(f, line.tobytes()) for f, line in zip(tree.feature, tree.goes_right, strict=True)}
+    assert len(batch.feature) == len(lines)
+    assert (batch.line_of == batch.line_of[0]).all()

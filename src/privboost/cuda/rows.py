@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 from operator import methodcaller
 from typing import Any
@@ -15,7 +16,8 @@ from privboost.losses import UNKNOWN_LABEL
 from privboost.tables.rows import Rows
 
 _LOT = 2**21
-"""Rows that are put together before they are sent."""
+_LARGE = 2**18
+"""Rows that are put together before they are sent, and those of a block that is sent as it is."""
 _PADDING = 64
 """Rows are followed by zeros up to a multiple of this: kernels read several at once."""
 
@@ -41,8 +43,6 @@ class CardRows:
         The first id; None where rows have none.
     cohorts : list of (int, int, int)
         Where the rows of blocks of one cohort begin and end, and the cohort.
-    n_unknown : int
-        How many have an unknown label.
     """
 
     def __init__(self, card: Card, blocks: Sequence[Rows], n_threads: int = 1) -> None:
@@ -59,7 +59,12 @@ class CardRows:
         self.start = self._optional(blocks, lambda block: block.start, np.int32)
         self.first_id, self.ids = self._ids(blocks)
         self.cohorts = list(_cohorts(blocks))
-        self.n_unknown = sum(int(np.count_nonzero(b.label == UNKNOWN_LABEL)) for b in blocks)
+
+    @cached_property
+    def n_unknown(self) -> int:
+        """How many have an unknown label."""
+        label = self.card.fetch(self.label) if self.card.keeps else self.label
+        return int(np.count_nonzero(label == UNKNOWN_LABEL))
 
     def room(self, kind: Any) -> Any:
         """Return zeros, one for each row, to keep."""
@@ -77,7 +82,7 @@ class CardRows:
                 first += sum(map(len, run))
                 continue
             for lot in _lots(run):
-                values = np.concatenate([of(block) for block in lot])
+                values = np.concatenate([of(block) for block in lot]) if lot[1:] else of(lot[0])
                 self.card.write(column, first, values.astype(kind, copy=False))
                 first += len(values)
         return column
@@ -117,12 +122,13 @@ def _uncoded(blocks: Sequence[Rows]) -> Iterator[tuple[int, Uncoded]]:
 
 
 def _lots(blocks: Iterable[Rows]) -> Iterator[list[Rows]]:
+    """Bring small blocks together."""
     lot: list[Rows] = []
     rows = 0
     for block in blocks:
         lot.append(block)
         rows += len(block)
-        if rows >= _LOT:
+        if rows >= _LOT or len(block) >= _LARGE:
             yield lot
             lot, rows = [], 0
     if lot:

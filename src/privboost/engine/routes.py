@@ -118,10 +118,8 @@ class Routes:
         if walk.nodes is None:
             walk.nodes, walk.depth = _Nodes(blocks.sizes.tolist()), -1
         depth, node_at = max(walk.depth, 0), walk.nodes.at
-        slots, runs = tree.feature, NO_RUNS
-        if len(blocks):
-            slots = blocks.layout.slot_array[tree.feature]
-            runs = tree.runs.on(slots, blocks.layout.n_narrow) if depth == 0 else NO_RUNS
+        slots = blocks.layout.slot_array[tree.feature] if len(blocks) else tree.feature
+        runs = tree.runs if depth == 0 else NO_RUNS
         walk.depth = -1
 
         def task_of(_: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:

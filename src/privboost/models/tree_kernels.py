@@ -5,35 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.compiling import compiled
-from privboost.engine.kernels import add_values
-from privboost.trees.kernels import route_rows
-
-
-@compiled
-def add_trees(narrow, wide, slots, goes_right, runs, values, scores):
-    """Add the values of several trees to the scores of rows.
-
-    Parameters
-    ----------
-    narrow, wide : arrays
-        The codes of rows.
-    slots : uint16 array of shape (trees, nodes)
-        Which columns nodes look at: see `trees.kernels.route_rows`.
-    goes_right : uint8 array of shape (trees, nodes, codes)
-        Where each code goes, from the first node on that is not reached by runs.
-    runs : tuple of levels, first, begin, length
-        Those of all trees; see `trees.runs`.
-    values : int32 array of shape (trees, outputs, leaves)
-        What leaves add.
-    scores : int32 array of shape (outputs, rows)
-    """
-    node = np.empty(scores.shape[1], dtype=np.uint16)
-    levels, first, begin, length = runs
-    for tree in range(slots.shape[0]):
-        own = levels[tree], first[tree], begin[tree], length[tree]
-        route_rows(narrow, wide, slots[tree], goes_right[tree], own, 0, node)
-        for output in range(scores.shape[0]):
-            add_values(node, values[tree, output], scores[output])
 
 
 @compiled

@@ -22,13 +22,15 @@ from privboost.models.checks import (
     within_grid,
 )
 from privboost.models.importance import MORE, NO_MASS, add_noise, draw_rows, even
+from privboost.models.line_kernels import add_trees_by_row
 from privboost.models.parts import JointTree, ScoreParts
 from privboost.models.told_rows import read_rows
+from privboost.models.tree_lines import Batch, batches_of
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.routing import find_leaves
-from privboost.trees.runs import narrow_levels
 from privboost.trees.tree import MAX_DEPTH, Tree
+from privboost.trees.turn_words import STRIDE
 
 _MOST_FEATURES = 2**16
 """Features that a node of a tree can tell apart."""
@@ -36,8 +38,6 @@ _MOST_FEATURES = 2**16
 _CHANGES = 2**18
 """How many changes of scores are held at once, of some features at a time."""
 
-_TURNS = 2**20
-"""How many turns of trees are written out at once: a byte each."""
 _SHARINGS = 10
 """How often mass is divided among codes anew: more changes nothing that can be seen."""
 
@@ -110,32 +110,26 @@ class Forest:
 
     def add_joint(self, codes: Codes, scores: np.ndarray) -> None:
         """Add to scores, of shape (outputs, rows), the values of trees that join features."""
-        numbers = np.flatnonzero(self.joins)
-        slots = codes.layout.slot_array[self.feature]
-        levels = np.minimum(self._runs[0], narrow_levels(slots, codes.layout.n_narrow))
-        step = max(1, _TURNS // max(8 * self.goes_right[0].size, 1))  # the others stay packed
-        for start in range(0, len(numbers), step):
-            own = numbers[start : start + step]
-            runs = (levels[own], *(array[own] for array in self._runs[1:]))
-            by_runs = 2 ** levels[own].min() - 1
-            turns = np.unpackbits(self.goes_right[own, by_runs:], axis=2, bitorder="little")
-            tree_kernels.add_trees(
-                codes.narrow, codes.wide, slots[own], turns, runs, self.values[own], scores
-            )
+        feature, goes_right, values = self._joint
+        if len(codes) >= STRIDE and feature.size:
+            for batch in self._batches:
+                batch.add(codes, feature, goes_right, values, scores)
+            return
+        slots = codes.layout.slot_array[feature]
+        add_trees_by_row(codes.narrow, codes.wide, slots, goes_right, values, scores)
 
     @cached_property
-    def _runs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The `Runs` of all trees, each of its arrays in one."""
-        every = [self.tree(number).runs for number in range(len(self))]
-        levels = np.array([runs.levels for runs in every])
-        first = np.zeros((len(every), max(len(runs.first) for runs in every)), dtype=np.uint16)
-        most = max(len(runs.begin) for runs in every)
-        begin, length = np.zeros((2, len(every), most), dtype=np.uint8)
-        for number, runs in enumerate(every):
-            first[number, : len(runs.first)] = runs.first
-            begin[number, : len(runs.begin)] = runs.begin
-            length[number, : len(runs.length)] = runs.length
-        return levels, first, begin, length
+    def _joint(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The arrays of trees that join features."""
+        if self.joins.all():
+            return self.feature, self.goes_right, self.values
+        return self.feature[self.joins], self.goes_right[self.joins], self.values[self.joins]
+
+    @cached_property
+    def _batches(self) -> list[Batch]:
+        """The same in batches."""
+        feature, goes_right, _ = self._joint
+        return list(batches_of(feature, goes_right))
 
     def mass_below(self, number: int) -> np.ndarray:
         """Return what was released about the rows below each node of a tree, leaves last."""

@@ -51,7 +51,7 @@ def route_rows(narrow, wide, slots, goes_right, runs, depth, node):
     Parameters
     ----------
     slots, goes_right : arrays
-        The tree; see `route_level`. Lines may begin with a node that is not reached by runs.
+        The tree; see `route_level`.
     runs : Runs
         How the first levels are gone down from the root; see `trees.runs`.
     depth : int
@@ -60,13 +60,12 @@ def route_rows(narrow, wide, slots, goes_right, runs, depth, node):
         The node of each row, numbered within its level.
     """
     if depth == 0:
-        turn_rows(narrow, slots, runs, node)
+        turn_rows(narrow, wide, slots, runs, node)
         depth = runs[0]
-    first, without_line = (1 << depth) - 1, slots.size - goes_right.shape[0]
+    first = (1 << depth) - 1
     while first < slots.size:
         last = 2 * first + 1
-        lines = goes_right[first - without_line : last - without_line]
-        route_level(narrow, wide, slots[first:last], lines, node)
+        route_level(narrow, wide, slots[first:last], goes_right[first:last], node)
         first = last
 
 

@@ -13,6 +13,5 @@ def find_leaves(codes: Codes, tree: Tree) -> np.ndarray:
     """Return the leaf of each row in a tree: uint16."""
     leaf = np.empty(len(codes), dtype=np.uint16)
     slots = codes.layout.slot_array[tree.feature]
-    runs = tree.runs.on(slots, codes.layout.n_narrow)
-    kernels.route_rows(codes.narrow, codes.wide, slots, tree.goes_right, runs, 0, leaf)
+    kernels.route_rows(codes.narrow, codes.wide, slots, tree.goes_right, tree.runs, 0, leaf)
     return leaf

@@ -1,253 +1,189 @@
-"""Rows down the first levels of a tree by comparisons, 512 rows at a time, compiled by numba.
+"""Rows down a tree by comparisons, a stride of rows at a time, compiled by numba.
 
 A node sends the codes of some runs to the right: most often one run. Processors compare 64 codes
 with the ends of a run in a few instructions, so that asking all nodes of a level about all rows,
-wherever these are, is faster than finding out for each row which node to ask; as long as nodes are
-few. Who goes right is a bit a row, in words of 64.
+wherever these are, is faster than finding out for each row which node to ask; as long as runs are
+few. Indices are unsigned, as in `engine.kernels`.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from privboost.compiling import compiled
+from privboost.trees.turn_words import STRIDE, WORDS, add_run, part_rows, set_run, write_nodes
 
-MOST_RUNS = 64
-"""A level with more of them is left to look-ups, and all levels below it."""
-MOST_LEVELS = 7
-"""With a run a node, no more levels have so few."""
-_CODES = 255
-"""A column of bytes has no more of them; see `tables.layout`."""
-
-_WORDS = 8
-STRIDE = 64 * _WORDS
-"""Rows that are led down at once: their codes stay near the processor."""
-
-_BYTE, _PLACE, _WORD = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-_BITS, _BYTES = ir.VectorType(ir.IntType(1), 64), ir.VectorType(_BYTE, 64)
-_NODES, _ALL_WORDS = ir.VectorType(ir.IntType(16), 64), ir.VectorType(_WORD, _WORDS)
-
-
-def _pointer(context, builder, kind, array, place, to):
-    """Return where an entry of an array lies, as a pointer to something."""
-    data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [place]), to.as_pointer())
-
-
-def _repeated(builder, byte):
-    """Return a vector of one byte, 64 times."""
-    nothing = ir.Constant(_BYTES, ir.Undefined)
-    first = builder.insert_element(nothing, byte, _PLACE(0))
-    places = ir.Constant(ir.VectorType(_PLACE, 64), [0] * 64)
-    return builder.shuffle_vector(first, nothing, places)
-
-
-def _mark_run(context, builder, signature, arguments, more):
-    """Mark the rows of a stride whose codes lie in a run, beside those that are marked or alone."""
-    kinds = signature.args
-    codes = _pointer(context, builder, kinds[0], arguments[0], arguments[1], _BYTE)
-    begin, length = _repeated(builder, arguments[2]), _repeated(builder, arguments[3])
-    turns = _pointer(context, builder, kinds[4], arguments[4], arguments[5], _WORD)
-    for number in range(_WORDS):
-        own = builder.gep(codes, [_WORD(64 * number)])
-        seen = builder.load(builder.bitcast(own, _BYTES.as_pointer()), align=1)
-        # Codes before the run wrap around, and are large.
-        within = builder.icmp_unsigned("<", builder.sub(seen, begin), length)
-        word, place = builder.bitcast(within, _WORD), builder.gep(turns, [_WORD(number)])
-        builder.store(builder.or_(builder.load(place), word) if more else word, place)
-    return context.get_dummy_value()
-
-
-def _kinds_of_run(codes, turns):
-    kinds = (codes, types.uint64, types.uint8, types.uint8, turns, types.uint64)
-    return types.none(*kinds)
-
-
-@intrinsic
-def _set_run(typing_context, codes, place, begin, length, turns, at):
-    """Write which rows of a stride, from a place among codes on, have a code of a run."""
-
-    def generate(context, builder, signature, arguments):
-        return _mark_run(context, builder, signature, arguments, False)
-
-    return _kinds_of_run(codes, turns), generate
-
-
-@intrinsic
-def _add_run(typing_context, codes, place, begin, length, turns, at):
-    """Do the same with one more run of the same node."""
-
-    def generate(context, builder, signature, arguments):
-        return _mark_run(context, builder, signature, arguments, True)
-
-    return _kinds_of_run(codes, turns), generate
-
-
-@intrinsic
-def _part_rows(typing_context, turns, here, below, level, at, nodes, deeper):
-    """Part the rows of all nodes of a level.
-
-    Parameters
-    ----------
-    turns : uint64 array
-        Who would go right at each node.
-    here, below : uint64 arrays
-        Who is at each node, and room for who is at each of their children.
-    level, at : uint64 array, int
-        Where to write who goes right, at whatever node.
-    deeper : bool
-        Whether it matters who is at the children.
-    """
-
-    def generate(context, builder, signature, arguments):
-        def words(number, place):
-            kind, array = signature.args[number], arguments[number]
-            return _pointer(context, builder, kind, array, place, _ALL_WORDS)
-
-        some = cgutils.alloca_once_value(builder, ir.Constant(_ALL_WORDS, [0] * _WORDS))
-        with cgutils.for_range(builder, arguments[5]) as loop:
-            place = builder.mul(loop.index, _WORD(_WORDS))
-            own = builder.load(words(1, place), align=8)
-            right = builder.and_(own, builder.load(words(0, place), align=8))
-            with builder.if_then(arguments[6]):
-                twice = builder.add(place, place)
-                builder.store(builder.xor(own, right), words(2, twice), align=8)
-                builder.store(right, words(2, builder.add(twice, _WORD(_WORDS))), align=8)
-            builder.store(builder.or_(builder.load(some), right), some)
-        builder.store(builder.load(some), words(3, arguments[4]), align=8)
-        return context.get_dummy_value()
-
-    kinds = (turns, here, below, level, types.uint64, types.uint64, types.boolean)
-    return types.none(*kinds), generate
-
-
-@intrinsic
-def _write_nodes(typing_context, levels, count, node, place):
-    """Write the nodes of a stride's rows, which the turns at so many levels say."""
-
-    def generate(context, builder, signature, arguments):
-        kinds = signature.args
-        turns = _pointer(context, builder, kinds[0], arguments[0], _WORD(0), _WORD)
-        out = _pointer(context, builder, kinds[2], arguments[2], arguments[3], ir.IntType(16))
-        for number in range(_WORDS):
-            nodes = cgutils.alloca_once_value(builder, ir.Constant(_NODES, [0] * 64))
-            with cgutils.for_range(builder, arguments[1]) as loop:
-                word = builder.add(builder.mul(loop.index, _WORD(_WORDS)), _WORD(number))
-                bits = builder.bitcast(builder.load(builder.gep(turns, [word])), _BITS)
-                own = builder.load(nodes)
-                deeper = builder.add(builder.add(own, own), builder.zext(bits, _NODES))
-                builder.store(deeper, nodes)
-            where = builder.gep(out, [_WORD(64 * number)])
-            where = builder.bitcast(where, _NODES.as_pointer())
-            builder.store(builder.load(nodes), where, align=2)
-        return context.get_dummy_value()
-
-    return types.none(levels, types.uint64, node, types.uint64), generate
+MOST_LEVELS = 8
+"""That can be gone down like this: a tree of so many has 256 leaves."""
+_MOST_NARROW = 255
+_MOST_WIDE = 2**16 - 1
+"""Codes of a run: of a column of bytes, which has no more (see `tables.layout`), and of another."""
 
 
 @compiled
-def find_runs(goes_right, first, begin, length):
-    """Write which runs of codes the nodes of a tree send to the right, as far as they are few.
+def find_runs(line, most, begin, length, found):
+    """Write which runs of codes go right: at least one, be it empty.
 
     Parameters
     ----------
-    goes_right : uint8 array of shape (nodes, codes)
-        The tree.
-    first : uint16 array, a number longer than there are nodes
-        Room for the place of each node's first run: each has at least one, be it empty.
-    begin, length : uint8 arrays of length MOST_LEVELS · MOST_RUNS
-        Room for the first code of each run, and for how many there are.
+    line : uint8 array
+        Where codes go.
+    most : int
+        How many runs there may be.
+    begin, length : uint16 arrays
+        Room for the first code of each run, and for how many codes it has.
+    found : int
+        How many were written before.
 
     Returns
     -------
     int
-        How many levels from the root on have few.
+        How many there are now; −1 if there would be too many.
     """
-    codes, found, levels, node = min(goes_right.shape[1], _CODES), 0, 0, 0
-    first[0] = 0
-    while node < goes_right.shape[0] and levels < MOST_LEVELS:
-        start, last = found, 2 * node + 1
-        for own in range(node, last):
-            code = 0
-            while code < codes:
-                end = code
-                while end < codes and goes_right[own, end]:
-                    end += 1
-                if end > code or (code + 1 == codes and found == first[own]):
-                    if found - start == MOST_RUNS:
-                        return levels
-                    begin[found], length[found] = code, end - code
-                    found += 1
-                code = max(end, code + 1)
-            first[own + 1] = found
-        levels, node = levels + 1, last
-    return levels
+    before, code = found, 0
+    while code < line.size:
+        end = code
+        while end < line.size and line[end] and end - code < _MOST_WIDE:
+            end += 1
+        if end > code or (code + 1 == line.size and found == before):
+            if found - before == most:
+                return -1
+            begin[found], length[found] = code, end - code
+            found += 1
+        code = max(end, code + 1)
+    return found
 
 
 @compiled
-def turn_rows(narrow, slots, runs, node):
+def find_runs_of_level(goes_right, most, first, begin, length):
+    """Do `find_runs` for all nodes of a level, which together have so many at most.
+
+    Parameters
+    ----------
+    goes_right : uint8 array of shape (nodes, codes)
+    first : int32 array
+        Room for the place of each node's first run, of which the first is there, and for where the
+        last one's end.
+
+    Returns
+    -------
+    bool
+        Whether there were no more.
+    """
+    for node in range(goes_right.shape[0]):
+        left = most - (first[node] - first[0])
+        found = find_runs(goes_right[node], left, begin, length, first[node])
+        if found < 0:
+            return False
+        first[node + 1] = found
+    return True
+
+
+@compiled
+def mark_lines(narrow, wide, rows, place, slots, runs, begins, ends, turns):
+    """Mark which rows of a stride some lines send to the right.
+
+    Parameters
+    ----------
+    narrow, wide : arrays
+        Codes, column after column.
+    rows, place : int
+        How many there are of a column, and where the stride begins.
+    slots : uint16 array
+        Which of these columns each line is about, narrow ones first.
+    runs : tuple of first, begin, length
+        Where those of each line begin; see `find_runs`.
+    begins, ends : int
+        Which lines: from one to before another.
+    turns : uint64 array
+        Where to write the words of each.
+    """
+    first, begin, length = runs
+    one, thin = np.uint64(1), np.uint64(narrow.size)
+    for line in range(np.uint64(begins), np.uint64(ends)):
+        slot, at = np.uint64(slots[line]), (line - np.uint64(begins)) * np.uint64(WORDS)
+        run, last = np.uint64(first[line]), np.uint64(first[line + one])
+        start = slot * rows + place
+        if start < thin:
+            set_run(narrow, start, *_narrowed(begin[run], length[run]), turns, at)
+            for more in range(run + one, last):
+                add_run(narrow, start, *_narrowed(begin[more], length[more]), turns, at)
+        else:
+            set_run(wide, start - thin, begin[run], length[run], turns, at)
+            for more in range(run + one, last):
+                add_run(wide, start - thin, begin[more], length[more], turns, at)
+
+
+@compiled
+def _narrowed(begin, length):
+    """Return the part of a run that a column of bytes has; lines are as long as any needs them."""
+    low = min(np.uint64(begin), np.uint64(_MOST_NARROW))
+    return np.uint8(low), np.uint8(min(np.uint64(length), np.uint64(_MOST_NARROW) - low))
+
+
+@compiled
+def make_room(levels):
+    """Return room for who goes right at each level, who is at each node, and at their children."""
+    nodes = np.empty((2, WORDS << (levels - 1)), dtype=np.uint64)  # the last have no children here
+    return np.empty(WORDS * levels, dtype=np.uint64), nodes[0], nodes[1]
+
+
+@compiled
+def turn_rows(narrow, wide, slots, runs, node):
     """Lead rows from the root down as many levels as have runs.
 
     Parameters
     ----------
-    narrow : uint8 array of shape (columns, rows)
+    narrow, wide : arrays of shape (columns, rows)
         Codes.
     slots : uint16 array
-        Which of these columns each node looks at.
+        Which of these columns each node looks at, narrow ones first.
     runs : Runs
         What goes right; see `trees.runs`.
     node : uint16 array
         Where to write the node of each row, numbered within its level.
     """
-    if runs[0] == 0:
+    levels, first, begin, length = runs
+    if levels == 0:
         node[:] = 0
-    elif node.size < STRIDE:
-        _turn_few(narrow, slots, runs, node)
-    else:
-        _turn_many(narrow, slots, runs, node)
+        return
+    if node.size < STRIDE:
+        _turn_few(narrow, wide, slots, runs, node)
+        return
+    thin, broad = narrow.reshape(-1), wide.reshape(-1)
+    rows, stride, one = np.uint64(node.size), np.uint64(STRIDE), np.uint64(1)
+    by_level, here, below = make_room(levels)
+    turns = np.empty(WORDS << (levels - 1), dtype=np.uint64)
+    line_of = np.arange(1 << (levels - 1)).astype(np.uint16)  # each node has its own
+    for start in range(np.uint64(0), rows, stride):
+        place = start if start + stride <= rows else rows - stride  # some are led twice
+        here[:WORDS] = ~np.uint64(0)
+        for level in range(np.uint64(levels)):
+            nodes = one << level
+            own = (first, begin, length)
+            mark_lines(thin, broad, rows, place, slots, own, nodes - one, 2 * nodes - one, turns)
+            deeper = level + one < levels
+            part_rows(turns, line_of, np.uint64(0), nodes, here, below, by_level, level, deeper)
+            here, below = below, here
+        write_nodes(by_level, np.uint64(levels), node, place)
 
 
 @compiled
-def _turn_few(narrow, slots, runs, node):
+def _turn_few(narrow, wide, slots, runs, node):
     """Do `turn_rows`, row by row."""
     levels, first, begin, length = runs
+    n_narrow = narrow.shape[0]
     for row in range(node.size):
         at = 0
         for level in range(levels):
-            own = (1 << level) - 1 + at
-            code, right = narrow[slots[own], row], False
+            own, right = (1 << level) - 1 + at, 0
+            slot = np.int64(slots[own])
+            if slot < n_narrow:
+                code = np.int64(narrow[slot, row])
+            else:
+                code = np.int64(wide[slot - n_narrow, row])
             for run in range(first[own], first[own + 1]):
-                right |= (np.int64(code) - np.int64(begin[run])) & 255 < length[run]
+                past = code - np.int64(begin[run])
+                right |= int(past >= 0 and past < length[run])
             at = 2 * at + right
         node[row] = at
-
-
-@compiled
-def _turn_many(narrow, slots, runs, node):
-    """Do `turn_rows` for `STRIDE` rows at once, or more."""
-    levels, first, begin, length = runs
-    rows, stride, words = np.uint64(node.size), np.uint64(STRIDE), np.uint64(_WORDS)
-    one, codes = np.uint64(1), narrow.reshape(-1)
-    most = np.uint64(_WORDS) << np.uint64(levels)
-    turns, here, below = np.empty((3, most), dtype=np.uint64)
-    by_level = np.empty(_WORDS * levels, dtype=np.uint64)
-    for start in range(np.uint64(0), rows, stride):
-        place = start if start + stride <= rows else rows - stride  # some are led twice
-        here[:_WORDS] = ~np.uint64(0)
-        for level in range(np.uint64(levels)):
-            nodes = one << level
-            for k in range(nodes):
-                own = nodes - one + k
-                column, at = np.uint64(slots[own]) * rows + place, k * words
-                run = np.uint64(first[own])
-                _set_run(codes, column, begin[run], length[run], turns, at)
-                for more in range(run + one, np.uint64(first[own + one])):
-                    _add_run(codes, column, begin[more], length[more], turns, at)
-            deeper = level + one < levels
-            _part_rows(turns, here, below, by_level, level * words, nodes, deeper)
-            here, below = below, here
-        _write_nodes(by_level, np.uint64(levels), node, place)

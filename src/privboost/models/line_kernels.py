@@ -1,0 +1,239 @@
+"""Scores of many trees by their distinct lines, compiled by numba.
+
+Thousands of nodes part rows in fewer ways: a feature of 193 codes has 192 cuts. Each line is
+compared with a stride of rows once; what is left for a node are a few operations on words.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privboost.compiling import compiled
+from privboost.trees.turn_kernels import find_runs, make_room, mark_lines
+from privboost.trees.turn_words import STRIDE, WORDS, part_rows, write_nodes
+
+_PRIME, _BASIS = 0x100000001B3, 0xCBF29CE484222325
+"""Of the hash FNV-1a."""
+
+
+@compiled
+def number_lines(feature, goes_right, table, line_of, first_seen):
+    """Number the distinct lines of nodes, of which each has a feature and turns, as bits.
+
+    Parameters
+    ----------
+    feature : uint16 array of shape (nodes,)
+        The feature that each node looks at.
+    goes_right : uint8 array of shape (nodes, bytes)
+        Where codes go.
+    table : int64 array, its length a power of two and twice that of nodes, or more
+        Room to find lines again; −1 everywhere.
+    line_of : int64 array of shape (nodes,)
+        Room for the number of each node's line.
+    first_seen : int64 array of shape (nodes,)
+        Room for the first node of each line.
+
+    Returns
+    -------
+    int
+        How many lines there are.
+    """
+    found, mask = 0, np.uint64(table.size - 1)
+    for node in range(feature.size):
+        place = (np.uint64(_BASIS) ^ np.uint64(feature[node])) * np.uint64(_PRIME)
+        for k in range(goes_right.shape[1]):
+            place = (place ^ np.uint64(goes_right[node, k])) * np.uint64(_PRIME)
+        place = (place ^ place >> np.uint64(32)) & mask
+        while table[place] >= 0 and not _same(feature, goes_right, node, first_seen[table[place]]):
+            place = place + np.uint64(1) & mask
+        if table[place] < 0:
+            table[place], first_seen[found] = found, node
+            found += 1
+        line_of[node] = table[place]
+    return found
+
+
+@compiled
+def _same(feature, goes_right, node, other):
+    same = feature[node] == feature[other]
+    for k in range(goes_right.shape[1]):
+        same &= goes_right[node, k] == goes_right[other, k]
+    return same
+
+
+@compiled
+def deal_lines(line_of, most, out, lines, first_tree, first_line):
+    """Part trees into batches, in their order, whose lines are few, and number those of each.
+
+    Parameters
+    ----------
+    line_of : int64 array of shape (trees, nodes)
+        The line of each node.
+    most : int
+        How many lines a batch may have: at least as many as a tree has nodes.
+    out : uint16 array of shape (trees, nodes)
+        Room for the number of each node's line in its batch.
+    lines : int64 array of shape (trees · nodes,)
+        Room for the lines of all batches, one after the other.
+    first_tree, first_line : int64 arrays of shape (trees,)
+        Room for the first tree of each batch, and for where its lines begin.
+
+    Returns
+    -------
+    int, int
+        How many batches there are, and how many lines they have together.
+    """
+    known = line_of.max() + 1
+    batch_of, tree_of = np.full(known, -1), np.full(known, -1)
+    place = np.empty(known, dtype=np.uint16)
+    batch, total = -1, 0
+    for tree in range(line_of.shape[0]):
+        new = 0
+        for line in line_of[tree]:
+            if batch_of[line] != batch and tree_of[line] != tree:
+                tree_of[line] = tree
+                new += 1
+        if batch < 0 or total + new - first_line[batch] > most:
+            batch += 1
+            first_tree[batch], first_line[batch] = tree, total
+        for node in range(line_of.shape[1]):
+            line = line_of[tree, node]
+            if batch_of[line] != batch:
+                batch_of[line], place[line] = batch, total - first_line[batch]
+                lines[total] = line
+                total += 1
+            out[tree, node] = place[line]
+    return batch + 1, total
+
+
+@compiled
+def find_runs_of_lines(goes_right, most, first, begin, length, many):
+    """Write the runs of lines; those that have many are marked, and get an empty one.
+
+    Parameters
+    ----------
+    goes_right : uint8 array of shape (lines, codes)
+    most : int
+        How many runs are not many.
+    first, begin, length : arrays
+        See `trees.turn_kernels.find_runs_of_level`; there is room for `most` of each line.
+    many : bool array
+        Whether a line has many.
+    """
+    first[0] = 0
+    for line in range(goes_right.shape[0]):
+        found = find_runs(goes_right[line], most, begin, length, first[line])
+        many[line] = found < 0
+        if found < 0:
+            begin[first[line]], length[first[line]] = 0, 0
+            found = first[line] + 1
+        first[line + 1] = found
+
+
+@compiled
+def _turn(narrow, wide, slot, bits, row):
+    """Return where a row goes by a line whose turns are packed as bits."""
+    slot = np.int64(slot)
+    if slot < narrow.shape[0]:
+        code = np.int64(narrow[slot, row])
+    else:
+        code = np.int64(wide[slot - narrow.shape[0], row])
+    return np.int64(bits[code >> 3]) >> (code & 7) & 1
+
+
+@compiled
+def _mark_by_look_up(narrow, wide, place, slots, many, bits, turns):
+    """Mark which rows of a stride those lines send to the right that have many runs."""
+    for k in range(many.size):
+        line = many[k]
+        for word in range(WORDS):
+            found = np.uint64(0)
+            for bit in range(64):
+                turn = _turn(narrow, wide, slots[line], bits[k], np.int64(place) + 64 * word + bit)
+                found |= np.uint64(turn) << np.uint64(bit)
+            turns[WORDS * line + word] = found
+
+
+@compiled
+def _descend(narrow, wide, slots, goes_right, level, node, row):
+    """Return the leaf of a row that is at a node of a level."""
+    while (1 << level) <= slots.size:
+        own = (1 << level) - 1 + node
+        node = 2 * node + _turn(narrow, wide, slots[own], goes_right[own], row)
+        level += 1
+    return node
+
+
+@compiled
+def add_trees_by_row(narrow, wide, slots, goes_right, values, scores):
+    """Add the values of trees to the scores of rows, row by row.
+
+    Parameters
+    ----------
+    narrow, wide : arrays of shape (columns, rows)
+        Codes.
+    slots : uint16 array of shape (trees, nodes)
+        Which of these columns nodes look at, narrow ones first.
+    goes_right : uint8 array of shape (trees, nodes, bytes)
+        Where codes go, as bits.
+    values : int32 array of shape (trees, outputs, leaves)
+        What leaves add.
+    scores : int32 array of shape (outputs, rows)
+    """
+    for tree in range(slots.shape[0]):
+        for row in range(scores.shape[1]):
+            leaf = _descend(narrow, wide, slots[tree], goes_right[tree], 0, 0, row)
+            for output in range(scores.shape[0]):
+                scores[output, row] += values[tree, output, leaf]
+
+
+@compiled
+def add_trees_by_line(
+    narrow, wide, slots, runs, many, bits, line_of, deep_slots, goes_right, values, scores
+):
+    """Do the same by the lines of the first levels, for a stride of rows or more.
+
+    Parameters
+    ----------
+    slots : uint16 array
+        Which column each line is about.
+    runs : tuple of first, begin, length
+        Which codes lines send to the right; see `find_runs_of_lines`.
+    many, bits : int64 array, uint8 array of shape (lines, bytes)
+        The lines of many runs, and where they send codes.
+    line_of : uint16 array of shape (trees, nodes)
+        The line of each node of the first levels.
+    deep_slots, goes_right : arrays
+        The whole trees, for levels below; see `add_trees_by_row`.
+    """
+    trees, nodes = line_of.shape
+    levels = 0
+    while (1 << levels) <= nodes:
+        levels += 1
+    rows, stride, one = np.uint64(scores.shape[1]), np.uint64(STRIDE), np.uint64(1)
+    thin, broad, lines = narrow.reshape(-1), wide.reshape(-1), line_of.reshape(-1)
+    turns = np.empty(WORDS * slots.size, dtype=np.uint64)
+    by_level, here, below = make_room(levels)
+    leaf = np.empty(STRIDE, dtype=np.uint16)
+    for start in range(np.uint64(0), rows, stride):
+        place = start if start + stride <= rows else rows - stride  # some are led twice
+        mark_lines(thin, broad, rows, place, slots, runs, 0, slots.size, turns)
+        _mark_by_look_up(narrow, wide, place, slots, many, bits, turns)
+        for tree in range(np.uint64(trees)):
+            here[:WORDS] = ~np.uint64(0)
+            for level in range(np.uint64(levels)):
+                count = one << level
+                first = tree * np.uint64(nodes) + count - one
+                deeper = level + one < levels
+                part_rows(turns, lines, first, count, here, below, by_level, level, deeper)
+                here, below = below, here
+            write_nodes(by_level, np.uint64(levels), leaf, np.uint64(0))
+            if deep_slots.shape[1] > nodes:
+                own_slots, own_turns = deep_slots[tree], goes_right[tree]
+                for k in range(STRIDE):
+                    row = np.int64(place) + k
+                    leaf[k] = _descend(narrow, wide, own_slots, own_turns, levels, leaf[k], row)
+            for output in range(scores.shape[0]):  # each row once
+                own, total = values[tree, output], scores[output]
+                for k in range(start - place, stride):
+                    total[place + k] += own[leaf[k]]

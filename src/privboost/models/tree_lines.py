@@ -1,0 +1,101 @@
+"""The distinct lines of a forest: by them, scores of many rows are found; see `line_kernels`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from privboost.models import line_kernels
+from privboost.tables.rows import Codes
+from privboost.trees.turn_kernels import MOST_LEVELS
+
+_MOST_LINES = 2**13
+"""Of a batch of trees: what a stride of rows does at each of them stays in a processor's cache."""
+_TURNS = 2**23
+"""How many turns of lines are written out at once, a byte each; or a tree's, if it has more."""
+_MOST_RUNS = 64
+"""With more, it is faster to look up the turn of each row."""
+
+
+class Batch(NamedTuple):
+    """Trees that have few lines in common.
+
+    Attributes
+    ----------
+    trees : slice
+        Which.
+    feature : uint16 array
+        What each line is about.
+    runs : tuple of first, begin, length
+        Which codes go right.
+    many, bits : arrays
+        The lines of many runs, and where they send codes, as bits.
+    line_of : uint16 array of shape (trees, nodes)
+        The line of each node of the first levels.
+    """
+
+    trees: slice
+    feature: np.ndarray
+    runs: tuple[np.ndarray, np.ndarray, np.ndarray]
+    many: np.ndarray
+    bits: np.ndarray
+    line_of: np.ndarray
+
+    def add(
+        self,
+        codes: Codes,
+        feature: np.ndarray,
+        goes_right: np.ndarray,
+        values: np.ndarray,
+        scores: np.ndarray,
+    ) -> None:
+        """Add the values of the trees, of all that there are, to scores."""
+        slots, own = codes.layout.slot_array, self.trees
+        lines = (slots[self.feature], self.runs, self.many, self.bits, self.line_of)
+        whole = (slots[feature[own]], goes_right[own], values[own])
+        line_kernels.add_trees_by_line(codes.narrow, codes.wide, *lines, *whole, scores)
+
+
+def batches_of(feature: np.ndarray, goes_right: np.ndarray) -> Iterator[Batch]:
+    """Part trees into batches.
+
+    Parameters
+    ----------
+    feature, goes_right : arrays
+        The trees; see `Forest`.
+    """
+    feature, goes_right = (
+        np.ascontiguousarray(array[:, : 2**MOST_LEVELS - 1]) for array in (feature, goes_right)
+    )
+    count, size = feature.size, goes_right.shape[2]
+    flat, bits = feature.reshape(-1), goes_right.reshape(count, size)
+    table = np.full(1 << (2 * count).bit_length(), -1)
+    line_of, first_seen, lines = np.empty((3, count), dtype=np.int64)
+    line_kernels.number_lines(flat, bits, table, line_of, first_seen)
+    numbers = np.empty(feature.shape, dtype=np.uint16)
+    first_tree, first_line = np.empty((2, len(feature)), dtype=np.int64)
+    most = max(min(_MOST_LINES, _TURNS // (8 * size)), feature.shape[1])
+    dealt = (line_of.reshape(feature.shape), most, numbers, lines, first_tree, first_line)
+    n_batches, total = line_kernels.deal_lines(*dealt)
+    ends = [
+        *zip(first_tree[:n_batches], first_line[:n_batches], strict=True),
+        (len(feature), total),
+    ]
+    for (tree, line), (last_tree, last_line) in itertools.pairwise(ends):
+        nodes, trees = first_seen[lines[line:last_line]], slice(tree, last_tree)
+        yield Batch(trees, flat[nodes], *_runs_of(bits[nodes]), numbers[trees])
+
+
+def _runs_of(
+    bits: np.ndarray,
+) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
+    """Return the runs of lines, which of them have many, and the bits of those."""
+    turns = np.unpackbits(bits, axis=1, bitorder="little")
+    first, many = np.empty(len(bits) + 1, dtype=np.int32), np.empty(len(bits), dtype=np.bool_)
+    begin, length = np.empty((2, _MOST_RUNS * len(bits)), dtype=np.uint16)
+    line_kernels.find_runs_of_lines(turns, _MOST_RUNS, first, begin, length, many)
+    runs = first, begin[: first[-1]].copy(), length[: first[-1]].copy()
+    return runs, np.flatnonzero(many), bits[many]
