@@ -6,7 +6,7 @@ Rounds are the engine's own, without noise: what a recipe asks of rows, and what
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -140,11 +140,7 @@ def histogram_rounds(backend: Backend, encoder: Encoder, rounds: int) -> None:
 
 def random_trees(backend: Backend, encoder: Encoder, trees: int) -> None:
     """Ask for the leaves of trees that look anywhere."""
-    rng = np.random.default_rng(0)
-    for number in range(trees):
-        tree = stump()
-        for _ in range(DEPTH):
-            tree = _deeper(tree, encoder, rng)
+    for number, tree in enumerate(_drawn(max(encoder.layout.n_codes), trees)):
         backend.sum(TreeSums((tree,)))
         values = np.full((1, tree.n_leaves), (-1) ** number, dtype=np.int32)
         backend.apply(AddTreeValues((tree,), values))
@@ -158,7 +154,7 @@ def greedy_trees(backend: Backend, encoder: Encoder, trees: int) -> None:
         tree = stump()
         for _ in range(DEPTH):
             backend.sum(NodeHistograms(tree, cells))
-            tree = _deeper(tree, encoder, rng)
+            tree = _deeper(tree, max(encoder.layout.n_codes), rng)
         values = np.full((1, tree.n_leaves), (-1) ** number, dtype=np.int32)
         backend.apply(AddTreeValues((tree,), values))
 
@@ -175,9 +171,17 @@ def _cells(encoder: Encoder, feature: int) -> CellMap:
     return CellMap.of_feature(feature, np.minimum(codes * BINS // len(codes), BINS - 1), BINS)
 
 
-def _deeper(tree: Tree, encoder: Encoder, rng: np.random.Generator) -> Tree:
+@cache
+def _drawn(codes: int, trees: int) -> list[Tree]:
+    """Return trees that look anywhere: drawn once, which is no part of a round."""
+    rng, drawn = np.random.default_rng(0), [stump()] * trees
+    for _ in range(DEPTH):
+        drawn = [_deeper(tree, codes, rng) for tree in drawn]
+    return drawn
+
+
+def _deeper(tree: Tree, codes: int, rng: np.random.Generator) -> Tree:
     """Split every leaf somewhere."""
-    codes = max(encoder.layout.n_codes)
     splits = [
         (int(rng.integers(COLUMNS)), (np.arange(codes) > rng.integers(codes)).astype(np.uint8))
         for _ in range(tree.n_leaves)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.compiling import compiled
-from privboost.trees.turn_kernels import find_runs, make_room, mark_lines
-from privboost.trees.turn_words import STRIDE, WORDS, part_rows, write_nodes
+from privboost.trees.turn_kernels import find_runs, lead_stride, mark_lines, start_at_root
+from privboost.trees.turn_words import STRIDE, WORDS, write_nodes
 
 _PRIME, _BASIS = 0x100000001B3, 0xCBF29CE484222325
 """Of the hash FNV-1a."""
@@ -206,27 +206,21 @@ def add_trees_by_line(
     deep_slots, goes_right : arrays
         The whole trees, for levels below; see `add_trees_by_row`.
     """
+    first, begin, length = runs
     trees, nodes = line_of.shape
     levels = 0
     while (1 << levels) <= nodes:
         levels += 1
-    rows, stride, one = np.uint64(scores.shape[1]), np.uint64(STRIDE), np.uint64(1)
+    rows, stride = np.uint64(scores.shape[1]), np.uint64(STRIDE)
     thin, broad, lines = narrow.reshape(-1), wide.reshape(-1), line_of.reshape(-1)
-    turns = np.empty(WORDS * slots.size, dtype=np.uint64)
-    by_level, here, below = make_room(levels)
-    leaf = np.empty(STRIDE, dtype=np.uint16)
+    turns, by_level = np.empty(WORDS * slots.size, np.uint64), np.empty(WORDS * levels, np.uint64)
+    at_node, leaf = start_at_root(nodes), np.empty(STRIDE, dtype=np.uint16)
     for start in range(np.uint64(0), rows, stride):
         place = start if start + stride <= rows else rows - stride  # some are led twice
-        mark_lines(thin, broad, rows, place, slots, runs, 0, slots.size, turns)
+        mark_lines(thin, broad, rows, place, slots, first, begin, length, slots.size, turns)
         _mark_by_look_up(narrow, wide, place, slots, many, bits, turns)
         for tree in range(np.uint64(trees)):
-            here[:WORDS] = ~np.uint64(0)
-            for level in range(np.uint64(levels)):
-                count = one << level
-                first = tree * np.uint64(nodes) + count - one
-                deeper = level + one < levels
-                part_rows(turns, lines, first, count, here, below, by_level, level, deeper)
-                here, below = below, here
+            lead_stride(turns, lines, tree * np.uint64(nodes), levels, at_node, by_level)
             write_nodes(by_level, np.uint64(levels), leaf, np.uint64(0))
             if deep_slots.shape[1] > nodes:
                 own_slots, own_turns = deep_slots[tree], goes_right[tree]
@@ -234,6 +228,5 @@ def add_trees_by_line(
                     row = np.int64(place) + k
                     leaf[k] = _descend(narrow, wide, own_slots, own_turns, levels, leaf[k], row)
             for output in range(scores.shape[0]):  # each row once
-                own, total = values[tree, output], scores[output]
                 for k in range(start - place, stride):
-                    total[place + k] += own[leaf[k]]
+                    scores[output, place + k] += values[tree, output, leaf[k]]

@@ -80,7 +80,7 @@ def find_runs_of_level(goes_right, most, first, begin, length):
 
 
 @compiled
-def mark_lines(narrow, wide, rows, place, slots, runs, begins, ends, turns):
+def mark_lines(narrow, wide, rows, place, slots, first, begin, length, lines, turns):
     """Mark which rows of a stride some lines send to the right.
 
     Parameters
@@ -91,17 +91,17 @@ def mark_lines(narrow, wide, rows, place, slots, runs, begins, ends, turns):
         How many there are of a column, and where the stride begins.
     slots : uint16 array
         Which of these columns each line is about, narrow ones first.
-    runs : tuple of first, begin, length
-        Where those of each line begin; see `find_runs`.
-    begins, ends : int
-        Which lines: from one to before another.
+    first, begin, length : arrays
+        Where the runs of each line begin, and these; see `find_runs`. (Not a tuple: to take one
+        apart counts who uses its arrays, and threads would wait for each other to count.)
+    lines : int
+        How many there are.
     turns : uint64 array
         Where to write the words of each.
     """
-    first, begin, length = runs
     one, thin = np.uint64(1), np.uint64(narrow.size)
-    for line in range(np.uint64(begins), np.uint64(ends)):
-        slot, at = np.uint64(slots[line]), (line - np.uint64(begins)) * np.uint64(WORDS)
+    for line in range(np.uint64(lines)):
+        slot, at = np.uint64(slots[line]), line * np.uint64(WORDS)
         run, last = np.uint64(first[line]), np.uint64(first[line + one])
         start = slot * rows + place
         if start < thin:
@@ -122,10 +122,35 @@ def _narrowed(begin, length):
 
 
 @compiled
-def make_room(levels):
-    """Return room for who goes right at each level, who is at each node, and at their children."""
-    nodes = np.empty((2, WORDS << (levels - 1)), dtype=np.uint64)  # the last have no children here
-    return np.empty(WORDS * levels, dtype=np.uint64), nodes[0], nodes[1]
+def lead_stride(turns, line_of, root, levels, at_node, by_level):
+    """Lead the rows of a stride down a tree.
+
+    Parameters
+    ----------
+    turns : uint64 array
+        Who would go right, line by line.
+    line_of, root : uint16 array, int
+        The line of each node, and where that of the root stands.
+    levels : int
+        How many there are.
+    at_node : uint64 array
+        Room for who is at each node; all are at the first.
+    by_level : uint64 array
+        Room for who goes right at each level.
+    """
+    one = np.uint64(1)
+    for level in range(np.uint64(levels)):
+        nodes = one << level
+        deeper, first = level + one < levels, root + nodes - one
+        part_rows(turns, line_of, first, nodes, at_node, by_level, level, deeper)
+
+
+@compiled
+def start_at_root(nodes):
+    """Return room for who is at each node, and all of a stride at the first."""
+    at_node = np.empty(WORDS * nodes, dtype=np.uint64)
+    at_node[:WORDS] = ~np.uint64(0)
+    return at_node
 
 
 @compiled
@@ -151,20 +176,13 @@ def turn_rows(narrow, wide, slots, runs, node):
         _turn_few(narrow, wide, slots, runs, node)
         return
     thin, broad = narrow.reshape(-1), wide.reshape(-1)
-    rows, stride, one = np.uint64(node.size), np.uint64(STRIDE), np.uint64(1)
-    by_level, here, below = make_room(levels)
-    turns = np.empty(WORDS << (levels - 1), dtype=np.uint64)
-    line_of = np.arange(1 << (levels - 1)).astype(np.uint16)  # each node has its own
+    rows, stride, nodes = np.uint64(node.size), np.uint64(STRIDE), (1 << levels) - 1
+    turns, by_level = np.empty(WORDS * nodes, np.uint64), np.empty(WORDS * levels, np.uint64)
+    at_node, line_of = start_at_root(nodes), np.arange(nodes).astype(np.uint16)
     for start in range(np.uint64(0), rows, stride):
         place = start if start + stride <= rows else rows - stride  # some are led twice
-        here[:WORDS] = ~np.uint64(0)
-        for level in range(np.uint64(levels)):
-            nodes = one << level
-            own = (first, begin, length)
-            mark_lines(thin, broad, rows, place, slots, own, nodes - one, 2 * nodes - one, turns)
-            deeper = level + one < levels
-            part_rows(turns, line_of, np.uint64(0), nodes, here, below, by_level, level, deeper)
-            here, below = below, here
+        mark_lines(thin, broad, rows, place, slots, first, begin, length, nodes, turns)
+        lead_stride(turns, line_of, np.uint64(0), levels, at_node, by_level)
         write_nodes(by_level, np.uint64(levels), node, place)
 
 

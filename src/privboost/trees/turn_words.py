@@ -78,7 +78,7 @@ def add_run(typing_context, codes, place, begin, length, turns, at):
 
 
 @intrinsic
-def part_rows(typing_context, turns, line_of, first, nodes, here, below, by_level, level, deeper):
+def part_rows(typing_context, turns, line_of, first, nodes, at_node, by_level, level, deeper):
     """Part the rows of all nodes of a level.
 
     Parameters
@@ -86,9 +86,9 @@ def part_rows(typing_context, turns, line_of, first, nodes, here, below, by_leve
     turns : uint64 array
         Who would go right, line by line.
     line_of, first, nodes : uint16 array, int, int
-        The line of each node, the first of the level, and how many there are.
-    here, below : uint64 arrays
-        Who is at each node, and room for who is at each of their children.
+        The line of each node, that of the first of the level, and how many nodes it has.
+    at_node : uint64 array
+        Who is at each node, level by level; who is at the children is written.
     by_level, level : uint64 array, int
         Room for who goes right at each level, at whatever node.
     deeper : bool
@@ -102,21 +102,24 @@ def part_rows(typing_context, turns, line_of, first, nodes, here, below, by_leve
             return _pointer(context, builder, kind, array, place, _ALL_WORDS)
 
         some = cgutils.alloca_once_value(builder, ir.Constant(_ALL_WORDS, [0] * WORDS))
+        above = builder.sub(arguments[3], _WORD(1))
         lines = _pointer(context, builder, signature.args[1], arguments[1], arguments[2], _NODE)
         with cgutils.for_range(builder, arguments[3]) as loop:
             line = builder.zext(builder.load(builder.gep(lines, [loop.index])), _WORD)
-            own = builder.load(words(4, loop.index), align=8)
+            node = builder.add(above, loop.index)
+            own = builder.load(words(4, node), align=8)
             right = builder.and_(own, builder.load(words(0, line), align=8))
-            with builder.if_then(arguments[8]):
-                twice = builder.add(loop.index, loop.index)
-                builder.store(builder.xor(own, right), words(5, twice), align=8)
-                builder.store(right, words(5, builder.add(twice, _WORD(1))), align=8)
+            with builder.if_then(arguments[7]):
+                twice = builder.add(node, node)
+                left = words(4, builder.add(twice, _WORD(1)))
+                builder.store(builder.xor(own, right), left, align=8)
+                builder.store(right, words(4, builder.add(twice, _WORD(2))), align=8)
             builder.store(builder.or_(builder.load(some), right), some)
-        builder.store(builder.load(some), words(6, arguments[7]), align=8)
+        builder.store(builder.load(some), words(5, arguments[6]), align=8)
         return context.get_dummy_value()
 
     place = types.uint64
-    kinds = (turns, line_of, place, place, here, below, by_level, place, types.boolean)
+    kinds = (turns, line_of, place, place, at_node, by_level, place, types.boolean)
     return types.none(*kinds), generate
 
 
