@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -173,10 +174,11 @@ def code_on_card(
     """
     if not blocks:
         return
-    with closing(Watch(n_threads)) as watch:
+    # The next plans are made while threads copy.
+    with closing(Watch(n_threads)) as watch, ThreadPoolExecutor(1) as ahead:
         stage = _Stage(card, watch, n_threads)
-        for first, block in blocks:
-            plan = _Plan(block.numbers)
+        plans = ahead.map(_Plan, [block.numbers for _, block in blocks])
+        for (first, block), plan in zip(blocks, plans, strict=True):
             there = None  # what is no longer needed there makes room
             there = stage.send(plan)
             for group in _groups(block, min(_MOST_EDGES, card.near // 8)):

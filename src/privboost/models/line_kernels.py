@@ -62,28 +62,27 @@ def _same(feature, goes_right, node, other):
 
 
 @compiled
-def deal_lines(line_of, most, out, lines, first_tree, first_line):
+def deal_lines(line_of, known, most, out, lines, begins):
     """Part trees into batches, in their order, whose lines are few, and number those of each.
 
     Parameters
     ----------
-    line_of : int64 array of shape (trees, nodes)
-        The line of each node.
+    line_of, known : int64 array of shape (trees, nodes), int
+        The line of each node, and how many lines there are.
     most : int
         How many lines a batch may have: at least as many as a tree has nodes.
     out : uint16 array of shape (trees, nodes)
         Room for the number of each node's line in its batch.
     lines : int64 array of shape (trees · nodes,)
         Room for the lines of all batches, one after the other.
-    first_tree, first_line : int64 arrays of shape (trees,)
-        Room for the first tree of each batch, and for where its lines begin.
+    begins : int64 array of shape (trees + 1, 2)
+        Room for the first tree of each batch and where its lines begin, and for where the last ends.
 
     Returns
     -------
-    int, int
-        How many batches there are, and how many lines they have together.
+    int
+        How many batches there are.
     """
-    known = line_of.max() + 1
     batch_of, tree_of = np.full(known, -1), np.full(known, -1)
     place = np.empty(known, dtype=np.uint16)
     batch, total = -1, 0
@@ -93,17 +92,18 @@ def deal_lines(line_of, most, out, lines, first_tree, first_line):
             if batch_of[line] != batch and tree_of[line] != tree:
                 tree_of[line] = tree
                 new += 1
-        if batch < 0 or total + new - first_line[batch] > most:
+        if batch < 0 or total + new - begins[batch, 1] > most:
             batch += 1
-            first_tree[batch], first_line[batch] = tree, total
+            begins[batch, 0], begins[batch, 1] = tree, total
         for node in range(line_of.shape[1]):
             line = line_of[tree, node]
             if batch_of[line] != batch:
-                batch_of[line], place[line] = batch, total - first_line[batch]
+                batch_of[line], place[line] = batch, total - begins[batch, 1]
                 lines[total] = line
                 total += 1
             out[tree, node] = place[line]
-    return batch + 1, total
+    begins[batch + 1, 0], begins[batch + 1, 1] = line_of.shape[0], total
+    return batch + 1
 
 
 @compiled

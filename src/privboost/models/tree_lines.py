@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -70,23 +70,18 @@ def batches_of(feature: np.ndarray, goes_right: np.ndarray) -> Iterator[Batch]:
     feature, goes_right = (
         np.ascontiguousarray(array[:, : 2**MOST_LEVELS - 1]) for array in (feature, goes_right)
     )
-    count, size = feature.size, goes_right.shape[2]
-    flat, bits = feature.reshape(-1), goes_right.reshape(count, size)
-    table = np.full(1 << (2 * count).bit_length(), -1)
-    line_of, first_seen, lines = np.empty((3, count), dtype=np.int64)
-    line_kernels.number_lines(flat, bits, table, line_of, first_seen)
-    numbers = np.empty(feature.shape, dtype=np.uint16)
-    first_tree, first_line = np.empty((2, len(feature)), dtype=np.int64)
-    most = max(min(_MOST_LINES, _TURNS // (8 * size)), feature.shape[1])
-    dealt = (line_of.reshape(feature.shape), most, numbers, lines, first_tree, first_line)
-    n_batches, total = line_kernels.deal_lines(*dealt)
-    ends = [
-        *zip(first_tree[:n_batches], first_line[:n_batches], strict=True),
-        (len(feature), total),
-    ]
-    for (tree, line), (last_tree, last_line) in itertools.pairwise(ends):
-        nodes, trees = first_seen[lines[line:last_line]], slice(tree, last_tree)
-        yield Batch(trees, flat[nodes], *_runs_of(bits[nodes]), numbers[trees])
+    trees, nodes, size = goes_right.shape
+    flat, bits = feature.reshape(-1), goes_right.reshape(-1, size)
+    table = np.full(1 << (2 * flat.size).bit_length(), -1)
+    line_of, first_seen, lines = np.empty((3, flat.size), dtype=np.int64)
+    known = line_kernels.number_lines(flat, bits, table, line_of, first_seen)
+    most = max(min(_MOST_LINES, _TURNS // (8 * size)), nodes)
+    numbers, begins = np.empty((trees, nodes), np.uint16), np.empty((trees + 1, 2), np.int64)
+    line_of = line_of.reshape(trees, nodes)
+    count = line_kernels.deal_lines(line_of, known, most, numbers, lines, begins)
+    for (tree, line), (last_tree, last_line) in pairwise(begins[: count + 1].tolist()):
+        own, seen = slice(tree, last_tree), first_seen[lines[line:last_line]]
+        yield Batch(own, flat[seen], *_runs_of(bits[seen]), numbers[own])
 
 
 def _runs_of(

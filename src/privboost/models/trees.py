@@ -11,7 +11,7 @@ import numpy as np
 
 from privboost.engine import kernels
 from privboost.grid import SCORE_STEPS
-from privboost.models import tree_kernels
+from privboost.models import line_kernels, tree_kernels
 from privboost.models.checks import (
     largest,
     need,
@@ -22,7 +22,6 @@ from privboost.models.checks import (
     within_grid,
 )
 from privboost.models.importance import MORE, NO_MASS, add_noise, draw_rows, even
-from privboost.models.line_kernels import add_trees_by_row
 from privboost.models.parts import JointTree, ScoreParts
 from privboost.models.told_rows import read_rows
 from privboost.models.tree_lines import Batch, batches_of
@@ -116,7 +115,8 @@ class Forest:
                 batch.add(codes, feature, goes_right, values, scores)
             return
         slots = codes.layout.slot_array[feature]
-        add_trees_by_row(codes.narrow, codes.wide, slots, goes_right, values, scores)
+        whole = (slots, goes_right, values)
+        line_kernels.add_trees_by_row(codes.narrow, codes.wide, *whole, scores)
 
     @cached_property
     def _joint(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
