@@ -98,9 +98,11 @@ def growth(folder: Path = runner.RESULTS) -> str:
 
 def cores(folder: Path = runner.RESULTS) -> str:
     """Return seconds of one thread, and how many times as fast more of them are."""
-    form = read("speed_cores", folder)
-    if form is None:
-        return ""
+    forms = [read(name, folder) for name in ("speed_cores_few_rows", "speed_cores")]
+    return "\n\n".join(_cores(form) for form in forms if form is not None)
+
+
+def _cores(form: dict[str, Any]) -> str:
     threads, cases = _by_case(form)
     rows = [
         [case if k == 0 else "", who, *(_times(seconds, who, count, threads) for count in threads)]

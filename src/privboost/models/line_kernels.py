@@ -76,7 +76,7 @@ def deal_lines(line_of, known, most, out, lines, begins):
     lines : int64 array of shape (trees · nodes,)
         Room for the lines of all batches, one after the other.
     begins : int64 array of shape (trees + 1, 2)
-        Room for the first tree of each batch and where its lines begin, and for where the last ends.
+        Room for the first tree of each batch and where its lines begin, and for where all end.
 
     Returns
     -------
