@@ -71,6 +71,7 @@ results: $(VENV)/.bench
 
 clean:
 	rm -rf $(VENV) $(CLUSTERS) $(FLOWER) $(DOCS) $(DIST) build dist site
+	find src tests -name '*.nb[ic]' -delete
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

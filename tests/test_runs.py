@@ -1,5 +1,10 @@
 """Rows that are led down a tree by runs of codes come to the leaves that look-ups lead to."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -63,7 +68,7 @@ KINDS = ["cut", "cut, the last apart", "one", "any", "none", "all"]
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
-    depth=st.integers(0, 9),
+    depth=st.integers(0, 11),
     rows=st.sampled_from([0, 1, 63, STRIDE - 1, STRIDE, STRIDE + 1, 2 * STRIDE, 1300]),
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, unique=True),
     features=st.lists(st.integers(0, len(N_CODES) - 1), min_size=1, unique=True),
@@ -99,6 +104,10 @@ def test_what_runs_say():
     assert NO_RUNS.first.tolist() == [0]
 
 
+def test_a_line_without_codes_has_an_empty_run():
+    assert Runs.of(np.zeros((1, 0), dtype=np.uint8)).length.tolist() == [0]
+
+
 def test_a_run_of_all_codes_that_there_can_be():
     everything = Runs.of(np.ones((1, 2**16), dtype=np.uint8))
     assert everything.begin.tolist() == [0, 2**16 - 1]
@@ -126,7 +135,7 @@ def make_forest(rng, depth, ways, features):
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32),
-    depth=st.integers(0, 9),
+    depth=st.integers(0, 11),
     rows=st.sampled_from([1, STRIDE - 1, STRIDE, STRIDE + 3, 1300]),
     ways=st.lists(st.lists(st.sampled_from(KINDS), min_size=1, unique=True), min_size=1),
     features=st.lists(st.integers(0, len(N_CODES) - 1), min_size=1, unique=True),
@@ -169,3 +178,22 @@ def test_lines_that_many_nodes_share_are_kept_once():
     lines = {(f, line.tobytes()) for f, line in zip(tree.feature, tree.goes_right, strict=True)}
     assert len(batch.feature) == len(lines)
     assert (batch.line_of == batch.line_of[0]).all()
+
+
+def test_without_a_compiler_rows_go_one_by_one():
+    """As many as would go by strides otherwise: the words of strides cannot be interpreted."""
+    code = """
+import numpy as np
+from privboost.models.trees import Forest
+from privboost.trees.routing import find_leaves
+from tests.test_runs import make_codes, make_tree, walk
+rng = np.random.default_rng(0)
+tree, codes = make_tree(rng, 4, ["cut", "any"], range(6)), make_codes(600, rng)
+assert find_leaves(codes, tree).tolist() == walk(codes, tree)
+values, scores = np.arange(16, dtype=np.int32)[None], np.zeros((1, 600), dtype=np.int32)
+Forest.of([tree], [values]).add_joint(codes, scores)
+assert scores[0].tolist() == walk(codes, tree)
+"""
+    root = Path(__file__).parents[1]
+    how = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(root)}
+    subprocess.run([sys.executable, "-c", code], env=how, cwd=root, check=True)

@@ -17,7 +17,7 @@ from privboost.tables.rows import Rows
 
 _LOT = 2**21
 _LARGE = 2**18
-"""Rows that are put together before they are sent, and those of a block that is sent as it is."""
+"""Rows that are put together before they are sent, and those of a block that need no more."""
 _PADDING = 64
 """Rows are followed by zeros up to a multiple of this: kernels read several at once."""
 

@@ -26,11 +26,11 @@ def number_lines(feature, goes_right, table, line_of, first_seen):
         The feature that each node looks at.
     goes_right : uint8 array of shape (nodes, bytes)
         Where codes go.
-    table : int64 array, its length a power of two and twice that of nodes, or more
+    table : int32 array, its length a power of two and twice that of nodes, or more
         Room to find lines again; −1 everywhere.
-    line_of : int64 array of shape (nodes,)
+    line_of : int32 array of shape (nodes,)
         Room for the number of each node's line.
-    first_seen : int64 array of shape (nodes,)
+    first_seen : int32 array of shape (nodes,)
         Room for the first node of each line.
 
     Returns
@@ -67,13 +67,13 @@ def deal_lines(line_of, known, most, out, lines, begins):
 
     Parameters
     ----------
-    line_of, known : int64 array of shape (trees, nodes), int
+    line_of, known : int32 array of shape (trees, nodes), int
         The line of each node, and how many lines there are.
     most : int
         How many lines a batch may have: at least as many as a tree has nodes.
     out : uint16 array of shape (trees, nodes)
         Room for the number of each node's line in its batch.
-    lines : int64 array of shape (trees · nodes,)
+    lines : int32 array of shape (trees · nodes,)
         Room for the lines of all batches, one after the other.
     begins : int64 array of shape (trees + 1, 2)
         Room for the first tree of each batch and where its lines begin, and for where all end.
@@ -83,7 +83,7 @@ def deal_lines(line_of, known, most, out, lines, begins):
     int
         How many batches there are.
     """
-    batch_of, tree_of = np.full(known, -1), np.full(known, -1)
+    batch_of, tree_of = np.full((2, known), -1)
     place = np.empty(known, dtype=np.uint16)
     batch, total = -1, 0
     for tree in range(line_of.shape[0]):

@@ -10,8 +10,9 @@ import numpy as np
 
 from privboost.models import line_kernels
 from privboost.tables.rows import Codes
-from privboost.trees.turn_kernels import MOST_LEVELS
 
+_LEVELS = 8
+"""Of each tree, that are gone down by lines: a node of them is one operation on many rows."""
 _MOST_LINES = 2**13
 """Of a batch of trees: what a stride of rows does at each of them stays in a processor's cache."""
 _TURNS = 2**23
@@ -68,12 +69,12 @@ def batches_of(feature: np.ndarray, goes_right: np.ndarray) -> Iterator[Batch]:
         The trees; see `Forest`.
     """
     feature, goes_right = (
-        np.ascontiguousarray(array[:, : 2**MOST_LEVELS - 1]) for array in (feature, goes_right)
+        np.ascontiguousarray(array[:, : 2**_LEVELS - 1]) for array in (feature, goes_right)
     )
     trees, nodes, size = goes_right.shape
     flat, bits = feature.reshape(-1), goes_right.reshape(-1, size)
-    table = np.full(1 << (2 * flat.size).bit_length(), -1)
-    line_of, first_seen, lines = np.empty((3, flat.size), dtype=np.int64)
+    table = np.full(1 << (2 * flat.size - 1).bit_length(), -1, dtype=np.int32)
+    line_of, first_seen, lines = np.empty((3, flat.size), dtype=np.int32)
     known = line_kernels.number_lines(flat, bits, table, line_of, first_seen)
     most = max(min(_MOST_LINES, _TURNS // (8 * size)), nodes)
     numbers, begins = np.empty((trees, nodes), np.uint16), np.empty((trees + 1, 2), np.int64)

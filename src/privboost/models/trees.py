@@ -29,7 +29,7 @@ from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.routing import find_leaves
 from privboost.trees.tree import MAX_DEPTH, Tree
-from privboost.trees.turn_words import STRIDE
+from privboost.trees.turn_words import FEWEST_ROWS
 
 _MOST_FEATURES = 2**16
 """Features that a node of a tree can tell apart."""
@@ -110,7 +110,7 @@ class Forest:
     def add_joint(self, codes: Codes, scores: np.ndarray) -> None:
         """Add to scores, of shape (outputs, rows), the values of trees that join features."""
         feature, goes_right, values = self._joint
-        if len(codes) >= STRIDE and feature.size:
+        if len(codes) >= FEWEST_ROWS and feature.size:
             for batch in self._batches:
                 batch.add(codes, feature, goes_right, values, scores)
             return

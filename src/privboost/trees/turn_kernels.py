@@ -11,10 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.compiling import compiled
-from privboost.trees.turn_words import STRIDE, WORDS, add_run, part_rows, set_run, write_nodes
+from privboost.trees.turn_words import (
+    FEWEST_ROWS,
+    STRIDE,
+    WORDS,
+    add_run,
+    part_rows,
+    set_run,
+    write_nodes,
+)
 
-MOST_LEVELS = 8
-"""That can be gone down like this: a tree of so many has 256 leaves."""
 _MOST_NARROW = 255
 _MOST_WIDE = 2**16 - 1
 """Codes of a run: of a column of bytes, which has no more (see `tables.layout`), and of another."""
@@ -45,12 +51,17 @@ def find_runs(line, most, begin, length, found):
         end = code
         while end < line.size and line[end] and end - code < _MOST_WIDE:
             end += 1
-        if end > code or (code + 1 == line.size and found == before):
-            if found - before == most:
+        if end > code:
+            if found - before >= most:
                 return -1
             begin[found], length[found] = code, end - code
             found += 1
         code = max(end, code + 1)
+    if found == before:
+        if most < 1:
+            return -1
+        begin[found], length[found] = 0, 0
+        found += 1
     return found
 
 
@@ -172,7 +183,7 @@ def turn_rows(narrow, wide, slots, runs, node):
     if levels == 0:
         node[:] = 0
         return
-    if node.size < STRIDE:
+    if node.size < FEWEST_ROWS:
         _turn_few(narrow, wide, slots, runs, node)
         return
     thin, broad = narrow.reshape(-1), wide.reshape(-1)

@@ -6,14 +6,18 @@ one instruction, or in a few.
 
 from __future__ import annotations
 
+import sys
+
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 WORDS = 8
 STRIDE = 64 * WORDS
 """Rows that are handled at once: their codes stay near the processor."""
+FEWEST_ROWS = sys.maxsize if config.DISABLE_JIT else STRIDE  # type: ignore[attr-defined]
+"""Fewer are not handled like this; none are where numba compiles nothing."""
 
 _PLACE, _WORD = ir.IntType(32), ir.IntType(64)
 _BITS, _ALL_WORDS = ir.VectorType(ir.IntType(1), 64), ir.VectorType(_WORD, WORDS)
