@@ -22,7 +22,7 @@ _MOST_RUNS = 64
 
 
 class Batch(NamedTuple):
-    """Trees that have few lines in common.
+    """Trees that together have few lines.
 
     Attributes
     ----------
