@@ -162,7 +162,7 @@ def test_a_whole_fit_stays_within_its_claim_and_half_the_noise_does_not(monkeypa
 
 
 SBDT = {"n_estimators": 4, "max_depth": 5, "gradient_clip": 0.5, "hessian_share": 0.01}
-SBDT |= {"reg_lambda": 1000.0, "leaf_clip": 50.0, "init_share": 0.0}
+SBDT |= {"reg_lambda": 1000.0, "leaf_clip": 50.0, "init_share": 0.0, "calibration_share": 0.0}
 
 
 def random_tree_fit(canary, seed, **how):
@@ -281,6 +281,7 @@ def vote(canary, seed, learner="rule", epsilon=1.0):
         learner=learner,
         n_splits=1,
         label_share=0.999,
+        calibration_share=0.0,
         random_state=seed,
     )
     return float(model.fit(x, y).decision_function([["a"]])[0])

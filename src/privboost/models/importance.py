@@ -25,6 +25,9 @@ N_DRAWS = 20
 MORE = 2**0.5
 """What the noise of values grows by where noise is drawn once more on top."""
 
+_MOST_NOISE = 2**30
+"""What is drawn is no larger, in score steps: files may claim any."""
+
 NO_MASS = "feature_importances: this model does not hold what was released about its rows"
 NO_ERRORS = "standard errors: this model does not hold how far noise moved it"
 
@@ -98,7 +101,8 @@ def deviations(scores: Any) -> np.ndarray:
 
 def add_noise(noise: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Draw Gaussian noise of these deviations, on the grid."""
-    return np.rint(noise * generator.standard_normal(noise.shape)).astype(np.int32)
+    drawn = noise * generator.standard_normal(noise.shape)
+    return np.rint(np.clip(drawn, -_MOST_NOISE, _MOST_NOISE)).astype(np.int32)
 
 
 def draw_rows(chances: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
