@@ -6,6 +6,7 @@ import numpy as np
 
 from privboost.compiling import compiled
 from privboost.trees.turn_kernels import turn_rows
+from privboost.trees.turn_words import FEWEST_ROWS
 
 LANES = 4
 """Copies of a small count, used in turn: neighbouring rows then seldom wait for each other."""
@@ -59,9 +60,11 @@ def route_rows(narrow, wide, slots, goes_right, runs, depth, node):
     node : uint16 array
         The node of each row, numbered within its level.
     """
-    if depth == 0:
+    if depth == 0 and runs[0] > 0 and node.size >= FEWEST_ROWS:
         turn_rows(narrow, wide, slots, runs, node)
         depth = runs[0]
+    elif depth == 0:
+        node[:] = 0
     first = (1 << depth) - 1
     while first < slots.size:
         last = 2 * first + 1

@@ -11,15 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.compiling import compiled
-from privboost.trees.turn_words import (
-    FEWEST_ROWS,
-    STRIDE,
-    WORDS,
-    add_run,
-    part_rows,
-    set_run,
-    write_nodes,
-)
+from privboost.trees.turn_words import STRIDE, WORDS, add_run, part_rows, set_run, write_nodes
 
 _MOST_NARROW = 255
 _MOST_WIDE = 2**16 - 1
@@ -166,7 +158,7 @@ def start_at_root(nodes):
 
 @compiled
 def turn_rows(narrow, wide, slots, runs, node):
-    """Lead rows from the root down as many levels as have runs.
+    """Lead rows, `FEWEST_ROWS` or more, from the root down the levels that have runs: one or more.
 
     Parameters
     ----------
@@ -180,12 +172,6 @@ def turn_rows(narrow, wide, slots, runs, node):
         Where to write the node of each row, numbered within its level.
     """
     levels, first, begin, length = runs
-    if levels == 0:
-        node[:] = 0
-        return
-    if node.size < FEWEST_ROWS:
-        _turn_few(narrow, wide, slots, runs, node)
-        return
     thin, broad = narrow.reshape(-1), wide.reshape(-1)
     rows, stride, nodes = np.uint64(node.size), np.uint64(STRIDE), (1 << levels) - 1
     turns, by_level = np.empty(WORDS * nodes, np.uint64), np.empty(WORDS * levels, np.uint64)
@@ -195,24 +181,3 @@ def turn_rows(narrow, wide, slots, runs, node):
         mark_lines(thin, broad, rows, place, slots, first, begin, length, nodes, turns)
         lead_stride(turns, line_of, np.uint64(0), levels, at_node, by_level)
         write_nodes(by_level, np.uint64(levels), node, place)
-
-
-@compiled
-def _turn_few(narrow, wide, slots, runs, node):
-    """Do `turn_rows`, row by row."""
-    levels, first, begin, length = runs
-    n_narrow = narrow.shape[0]
-    for row in range(node.size):
-        at = 0
-        for level in range(levels):
-            own, right = (1 << level) - 1 + at, 0
-            slot = np.int64(slots[own])
-            if slot < n_narrow:
-                code = np.int64(narrow[slot, row])
-            else:
-                code = np.int64(wide[slot - n_narrow, row])
-            for run in range(first[own], first[own + 1]):
-                past = code - np.int64(begin[run])
-                right |= int(past >= 0 and past < length[run])
-            at = 2 * at + right
-        node[row] = at
