@@ -21,6 +21,7 @@ from privboost.evaluation.plan import EvaluationPlan, plan_evaluation
 from privboost.evaluation.release import Part, release_classes, release_number
 from privboost.evaluation.result import Evaluation, Group, Measures
 from privboost.models.model import Model
+from privboost.pickling import fresh_copy
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import open_source
@@ -163,7 +164,8 @@ class EvaluationPreparation(Preparation):
         if plan.groups is not None:
             need_columns(source, plan.groups.domain.feature_names)
         rule = UnitRule.of(domain.unit, self.keys.child("units"))
-        return OutcomeLoader(plan.model, plan.outcomes, plan.groups, roles.target, rule), source
+        model = fresh_copy(plan.model)  # the caller's own never meets a private row
+        return OutcomeLoader(model, plan.outcomes, plan.groups, roles.target, rule), source
 
     def alone(self) -> str:
         """Say what other releases of the same rows mean."""

@@ -101,12 +101,12 @@ def bin_columns(rows, columns, guesses, starts, edges, out):
 
     Parameters
     ----------
-    columns : int64 array of shape (columns, 4)
+    columns : int64 array of shape (columns, 5)
         Where the numbers of each begin, how many bytes they are apart, their kind (see
-        `addresses.number_at`), and which line of `out` their codes are.
+        `addresses.number_at`), which line of `out` their codes are, and whose bins they have.
     guesses : tuple of arrays
-        Of each: low, scale, first, bits, halvings, as in `bin_numbers`.
-    starts, edges : tuples of a flat array and where each column's own begin, and the last end
+        Of all bins: low, scale, first, bits, halvings, as in `bin_numbers`.
+    starts, edges : tuples of a flat array and where those of each begin, and the last end
     out : uint8 array of shape (lines, rows)
     """
     low, scale, first, bits, halvings = guesses
@@ -118,13 +118,13 @@ def bin_columns(rows, columns, guesses, starts, edges, out):
         end = min(begin + _STRIDE, rows)
         part, own = values[: end - begin], slots[: end - begin]
         for c in range(columns.shape[0]):
-            address, apart, kind, line = columns[c]
+            address, apart, kind, line, b = columns[c]
             for i in range(part.size):
                 part[i] = number_at(address + (begin + i) * apart, kind)
-            own_start = start[start_first[c] : start_first[c + 1]]
-            own_edges = edge[edge_first[c] : edge_first[c + 1]]
-            guess_slots(part, low[c], scale[c], first[c], bits[c], own_start.size - 1, own)
-            _settle(part, own, own_start, halvings[c], own_edges, out[line, begin:end])
+            own_start = start[start_first[b] : start_first[b + 1]]
+            own_edges = edge[edge_first[b] : edge_first[b + 1]]
+            guess_slots(part, low[b], scale[b], first[b], bits[b], own_start.size - 1, own)
+            _settle(part, own, own_start, halvings[b], own_edges, out[line, begin:end])
 
 
 @compiled
