@@ -88,9 +88,12 @@ def check(run, tables, folder, **how):
 
 @pytest.mark.parametrize("name", FITS)
 def test_after_a_fit(name, tmp_path):
+    ledger = tmp_path / "ledger.jsonl"
+
     def fit(table):
-        estimator = make(name)
-        return estimator.fit(table, **weights_of(estimator))
+        ledger.unlink(missing_ok=True)
+        estimator = make(name, ledger=ledger)
+        return estimator.fit(table, **weights_of(estimator)), ledger.read_bytes()
 
     check(fit, tables_for(name, tmp_path), tmp_path)
 
