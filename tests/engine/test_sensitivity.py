@@ -26,7 +26,6 @@ from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import UnitRule
-from privboost.tables.loading import bound_units
 from privboost.trees.tree import stump
 from tests.engine.test_queries import queries, updates
 from tests.hostile import HostileBackend
@@ -52,7 +51,7 @@ def answers(domain, frame, loss, n_outputs, weighted, shuffle):
     )
     blocks = rows.blocks
     if domain.unit is not None:
-        blocks = bound_units(blocks, rows.unit, UnitRule.of(domain.unit, KeyStream.seeded(8)))
+        blocks = rows.bounded(UnitRule.of(domain.unit, KeyStream.seeded(8)))
     backend = HostileBackend(blocks, shuffle) if shuffle % 2 else LocalBackend(blocks, 2)
     backend.apply(Start(loss, n_outputs))
     for update in updates(encoder.layout, loss, n_outputs):
@@ -238,7 +237,7 @@ def loss_of_the_start(domain, frames, clip, weighted):
         rows = encode_training(encoder, frame, None, "weight" if weighted else None, 2.0)
         blocks = rows.blocks
         if domain.unit is not None:
-            blocks = bound_units(blocks, rows.unit, UnitRule.of(domain.unit, KeyStream.seeded(8)))
+            blocks = rows.bounded(UnitRule.of(domain.unit, KeyStream.seeded(8)))
         backend = LocalBackend(blocks)
         backend.apply(Start(SQUARED_NUMBER.table(clip, 1.0), 1))
         sums.append(backend.sum(INITIAL)[0, 0])

@@ -3,7 +3,6 @@ import numpy as np
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import UnitRule
-from privboost.tables.loading import bound_units
 from privboost.tables.rows import join
 from tests.tables import encode_training, make_domain, make_frame
 
@@ -12,7 +11,7 @@ DOMAIN = make_domain(unit={"column": "person", "max_rows": 3})
 
 def bounded(frame, seed=1, block_rows=64):
     rows = encode_training(Encoder.of(DOMAIN), frame, block_rows=block_rows)
-    return bound_units(rows.blocks, rows.unit, UnitRule("u", 3, KeyStream.seeded(seed).words(2)))
+    return rows.bounded(UnitRule("u", 3, KeyStream.seeded(seed).words(2)))
 
 
 def content(blocks):
