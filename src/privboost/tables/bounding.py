@@ -54,9 +54,9 @@ def kept_rows(
         own = slice(at, at := at + len(block))
         content = [_bytes_of(of_units[unit[own]]), *row_bytes(block, key)]
         hashes[own] = _hash_lines(np.concatenate(content, axis=1), key)
-    order = np.lexsort((hashes[:, 1], hashes[:, 0]))
+    order = np.lexsort((hashes[:, 1], hashes[:, 0], unit))
     copies = np.empty(len(unit), dtype=np.uint64)
-    copies[order] = _rank_within_runs(hashes[order])
+    copies[order] = _rank_within_runs(unit[order], hashes[order])
     draws = _hash_lines(np.concatenate([_bytes_of(hashes), _bytes_of(copies)], axis=1), key)
     order = np.lexsort((draws[:, 1], draws[:, 0], unit))
     keep = np.zeros(len(unit), dtype=np.bool_)
@@ -115,10 +115,12 @@ def _hash(data: np.ndarray, ends: np.ndarray, key: np.ndarray) -> np.ndarray:
     return out
 
 
-def _rank_within_runs(values: np.ndarray) -> np.ndarray:
-    """Number the members of each run of equal values (or lines) from 0."""
-    differ = values[1:] != values[:-1]
-    begins = np.append(True, differ.any(axis=1) if values.ndim == 2 else differ)[: len(values)]
-    places = np.arange(len(values))
-    ranks: np.ndarray = places - np.maximum.accumulate(np.where(begins, places, 0))
+def _rank_within_runs(unit: np.ndarray, hashes: np.ndarray | None = None) -> np.ndarray:
+    """Number the rows of each run of one unit, and of one hash if there are any, from 0."""
+    begins = unit[1:] != unit[:-1]
+    if hashes is not None:
+        begins |= (hashes[1:] != hashes[:-1]).any(axis=1)
+    at = np.arange(len(unit))
+    at[1:][~begins] = 0
+    ranks: np.ndarray = np.arange(len(unit)) - np.maximum.accumulate(at)
     return ranks
