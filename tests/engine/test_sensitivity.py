@@ -123,6 +123,29 @@ def test_adding_any_unit(task, rows, seed, weighted, shuffle, max_rows):
     check(domain, frame, fewer, loss, n_outputs, weighted, shuffle)
 
 
+@given(
+    task=st.sampled_from(sorted(TASKS)),
+    kinds=st.integers(1, 5),
+    rows=st.integers(0, 40),
+    own=st.integers(1, 30),
+    seed=st.integers(0, 10_000),
+    weighted=st.booleans(),
+    shuffle=st.integers(0, 1000),
+    max_rows=st.integers(1, 4),
+)
+@settings(max_examples=15)
+def test_adding_a_unit_of_many_rows_that_are_alike(
+    task, kinds, rows, own, seed, weighted, shuffle, max_rows
+):
+    """Rows of few kinds, in any order: some copies of a row are kept, and some are not."""
+    target, loss, n_outputs = TASKS[task]
+    frame = make_frame(kinds, seed, target).sample(rows + own, replace=True, random_state=seed)
+    who = np.random.default_rng(seed).choice(["a", "b", None], rows)
+    frame = frame.assign(person=np.append(who, ["new"] * own)).reset_index(drop=True)
+    domain = make_domain(target, {"column": "person", "max_rows": max_rows})
+    check(domain, frame, frame[:rows], loss, n_outputs, weighted, shuffle)
+
+
 def test_a_broken_loss_table_is_caught():
     """The twin rounds away from zero: one unit too much in places."""
     honest = LOGISTIC.table(0.2, 0.05)
