@@ -14,6 +14,7 @@ from scipy.stats import chisquare
 
 from privboost import Domain, PrivBoostClassifier, SBDTRegressor
 from privboost.boosting.plan import Budget
+from privboost.clusters.rows_bytes import read_rows, write_rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.updates import Start
 from privboost.evaluation.groups import open_groups
@@ -248,6 +249,23 @@ def test_every_field_of_rows_decides_or_is_said_not_to():
     np.testing.assert_array_equal(hashed(moved), whole)
     with pytest.raises(TypeError, match="list"):
         hashed(replace(full_rows(), exposure=[0.5, 1.5]))
+
+
+def test_rows_carry_every_field_wherever_they_go():
+    """What a copy of rows left out could not decide which are kept, nor be trained on."""
+    own = {f.name: getattr(full_rows(), f.name) for f in fields(Rows)} | {"cohort": 3}
+    rows = Rows(**own)
+    assert not any(
+        value is None or (isinstance(value, tuple) and not value) for value in own.values()
+    )
+    travelled, _ = read_rows(write_rows(rows))
+    for other in (
+        rows.take(np.arange(2)),
+        join([rows.take(np.array([k])) for k in range(2)]),
+        travelled,
+    ):
+        np.testing.assert_array_equal(hashed(other), hashed(rows))
+        assert (list(other.ids), other.cohort) == ([0, 1], 3)
 
 
 def test_null_and_empty_strings_and_slices_are_told_apart():
