@@ -59,7 +59,8 @@ def evaluate(
         What is evaluated, as it was fitted or loaded.
     X : data frame, array, or path of a Parquet or CSV file
         The rows, as `fit` takes them; those of a Dask or Spark frame stay with their workers. The
-        model's domain says what they may hold, and who is protected.
+        model's domain says what they may hold, and who is protected. Where it names a unit, one
+        row of each unit is used, drawn at random.
     y : one-dimensional or str, optional
         The target; by default the column of `X` that the domain names.
     epsilon, delta : float
