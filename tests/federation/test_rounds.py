@@ -169,9 +169,9 @@ class OneParty(RuleBasedStateMachine):
             return
         self.masked.append(self.begun)
 
-    def tags(self, what, said, who):
+    def tags(self, round_, what, said, who):
         """What others would say: the keys are shared."""
-        return {p: self.party._tag(p, 0, what, said) for p in who}
+        return {p: self.party._tag(p, 0, round_, what, said) for p in who}
 
     @rule(
         round_=st.integers(0, 9),
@@ -180,7 +180,7 @@ class OneParty(RuleBasedStateMachine):
     )
     def confirm(self, round_, survivors, honest):
         others = set(survivors) - {0, 5}
-        tags = self.tags("asked", self.party._statement if honest else b"else", others)
+        tags = self.tags(round_, "asked", self.party._statement if honest else b"else", others)
         try:
             self.party.confirm(round_, survivors, tags)
         except FederationError:
@@ -196,7 +196,7 @@ class OneParty(RuleBasedStateMachine):
     def open(self, round_, who, honest):
         said = np.array(self.confirmed.get(round_, [0]), dtype="<u4").tobytes()
         try:
-            self.party.open(round_, self.tags("survivors", said if honest else b"", who))
+            self.party.open(round_, self.tags(round_, "survivors", said if honest else b"", who))
         except FederationError:
             return
         assert honest
@@ -256,7 +256,7 @@ def lie(quorum, parties, tags, sets):
     for k in honest:
         theirs = {p: confirmed[p][k] for p in honest if p != k}
         listed = np.array(sorted(sets[k]), dtype="<u4").tobytes()
-        theirs |= {p: parties[p]._tag(p, k, "survivors", listed) for p in colluders}
+        theirs |= {p: parties[p]._tag(p, k, 0, "survivors", listed) for p in colluders}
         try:
             opened = parties[k].open(0, theirs)
         except FederationError:
@@ -311,7 +311,9 @@ def test_a_set_of_survivors_for_each_party_tells_nothing(twin, monkeypatch):
         monkeypatch.setattr(
             PartyRounds,
             "_is_tag",
-            lambda self, p, what, *said: what == "survivors" or plain(self, p, what, *said),
+            lambda self, p, round_, what, *said: (
+                what == "survivors" or plain(self, p, round_, what, *said)
+            ),
         )
     quorum, sums = Quorum(10, 0, 4), np.arange(30).reshape(10, 3)
     parties, dealt, words, tags = all_masked(quorum, sums)

@@ -1,4 +1,4 @@
-"""Who is connected to the coordinator by Flower, under which name."""
+"""Who is connected to the coordinator by Flower, under which name, and has shown its key."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Condition, Event
 from typing import Any
 
+from privboost.federation.presence import Presence
+
 _RETURN = 10.0
 """Seconds that a party has to come back, once its connection is broken."""
 _GREETING = 10.0
-"""Seconds that whoever connects has to say a name."""
+"""Seconds that whoever connects has to say a name, and then to show that it has the key."""
 _FAREWELL = 3.0
 """Seconds that parties have to go, once they were told that it is over."""
 _MOST_CALLS = 2**14
@@ -19,9 +21,21 @@ _MOST_CALLS = 2**14
 
 
 class Meeting:
-    """Who is connected, under which name."""
+    """Who is connected, under which name. A connection counts once it has shown the party's key.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    presence : Presence
+        Makes a challenge for each connection.
+
+    Attributes
+    ----------
+    unproved : set of str
+        Names that somebody has said without showing the key.
+    """
+
+    def __init__(self, presence: Presence) -> None:
+        self._presence, self.unproved = presence, set[str]()
         self._changed = Condition()
         self._lines: dict[str, list[Any]] = {}
         self._calls = ThreadPoolExecutor(max_workers=_MOST_CALLS, thread_name_prefix="privboost")
@@ -46,7 +60,7 @@ class Meeting:
         return Manager()
 
     def wait_for_any(self, names: set[str], patience: float) -> set[str]:
-        """Wait until somebody has come under one of these names; return all that are there."""
+        """Wait until one of these parties has come; return all that are there."""
         with self._changed:
             self._changed.wait_for(lambda: names & set(self._lines), patience)
             return names & set(self._lines)
@@ -59,7 +73,7 @@ class Meeting:
         over: Event,
         put: Callable[[tuple[str, bytes] | None], None],
     ) -> None:
-        """Ask whoever has come under a name, and whoever comes, until all is over.
+        """Ask a party over every connection it has, and over those it makes, until all is over.
 
         None says that nobody is asked any more, and nobody has come for a while.
         """
@@ -120,10 +134,16 @@ class Meeting:
 
         found = _quietly(lambda: line.get_properties(GetPropertiesIns({}), _GREETING, None))
         name = None if found is None else found.properties.get("name")
-        if isinstance(name, str):
-            with self._changed:
+        challenge = self._presence.challenge(name) if isinstance(name, str) else None
+        if challenge is None:
+            return
+        answer = _ask(line, challenge.letter, time.monotonic() + _GREETING)
+        with self._changed:
+            if answer is not None and challenge.is_met_by(answer):
                 self._lines.setdefault(name, []).append(line)
                 self._changed.notify_all()
+            else:
+                self.unproved.add(name)
 
     def _leave(self, line: Any) -> None:
         with self._changed:
