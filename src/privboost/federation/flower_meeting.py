@@ -37,6 +37,7 @@ class Meeting:
     def __init__(self, presence: Presence) -> None:
         self._presence, self.unproved = presence, set[str]()
         self._changed = Condition()
+        self._connected: list[Any] = []
         self._lines: dict[str, list[Any]] = {}
         self._calls = ThreadPoolExecutor(max_workers=_MOST_CALLS, thread_name_prefix="privboost")
 
@@ -50,6 +51,8 @@ class Meeting:
             def register(self, client: Any) -> bool:
                 taken: bool = super().register(client)
                 if taken:
+                    with meeting._changed:
+                        meeting._connected.append(client)
                     meeting._calls.submit(meeting._greet, client)
                 return taken
 
@@ -118,16 +121,16 @@ class Meeting:
         until = time.monotonic() + _FAREWELL
 
         def tell(line: Any) -> None:
-            while line in self._all_lines() and time.monotonic() < until:  # it may be busy
+            while line in self._all() and time.monotonic() < until:  # it may be busy
                 _quietly(lambda: line.reconnect(ReconnectIns(None), _FAREWELL, None))
                 time.sleep(0.05)
 
-        wait([self._calls.submit(tell, line) for line in self._all_lines()], timeout=_FAREWELL)
+        wait([self._calls.submit(tell, line) for line in self._all()], timeout=_FAREWELL)
         self._calls.shutdown(wait=False, cancel_futures=True)
 
-    def _all_lines(self) -> list[Any]:
+    def _all(self) -> list[Any]:
         with self._changed:
-            return [line for lines in self._lines.values() for line in lines]
+            return list(self._connected)
 
     def _greet(self, line: Any) -> None:
         from flwr.common import GetPropertiesIns
@@ -147,6 +150,7 @@ class Meeting:
 
     def _leave(self, line: Any) -> None:
         with self._changed:
+            self._connected = [each for each in self._connected if each is not line]
             for name, lines in list(self._lines.items()):
                 self._lines[name] = [each for each in lines if each is not line]
                 if not self._lines[name]:
