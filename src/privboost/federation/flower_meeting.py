@@ -137,8 +137,7 @@ class Meeting:
 
         found = _quietly(lambda: line.get_properties(GetPropertiesIns({}), _GREETING, None))
         name = None if found is None else found.properties.get("name")
-        challenge = self._presence.challenge(name) if isinstance(name, str) else None
-        if challenge is None:
+        if not isinstance(name, str) or (challenge := self._presence.challenge(name)) is None:
             return
         answer = _ask(line, challenge.letter, time.monotonic() + _GREETING)
         with self._changed:
