@@ -76,7 +76,7 @@ def federate(rows: Any, parties: int, trust: str) -> Federation:
         Party(
             f"p{k}",
             rows[k::parties],
-            store.open(f"p{k}", 1e6, 0.5, **kind),
+            store.open(f"p{k}", 1e4, 1e-3, **kind),
             tell_rows=True,
             trust_server=trust == "server",
         )

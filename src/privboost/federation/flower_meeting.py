@@ -141,6 +141,8 @@ class Meeting:
             return
         answer = _ask(line, challenge.letter, time.monotonic() + _GREETING)
         with self._changed:
+            if line not in self._connected:
+                return  # it has left meanwhile
             if answer is not None and challenge.is_met_by(answer):
                 self._lines.setdefault(name, []).append(line)
                 self._changed.notify_all()
