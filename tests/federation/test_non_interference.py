@@ -44,7 +44,7 @@ def test_other_ends_learn_nothing_of_a_partys_rows(name, tmp_path, monkeypatch):
 
     def run(table):
         said, numbers[0] = [], count()
-        parties = make_parties([table, *rest], 3, tell=said.append, tell_rows=False)
+        parties = make_parties([table, *rest], 3, {}, tell=said.append, tell_rows=False)
         overheard = []
 
         def transport(own):
