@@ -10,6 +10,8 @@ import pytest
 
 from privboost import Domain, PrivBoostClassifier, evaluate
 from privboost.evaluation import plan
+from privboost.evaluation.class_measures import ClassCounts
+from privboost.evaluation.score_cells import cells_of_scores
 from privboost.tables import bounding, loading
 
 RUNS = 500
@@ -91,6 +93,20 @@ def test_patients_who_keep_the_same_kind_of_row_are_caught(monkeypatch):
 
     monkeypatch.setattr(loading, "kept_rows", twin)
     assert coverage(1, 0.0, runs=60)["accuracy"] < 0.5
+
+
+@pytest.mark.parametrize("cells", [12, 16, 24, 32])
+def test_the_error_of_a_proportion_is_the_binomial_one(cells):
+    """Without noise, of 1,000 rows with two scores."""
+    model = model_of(1).model_
+    found = cells_of_scores(model, cells, False)
+    rows = np.zeros((cells, 2))
+    rows[1], rows[-2] = (400.0, 100.0), (200.0, 300.0)
+    hits = np.array([[200.0, 400.0], [100.0, 300.0]])
+    counts = ClassCounts.of(("no", "yes"), (hits, rows), 1e-9, found, True)
+    assert counts.accuracy().value == pytest.approx(0.7)
+    assert counts.accuracy().std == pytest.approx(math.sqrt(0.7 * 0.3 / 1000), rel=0.06)
+    assert counts.share(1).std == pytest.approx(math.sqrt(0.4 * 0.6 / 1000), rel=0.06)
 
 
 def test_few_runs_hold_the_truth():
