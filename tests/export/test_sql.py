@@ -134,7 +134,7 @@ def test_columns_may_have_the_names_of_codes(run):
 
 
 def test_a_table_has_any_name():
-    assert 'FROM "my ""table""") AS scored' in sql_text(stored_model("sbdt_2"), 'my "table"')
+    assert '(SELECT * FROM "my ""table""")' in sql_text(stored_model("sbdt_2"), 'my "table"')
 
 
 def test_the_first_line_is_a_remark():
