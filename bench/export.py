@@ -101,10 +101,12 @@ def _python_error(model: Model, frame: pd.DataFrame, path: Path) -> str:
 
 def _sql_error(model: Model, frame: pd.DataFrame, path: Path) -> str:
     few = frame[:FEW_ROWS]
+    keyed = few.assign(**{"place of a row": range(len(few))})  # they may come in any order
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
-        connection.register("rows", pa.Table.from_pandas(few, preserve_index=False))
-        found = connection.sql(path.read_text(encoding="utf-8")).df().iloc[:, len(few.columns) :]
+        connection.register("rows", pa.Table.from_pandas(keyed, preserve_index=False))
+        found = connection.sql(path.read_text(encoding="utf-8")).df()
+    found = found.sort_values("place of a row").iloc[:, len(keyed.columns) :]
     known = _said(model, few)
     classes = isinstance(model.domain.target, ClassTarget)
     word = "probability of" if model.has_chances else "privboost score" if classes else "prediction"

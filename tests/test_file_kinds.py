@@ -3,10 +3,24 @@ import stat
 
 import pytest
 
-from privboost import ModelFileError
+from privboost import BudgetStore, ModelFileError
+from privboost.cli.files import check_files
 from privboost.files import FileKind, compress, decompress, write_file
+from privboost.privacy.ledger import checked_ledger
 
 KIND = FileKind(b"TESTFIL", 3, "a file of tests")
+
+
+def write_to(path):
+    write_file(path, b"new")
+
+
+def open_store(path):
+    BudgetStore(path).open("patients", 1.0, 1e-6)
+
+
+def check_written(path):
+    check_files((), [path], [path])
 
 
 def test_content_comes_back():
@@ -73,10 +87,21 @@ def test_a_neighbouring_file_is_left_alone(tmp_path):
 
 
 def test_a_link_stays_one(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     write_file(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("write", [write_to, checked_ledger, open_store, check_written])
+@pytest.mark.parametrize("target", ["elsewhere", "link"])
+def test_a_link_to_nothing_is_not_followed(write, target, tmp_path):
+    """Whoever made it would choose where the file goes."""
+    (tmp_path / "link").symlink_to(tmp_path / target)
+    with pytest.raises(FileNotFoundError, match="is a symbolic link to nothing"):
+        write(tmp_path / "link")
+    assert os.listdir(tmp_path) == ["link"]
 
 
 def test_a_pipe_is_not_replaced(tmp_path):

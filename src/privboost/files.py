@@ -119,8 +119,8 @@ def new_file(path: str | Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
     Until then it lies in the same folder, under a name that nobody else has.
     """
-    path = Path(path).resolve()  # a link stays one
-    check_place(path)
+    check_place(Path(path))
+    path = Path(path).resolve()  # a link to a file stays one
     part = path.with_name(f".privboost-{secrets.token_hex(8)}.part")
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -139,10 +139,20 @@ def new_file(path: str | Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
         raise
 
 
+def check_link(path: Path) -> None:
+    """Refuse a symbolic link to nothing: whoever made it would choose where a new file goes."""
+    if path.is_symlink() and not path.exists():
+        raise FileNotFoundError(f"{path} is a symbolic link to nothing: remove it, or name a file")
+
+
 def check_place(path: Path) -> None:
-    """Refuse to put a file where a folder, a device or a pipe is, and where no folder is."""
+    """Refuse to put a file where a folder, a device or a pipe is, and where no folder is.
+
+    A symbolic link to a file stands for that file; one to nothing is refused (`check_link`).
+    """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"no such folder: {path.parent}; make it, or name another")
+    check_link(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file")
     if path.exists() and not path.is_file():

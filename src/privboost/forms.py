@@ -62,13 +62,22 @@ def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) ->
 
 _MARKS = ",;"
 """What parts labels, and facts, from each other."""
-_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""Control characters, which would act on a terminal or end a text, and halves of characters."""
+_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_UNWRITABLE = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_BIDI}]")
+"""Control characters, which would act on a terminal or end a text, and halves of characters.
+
+Those that turn the direction of writing are among them: after one, a text reads as another.
+"""
 
 
 def is_writable(text: Any) -> bool:
     """Say whether something is a text that any file and any terminal can hold as it is."""
     return isinstance(text, str) and _UNWRITABLE.search(text) is None
+
+
+def printable(text: str) -> str:
+    """Return a text as a terminal may show it; lines stay lines."""
+    return "\n".join(_UNWRITABLE.sub("?", line) for line in text.split("\n"))
 
 
 def check_text(text: Any, place: str, *, empty: bool = False) -> str:

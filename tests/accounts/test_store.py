@@ -439,3 +439,35 @@ def test_an_account_names_its_place(store):
     assert form["unit"] == "patient"
     assert form["limit"] == {"epsilon": 1.0, "delta": 1e-6}
     assert "all rows of one patient" in str(account.statement())
+
+
+@pytest.mark.parametrize(
+    "alike", ["Pfl\u00e4ge 1", "Pfla\u0308ge 1", " Pfläge 1", "Pfläge\u00a01", "Ｐｆläge １\u3000"]
+)
+def test_names_that_look_alike_are_one_account(store, alike):
+    opened = store.open(alike, 3.0, 1e-5)
+    assert opened.dataset == "Pfl\u00e4ge 1"
+    assert store.account("Pfläge 1") == store.account(alike) == opened
+    with pytest.raises(BudgetError, match="already"):
+        store.open("Pfläge 1 ", 3.0, 1e-5)
+    assert store.datasets() == ["Pfläge 1"]
+    assert opened.named(" ﬁrst try ").name == "first try"
+
+
+def test_accounts_of_earlier_versions_keep_their_names(store):
+    """They were written as they were given; none can be opened beside them that looks alike."""
+    store.open("b", 3.0, 1e-5)
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("UPDATE accounts SET dataset = ' ﬁrst'")
+        connection.commit()
+    for name in ("first", " ﬁrst", "first "):
+        assert store.account(name).dataset == " ﬁrst"
+        with pytest.raises(BudgetError, match="already"):
+            store.open(name, 3.0, 1e-5)
+    assert [statement.dataset for statement in store.statements()] == [" ﬁrst"]
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\u202eb", "a\u2066", "\u200fa", "a\nb", 7])
+def test_names_that_nobody_can_read(store, name):
+    with pytest.raises(ValueError, match="dataset must be a text"):
+        store.open(name, 3.0, 1e-5)

@@ -7,6 +7,7 @@ import pytest
 from privboost import Domain, DPXGBRegressor, PrivBoostClassifier, PrivBoostRegressor
 from privboost.export.python_module import python_text
 from privboost.export.sql import sql_text
+from tests.export.databases import in_order
 
 FEATURES = {
     "smoker": {"kind": "boolean", "missing": True},
@@ -68,9 +69,7 @@ def test_in_a_database(model):
     frame = make_frame().drop(columns=["y", "price"])
     for rows in (frame, frame[frame["smoker"] < 2].astype({"smoker": bool})):
         with duckdb.connect() as connection:
-            connection.execute("SET threads = 1")
-            connection.register("rows", rows)
-            found = connection.sql(sql_text(model)).df()["prediction"]
+            found = in_order(connection, sql_text(model), rows)["prediction"]
         np.testing.assert_allclose(found, model.predict(rows), rtol=1e-12)
 
 

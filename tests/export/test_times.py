@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from privboost import Domain, PrivBoostClassifier, export_model
 from privboost.export.sql import sql_text
+from tests.export.databases import in_order
 from tests.export.models import made_model, stored_model
 from tests.export.test_python import module_of
 
@@ -54,10 +55,8 @@ def make_table(rows=400, seed=0):
 def in_duckdb(table, zone="UTC"):
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
-        connection.execute("SET threads = 1")
         connection.execute(f"SET TimeZone = '{zone}'")
-        connection.register("rows", table)
-        return connection.sql(sql_text(MODEL)).df()["privboost score of 1"].to_numpy()
+        return in_order(connection, sql_text(MODEL), table)["privboost score of 1"].to_numpy()
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Apia"])
@@ -210,7 +209,5 @@ def test_a_trained_model_of_stays():
     assert [score(row)[0] for row in few.to_dict("records")] == known[:200].tolist()
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
-        connection.execute("SET threads = 1")
-        connection.register("rows", frame)
-        found = connection.sql(sql_text(model)).df()["privboost score of 1"]
+        found = in_order(connection, sql_text(model), frame)["privboost score of 1"]
     np.testing.assert_array_equal(found, known)

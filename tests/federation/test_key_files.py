@@ -9,7 +9,13 @@ from typer.testing import CliRunner
 
 from privboost import BudgetStore, FederationError
 from privboost.cli.main import app
-from privboost.federation.key_files import read_pins, read_private, write_keys
+from privboost.federation.key_files import (
+    read_pins,
+    read_private,
+    read_secret,
+    write_certificate,
+    write_keys,
+)
 from tests.tables import make_domain, make_frame
 
 
@@ -143,3 +149,20 @@ def test_without_flower_the_commands_say_what_to_install(pins, table, monkeypatc
     how = ("--domain", table / "domain.json", "--pins", pins, "--key", pins / "north.key")
     said = run("join", table / "rows.parquet", "--at", "a:1", *how, *LIMIT)
     assert "pip install 'privboost[federated]'" in str(said.exception)
+
+
+def test_a_key_of_tls_that_others_can_read_is_refused(tmp_path, pins):
+    """As every .key file: with it, anybody is the coordinator to the parties."""
+    write_certificate(["localhost"], pins)
+    make_domain().to_json(tmp_path / "d.json")
+    secret = pins / "coordinator.crt.key"
+    assert read_secret(secret) == secret.read_bytes()
+    for mode in (0o640, 0o604, 0o660, 0o602):
+        secret.chmod(mode)
+        arguments = ("--domain", tmp_path / "d.json", "--pins", pins, "--epsilon", 1)
+        told = run(
+            *("coordinate", "--key", pins / "coordinator.key", "--model", tmp_path / "m"),
+            *("--delta", 1e-6, *arguments),
+        ).exception
+        assert isinstance(told, FederationError)
+        assert str(told) == f"keys: others can read {secret}: chmod 600 {secret}"

@@ -1,4 +1,5 @@
 import math
+import os
 
 import pytest
 
@@ -221,6 +222,32 @@ def test_a_spoiled_cache_is_not_believed(tmp_path, monkeypatch):
         next(tmp_path.iterdir()).write_text(text)
         again = calibrate(PLANS["rdp"], 1.0, 1e-6, accountant)
         assert again[0].event.noise == pytest.approx(made[0].event.noise, rel=0.01)
+
+
+def test_a_cache_is_written_through_no_link_that_somebody_laid(tmp_path, monkeypatch):
+    """Its temporary file has a name that nobody can foresee, and was not there before."""
+    monkeypatch.setenv("PRIVBOOST_CACHE", str(tmp_path / "cache"))
+    accountant = choose_accountant("rdp", PLANS["rdp"], 1e-6)
+    made = calibrate(PLANS["rdp"], 1.0, 1e-6, accountant)
+    (file,) = (tmp_path / "cache").iterdir()
+    content = file.read_bytes()
+    file.unlink()
+    dear = tmp_path / "dear"
+    dear.write_bytes(b"dear to me")
+    file.with_suffix(f".{os.getpid()}").symlink_to(dear)
+    opened = []
+    plainly = os.open
+
+    def watched(path, flags, *more, **how):
+        opened.append((str(path), flags))
+        return plainly(path, flags, *more, **how)
+
+    monkeypatch.setattr(os, "open", watched)
+    again = calibrate(PLANS["rdp"], 1.0, 1e-6, accountant)
+    assert again[0].event.noise == made[0].event.noise
+    assert (dear.read_bytes(), file.read_bytes()) == (b"dear to me", content)
+    ((_, flags),) = [each for each in opened if "cache" in each[0]]
+    assert flags & os.O_EXCL
 
 
 def test_shares_are_of_mu_squared():

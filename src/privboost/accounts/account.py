@@ -15,6 +15,7 @@ from privboost.accounts.checks import (
     need_room,
     need_unit,
     need_unspent,
+    normal_name,
 )
 from privboost.accounts.database import reading, writing
 from privboost.accounts.filters import GaussianFilter, Price
@@ -58,8 +59,7 @@ class BudgetAccount:
 
     def named(self, name: str) -> BudgetAccount:
         """Return the same account, whose next runs bear a name."""
-        check_name("name", name)
-        return replace(self, name=name)
+        return replace(self, name=normal_name("name", name))
 
     def statement(self) -> Statement:
         """Return what was spent, and what is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from typing import Any
 
 from privboost.accounts.filters import Price
@@ -21,6 +22,19 @@ def check_name(parameter: str, value: Any) -> str:
     if not is_writable(value):
         raise ValueError(f"{parameter} must be a text that can be written")
     return value
+
+
+def normal_name(parameter: str, value: Any) -> str:
+    """Return a name as it is kept (`as_it_looks`); refuse what is none."""
+    return check_name(parameter, as_it_looks(value) if isinstance(value, str) else value)
+
+
+def as_it_looks(name: str) -> str:
+    """Return the one form of all names that look alike: NFKC, without outer blanks.
+
+    Letters of different alphabets that look alike stay different.
+    """
+    return unicodedata.normalize("NFKC", name).strip()
 
 
 def check_limit(epsilon: Any, delta: Any) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from privboost.accounts.damage import KIND, VERSION, check_store, explained, is_held
 from privboost.accounts.places import check_disk
 from privboost.errors import StoreError
+from privboost.files import check_link
 from privboost.progress import tell
 
 _SOON = 1.0
@@ -52,6 +53,7 @@ CREATE TABLE store (id TEXT NOT NULL) STRICT;
 
 def create_database(path: Path, name: str) -> None:
     """Make a store's file, whole or not at all; one that is there stays as it is."""
+    check_link(path)
     check_disk(path)
     with explained(path), closing(_begun(path, "rwc", "BEGIN IMMEDIATE")) as connection:
         if not connection.execute("PRAGMA schema_version").fetchone()[0]:

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from privboost.accounts.checks import as_it_looks
 from privboost.accounts.damage import damaged
 from privboost.accounts.filters import Price, filter_of
 from privboost.accounts.statement import Entry, Rules, Statement
@@ -52,6 +53,16 @@ def read_datasets(connection: sqlite3.Connection) -> list[str]:
     """Read the names of all accounts, in the order in which they were opened."""
     rows = connection.execute("SELECT dataset FROM accounts ORDER BY rowid").fetchall()
     return [name for (name,) in rows]
+
+
+def find_dataset(connection: sqlite3.Connection, dataset: str) -> str | None:
+    """Return the name, as it is written, of the account of a name that looks so, or None.
+
+    One that is written exactly so comes first: earlier versions kept names as they were given.
+    """
+    known = read_datasets(connection)
+    alike = (name for name in known if as_it_looks(name) == as_it_looks(dataset))
+    return dataset if dataset in known else next(alike, None)
 
 
 def no_account(path: Path, dataset: str, known: list[str]) -> StoreError:

@@ -6,11 +6,11 @@ import secrets
 from pathlib import Path
 
 from privboost.accounts.account import BudgetAccount
-from privboost.accounts.checks import check_limit, check_name
+from privboost.accounts.checks import check_limit, check_name, normal_name
 from privboost.accounts.damage import damaged
 from privboost.accounts.database import create_database, reading, writing
 from privboost.accounts.filters import FILTERS, GaussianFilter, RenyiFilter
-from privboost.accounts.records import no_account, now, read_datasets
+from privboost.accounts.records import find_dataset, no_account, now, read_datasets
 from privboost.accounts.statement import Statement
 from privboost.errors import BudgetError
 from privboost.privacy.events.event import Relation
@@ -64,7 +64,7 @@ class BudgetStore:
         Parameters
         ----------
         dataset : str
-            Its name.
+            Its name, which is kept in NFKC and without outer blanks.
         epsilon, delta : float
             The limit of everything that is ever spent on it.
         unit : str, optional
@@ -83,7 +83,7 @@ class BudgetStore:
         BudgetError
             If there is an account of that name already: use `account`.
         """
-        check_name("dataset", dataset)
+        dataset = normal_name("dataset", dataset)
         check_limit(epsilon, delta)
         if unit is not None:
             check_name("unit", unit)
@@ -99,9 +99,7 @@ class BudgetStore:
         create_database(self.path, secrets.token_hex(8))
         with writing(self.path) as connection:
             line = (dataset, RELATIONS[relation].value, unit, filter, order)
-            if connection.execute(
-                "SELECT 1 FROM accounts WHERE dataset = ?", (dataset,)
-            ).fetchone():
+            if find_dataset(connection, dataset) is not None:
                 raise BudgetError(
                     f"{self.path} has an account of {dataset!r} already: "
                     f"BudgetStore.account({dataset!r}) returns it, privboost budget show prints it"
@@ -114,15 +112,15 @@ class BudgetStore:
 
     def account(self, dataset: str) -> BudgetAccount:
         """Return an account that was opened before."""
-        check_name("dataset", dataset)
+        normal_name("dataset", dataset)
         with reading(self.path) as connection:
-            known = read_datasets(connection)
+            known, own = read_datasets(connection), find_dataset(connection, dataset)
             found = connection.execute("SELECT id FROM store").fetchone()
         if found is None:
             raise damaged(self.path, "its own name is missing")
-        if dataset not in known:
+        if own is None:
             raise no_account(self.path, dataset, known)
-        return BudgetAccount(self.path.resolve(), found[0], dataset)
+        return BudgetAccount(self.path.resolve(), found[0], own)
 
     def datasets(self) -> list[str]:
         """Return the data sets that have accounts."""

@@ -15,6 +15,7 @@ from privboost.errors import (
     SchemaError,
     StoreError,
 )
+from privboost.forms import printable
 
 CLI_ERROR: Any = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
@@ -50,7 +51,7 @@ STATUSES = {
 
 def say(message: str) -> None:
     """Say something beside the output, in a line."""
-    typer.echo(f"privboost: {message}", err=True)
+    typer.echo(f"privboost: {printable(message)}", err=True)
 
 
 def fail(message: str, status: Status) -> NoReturn:

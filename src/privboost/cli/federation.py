@@ -133,7 +133,7 @@ def coordinate(
     from privboost.federation.agreement import COORDINATOR
     from privboost.federation.federation import Federation
     from privboost.federation.flower_server import FlowerServer
-    from privboost.federation.key_files import CERTIFICATE, read_pins, read_private
+    from privboost.federation.key_files import CERTIFICATE, read_pins, read_private, read_secret
     from privboost.tables.domain import Domain
     from privboost.tables.features import ClassTarget
 
@@ -148,7 +148,7 @@ def coordinate(
     if name != COORDINATOR or parties.pop(COORDINATOR) != identity.public:
         raise ValueError(f"--key: {key} is not the private half of {COORDINATOR}.pub in {pins}")
     shown = key.with_name(f"{COORDINATOR}{CERTIFICATE}") if certificate is None else certificate
-    tls = shown.read_bytes(), shown.with_name(f"{shown.name}.key").read_bytes()
+    tls = shown.read_bytes(), read_secret(shown.with_name(f"{shown.name}.key"))
     check_files((domain, ledger, key, shown), [model], [model] if force else ())
     with FlowerServer(listen, *tls, identity, parties, patience) as server:
         federation = Federation(identity, parties, server, colluders, dropouts, trust.value)

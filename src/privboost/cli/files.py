@@ -13,7 +13,7 @@ from tempfile import TemporaryFile, mkdtemp
 from typing import Any
 
 from privboost.cli.exits import Status, fail
-from privboost.files import check_place, write_file
+from privboost.files import check_link, check_place, write_file
 
 
 def check_files(
@@ -32,6 +32,8 @@ def check_files(
     replace : paths
         Those of them that may be there already.
     """
+    for path in written:
+        check_link(path)
     sources = [path.resolve() for path in read if path is not None]
     files = [*sources, *(path.resolve() for path in written)]
     if len(set(files)) < len(files):

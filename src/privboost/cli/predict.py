@@ -46,6 +46,15 @@ def predict(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    raw_text: Annotated[
+        bool,
+        typer.Option(
+            "--raw-text",
+            help="In CSV, leave texts as they are that a spreadsheet would run: no apostrophe "
+            "before =, +, -, @.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     missing: Missing = None,
     separator: Separator = None,
     as_json: AsJson = False,
@@ -68,7 +77,11 @@ def predict(
     table = open_rows(data, missing, separator, every_line=True)
     parts = predict_parts(trained, table, keep or (), std)
     schema = next(parts).schema
-    writer: Any = output_writer(schema, as_json) if out is None else file_writer(out, schema)
+    writer: Any = (
+        output_writer(schema, as_json, raw_text)
+        if out is None
+        else file_writer(out, schema, raw_text)
+    )
     rows = 0
     with reading(is_watched() and not quiet, table), writer as write:
         for part in parts:

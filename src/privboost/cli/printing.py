@@ -13,6 +13,7 @@ import typer
 
 from privboost.cli.exits import say
 from privboost.cli.files import check_files, check_output, leave_output
+from privboost.forms import printable
 
 _WIDE = 200
 """How wide a table is where nobody looks at it."""
@@ -69,7 +70,7 @@ def print_written(out: Path, words: str, as_json: bool, **more: Any) -> None:
         if as_json:
             print_json({"out": str(out), **more})
         else:
-            typer.echo(f"{out}: {words}")
+            typer.echo(printable(f"{out}: {words}"))
 
 
 def print_model(path: Path, model: Any, as_json: bool, **more: Any) -> None:

@@ -25,7 +25,9 @@ def save_stream(stream: RowStream, model: Model, path: str | Path) -> None:
             f"the rows of this stream, or the names of their units, lie {stream.place}, and no "
             "file here can hold them: such a stream lives as long as its process"
         )
-    write_file(path, stream_bytes(stream, model), mode=0o600)
+    place = Path(path).resolve()
+    taken = _aside(place).exists()  # a link to a state that a batch goes on from leads to nothing
+    write_file(place if taken else path, stream_bytes(stream, model), mode=0o600)
 
 
 @contextmanager

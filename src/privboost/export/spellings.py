@@ -14,7 +14,7 @@ import numpy as np
 from privboost.tables.features import CategoricalFeature
 from privboost.tables.values import code_labels
 
-_TRUTHS = {True: ("True", "true", "TRUE"), False: ("False", "false", "FALSE")}
+TRUTHS = {True: ("True", "true", "TRUE"), False: ("False", "false", "FALSE")}
 
 
 def spellings(feature: CategoricalFeature) -> dict[str, int]:
@@ -23,7 +23,7 @@ def spellings(feature: CategoricalFeature) -> dict[str, int]:
     values: dict[str, object] = {word: word for word in written}
     for word in written:
         values |= {form: form for form in _forms_of_number(word) if form not in values}
-    for truth, words in _TRUTHS.items():
+    for truth, words in TRUTHS.items():
         values |= {word: word for word in words if word not in values}
         values |= {word: truth for word in words if _places(feature, [word])[0] < 0}
     found = zip(values, _places(feature, list(values.values())), strict=True)

@@ -1,81 +1,107 @@
-"""A model as one SELECT, of nothing but sums, CASE and subqueries of one row."""
+"""A model as one SELECT, of nothing but sums and CASE, whatever columns its table has.
+
+Nobody knows which columns a table has besides those of the model: old scores, `C0`, anything. So
+what is computed never stands beside `*` in a table that is read from again. Columns are turned
+into codes; each combination of codes that occurs is scored once, in tables that have no other
+columns; and rows find their results by their codes. Every column is named with its table, so that
+one that is missing is an error (SQLite would take its name for a text).
+"""
 
 from __future__ import annotations
 
 from privboost.export.formula import Formula
-from privboost.export.names import free_name
-from privboost.export.sql_cases import case, identifier, number, sum_of, text
-from privboost.export.sql_joint import joint_score
+from privboost.export.names import check_sql_names, free_name, sql_names
+from privboost.export.sql_cases import identifier, joined, number, sum_of, text
+from privboost.export.sql_joint import CodeWriter
 from privboost.grid import SCORE_STEPS
 from privboost.models.model import Model
 from privboost.tables.features import ClassTarget
 
 _MOST = 700
 """Of exponents: what is further off makes no difference that a double could hold."""
+_TERMS = 12
+"""Of a column of sums: databases plan some twenty small expressions faster than a large one."""
 
 
 def sql_text(model: Model, table: str = "rows") -> str:
     """Write a model as a SELECT that adds columns to a table.
 
-    They are `prediction` and, for classes, scores and (where scores are log-odds) probabilities.
+    They stand last: for classes scores, `prediction`, and (where scores are log-odds)
+    probabilities. Their names differ from those of the domain's columns and from each other, in
+    more than case and within 63 bytes; underscores are added where need be.
 
     Parameters
     ----------
     table : str
         The name of the table.
+
+    Raises
+    ------
+    ValueError
+        If two features have names that a database takes for one.
     """
+    domain = model.domain
+    check_sql_names(domain.feature_names)
+    base, codes, parts, scored = (
+        free_name(f"privboost_{part}", [table.lower()])
+        for part in ("rows", "codes", "parts", "scores")
+    )
     formula = Formula.of(model)
-    taken = set(model.domain.feature_names)
-    named = [identifier(free_name(name, taken)) for name in _score_names(model)]
-    scores = [_score(formula, output) for output in range(len(formula.start))]
-    inner = ",\n  ".join(
-        f"({score}) / {number(SCORE_STEPS)} AS {name}"
-        for name, score in zip(named, scores, strict=True)
-    )
-    outer = ",\n  ".join(
-        f"{what} AS {identifier(free_name(name, taken))}"
-        for name, what in _results(model, named).items()
-    )
+    writer, sums, scores = CodeWriter(formula, "r", "c"), dict[str, str](), list[str]()
+    for output, start in enumerate(formula.start):
+        terms, own = writer.terms(output), [f"CAST({int(start)} AS BIGINT)"]
+        for first in range(0, len(terms), _TERMS):
+            own.append(f"p{len(sums)}")
+            sums[own[-1]] = sum_of(terms[first : first + _TERMS])
+        scores.append(f"CAST({sum_of(own)} AS DOUBLE PRECISION) / {number(SCORE_STEPS)}")
+    coded = writer.codes()
+    named = {f"s{output}": score for output, score in enumerate(scores)}
+    results = _results(model, [f"s.{name}" for name in named])
+    new = sql_names(results, [*domain.feature_names, domain.target.name])
+    added = {identifier(name): what for name, what in zip(new, results.values(), strict=True)}
+    on = joined([f"s.{name} = {code}" for name, code in coded.items()], " AND ")
     return (
-        f"-- A model of {model.domain.target.name}, written by privboost. "
+        f"-- A model of {domain.target.name}, written by privboost. "
         f"{' '.join(model.privacy.guarantee.split())}\n"
-        f"SELECT *,\n  {outer}\nFROM (SELECT *,\n  {inner}\nFROM {identifier(table)}) AS scored\n"
+        f"SELECT scored.* FROM (WITH {base} AS MATERIALIZED (SELECT * FROM {identifier(table)}),\n"
+        f"{codes} AS (SELECT DISTINCT\n  {_listed(coded)}\nFROM {base} AS r),\n"
+        f"{parts} AS (SELECT\n  {_listed(dict.fromkeys(coded, '') | sums)}\nFROM {codes} AS c),\n"
+        f"{scored} AS MATERIALIZED (SELECT\n  {_listed(dict.fromkeys(coded, '') | named)}\n"
+        f"FROM {parts} AS p)\n"
+        f"SELECT r.*,\n  {_listed(added)}\n"
+        f"FROM {base} AS r LEFT JOIN {scored} AS s ON\n  {on}) AS scored\n"
     )
 
 
-def _score_names(model: Model) -> list[str]:
-    """Return names that no column of a table has by chance: one would be taken for the score."""
-    if not isinstance(model.domain.target, ClassTarget):
-        return ["privboost score"]
-    classes = model.classes if model.scores.n_outputs > 1 else model.classes[1:]
-    return [f"privboost score of {label}" for label in classes]
-
-
-def _score(formula: Formula, output: int) -> str:
-    """Write one score of a row, in whole steps."""
-    terms = [str(int(formula.start[output]))]
-    for reading, own in zip(formula.readings, formula.alone, strict=True):
-        terms.append(case(reading, [str(int(value)) for value in own[output]]))
-    terms.append(joint_score(formula, output))
-    return sum_of([term for term in terms if term not in ("0", "")] or ["0"])
+def _listed(columns: dict[str, str]) -> str:
+    """Write columns, each with its name; one of the same name as before has none of its own."""
+    return ",\n  ".join(f"{what} AS {name}" if what else name for name, what in columns.items())
 
 
 def _results(model: Model, scores: list[str]) -> dict[str, str]:
-    """Return what scores mean, under the names of columns."""
+    """Return scores and what they mean, by what their columns are to be called."""
     target = model.domain.target
     if not isinstance(target, ClassTarget):
         (middle, half), (low, high) = model.middle_and_half, model.scaled_bounds
         found = f"{number(middle)} + {number(half)} * {scores[0]}"
         clipped = f"CASE WHEN {found} < {number(low)} THEN {number(low)}"
         clipped += f" WHEN {found} > {number(high)} THEN {number(high)} ELSE {found} END"
-        return {"prediction": _from_scale(clipped, target.way_back)}
+        return {"privboost score": scores[0], "prediction": _from_scale(clipped, target.way_back)}
     labels = model.classes.tolist()
-    names = [text(label) if isinstance(label, str) else str(label).upper() for label in labels]
-    results = {"prediction": _prediction(scores, names)}
+    scored = labels if len(scores) > 1 else labels[1:]
+    results = {f"privboost score of {label}": s for label, s in zip(scored, scores, strict=True)}
+    results["prediction"] = _prediction(scores, [_label(label) for label in labels])
     if model.has_chances:
         own = _chances(scores)
         results |= {f"probability of {label}": p for label, p in zip(labels, own, strict=True)}
     return results
+
+
+def _label(label: str | float) -> str:
+    """Write a class."""
+    if isinstance(label, str):
+        return text(label)
+    return number(label) if isinstance(label, float) else str(label).upper()
 
 
 def _from_scale(place: str, way_back: str) -> str:
@@ -104,20 +130,21 @@ def _prediction(scores: list[str], names: list[str]) -> str:
 def _chances(scores: list[str]) -> list[str]:
     """Write the probability of each class; see `Model.predict_proba`."""
     if len(scores) == 1:
-        own = f"1e0 / (1e0 + exp({_least(f'0e0 - {scores[0]}')}))"
+        own = f"1e0 / (1e0 + {_exp(f'0e0 - {scores[0]}')})"
         return [f"1e0 - {own}", own]
     logs = [
-        f"(CASE WHEN {s} < 0e0 THEN {s} - ln(1e0 + exp({s})) "
-        f"ELSE 0e0 - ln(1e0 + exp(0e0 - {s})) END)"
+        f"(CASE WHEN {s} < 0e0 THEN {s} - ln(1e0 + {_exp(s)}) "
+        f"ELSE 0e0 - ln(1e0 + {_exp(f'0e0 - {s}')}) END)"
         for s in scores
     ]
     chances = []
     for own in logs:
-        others = [f"exp({_least(f'{other} - {own}')})" for other in logs]
+        others = [_exp(f"{other} - {own}") for other in logs]
         chances.append(f"1e0 / ({sum_of(others)})")
     return chances
 
 
-def _least(term: str) -> str:
-    """Write the lesser of a term and what an exponent may be."""
-    return f"CASE WHEN {term} < {_MOST}e0 THEN {term} ELSE {_MOST}e0 END"
+def _exp(term: str) -> str:
+    """Write an exponential that neither overflows nor underflows: PostgreSQL raises on both."""
+    most = f"WHEN {term} > {_MOST}e0 THEN {_MOST}e0 WHEN {term} < -{_MOST}e0 THEN -{_MOST}e0"
+    return f"exp(CASE {most} ELSE {term} END)"

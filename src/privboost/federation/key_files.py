@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,16 @@ def read_private(path: Path) -> tuple[str, KeyPair]:
     """Read the name and the key of an end; refuse a file that others can read."""
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}; --key is this end's private key")
-    if path.stat().st_mode & 0o077:
-        raise FederationError(f"keys: others can read {path}: chmod 600 {path}")
     name, key = _read(path, "private")
     return name, KeyPair(key)
+
+
+def read_secret(path: Path) -> bytes:
+    """Read a private key's file, an end's or TLS's; refuse one that others can read."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_mode & 0o077:
+            raise FederationError(f"keys: others can read {path}: chmod 600 {path}")
+        return file.read()
 
 
 def read_pins(folder: Path) -> dict[str, bytes]:
@@ -102,7 +109,7 @@ def _write(path: Path, form: dict[str, Any], mode: int = 0o666) -> None:
 
 def _read(path: Path, what: str) -> tuple[str, bytes]:
     try:
-        form = json.loads(path.read_bytes())
+        form = json.loads(read_secret(path) if what == "private" else path.read_bytes())
         name, key = form["name"], bytes.fromhex(form[what])
     except (ValueError, TypeError, LookupError):
         raise FederationError(f"keys: {path.name} is no file of a {what} key") from None

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from privboost.files import write_file
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.events.event import Planned
 from privboost.privacy.formulas import gdp_mu
@@ -227,8 +228,6 @@ def _write_factor(path: Path | None, factor: float) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps({"factor": factor}))
-        part.replace(path)
+        write_file(path, json.dumps({"factor": factor}).encode())
     except OSError:  # a cache that cannot be written is no loss
         return

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from privboost.errors import BudgetError
+from privboost.files import check_link
 from privboost.privacy.accountants.base import Accountant, Profile
 from privboost.privacy.accountants.discretisation import grid_allowed, grid_size
 from privboost.privacy.budgets.life import LifeBudget
@@ -264,6 +265,7 @@ def checked_ledger(path: Path) -> Path:
     """Return a path; refuse to add entries to what is no ledger, or cannot be written."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"ledger: no such folder: {path.parent}")
+    check_link(path)
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise PermissionError(f"ledger: {path} cannot be written")
     if path.is_file():
