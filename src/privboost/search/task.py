@@ -221,10 +221,10 @@ class SearchTask:
         run = _on(run, side)
         opened = run.open_backend([run.load])
         try:
-            whole, _ = measure(run.curator(opened), plan)
+            found = measure(run.curator(opened), plan)
         finally:
             opened.close()
-        return whole[self.scoring]
+        return found.whole[self.scoring]
 
     def report(self, ledger: Ledger, search: Any) -> PrivacyReport:
         """State what the search spent."""
