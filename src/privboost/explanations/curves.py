@@ -54,7 +54,8 @@ def draw_privacy_utility(
     Parameters
     ----------
     points : sequence of (epsilon, value, (below, above))
-        What was measured, and how far its bar reaches; where an ε is there several times, the curve goes through their mean.
+        What was measured, and how far its bar reaches; where an ε is there several times, the
+        curve goes through their mean.
     measure : str
         Its name.
     lines : mapping from str to float
