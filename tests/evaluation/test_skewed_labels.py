@@ -247,15 +247,16 @@ def test_a_clip_that_is_given_is_kept():
 
 
 def test_the_clip_follows_clear_counts():
-    noise, square_noise, otherwise = 10.0, 8.0, 17
+    how = {"noise": 10.0, "square_noise": 8.0, "otherwise": 17}
     rng = np.random.default_rng(3)
-    empty = rng.normal(0, noise, RESIDUAL_CELLS).clip(-29, 29)
-    assert choose_clip(empty, noise, square_noise, otherwise) == otherwise
+    empty = rng.normal(0, 10, RESIDUAL_CELLS).clip(-29, 29)
+    assert choose_clip(empty, 0.0, **how) == 17
     bulk = empty.copy()
     bulk[5:9] += [500, 3000, 3000, 400]
-    assert choose_clip(bulk, noise, square_noise, otherwise) in (7, 8)
+    assert choose_clip(bulk, 7000.0, **how) in (7, 8)
+    assert choose_clip(bulk, 20_000.0, **how) == 17  # most rows are nowhere clearly
     bulk[14] += 300  # a second bulk, far away
-    assert choose_clip(bulk, noise, square_noise, otherwise) in (13, 14)
+    assert choose_clip(bulk, 7000.0, **how) in (13, 14)
 
 
 def test_codes_of_numbers():

@@ -77,7 +77,9 @@ class Clip:
         return ends
 
 
-def choose_clip(counts: np.ndarray, noise: float, square_noise: float, otherwise: int) -> int:
+def choose_clip(
+    counts: np.ndarray, rows: float, noise: float, square_noise: float, otherwise: int
+) -> int:
     """Return the cell at whose upper end residuals are clipped, from noisy counts alone.
 
     It has the least sum of two squares: what the cells beyond it, as far as their counts exceed
@@ -88,13 +90,15 @@ def choose_clip(counts: np.ndarray, noise: float, square_noise: float, otherwise
     ----------
     counts : float array
         Noisy numbers of rows by cell.
+    rows : float
+        The noisy number of all rows.
     noise, square_noise : float
         The standard deviation of each count's noise, and of the noise in sums of squares, in rows.
     otherwise : int
-        The cell to take where no count exceeds its noise clearly.
+        The cell to take where the counts that exceed their noise clearly are not half of the rows.
     """
     clear = np.where(counts > _CLEAR_CELL * noise, counts, 0.0)
-    if not clear.any():
+    if not clear.sum() > max(rows, 0.0) / 2:
         return otherwise
     ends = 4.0 ** np.arange(RESIDUAL_CELLS)
     added = np.array(

@@ -92,7 +92,7 @@ def release_number(curator: Curator, plan: EvaluationPlan) -> tuple[list[Part], 
     ask(CellSums(plan.map, statistics=COUNT))
     ask(CellSums(plan.residual_map, statistics=COUNT))
     of_all = told[1][:RESIDUAL_CELLS, 0]
-    clip = _clip(plan, of_all, float(noise[1][0]), float(noise[2][1]))
+    clip = _clip(plan, of_all, float(told[0][0, 0]), (float(noise[1][0]), float(noise[2][1])))
     _use_column(curator, 0)
     reach = plan.outcomes.reach  # type: ignore[union-attr]
     residuals = np.clip(middles_of_codes() * (reach / clip.residual), -1, 1)
@@ -110,7 +110,9 @@ def release_number(curator: Curator, plan: EvaluationPlan) -> tuple[list[Part], 
     return [Part(tuple(sums), tuple(noise)) for sums in zip(*split, strict=True)], clip
 
 
-def _clip(plan: EvaluationPlan, counts: np.ndarray, noise: float, square_noise: float) -> Clip:
+def _clip(
+    plan: EvaluationPlan, counts: np.ndarray, rows: float, noise: tuple[float, float]
+) -> Clip:
     """Return the clip that the plan gives, or that noisy counts of all rows ask for."""
     reach, model = plan.outcomes.reach, plan.model  # type: ignore[union-attr]
     _, half = model.middle_and_half_of_labels
@@ -118,7 +120,7 @@ def _clip(plan: EvaluationPlan, counts: np.ndarray, noise: float, square_noise: 
     cell = RESIDUAL_CELLS - 1 + math.ceil(math.log2(given / reach) - 1e-9)
     cell = min(max(cell, 0), RESIDUAL_CELLS - 1)
     if plan.settings.clip is None:
-        cell = choose_clip(counts, noise, square_noise, cell)
+        cell = choose_clip(counts, rows, *noise, cell)
     low, high = model.domain.target.bounds  # type: ignore[union-attr]
     return Clip.at(cell, reach, half, label_reach(model), high - low)
 
