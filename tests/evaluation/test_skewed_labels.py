@@ -26,7 +26,7 @@ from privboost.evaluation.outcomes import (
     cells_of_codes,
     middles_of_codes,
 )
-from privboost.evaluation.plan import plan_evaluation
+from privboost.evaluation.plan import clip_of_scores, plan_evaluation, plan_score
 from privboost.evaluation.release import table_of
 from privboost.evaluation.result import BoundedValue
 from privboost.privacy.curator import Curator
@@ -257,6 +257,17 @@ def test_the_clip_follows_clear_counts():
     assert choose_clip(bulk, 20_000.0, **how) == 17  # most rows are nowhere clearly
     bulk[14] += 300  # a second bulk, far away
     assert choose_clip(bulk, 7000.0, **how) in (13, 14)
+
+
+def test_scores_of_a_search_have_a_clip_that_follows_from_the_model():
+    """With clips of their own, the run with the smallest clip would win."""
+    model = fitted(frame_of("counts", 300), BOUNDS["counts"]).model_
+    assert clip_of_scores(model) == model.middle_and_half_of_labels[1]
+    budget = Budget(1.0, 1e-6)
+    plan = plan_evaluation(
+        model, None, budget, clip=clip_of_scores(model), gaussian=True, only_score=True
+    )
+    assert plan.releases == plan_score(plan.encoder, budget)
 
 
 def test_codes_of_numbers():

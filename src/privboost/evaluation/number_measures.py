@@ -25,8 +25,8 @@ _ERRORS = 2.0
 _CLEAR_CELL = 3.0
 """Deviations of its noise that a cell's count must exceed to move the clip: of 25 empty cells
 one does so in 6 (Gaussian) to 17 (Laplace) of 100 evaluations."""
-_MEAN_SQUARE = 0.54
-"""The mean square in a cell from 1/2 to 1 where logarithms are even: 3/(8 ln 2)."""
+_MEAN_SQUARE = 0.4
+"""About the mean square in a cell from 1/2 to 1, where residuals grow rarer with their size."""
 
 
 @dataclass(frozen=True)
@@ -375,7 +375,9 @@ def measure_exactly(
     variation = rows * label_squares - sums["label"][1] ** 2
     left = float(Fraction(rows * squares, variation)) if variation else float(squares > 0)
     variance = float(Fraction(variation, (rows * one) ** 2))
-    label = math.sqrt(max(variance * (1 - variance), 0.0) / rows)
+    # Labels are taken to vary about their mean as residuals do about 0, and no less than if normal.
+    label = max(error / second if squares else 0.0, math.sqrt(2 / rows)) * variance
+    label = min(label, math.sqrt(max(variance * (1 - variance), 0.0) / rows))
     far = math.hypot(error, left * label) / variance if variation else 1.0
     return Measures(values | {"r2": Value(1 - left, far)})
 
