@@ -184,9 +184,11 @@ def measure_number(
     widest = clip.range
     if not stands_out(rows, unsure):
         either = BoundedValue(widest / 2, widest / 2, 0.0, 0.0, widest)
-        bias = BoundedValue(0.0, widest, 0.0, -widest, widest)
-        r2 = BoundedValue(0.0, 1.0, 0.0, None, 1.0)
-        return Measures({"rows": size, "rmse": either, "mae": either, "bias": bias, "r2": r2})
+        unknown = {
+            "bias": BoundedValue(0.0, widest, 0.0, -widest, widest),
+            "r2": BoundedValue(0.0, 1.0, 0.0, None, 1.0),
+        }
+        return Measures({"rows": size, "rmse": either, "mae": either, **unknown})
     beyond, least = sums[1][clip.cell + 1 :], rows - _ERRORS * unsure
     tail = Tail.of(beyond, float(noise[1][0]), clip.ends, least)
     bias, square, absolute, fourth, label, label_square = (
@@ -350,8 +352,8 @@ def measure_exactly(
     size = Value(float(rows), 0.0)
     if not rows:
         either = Value(widest / 2, widest / 2)
-        bias, r2 = Value(0.0, widest), Value(0.0, 1.0)
-        return Measures({"rows": size, "rmse": either, "mae": either, "bias": bias, "r2": r2})
+        unknown = {"bias": Value(0.0, widest), "r2": Value(0.0, 1.0)}
+        return Measures({"rows": size, "rmse": either, "mae": either, **unknown})
     signed, absolute = sums["residual"]
     squares, label_squares = (_square(sums, name) for name in ("residual", "label"))
     one = 2**EXACT_BITS

@@ -252,7 +252,8 @@ def _code_number(values: np.ndarray, reach: float) -> np.ndarray:
     step = np.minimum((within * OCTAVE_STEPS).astype(np.int64), OCTAVE_STEPS - 1)
     code = np.minimum(octave * OCTAVE_STEPS + step, NUMBER_CODES // 2 - 1)
     half = NUMBER_CODES // 2
-    return np.where(values < 0, half - 1 - code, half + code)
+    codes: np.ndarray = np.where(values < 0, half - 1 - code, half + code)
+    return codes
 
 
 def _digits_below_one(values: np.ndarray, n_digits: int) -> list[np.ndarray]:

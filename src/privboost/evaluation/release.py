@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -83,7 +82,7 @@ def release_number(curator: Curator, plan: EvaluationPlan) -> tuple[list[Part], 
     """
     events = [planned.event for planned in plan.releases]
     noise = [_deviations(event) for event in events]
-    told = []
+    told: list[np.ndarray] = []
 
     def ask(query: CellSums) -> None:
         told.append(curator.sums(query, events[len(told)]) / CLIP_STEPS)  # type: ignore[arg-type]
@@ -125,7 +124,7 @@ def _clip(
     return Clip.at(cell, reach, half, label_reach(model), high - low)
 
 
-ExactSums = tuple[Mapping[str, tuple[int, int]], int]
+ExactSums = tuple[dict[str, tuple[int, int]], int]
 """Of each quantity the sum with the residual's sign and without it; and the number of rows."""
 
 

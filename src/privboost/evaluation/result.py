@@ -385,11 +385,11 @@ def _read_value(form: Any) -> Value:
         value = Value(**form)
         return Value(*map(_number, (value.value, value.std, value.width)))
     own = BoundedValue(**form)
-    numbers = map(_number, (own.value, own.std, own.width))
-    ends = (None if end is None else _number(end) for end in (own.lower, own.upper))
+    at, std, width = map(_number, (own.value, own.std, own.width))
+    low, high = (None if end is None else _number(end) for end in (own.lower, own.upper))
     if own.one_sided not in (None, AT_LEAST, AT_MOST):
         raise ValueError("a value is one-sided at least or at most")
-    return BoundedValue(*numbers, *ends, own.one_sided)
+    return BoundedValue(at, std, width, low, high, own.one_sided)
 
 
 def _read_residuals(form: Any) -> Residuals:

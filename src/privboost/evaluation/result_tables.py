@@ -21,7 +21,7 @@ def measure_table(evaluation: Evaluation) -> pa.Table:
         for name in evaluation.measures.values:
             known = measures.tells or name == "rows"
             value = measures[name]
-            own = {name: value.value, f"{name}_std": value.std}
+            own: dict[str, float | None] = {name: value.value, f"{name}_std": value.std}
             if isinstance(value, BoundedValue):
                 own |= {f"{name}_lower": value.lower, f"{name}_upper": value.upper}
             line |= own if known else dict.fromkeys(own)

@@ -200,7 +200,7 @@ class SearchTask:
         budget = Budget(self.plan.epsilon, self.delta)
         classes = model.domain.target
         many = isinstance(classes, ClassTarget) and len(classes.classes) > 2
-        how = {"curves": False if many else None}
+        how: dict[str, Any] = {"curves": False if many else None}
         if not isinstance(classes, ClassTarget):
             how["clip"] = clip_of_scores(model)
         plan = plan_evaluation(model, None, budget, **how, gaussian=True, only_score=True)
