@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from sklearn.metrics import roc_auc_score
 from bench.runner import summarise, write
 from privboost import (
     BoostedAdaSSPClassifier,
+    BudgetStore,
     DPXGBClassifier,
     Federation,
     LazyBBClassifier,
@@ -67,8 +70,16 @@ def main() -> None:
 def federate(rows: Any, parties: int, trust: str) -> Federation:
     """Divide rows among parties, one by one."""
     colluders, dropouts = QUORUMS[parties]
+    store = BudgetStore(Path(mkdtemp()) / "store.db")
+    kind: dict[str, Any] = {"filter": "renyi", "relation": "replace-one"}  # takes every recipe
     made = [
-        Party(f"p{k}", rows[k::parties], 1e6, 0.5, tell_rows=True, accept_seed=True)
+        Party(
+            f"p{k}",
+            rows[k::parties],
+            store.open(f"p{k}", 1e4, 1e-3, **kind),
+            tell_rows=True,
+            trust_server=trust == "server",
+        )
         for k in range(parties)
     ]
     return Federation.of(made, colluders, dropouts, trust)

@@ -104,7 +104,7 @@ class HostileBackend:
         whole = join(rows)
         mine = self._is_mine(np.where(unit < 0, 0, unit), party)
         own = whole.take(mine)
-        return bound_units([own], unit[mine], loader.unit), names
+        return bound_units([own], unit[mine], names, loader.unit), names
 
     def _is_mine(self, keys, party):
         """Deal keys out; some parties may hold nothing."""

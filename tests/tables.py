@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from privboost import Domain
 from privboost.crew import Crew
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import open_source
 from privboost.tables.loader import RowLoader, UnitRule
-from privboost.tables.loading import _read, check_schema, load_rows, number_units
+from privboost.tables.loading import _read, bound_units, check_schema, load_rows, number_units
 
 FEATURES = {
     "age": {"kind": "numeric", "bounds": [17, 90], "missing": True},
@@ -68,10 +69,15 @@ def make_frame(rows: int, seed: int = 0, target=CLASSES) -> pd.DataFrame:
 
 
 class CodedRows(NamedTuple):
-    """Rows as a loader reads them, before they are bounded, and the number of each row's unit."""
+    """Rows as a loader reads them, before they are bounded, and the unit of each row."""
 
     blocks: list
     unit: np.ndarray | None
+    names: pa.Array | None
+
+    def bounded(self, rule):
+        """The rows that are kept."""
+        return bound_units(self.blocks, self.unit, self.names, rule)
 
 
 def encode_training(encoder, data, labels=None, weights=None, weight_bound=None, block_rows=None):
@@ -81,8 +87,8 @@ def encode_training(encoder, data, labels=None, weights=None, weight_bound=None,
     loader = RowLoader(encoder, roles, weight_bound, rule)
     check_schema(loader, table)
     parts = _read(loader, table, Crew(), block_rows or 2**15 - 1)
-    unit = None if rule is None else number_units([part.units for part in parts])[0]
-    return CodedRows([part.rows for part in parts], unit)
+    units = (None, None) if rule is None else number_units([part.units for part in parts])
+    return CodedRows([part.rows for part in parts], *units)
 
 
 def opens(kind, **how):

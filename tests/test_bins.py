@@ -73,16 +73,32 @@ def test_columns_are_binned_as_each_by_itself(kind):
         own.code(column.astype(np.float64), line)
     lines = np.random.default_rng(1).permutation(len(bins))
     for laid in (table, np.asfortranarray(table), table[::-1], np.repeat(table, 2, axis=1)[:, ::2]):
-        columns = [laid[:, k] for k in range(len(bins))]
+        columns = {k: laid[:, k] for k in range(len(bins))}
         out = np.empty_like(expected)
-        BinsOfColumns(bins, lines.tolist()).code(columns, out)
+        BinsOfColumns(dict(enumerate(bins)), lines.tolist()).code(columns, out)
         wanted = expected if laid.strides[0] > 0 else expected[:, ::-1]
         np.testing.assert_array_equal(out[lines], wanted)
 
 
+def test_some_columns_alone_are_binned_as_all_of_them():
+    bins = {1: Bins(EDGES["even"]), 4: Bins(EDGES["log"]), 5: Bins(EDGES["whole"])}
+    values = np.linspace(-1, 90, 700)
+    found = BinsOfColumns(bins, [9, 2, 9, 9, 0, 1])
+    for features in ([], [4], [5, 1], [1, 4, 5]):
+        out = np.full((3, len(values)), 7, dtype=np.uint8)
+        found.code(dict.fromkeys(features, values), out)
+        for feature, line in ((1, 2), (4, 0), (5, 1)):
+            wanted = np.full_like(out[line], 7)
+            if feature in features:
+                bins[feature].code(values, wanted)
+            np.testing.assert_array_equal(out[line], wanted)
+
+
 def test_columns_have_a_number_for_each_row():
     with pytest.raises(ValueError, match="each row"):
-        BinsOfColumns([Bins(EDGES["even"])], [0]).code([np.zeros(3)], np.empty((1, 4), np.uint8))
+        BinsOfColumns({0: Bins(EDGES["even"])}, [0]).code(
+            {0: np.zeros(3)}, np.empty((1, 4), np.uint8)
+        )
 
 
 def test_slots_are_few_and_nearly_empty():

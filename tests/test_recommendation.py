@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from privboost import Domain, DomainError, Federation, Party, recommend
+from privboost import BudgetStore, Domain, DomainError, Federation, Party, recommend
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -108,11 +108,12 @@ def test_what_no_recipe_has_is_refused(facts, words):
         chosen(**facts)
 
 
-def test_without_a_trusted_server_it_is_a_federation():
+def test_without_a_trusted_server_it_is_a_federation(tmp_path):
     found = recommend(make_domain(), trusted_server=False)
     assert "Federation" in found.reasons[-1]
     rows = [make_frame(60, seed=k) for k in range(2)]
-    parties = [Party(f"p{k}", own, 1.0, 1e-6) for k, own in enumerate(rows)]
+    store = BudgetStore(tmp_path / "store.db")
+    parties = [Party(f"p{k}", own, store.open(f"p{k}", 2.0, 1e-6)) for k, own in enumerate(rows)]
     found.estimator.set_params(n_estimators=3).fit(Federation.of(parties))
 
 

@@ -9,7 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "privboost"
 PLAN = Path(__file__).parents[1] / "docs" / "architecture.md"
 LEVELS = [
-    {"errors", "grid", "codec", "addresses", "compiling", "progress", "recipes"},
+    {"errors", "grid", "codec", "addresses", "compiling", "pickling", "progress", "recipes"},
     {"watch", "cautions", "files", "forms"},
     {"crew", "unit"},
     {"randomness", "losses", "vectors"},

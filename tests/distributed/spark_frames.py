@@ -13,8 +13,12 @@ WORDS = {"job", "place", "person", "income"}
 
 
 def make_table(target=CLASSES, rows=ROWS, seed=0):
+    """Made-up rows with Spark's types."""
+    return table_of(make_frame(rows, seed, target), target)
+
+
+def table_of(frame, target=CLASSES):
     """The same types as Spark has: doubles and texts."""
-    frame = make_frame(rows, seed, target)
     words = WORDS - ({"income"} if "bounds" in target else set())
     columns = {
         name: pa.array(frame[name].tolist(), pa.string(), from_pandas=True)

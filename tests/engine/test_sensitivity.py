@@ -26,7 +26,6 @@ from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import UnitRule
-from privboost.tables.loading import bound_units
 from privboost.trees.tree import stump
 from tests.engine.test_queries import queries, updates
 from tests.hostile import HostileBackend
@@ -52,7 +51,7 @@ def answers(domain, frame, loss, n_outputs, weighted, shuffle):
     )
     blocks = rows.blocks
     if domain.unit is not None:
-        blocks = bound_units(blocks, rows.unit, UnitRule.of(domain.unit, KeyStream.seeded(8)))
+        blocks = rows.bounded(UnitRule.of(domain.unit, KeyStream.seeded(8)))
     backend = HostileBackend(blocks, shuffle) if shuffle % 2 else LocalBackend(blocks, 2)
     backend.apply(Start(loss, n_outputs))
     for update in updates(encoder.layout, loss, n_outputs):
@@ -122,6 +121,29 @@ def test_adding_any_unit(task, rows, seed, weighted, shuffle, max_rows):
     if frame["person"].iloc[0] is None:
         fewer = frame[frame["person"].notna()]
     check(domain, frame, fewer, loss, n_outputs, weighted, shuffle)
+
+
+@given(
+    task=st.sampled_from(sorted(TASKS)),
+    kinds=st.integers(1, 5),
+    rows=st.integers(0, 40),
+    own=st.integers(1, 30),
+    seed=st.integers(0, 10_000),
+    weighted=st.booleans(),
+    shuffle=st.integers(0, 1000),
+    max_rows=st.integers(1, 4),
+)
+@settings(max_examples=15)
+def test_adding_a_unit_of_many_rows_that_are_alike(
+    task, kinds, rows, own, seed, weighted, shuffle, max_rows
+):
+    """Rows of few kinds, in any order: some copies of a row are kept, and some are not."""
+    target, loss, n_outputs = TASKS[task]
+    frame = make_frame(kinds, seed, target).sample(rows + own, replace=True, random_state=seed)
+    who = np.random.default_rng(seed).choice(["a", "b", None], rows)
+    frame = frame.assign(person=np.append(who, ["new"] * own)).reset_index(drop=True)
+    domain = make_domain(target, {"column": "person", "max_rows": max_rows})
+    check(domain, frame, frame[:rows], loss, n_outputs, weighted, shuffle)
 
 
 def test_a_broken_loss_table_is_caught():
@@ -238,7 +260,7 @@ def loss_of_the_start(domain, frames, clip, weighted):
         rows = encode_training(encoder, frame, None, "weight" if weighted else None, 2.0)
         blocks = rows.blocks
         if domain.unit is not None:
-            blocks = bound_units(blocks, rows.unit, UnitRule.of(domain.unit, KeyStream.seeded(8)))
+            blocks = rows.bounded(UnitRule.of(domain.unit, KeyStream.seeded(8)))
         backend = LocalBackend(blocks)
         backend.apply(Start(SQUARED_NUMBER.table(clip, 1.0), 1))
         sums.append(backend.sum(INITIAL)[0, 0])

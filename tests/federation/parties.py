@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from privboost import Federation, Party
+from privboost import BudgetStore, Federation, Party
 from privboost.models.files import model_bytes
 
 ALLOWED = {"accept_seed": True, "tell_rows": True, "trust_server": True, "colluders": 0}
-"""What parties must allow to take part in everything."""
+"""What parties must allow to take part in everything seeded."""
+SECURE = ALLOWED | {"accept_seed": False}
+"""The same of runs that are charged to an account."""
+_FOLDER = TemporaryDirectory()
+_STORE = BudgetStore(Path(_FOLDER.name) / "store.db")
+_NUMBERS = count()
+
+
+def open_account(epsilon=100.0, delta=1e-3, store=_STORE, **kind):
+    """A new account, of a name that no other has."""
+    return store.open(f"rows {next(_NUMBERS)}", epsilon, delta, **kind)
+
+
+def entries(party):
+    """How many runs were charged to a party's account."""
+    return len(party.budget.statement().entries)
 
 
 def cut(frame, parties):
@@ -21,11 +38,18 @@ def cut(frame, parties):
     return [frame.iloc[first:last] for first, last in pairwise(ends)]
 
 
-def make_parties(frame, parties, epsilon=100.0, delta=1e-3, **how):
-    """Parties that take part in everything; tests of what they refuse say so."""
-    how = ALLOWED | {"weight": "weight", "least_parties": 2} | how
+def make_parties(frame, parties, account=None, **how):
+    """Parties that take part in everything seeded; tests of what they refuse say so.
+
+    With an account (what it is opened with) they take part in everything else instead.
+    """
+    allowed = ALLOWED if account is None else SECURE
+    how = allowed | {"weight": "weight", "least_parties": 2} | how
     rows = frame if isinstance(frame, list) else cut(frame, parties)
-    return [Party(f"p{k}", own, epsilon, delta, **how) for k, own in enumerate(rows)]
+    return [
+        Party(f"p{k}", own, None if account is None else open_account(**account), **how)
+        for k, own in enumerate(rows)
+    ]
 
 
 def bring(parties, colluders=0, trust="server", **quorum):

@@ -27,9 +27,8 @@ def releases(canary):
     """Make many releases in one session; return what colluders cannot explain, and the event."""
     rows = [pd.DataFrame({"x": [], "y": []}, dtype=object)] * (PARTIES - 1)
     rows.append(pd.DataFrame({"x": ["a"] * (3 + canary), "y": [0, 1, 0] + [1] * canary}))
-    federation = federate(
-        rows, PARTIES, {"epsilon": 1e4, "delta": 0.1}, colluders=PARTIES - 1, trust="distributed"
-    )
+    account = {"account": {"epsilon": 1e4, "delta": 0.1, "filter": "renyi", "order": 2}}
+    federation = federate(rows, PARTIES, account, colluders=PARTIES - 1, trust="distributed")
     model = SBDTClassifier(700.0, DELTA, DOMAIN, n_estimators=RUNS, init_share=0)
     run = model.set_params(calibration_share=0)._prepare(federation, None, None).run()
     backend = run.load.source.open_backend([])

@@ -29,12 +29,15 @@ from privboost.federation.session import Session
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.federation.hostile import HostileNetwork
-from tests.federation.parties import federate, same_model
+from tests.federation.parties import entries, federate, same_model
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 FRAME = make_frame(600)
 CELLS = CellMap.of_feature(5, np.arange(302))
 QUORUM = {"colluders": 1, "dropouts": 1}
+
+
+RENYI = {"filter": "renyi"}
 
 
 def make(kind=SBDTClassifier, target=CLASSES, **how):
@@ -58,7 +61,7 @@ WORKING = [
 @pytest.mark.parametrize(("kind", "target", "how"), WORKING)
 def test_recipes_of_gaussian_releases_need_no_trusted_server(kind, target, how):
     frame = make_frame(600, target=target)
-    federation = federate(frame, 5, {"accept_seed": False}, trust="distributed", **QUORUM)
+    federation = federate(frame, 5, {"account": RENYI}, trust="distributed", **QUORUM)
     model = make(kind, target, **how).fit(federation)
     report = model.privacy_
     said = " ".join(report.assumptions)
@@ -83,17 +86,17 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "how", "why"), REFUSED)
 def test_others_are_refused_before_anything_is_spent(kind, how, why):
-    federation = federate(FRAME, 5, trust="distributed", **QUORUM)
+    federation = federate(FRAME, 5, {"account": {}}, trust="distributed", **QUORUM)
     with pytest.raises(FederationError, match=f"trust: .*{why}"):
         make(kind, **how).fit(federation)
-    assert all(party.limit.spent == (0, 0) for party in federation._transport._parties.values())
+    assert all(entries(party) == 0 for party in federation._transport._parties.values())
 
 
 @pytest.mark.parametrize(("kind", "how", "why"), REFUSED[:-1])
 def test_parties_refuse_them_too(kind, how, why, monkeypatch):
     """The broken twin is a coordinator that does not look."""
     monkeypatch.setattr("privboost.federation.preparation.check_distributed", lambda *_: None)
-    federation = federate(FRAME, 5, trust="distributed", **QUORUM)
+    federation = federate(FRAME, 5, {"account": {}}, trust="distributed", **QUORUM)
     with pytest.raises(FederationError, match=f"'p0': trust: .*{why}"):
         make(kind, **how).fit(federation)
 
@@ -102,7 +105,7 @@ def noise_of(quorum, rounds=12, transport=None, parties=6):
     """Totals of parties without rows are noise: return it, whitened."""
     more = {} if transport is None else {"transport": transport}
     empty = [FRAME.iloc[:0]] * parties
-    federation = federate(empty, parties, trust="distributed", **quorum, **more)
+    federation = federate(empty, parties, {"account": {}}, trust="distributed", **quorum, **more)
     run = make(init_share=0, n_estimators=rounds)._prepare(federation, None, None).run()
     backend = run.load.source.open_backend([])
     backend.apply(Start(run.plan.loss, 1))
@@ -233,7 +236,7 @@ def test_a_server_cannot_mix_events(twin, monkeypatch):
     """
     if twin:
         monkeypatch.setattr(party_rounds.PartyRounds, "_is_tag", lambda *_: True)
-    federation = federate([FRAME.iloc[:0]] * 5, 5, trust="distributed", **QUORUM)
+    federation = federate([FRAME.iloc[:0]] * 5, 5, {"account": {}}, trust="distributed", **QUORUM)
     federation.session = lambda agreement: Lying(
         federation._identity, federation._transport, agreement
     )

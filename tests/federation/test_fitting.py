@@ -138,7 +138,7 @@ def test_a_party_without_rows_says_what_others_say(number):
     """Or else a server could find out whether a party has any."""
     frame = make_frame(60)
     kind = SBDTClassifier if number else BoostedAdaSSPClassifier
-    federation = federate([frame, frame.iloc[:0]], 2, trust="distributed")
+    federation = federate([frame, frame.iloc[:0]], 2, {"account": {}}, trust="distributed")
     run = kind(1.0, 1e-6, make_domain(), n_estimators=2)._prepare(federation, None, None).run()
     backend = run.load.source.open_backend([])
     backend.apply(Start(LOSS, 1))

@@ -50,7 +50,7 @@ def drawn_by(seed, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(FederatedBackend, "sum", spy)
         patch.setattr(Session, "end", lambda self, whole_run: None)
-        federation = federate(FRAME, 3)
+        federation = federate(FRAME, 3, {"account": {}} if seed is None else {})
         make(random_state=seed).fit(federation)
     parties = federation._transport._parties.values()
     return asked, federation.last.joint, [party._session.joint for party in parties]
@@ -96,4 +96,4 @@ def test_a_coordinator_that_chooses_is_refused(change, monkeypatch):
 
     monkeypatch.setattr(Session, "begin", lying)
     with pytest.raises(FederationError, match=r"'p0': joint randomness"):
-        make().fit(federate(FRAME, 3))
+        make().fit(federate(FRAME, 3, {"account": {}}))

@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 from typer.testing import CliRunner
 
-from privboost import FederationError
+from privboost import BudgetStore, FederationError
 from privboost.cli.main import app
 from privboost.federation.key_files import read_pins, read_private, write_keys
 from tests.tables import make_domain, make_frame
@@ -88,6 +88,42 @@ def table(tmp_path):
 
 
 LIMIT = ("--limit-epsilon", 1, "--limit-delta", 1e-6)
+
+
+def joined(pins, table, *more):
+    """What joining says where there is no Flower: everything before a connection is made."""
+    how = ("--domain", table / "domain.json", "--pins", pins, "--key", pins / "north.key")
+    return str(run("join", table / "rows.parquet", "--at", "a:1", *how, *more).exception)
+
+
+def test_joining_opens_an_account_once(pins, table, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "flwr", None)
+    assert "north.db" in joined(pins, table)  # there is none, and no limit to open one with
+    assert "pip install" in joined(pins, table, *LIMIT)
+    rules = BudgetStore(pins / "north.db").account("north").statement().rules
+    assert (rules.epsilon, rules.delta, rules.unit) == (1.0, 1e-6, None)
+    assert "pip install" in joined(pins, table)
+    assert "has the limit epsilon 1" in joined(
+        pins, table, "--limit-epsilon", 2, "--limit-delta", 1e-6
+    )
+    own = ("--budget", table / "store.db", "--dataset", "visits", *LIMIT)
+    assert "pip install" in joined(pins, table, *own)
+    assert BudgetStore(table / "store.db").datasets() == ["visits"]
+
+
+def test_a_seeded_party_has_no_account(pins, table, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "flwr", None)
+    assert "--accept-seed goes with no account" in joined(pins, table, "--accept-seed", *LIMIT)
+    assert "pip install" in joined(pins, table, "--accept-seed")
+    assert not (pins / "north.db").exists()
+
+
+def test_a_ledger_of_an_earlier_version_opens_no_account(pins, table):
+    """Or what it counts would be forgotten."""
+    (pins / "north.ledger").write_text('{"entry": "run", "epsilon": 2.0, "delta": 1e-06}\n')
+    said = joined(pins, table, *LIMIT)
+    assert "counts runs of an earlier version, of epsilon 2 and delta 1e-06 together" in said
+    assert not (pins / "north.db").exists()
 
 
 def test_a_key_that_is_not_the_pinned_one(pins, table):

@@ -1,6 +1,7 @@
 """Shares, identities and sealed messages."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,15 @@ from hypothesis import strategies as st
 
 from privboost import FederationError
 from privboost.federation.channels import Channel, open_letter, seal_letter
-from privboost.federation.keys import Advertised, KeyPair, derive, pair_key, session_name
+from privboost.federation.keys import (
+    Advertised,
+    KeyPair,
+    confirmation,
+    derive,
+    extract,
+    pair_key,
+    session_name,
+)
 from privboost.federation.shares import PRIME, Joiner, split_secret
 from privboost.randomness.keystream import KeyStream
 
@@ -66,15 +75,93 @@ def ends(agreed="x"):
 
 def test_two_ends_share_a_key_of_one_session():
     pairs, said, session = ends()
-    ab = pair_key(*pairs["a"], said[1], session)
-    assert ab == pair_key(*pairs["b"], said[0], session)
-    assert ab != pair_key(*pairs["a"], said[2], session)
-    assert ab != pair_key(*pairs["a"], said[1], session_name("y", said))
+    ab = pair_key("a", *pairs["a"], said[1], session)
+    assert ab == pair_key("b", *pairs["b"], said[0], session)
+    assert ab != pair_key("a", *pairs["a"], said[2], session)
+    assert ab != pair_key("a", *pairs["a"], said[1], session_name("y", said))
     impostor = Advertised("b", KeyPair().public, said[1].fresh, said[1].nonce)
-    assert ab != pair_key(*pairs["a"], impostor, session)
-    for odd in (b"", bytes(32)):
+    assert ab != pair_key("a", *pairs["a"], impostor, session)
+    # The same keys under other names: whoever calls itself so shares another key.
+    for own, other in (("a", "d"), ("d", "b")):
+        end = Advertised(other, said[1].identity, said[1].fresh, said[1].nonce)
+        assert ab != pair_key(own, *pairs["a"], end, session)
+    with pytest.raises(FederationError, match="none with itself"):
+        pair_key("b", *pairs["a"], said[1], session)
+
+
+LOW = (
+    0,
+    1,
+    2**255 - 20,
+    2**255 - 19,
+    2**255 - 18,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+"""Points of small order, some written in two ways: every product with them is 0."""
+
+
+def test_points_of_small_order_are_no_keys():
+    """Else whoever sends one knows the product, without any key."""
+    odd = [b"", bytes(31), *(point.to_bytes(32, "little") for point in LOW)]
+    for public in odd:
         with pytest.raises(FederationError, match="no public key"):
-            pairs["a"][0].shared(odd)
+            KeyPair().shared(public)
+    pairs, said, session = ends()
+    for which in ("identity", "fresh"):
+        for point in LOW:
+            low = replace(said[1], **{which: point.to_bytes(32, "little")})
+            with pytest.raises(FederationError, match="no public key"):
+                pair_key("a", *pairs["a"], low, session)
+
+
+def products_of(derivation, pairs, said):
+    """Which products a derivation needs, each as the two secrets that give it."""
+    names = {end.identity: f"identity {end.name}" for end in said}
+    names |= {end.fresh: f"fresh {end.name}" for end in said}
+    needed = []
+
+    class Watched(KeyPair):
+        def shared(self, public):
+            needed.append(frozenset((names[self.public], names[public])))
+            return super().shared(public)
+
+    own = [Watched(pair.private_bytes()) for pair in pairs["a"]]
+    derivation("a", *own, said[1], bytes(32))
+    return needed
+
+
+def without_crossed_products(name, identity, fresh, other, session):
+    """The broken twin: identities and fresh keys are multiplied with their like alone."""
+    return extract(session, identity.shared(other.identity) + fresh.shared(other.fresh))
+
+
+def test_whose_secrets_give_a_pair_key():
+    """A product is known to whoever has one of its two secrets; the key needs all of them."""
+    pairs, said, _ = ends()
+
+    def breaks(derivation, *secrets):
+        known = set(secrets)
+        return all(product & known for product in products_of(derivation, pairs, said))
+
+    own_identity, other_identity = "identity a", "identity b"
+    for derivation, twin in ((pair_key, False), (without_crossed_products, True)):
+        # Whoever has a's identity, and plays b to a with a fresh key of its own.
+        assert breaks(derivation, own_identity, "fresh b") == twin
+        # Both identities, stolen after the session; fresh keys that were guessed.
+        assert not breaks(derivation, own_identity, other_identity)
+        assert not breaks(derivation, "fresh a", "fresh b")
+        # An end itself, and whoever has all that is b's.
+        assert breaks(derivation, own_identity, "fresh a")
+        assert breaks(derivation, other_identity, "fresh b")
+
+
+def test_confirmations_are_of_one_direction_key_and_session():
+    pairs, said, session = ends()
+    key = pair_key("a", *pairs["a"], said[1], session)
+    other = pair_key("a", *pairs["a"], said[1], session_name("y", said))
+    made = {confirmation(key, *way) for way in (("a", "b"), ("b", "a"), ("a", "c"))}
+    assert len(made | {confirmation(other, "a", "b"), key}) == 5
 
 
 def test_a_private_key_stays_where_it_is():

@@ -11,6 +11,7 @@ import pytest
 from privboost import (
     BoostedAdaSSPClassifier,
     BudgetError,
+    BudgetStore,
     DomainError,
     Federation,
     FederationError,
@@ -28,15 +29,27 @@ from privboost.federation.channels import Channel
 from privboost.federation.keys import KeyPair
 from privboost.federation.notes import note_update
 from privboost.federation.quorum import Quorum
+from privboost.federation.session import Session
 from privboost.federation.transports import InProcess
 from privboost.privacy.events.event import Planned
 from privboost.tables.encoding import Encoder
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
-from tests.federation.parties import ALLOWED, agree, bring, federate, make_parties, same_model
+from tests.federation.parties import (
+    ALLOWED,
+    SECURE,
+    agree,
+    bring,
+    entries,
+    federate,
+    make_parties,
+    open_account,
+    same_model,
+)
 from tests.tables import FEATURES, make_domain, make_frame
 
 FRAME = make_frame(300)
+REPLACE = {"filter": "renyi", "relation": "replace-one"}
 
 
 def make(kind=SBDTClassifier, **how):
@@ -59,14 +72,41 @@ def test_one_that_refuses_is_named_with_the_rule():
     make().fit(bring(parties))
 
 
-def test_the_others_go_on_without_it():
-    parties = make_parties(FRAME, 4)
-    agree(parties[3], domain=make_domain(unit={"column": "person", "max_rows": 3}))
+class Absent(InProcess):
+    """Somebody who has said a party's name, and has no key: it answers nothing that can be read."""
+
+    def gather(self, requests):
+        for name, reply in super().gather(requests):
+            yield name, b"hello" if name == "p3" else reply
+
+
+@pytest.mark.parametrize("transport", [InProcess, Absent])
+def test_nothing_is_spent_before_all_have_agreed(transport):
+    """Also where one party may be lost: that is for those who are lost afterwards."""
+    parties = make_parties(FRAME, 4, {})
+    if transport is InProcess:
+        agree(parties[3], domain=make_domain(unit={"column": "person", "max_rows": 3}))
+    federation = bring(parties, dropouts=1, transport=transport)
+    reason = "unit: the offer bounds" if transport is InProcess else "no answer came"
+    with pytest.raises(FederationError, match=f"3 of 4 parties are left, and 4 .*'p3': {reason}"):
+        make(random_state=None).fit(federation)
+    assert [entries(party) for party in parties] == [0, 0, 0, 0]
+
+
+def test_a_coordinator_cannot_begin_with_fewer(monkeypatch):
+    """It lists all but one of those that were agreed on: parties refuse, and nothing is spent."""
+    parties = make_parties(FRAME, 4, {})
     federation = bring(parties, dropouts=1)
-    with pytest.warns(UserWarning, match="'p3' was lost on the way: unit"):
-        model = make().fit(federation).model_
-    rest = FRAME.iloc[: sum(len(party._rows) for party in parties[:3])]
-    assert same_model(make().fit(rest).model_, model)
+    plain = Session.begin
+
+    def lying(self):
+        self._there.pop()
+        plain(self)
+
+    monkeypatch.setattr(Session, "begin", lying)
+    with pytest.raises(FederationError, match="'p0': session: it begins with all parties"):
+        make(random_state=None).fit(federation)
+    assert [entries(party) for party in parties] == [0, 0, 0, 0]
 
 
 def test_another_version(monkeypatch):
@@ -109,60 +149,114 @@ def test_a_coordinator_does_not_decide_what_concerns_a_party_alone(monkeypatch, 
 
 
 def test_a_seed_needs_consent_and_a_number_of_rows_too():
-    refused(federate(FRAME, 3, {"accept_seed": False}), "seed: a run with a seed protects nobody")
+    refused(federate(FRAME, 3, {"account": {}}), "seed: a run with a seed protects nobody")
     secure = LazyBBClassifier(2.0, 0.0, make_domain())
     with pytest.raises(FederationError, match="'p0': rows: their number is private here"):
-        secure.fit(federate(FRAME, 3, {"tell_rows": False}))
-    assert secure.fit(federate(FRAME, 3)).privacy_.guarantee.startswith("2-differential privacy")
+        secure.fit(federate(FRAME, 3, {"account": REPLACE, "tell_rows": False}))
+    accounts = {"account": REPLACE}
+    assert secure.fit(federate(FRAME, 3, accounts)).privacy_.guarantee.startswith(
+        "2-differential privacy"
+    )
 
 
-@pytest.mark.parametrize(
-    ("limit", "said"),
-    [
-        ((0.5, 1e-6), "costs epsilon"),
-        ((1.0, 1e-9), "limit: the plan's epsilon 1 or delta 1e-06 exceeds"),
-        ((1.0, 0.0), "limit"),
-    ],
-)
-def test_a_limit_is_checked_by_the_party_itself(limit, said):
-    parties = make_parties(FRAME, 3)
-    strict = Party("strict", FRAME.iloc[:5], *limit, **ALLOWED)
-    refused(bring([*parties, strict]), f"'strict': .*{said}")
-    assert strict.limit.spent == (0.0, 0.0)
+def test_a_plan_is_priced_by_the_party_itself():
+    """What its account does not cover is refused before anything is spent by anybody."""
+    parties = make_parties(FRAME, 3, {})
+    strict = Party("strict", FRAME.iloc[:5], open_account(0.5, 1e-6), **SECURE)
+    secure = make(random_state=None)
+    with pytest.raises(FederationError, match=r"'strict': the account of .* does not cover this"):
+        secure.fit(bring([*parties, strict]))
+    named = Party("strict", FRAME.iloc[:5], open_account(unit="person"), **SECURE)
+    with pytest.raises(FederationError, match=r"protects all rows of one person; .* one row"):
+        secure.fit(bring([*parties, named]))
+    sampled = make(random_state=None, subsample=0.5)
+    with pytest.raises(FederationError, match="'p0': this account was opened for Gaussian noise"):
+        sampled.fit(bring(parties))
+    assert [entries(party) for party in (*parties, strict, named)] == [0] * 5
 
 
-def test_a_limit_is_for_life_also_in_a_file(tmp_path):
-    path = tmp_path / "ledger.jsonl"
+def test_runs_about_other_neighbours_do_not_add_up():
+    """Adding or removing a row at 1, and replacing one at .999: about 3, where 2 is allowed."""
+    first = make(random_state=None)
+    second = LazyBBClassifier(0.999, 0.0, make_domain())
+    about_rows = make_parties(FRAME, 3, {"epsilon": 2.0, "delta": 1e-5, "filter": "renyi"})
+    first.fit(bring(about_rows))
+    with pytest.raises(
+        FederationError, match="a run about replace one protected unit does not add up"
+    ):
+        second.fit(bring(about_rows))
+    replacing = make_parties(FRAME, 3, {"epsilon": 2.0, "delta": 1e-5} | REPLACE)
+    second.fit(bring(replacing))
+    with pytest.raises(FederationError, match=r"'p0': the account of .* does not cover this"):
+        first.fit(bring(replacing))
+    assert [entries(party) for party in (*about_rows, *replacing)] == [1] * 6
 
-    def lone(**how):
-        return Party("p9", FRAME.iloc[:9], 2.5, 1e-5, ledger=path, **ALLOWED)
 
-    others = make_parties(FRAME, 2)
-    for _ in range(2):
+def test_an_account_is_for_life(tmp_path):
+    """Another process goes on from what was spent, and no crash is a run for nothing."""
+    store, others = BudgetStore(tmp_path / "store.db"), make_parties(FRAME, 2, {})
+    store.open("rows", 1.7, 1e-5)
+    secure, path = make(random_state=None), tmp_path / "ledger.jsonl"
+
+    def lone():
+        return Party("p9", FRAME.iloc[:9], store.account("rows"), ledger=path, **SECURE)
+
+    done = 3  # of Gaussian noise, squares add up
+    for _ in range(done):
         one = lone()
-        make().fit(bring([*others, one]))
-        with pytest.raises(ValueError, match="in use by another process"):
-            lone()
+        secure.fit(bring([*others, one]))
         one.close()
         with path.open("ab") as file:  # what a crash leaves behind
-            file.write(b'{"entry": "run", "epsi')
-    one = lone()
-    assert one.limit.spent == (2.0, 2e-6)
-    refused(bring([*others, one]), r"'p9': the plan costs epsilon 0?\.?9?\d* at delta")
-    one.close()
+            file.write(b'{"entry": "cha')
+    with pytest.raises(FederationError, match=r"'p9': the account of 'rows' does not cover this"):
+        secure.fit(bring([*others, lone()]))
+    statement = store.account("rows").statement()
+    assert len(statement.entries) == done
+    assert statement.epsilon <= 1.7
+    assert {entry.what for entry in statement.entries} == {"SBDTClassifier"}
     lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
-    entries = [json.loads(line)["entry"] for line in lines]
-    assert [entries.count(kind) for kind in ("run", "reserve", "charge")] == [2, 2, 8]
+    kinds = [json.loads(line)["entry"] for line in lines]
+    assert [kinds.count(kind) for kind in ("reserve", "charge")] == [done, 4 * done]
+
+
+def test_a_ledger_that_counts_runs_is_refused(tmp_path):
+    """It was a party's budget before there were accounts: to go on would forget what it says."""
+    old = tmp_path / "north.ledger"
+    run = b'{"entry": "run", "epsilon": 1.0, "delta": 1e-06}\n'
+    old.write_bytes(run + b'{"entry": "reserve"}\n{"entry": "ch\n' + run)
+    with pytest.raises(BudgetError, match=r"runs of an earlier version, of epsilon 2 and delta 2e"):
+        Party("p", FRAME, open_account(), ledger=old)
+    assert old.read_bytes().startswith(run)
+    old.write_bytes(b'{"entry": "run", "epsi')  # it never took effect
+    Party("p", FRAME, open_account(), ledger=old)
     other = tmp_path / "table.csv"
     other.write_text("a,b")
     with pytest.raises(ValueError, match="is no ledger"):
-        Party("p", FRAME, 1.0, 1e-6, ledger=other)
+        Party("p", FRAME, open_account(), ledger=other)
     assert other.read_text() == "a,b"
-    bad = {"limit_epsilon": (0, math.inf, "x"), "limit_delta": (1, -1, None)}
-    for name, values in bad.items():
-        for value in values:
-            with pytest.raises((ValueError, TypeError), match=name):
-                Party("p", FRAME, **{"limit_epsilon": 1.0, "limit_delta": 1e-6, name: value})
+
+
+def test_a_party_has_an_account_or_protects_nobody():
+    for how in ({}, {"budget": open_account(), "accept_seed": True}):
+        with pytest.raises(ValueError, match=r"an account .* or takes part in seeded runs"):
+            Party("p", FRAME, **how)
+    with pytest.raises(TypeError, match="budget must be the account"):
+        Party("p", FRAME, 1.0)
+    parties = make_parties(FRAME, 3)
+    with pytest.raises(FederationError, match="'p0': budget: this party has no account"):
+        make(random_state=None).fit(bring(parties))
+
+
+def test_a_store_that_cannot_be_used_is_the_partys_own_affair(tmp_path):
+    said = []
+    store = BudgetStore(tmp_path / "store.db")
+    parties = make_parties(FRAME, 2, {})
+    broken = Party("p2", FRAME, store.open("rows", 2.0, 1e-5), tell=said.append, **SECURE)
+    (tmp_path / "store.db").write_bytes(b"x" * 4096)
+    with pytest.raises(FederationError, match="'p2': failure: StoreError") as error:
+        make(random_state=None).fit(bring([*parties, broken]))
+    assert str(tmp_path) not in str(error.value)
+    assert any(str(tmp_path) in words for words in said)
 
 
 def test_another_schema_or_no_rows():
@@ -171,8 +265,7 @@ def test_another_schema_or_no_rows():
     refused(bring(parties), "'p0': .*age")
     empty = make_parties([FRAME, FRAME.iloc[:0], FRAME.iloc[:0]], 3)
     assert same_model(make().fit(FRAME).model_, make().fit(bring(empty)).model_)
-    nobody = make_parties([FRAME.iloc[:0]] * 3, 3)
-    make(random_state=None).fit(bring(nobody))
+    make(random_state=None).fit(bring(make_parties([FRAME.iloc[:0]] * 3, 3, {})))
 
 
 def test_another_plan_is_refused(monkeypatch):
@@ -312,7 +405,7 @@ class Wrong(Party):
 )
 def test_a_party_that_answers_wrongly_stops_nobody(wrong):
     parties = make_parties(FRAME, 4)
-    bad = Wrong("bad", FRAME.iloc[:50], 10.0, 1e-3, **ALLOWED)
+    bad = Wrong("bad", FRAME.iloc[:50], **ALLOWED)
     bad.wrong = wrong
     federation = bring([*parties, bad], dropouts=1)
     with pytest.warns(UserWarning, match="'bad' was lost"):
@@ -341,7 +434,7 @@ def test_what_does_not_go_with_a_federation():
         bring([*make_parties(FRAME, 2), *make_parties(FRAME, 2)])
     for name in ("coordinator", "", 3):
         with pytest.raises(ValueError, match="a party has a name"):
-            Party(name, FRAME, 1.0, 1e-6)
+            Party(name, FRAME, accept_seed=True)
     with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(make_parties(FRAME, 2)[0])
 
@@ -371,7 +464,7 @@ def test_the_network_reads_nothing():
     make().fit(federate(FRAME, 3, transport=listen))
     heard = b"".join(network[0].heard)
     assert len(heard) > 10_000
-    for word in (*FEATURES, "stage", "sum", "survivors", "p1", "PVBFED01"):
+    for word in (*FEATURES, "stage", "sum", "survivors", "p1", "PVBFED02"):
         assert word.encode() not in heard or len(word) < 4
 
 
@@ -412,7 +505,8 @@ def test_each_release_has_a_sample_of_the_partys_own(monkeypatch):
     monkeypatch.setattr(LocalBackend, "sum", spy)
     for trust in ("server", "distributed"):
         for seed, different in ((7, 1), (None, 9)):
-            federation = federate([rows, rows, rows], 3, trust=trust)
+            account = {} if seed is not None else {"account": {"filter": "renyi"}}
+            federation = federate([rows, rows, rows], 3, account, trust=trust)
             how = {"init_share": 0, "subsample": 0.5, "random_state": seed}
             run, backend = open_run(make(**how), federation)
             start(run, backend)
@@ -501,7 +595,7 @@ def test_a_column_of_weights_that_a_party_has_not_named():
 def test_after_a_refusal_a_session_is_over_whatever_the_rows(rows):
     """A loss beyond its clip is refused; what is asked next must not tell of rows."""
     cut_rows = [FRAME.iloc[:rows], *[FRAME.iloc[:0]] * 4]
-    federation = federate(cut_rows, 5, trust="distributed", dropouts=1)
+    federation = federate(cut_rows, 5, {"account": {}}, trust="distributed", dropouts=1)
     run, backend = open_run(make(init_share=0, random_state=None), federation)
     session, said = run.load.source.session, {}
     session._lose = said.update  # a server that goes on with everybody
@@ -551,6 +645,6 @@ def test_parameters_travel_as_they_are():
     ratio = BoostedAdaSSPClassifier(
         2.0, 1e-6, make_domain(), ratio=(np.float64(1), 1, 0), n_estimators=np.int64(3)
     )
-    ratio.fit(federate(FRAME, 3))
+    ratio.fit(federate(FRAME, 3, {"account": {}}))
     with pytest.raises((FederationError, ValueError, TypeError), match="n_estimators"):
         make(n_estimators=object()).fit(federate(FRAME, 3))

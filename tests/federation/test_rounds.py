@@ -169,9 +169,9 @@ class OneParty(RuleBasedStateMachine):
             return
         self.masked.append(self.begun)
 
-    def tags(self, what, said, who):
+    def tags(self, round_, what, said, who):
         """What others would say: the keys are shared."""
-        return {p: self.party._tag(p, 0, what, said) for p in who}
+        return {p: self.party._tag(p, 0, round_, what, said) for p in who}
 
     @rule(
         round_=st.integers(0, 9),
@@ -180,7 +180,7 @@ class OneParty(RuleBasedStateMachine):
     )
     def confirm(self, round_, survivors, honest):
         others = set(survivors) - {0, 5}
-        tags = self.tags("asked", self.party._statement if honest else b"else", others)
+        tags = self.tags(round_, "asked", self.party._statement if honest else b"else", others)
         try:
             self.party.confirm(round_, survivors, tags)
         except FederationError:
@@ -196,7 +196,7 @@ class OneParty(RuleBasedStateMachine):
     def open(self, round_, who, honest):
         said = np.array(self.confirmed.get(round_, [0]), dtype="<u4").tobytes()
         try:
-            self.party.open(round_, self.tags("survivors", said if honest else b"", who))
+            self.party.open(round_, self.tags(round_, "survivors", said if honest else b"", who))
         except FederationError:
             return
         assert honest
@@ -256,7 +256,7 @@ def lie(quorum, parties, tags, sets):
     for k in honest:
         theirs = {p: confirmed[p][k] for p in honest if p != k}
         listed = np.array(sorted(sets[k]), dtype="<u4").tobytes()
-        theirs |= {p: parties[p]._tag(p, k, "survivors", listed) for p in colluders}
+        theirs |= {p: parties[p]._tag(p, k, 0, "survivors", listed) for p in colluders}
         try:
             opened = parties[k].open(0, theirs)
         except FederationError:
@@ -311,7 +311,9 @@ def test_a_set_of_survivors_for_each_party_tells_nothing(twin, monkeypatch):
         monkeypatch.setattr(
             PartyRounds,
             "_is_tag",
-            lambda self, p, what, *said: what == "survivors" or plain(self, p, what, *said),
+            lambda self, p, round_, what, *said: (
+                what == "survivors" or plain(self, p, round_, what, *said)
+            ),
         )
     quorum, sums = Quorum(10, 0, 4), np.arange(30).reshape(10, 3)
     parties, dealt, words, tags = all_masked(quorum, sums)
@@ -351,6 +353,73 @@ def test_no_survivor_was_asked_something_else_or_masks_with_others(difference):
     with pytest.raises(FederationError, match="too few"):
         parties[1].confirm(0, [1, 2], {2: sent[2][1]})
     parties[1].confirm(0, [1, 2, 3], {p: sent[p][1] for p in (2, 3)})
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_a_confirmation_counts_in_its_own_round_alone(twin, monkeypatch):
+    """In round 0 only the first party is shown a set without the last; in round 1 all are.
+
+    What the others confirm in round 1 must not open round 0 at the first. In the broken twin a tag
+    is of the round that was masked last, and a round that lies behind can be opened.
+    """
+    if twin:
+        plain = PartyRounds._tag
+        monkeypatch.setattr(
+            PartyRounds,
+            "_tag",
+            lambda self, sender, reader, round_, *said: plain(
+                self, sender, reader, self._masked, *said
+            ),
+        )
+    quorum, sums = Quorum(4, 0, 1), np.arange(12).reshape(4, 3)
+    parties = make_parties(quorum)
+    dealt = [party.deal(0, 2) for party in parties]
+    for k, party in enumerate(parties):
+        party.hold({p: dealt[p].sealed[k] for p in range(4) if p != k})
+    few, everybody = [0, 1, 2], [0, 1, 2, 3]
+    said = {}
+    for round_ in (0, 1):
+        asked = [masked(parties[k], round_, sums[k])[1] for k in everybody]
+        for k in everybody if round_ == 0 else (1, 2):
+            shown = few if k == 0 or round_ == 1 else everybody
+            theirs = {p: asked[p][k] for p in shown if p != k}
+            said[round_, k] = parties[k].confirm(round_, shown, theirs)
+    first = parties[0]
+    listed = np.array(few, dtype="<u4").tobytes()
+    later = {p: said[1, p][0] for p in (1, 2)}
+    assert [first._is_tag(p, 0, "survivors", listed, tag) for p, tag in later.items()] == [twin] * 2
+    assert all(first._is_tag(p, 1, "survivors", listed, tag) for p, tag in later.items())
+    if twin:
+        first._begun = 0  # as if it did not lie behind
+        assert set(first.open(0, later)) == set(everybody)
+        return
+    with pytest.raises(FederationError, match="not there to be opened"):
+        first.open(0, later)
+    first._begun = 0  # what the tags say is enough
+    with pytest.raises(FederationError, match="too few parties have confirmed the same"):
+        first.open(0, later)
+
+
+def test_a_round_that_lies_behind_is_neither_confirmed_nor_opened():
+    quorum, sums = Quorum(3), np.arange(9).reshape(3, 3)
+    parties, everybody = make_parties(quorum), [0, 1, 2]
+    dealt = [party.deal(0, 3) for party in parties]
+    for k, party in enumerate(parties):
+        party.hold({p: dealt[p].sealed[k] for p in everybody if p != k})
+    asked = [masked(parties[k], 0, sums[k])[1] for k in everybody]
+
+    def of(tags, k):
+        return {p: tags[p][k] for p in everybody if p != k}
+
+    parties[0].begin(1)
+    with pytest.raises(FederationError, match="not there to be confirmed"):
+        parties[0].confirm(0, everybody, of(asked, 0))
+    asked = [masked(parties[k], 2, sums[k])[1] for k in everybody]
+    confirmed = [parties[k].confirm(2, everybody, of(asked, k)) for k in everybody]
+    parties[0].deal(3, 1)
+    with pytest.raises(FederationError, match="not there to be opened"):
+        parties[0].open(2, of(confirmed, 0))
+    assert parties[1].open(2, of(confirmed, 1))
 
 
 def test_colluders_alone_are_refused():

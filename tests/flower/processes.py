@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 
+from privboost import BudgetStore
+
 COMMAND = [sys.executable, "-m", "privboost", "federation"]
 NAMES = ("east", "north", "south")
 
@@ -69,11 +71,12 @@ class Ends:
         self._running.append(running)
         return running
 
-    def join(self, name, *more, limit=5.0, domain="domain.json"):
+    def join(self, name, *more, domain="domain.json"):
         """Start a party."""
+        limits = () if "--accept-seed" in more else ("--limit-epsilon", 5, "--limit-delta", 1e-4)
         return self.start(
             *("join", f"{name}.parquet", "--at", f"localhost:{self.port}", "--domain", domain),
-            *("--key", f"{name}.key", "--limit-epsilon", limit, "--limit-delta", 1e-4, *more),
+            *("--key", f"{name}.key", *limits, *more),
             log=f"{name}.log",
         )
 
@@ -98,8 +101,9 @@ class Ends:
             time.sleep(0.05)
 
     def runs(self, name):
-        """How many runs a party's ledger counts."""
-        return (self.folder / f"{name}.ledger").read_text().count('"entry": "run"')
+        """How many runs were charged to a party's account."""
+        store = BudgetStore(self.folder / f"{name}.db")
+        return len(store.account(name).statement().entries)
 
     def stop(self):
         for running in self._running:

@@ -1,5 +1,6 @@
 """Real Flower servers and clients on loopback: every end is a process of its own."""
 
+import re
 import shutil
 import signal
 
@@ -41,8 +42,6 @@ def test_one_seed_has_one_model(ends):
     assert [party.wait(30) for party in parties] == [0, 0, 0]
     alone = SBDTClassifier(1.0, 1e-6, make_domain(), random_state=7, **SETTINGS).fit(FRAME)
     assert same_model(alone.model_, load_model(ends.folder / "model.pvb"))
-    for name in NAMES:
-        assert f"{name}: epsilon 1 and delta 1e-06 are spent in all" in ends.said(name)
 
 
 def test_a_party_that_is_killed_is_gone_and_the_others_go_on(ends):
@@ -67,7 +66,9 @@ def test_a_coordinator_that_is_killed_comes_again(ends):
     assert again.wait(120) == 0, ends.said("coordinator")
     assert [party.wait(30) for party in parties] == [0, 0, 0]
     assert [ends.runs(name) for name in NAMES] == [2, 2, 2]
-    assert "east: epsilon 2 and delta 2e-06 are spent in all" in ends.said("east")
+    assert re.search(
+        r"east: epsilon [\d.]+ of 5 is spent in all, at delta 0.0001", ends.said("east")
+    )
 
 
 def interrupted(process):
@@ -83,7 +84,7 @@ def test_an_interruption_ends_a_party_and_a_coordinator_at_once(ends):
     ends.wait_until_said("east", "connected")
     ends.wait_until_said("coordinator", "east is here")
     assert interrupted(party) == 1
-    assert "epsilon 0 and delta 0 are spent in all" in ends.said("east")
+    assert "epsilon 0 of 5 is spent in all, at delta 0.0001" in ends.said("east")
     assert interrupted(coordinator) == 130
     assert "nothing was spent" in ends.said("coordinator")
 

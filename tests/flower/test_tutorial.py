@@ -29,7 +29,7 @@ def test_three_hospitals(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    shown = re.findall(r"```\n(north: .*?)```", page, re.DOTALL)
+    shown = re.findall(r"```\n(north/north.db: .*?)```", page, re.DOTALL)
     for line in "".join(shown).replace("8470", str(port)).splitlines():
         assert line in done.stdout
     assert shown

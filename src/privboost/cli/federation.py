@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from privboost.cli.accounts import account_of
 from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
 from privboost.cli.exits import Status, fail
 from privboost.cli.files import check_files, open_rows, save_paid
 from privboost.cli.options import (
+    ACCOUNT,
     FIRST_RECIPE,
     AsJson,
     DataFile,
@@ -22,6 +24,7 @@ from privboost.cli.options import (
     Jobs,
     LedgerFile,
     Missing,
+    NewDelta,
     NewModel,
     OfRecipe,
     Parameters,
@@ -147,7 +150,7 @@ def coordinate(
     shown = key.with_name(f"{COORDINATOR}{CERTIFICATE}") if certificate is None else certificate
     tls = shown.read_bytes(), shown.with_name(f"{shown.name}.key").read_bytes()
     check_files((domain, ledger, key, shown), [model], [model] if force else ())
-    with FlowerServer(listen, *tls, patience) as server:
+    with FlowerServer(listen, *tls, identity, parties, patience) as server:
         federation = Federation(identity, parties, server, colluders, dropouts, trust.value)
         federation.check(estimator, weights)
         _wait_for_all(server, list(parties), listen, quiet)
@@ -179,10 +182,28 @@ def join(
         Path, typer.Option(help="What is public about the table (JSON); others are refused.")
     ],
     key: OwnKey,
+    budget: Annotated[
+        Path | None,
+        typer.Option(
+            help="A store of accounts, of which that of --dataset is charged first.",
+            show_default="NAME.db beside --key",
+            rich_help_panel=ACCOUNT,
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="The data set that the rows are of.", show_default="NAME", rich_help_panel=ACCOUNT
+        ),
+    ] = None,
     limit_epsilon: Annotated[
-        float, typer.Option(help="What all runs together may cost these rows.")
-    ],
-    limit_delta: Annotated[float, typer.Option(help="And their delta.")],
+        float | None,
+        typer.Option(
+            help="Open the account, where there is none: what all runs together may cost.",
+            rich_help_panel=ACCOUNT,
+        ),
+    ] = None,
+    limit_delta: NewDelta = None,
     pins: Pins = Path("pins"),
     certificate: Annotated[
         Path | None,
@@ -193,7 +214,10 @@ def join(
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="A file that records every run and charge.", show_default="NAME.ledger"),
+        typer.Option(
+            help="A file that records every reservation and charge.",
+            show_default="NAME.ledger beside --key",
+        ),
     ] = None,
     weights: Weights = None,
     colluders: Annotated[
@@ -211,7 +235,11 @@ def join(
         bool, typer.Option("--tell-rows", help="The number of rows is public (LazyBB needs it).")
     ] = False,
     accept_seed: Annotated[
-        bool, typer.Option("--accept-seed", help="Also take part in runs that protect nobody.")
+        bool,
+        typer.Option(
+            "--accept-seed",
+            help="Take part in seeded runs alone, which protect nobody: without an account.",
+        ),
     ] = False,
     missing: Missing = None,
     separator: Separator = None,
@@ -220,13 +248,15 @@ def join(
 ) -> None:
     """Take part in a run with the rows of a table, which stay here.
 
-    Spends what the run is planned with, if the limit allows it.
+    Every run is charged to the account before a row is read; what it does not cover is refused.
     """
     from privboost.federation.agreement import COORDINATOR
     from privboost.federation.flower_party import join_federation
     from privboost.federation.key_files import CERTIFICATE, read_pins, read_private
-    from privboost.federation.party import Party
+    from privboost.federation.party import Party, checked_record
+    from privboost.reports.report import round_up
     from privboost.tables.domain import Domain
+    from privboost.unit import column_of
 
     name, identity = read_private(key)
     known = read_pins(pins)
@@ -237,8 +267,20 @@ def join(
     shown = pins / f"{COORDINATOR}{CERTIFICATE}" if certificate is None else certificate
     rows = open_rows(data, missing, separator)
     kept = key.with_suffix(".ledger") if ledger is None else ledger
+    store = key.with_suffix(".db") if budget is None else budget
     tls = shown.read_bytes() if shown.exists() or certificate is not None else None
-    check_files((data, domain, key, kept), [])
+    check_files((data, domain, key, kept, store), [])
+    checked_record(kept)  # before an account is opened that forgets what it counts
+    public = Domain.from_json(domain)
+    account = None
+    if not accept_seed:
+        limits = limit_epsilon, limit_delta
+        account = account_of(store, dataset or name, *limits, None, column_of(public.unit))
+    elif (budget, dataset, limit_epsilon, limit_delta) != (None,) * 4:
+        raise ValueError(
+            "--accept-seed goes with no account: a run with a seed protects nobody, and nothing "
+            "can be charged for it"
+        )
 
     def tell(words: str) -> None:
         typer.echo(f"{name}: {words}", err=True)
@@ -246,11 +288,10 @@ def join(
     party = Party(
         name,
         rows,
-        limit_epsilon,
-        limit_delta,
+        account,
         identity=identity,
         pins=known,
-        domain=Domain.from_json(domain),
+        domain=public,
         weight=weights,
         colluders=colluders,
         least_parties=least_parties,
@@ -261,15 +302,17 @@ def join(
         n_jobs=jobs,
         tell=tell,
     )
-    if not party.limit.known:
-        tell(f"{kept} is new: what these rows have cost before is not counted (--ledger)")
     tell(f"joining {at}; the rows stay here, the ledger is {kept}")
+    if account is not None:
+        tell(f"runs are charged to the account of {account.dataset!r} in {store}")
     try:
         join_federation(party, at, tls, patience)
     except KeyboardInterrupt:
         tell("interrupted")
-    epsilon, delta = party.limit.spent
-    tell(f"epsilon {epsilon:g} and delta {delta:g} are spent in all")
+    if account is not None:
+        said = account.statement()
+        spent, most = round_up(said.epsilon), said.rules
+        tell(f"epsilon {spent} of {most.epsilon:g} is spent in all, at delta {most.delta:g}")
     party.close()
     if not party.finished:
         tell("no run came to its end")

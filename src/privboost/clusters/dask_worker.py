@@ -196,8 +196,8 @@ class Party:
     orders : sequence of Order
         What every worker is told, of each frame: the batches of a stream are several.
     shares : sequence of sequences of CodedPart or Failure
-        The rows of each frame, in its order: of rows of a unit that are coded alike, the first
-        ones are kept.
+        The rows of each frame, in its order: rows of a unit that are coded alike are numbered
+        in it.
     """
 
     def __init__(
@@ -255,7 +255,8 @@ def _open(orders: Sequence[Order], shares: Sequence[Sequence[Any]]) -> LocalBack
         )
         if rule is not None and own:
             unit, names = number_units([names for part in parts for names in part.units])
-            own = _packed(bound_units(own, without(unit, names, known), rule), order.threads)
+            unit = without(unit, names, known)
+            own = _packed(bound_units(own, unit, names, rule), order.threads)
             known.append(names)
         blocks += own
     return LocalBackend(blocks, orders[0].threads)

@@ -202,7 +202,7 @@ def bound(
         assert rule is not None
         unit, names = number_units([units for _, units in read])
         unit = without(unit, names, known)
-        (kept,) = bound_units([join(rows for rows, _ in read)], unit, rule)
+        (kept,) = bound_units([join(rows for rows, _ in read)], unit, names, rule)
         known.append(names)
         for at in range(0, len(kept), BLOCK_ROWS):
             yield write_rows(kept.take(np.arange(at, min(at + BLOCK_ROWS, len(kept)))))

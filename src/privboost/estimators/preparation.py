@@ -19,6 +19,7 @@ from privboost.engine.backend import Backend, OpenBackend
 from privboost.estimators.class_weights import weights_in_order
 from privboost.estimators.wrappers import caution_of_wrappers
 from privboost.learning.lesson import Learned, Lesson, learn_apart, learn_within
+from privboost.pickling import fresh_copy
 from privboost.privacy.curator import Curator
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
@@ -274,7 +275,8 @@ class Preparation:
         encoder, given = plan.encoder, self.given
         source, roles = open_source(encoder.domain, given.X, given.y, given.sample_weight)
         rule = UnitRule.of(encoder.domain.unit, self.keys.child("units"))
-        loader = RowLoader(encoder, roles, given.weight_bound, rule, class_steps=plan.class_steps)
+        own = fresh_copy(encoder)  # the plan's encoder, which the model keeps, never meets a row
+        loader = RowLoader(own, roles, given.weight_bound, rule, class_steps=plan.class_steps)
         return loader, source
 
     def judge_schema(self, loader: Loader, table: Table) -> str:

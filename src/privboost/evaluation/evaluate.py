@@ -23,6 +23,7 @@ from privboost.evaluation.plan import EvaluationPlan, plan_evaluation
 from privboost.evaluation.release import release_classes, release_exactly, release_number
 from privboost.evaluation.result import Evaluation, Group, Measures, Residuals
 from privboost.models.model import Model
+from privboost.pickling import fresh_copy
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import open_source
@@ -59,7 +60,8 @@ def evaluate(
         What is evaluated, as it was fitted or loaded.
     X : data frame, array, or path of a Parquet or CSV file
         The rows, as `fit` takes them; those of a Dask or Spark frame stay with their workers. The
-        model's domain says what they may hold, and who is protected.
+        model's domain says what they may hold, and who is protected. Where it names a unit, one
+        row of each unit is used, drawn at random.
     y : one-dimensional or str, optional
         The target; by default the column of `X` that the domain names.
     epsilon, delta : float
@@ -168,7 +170,8 @@ class EvaluationPreparation(Preparation):
         if plan.groups is not None:
             need_columns(source, plan.groups.domain.feature_names)
         rule = UnitRule.of(domain.unit, self.keys.child("units"))
-        return OutcomeLoader(plan.model, plan.outcomes, plan.groups, roles.target, rule), source
+        model = fresh_copy(plan.model)  # the caller's own never meets a private row
+        return OutcomeLoader(model, plan.outcomes, plan.groups, roles.target, rule), source
 
     def alone(self) -> str:
         """Say what other releases of the same rows mean."""

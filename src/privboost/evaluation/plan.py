@@ -138,7 +138,7 @@ _SCORE_COLUMNS = 2
 
 def plan_score(encoder: Encoder, budget: Budget) -> tuple[Planned, ...]:
     """Return the releases of `plan_evaluation(…, only_score=True)` for any model of an encoder."""
-    draft = Draft(encoder, None, budget, "auto")
+    draft = _draft(encoder, budget)
     classes = isinstance(encoder.domain.target, ClassTarget)
     releases = _class_releases(draft, _SCORE_COLUMNS) if classes else _number_releases(draft, 1)
     made, _ = _quietest(draft, releases, gaussian=True)
@@ -177,7 +177,7 @@ def plan_evaluation(
     public = isinstance(budget, PublicRows)
     if public:  # nobody is protected, so that no row is left out
         domain = replace(domain, unit=None)
-    draft = Draft(Encoder(domain, model.encoder.edges), None, budget, "auto")
+    draft = _draft(Encoder(domain, model.encoder.edges), budget)
     outcomes: Outcomes
     if isinstance(domain.target, ClassTarget):
         _refuse("clip", clip, "classes have no residuals")
@@ -213,6 +213,18 @@ def plan_evaluation(
     if largest.n_cells > _MOST_SUMS:
         raise ValueError("by: there are too many groups for so many classes and cells of scores")
     return plan
+
+
+def _draft(encoder: Encoder, budget: Budget) -> Draft:
+    """Begin a plan that uses one row of each unit, drawn at random.
+
+    Rows of one unit are not independent, and nothing that is released tells how much they depend on
+    each other. Error bars would be too small by a factor of up to the root of `max_rows`.
+    """
+    domain = encoder.domain
+    if domain.unit is not None:
+        domain = replace(domain, unit=replace(domain.unit, max_rows=1))
+    return Draft(Encoder(domain, encoder.edges), None, budget, "auto")
 
 
 _Kind = type[GaussianRelease] | type[LaplaceRelease]

@@ -25,18 +25,13 @@ class FederatedBackend:
     Parameters
     ----------
     session : Session
-        The parties, once all was agreed.
+        The parties, once all have agreed and confirmed their keys.
     releases : sequence of Planned
         What the plan reserves: questions name one of them.
     """
 
     def __init__(self, session: Session, releases: Sequence[Planned]) -> None:
         self._session, self._catalogue = session, Catalogue(releases)
-        try:
-            session.begin()
-        except BaseException:
-            session.end(False)
-            raise
 
     def sum(self, query: Query, event: Event | None = None) -> np.ndarray:
         """Return the int64 sums over all parties that are there."""

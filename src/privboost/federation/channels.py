@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from privboost import codec
 from privboost.federation.keys import derive, random_bytes
 
-_MAGIC = b"PVBFED01"
+_MAGIC = b"PVBFED02"
 _SALT = 32
 _NUMBER = 8
 

@@ -48,17 +48,22 @@ class Federation(AgreedRows):
 
     Examples
     --------
-    >>> from privboost import Federation, Party, SBDTClassifier
+    >>> from tempfile import TemporaryDirectory
+    >>> from privboost import BudgetStore, Federation, Party, SBDTClassifier
     >>> from privboost.datasets import load_adult
     >>> adult = load_adult()
     >>> rows = adult.train.to_pandas()
+    >>> folder = TemporaryDirectory()
+    >>> store = BudgetStore(folder.name + "/store.db")
     >>> parties = [
-    ...     Party(f"hospital {k}", rows[k::3], 1.0, 1e-6, domain=adult.domain) for k in range(3)
+    ...     Party(name, rows[k::3], store.open(name, 2.0, 1e-6), domain=adult.domain)
+    ...     for k, name in enumerate(["north", "south", "east"])
     ... ]
     >>> federation = Federation.of(parties)
     >>> clf = SBDTClassifier(1.0, 1e-6, adult.domain, n_estimators=20).fit(federation)
     >>> clf.privacy_.guarantee
     '(1, 1e-06)-differential privacy'
+    >>> folder.cleanup()
     """
 
     def __init__(

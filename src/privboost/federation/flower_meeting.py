@@ -1,4 +1,4 @@
-"""Who is connected to the coordinator by Flower, under which name."""
+"""Who is connected to the coordinator by Flower, under which name, and has shown its key."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Condition, Event
 from typing import Any
 
+from privboost.federation.presence import Presence
+
 _RETURN = 10.0
 """Seconds that a party has to come back, once its connection is broken."""
 _GREETING = 10.0
-"""Seconds that whoever connects has to say a name."""
+"""Seconds that whoever connects has to say a name, and then to show that it has the key."""
 _FAREWELL = 3.0
 """Seconds that parties have to go, once they were told that it is over."""
 _MOST_CALLS = 2**14
@@ -19,10 +21,23 @@ _MOST_CALLS = 2**14
 
 
 class Meeting:
-    """Who is connected, under which name."""
+    """Who is connected, under which name. A connection counts once it has shown the party's key.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    presence : Presence
+        Makes a challenge for each connection.
+
+    Attributes
+    ----------
+    unproved : set of str
+        Names that somebody has said without showing the key.
+    """
+
+    def __init__(self, presence: Presence) -> None:
+        self._presence, self.unproved = presence, set[str]()
         self._changed = Condition()
+        self._connected: list[Any] = []
         self._lines: dict[str, list[Any]] = {}
         self._calls = ThreadPoolExecutor(max_workers=_MOST_CALLS, thread_name_prefix="privboost")
 
@@ -36,6 +51,8 @@ class Meeting:
             def register(self, client: Any) -> bool:
                 taken: bool = super().register(client)
                 if taken:
+                    with meeting._changed:
+                        meeting._connected.append(client)
                     meeting._calls.submit(meeting._greet, client)
                 return taken
 
@@ -46,7 +63,7 @@ class Meeting:
         return Manager()
 
     def wait_for_any(self, names: set[str], patience: float) -> set[str]:
-        """Wait until somebody has come under one of these names; return all that are there."""
+        """Wait until one of these parties has come; return all that are there."""
         with self._changed:
             self._changed.wait_for(lambda: names & set(self._lines), patience)
             return names & set(self._lines)
@@ -59,7 +76,7 @@ class Meeting:
         over: Event,
         put: Callable[[tuple[str, bytes] | None], None],
     ) -> None:
-        """Ask whoever has come under a name, and whoever comes, until all is over.
+        """Ask a party over every connection it has, and over those it makes, until all is over.
 
         None says that nobody is asked any more, and nobody has come for a while.
         """
@@ -104,29 +121,37 @@ class Meeting:
         until = time.monotonic() + _FAREWELL
 
         def tell(line: Any) -> None:
-            while line in self._all_lines() and time.monotonic() < until:  # it may be busy
+            while line in self._all() and time.monotonic() < until:  # it may be busy
                 _quietly(lambda: line.reconnect(ReconnectIns(None), _FAREWELL, None))
                 time.sleep(0.05)
 
-        wait([self._calls.submit(tell, line) for line in self._all_lines()], timeout=_FAREWELL)
+        wait([self._calls.submit(tell, line) for line in self._all()], timeout=_FAREWELL)
         self._calls.shutdown(wait=False, cancel_futures=True)
 
-    def _all_lines(self) -> list[Any]:
+    def _all(self) -> list[Any]:
         with self._changed:
-            return [line for lines in self._lines.values() for line in lines]
+            return list(self._connected)
 
     def _greet(self, line: Any) -> None:
         from flwr.common import GetPropertiesIns
 
         found = _quietly(lambda: line.get_properties(GetPropertiesIns({}), _GREETING, None))
         name = None if found is None else found.properties.get("name")
-        if isinstance(name, str):
-            with self._changed:
+        if not isinstance(name, str) or (challenge := self._presence.challenge(name)) is None:
+            return
+        answer = _ask(line, challenge.letter, time.monotonic() + _GREETING)
+        with self._changed:
+            if line not in self._connected:
+                return  # it has left meanwhile
+            if answer is not None and challenge.is_met_by(answer):
                 self._lines.setdefault(name, []).append(line)
                 self._changed.notify_all()
+            else:
+                self.unproved.add(name)
 
     def _leave(self, line: Any) -> None:
         with self._changed:
+            self._connected = [each for each in self._connected if each is not line]
             for name, lines in list(self._lines.items()):
                 self._lines[name] = [each for each in lines if each is not line]
                 if not self._lines[name]:

@@ -13,13 +13,15 @@ from typing import Any
 from privboost.errors import FederationError
 from privboost.federation.flower import LOOK, MOST_BYTES, PATIENCE, check_address, open_flower
 from privboost.federation.flower_meeting import Meeting
+from privboost.federation.keys import KeyPair
+from privboost.federation.presence import Presence
 
 
 class FlowerServer:
     """The coordinator's transport: parties connect to it, each under its name.
 
-    Whoever connects may say any name. A name is not believed: every connection that says it is
-    asked, and only the party itself can read the question.
+    Whoever connects may say any name. A name is not believed: a connection counts once it has
+    answered a challenge that only the party of that name can read.
 
     Parameters
     ----------
@@ -27,6 +29,10 @@ class FlowerServer:
         Where to listen, as in "0.0.0.0:8470".
     certificate, certificate_key : bytes
         What TLS shows to parties, and the key to it (PEM).
+    identity : KeyPair
+        The coordinator's long-lived key, which the parties have pinned.
+    parties : mapping from str to bytes
+        The public key of each party.
     patience : float
         Seconds to wait for an answer.
 
@@ -35,19 +41,26 @@ class FlowerServer:
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> from privboost.federation.key_files import write_certificate
+    >>> from privboost.federation.keys import KeyPair
     >>> with TemporaryDirectory() as folder:
     ...     tls = [path.read_bytes() for path in write_certificate(["localhost"], Path(folder))]
-    >>> FlowerServer("localhost:8470", *tls)
+    >>> FlowerServer("localhost:8470", *tls, KeyPair(), {"north": KeyPair().public})
     FlowerServer('localhost:8470')
     """
 
     def __init__(
-        self, address: str, certificate: bytes, certificate_key: bytes, patience: float = PATIENCE
+        self,
+        address: str,
+        certificate: bytes,
+        certificate_key: bytes,
+        identity: KeyPair,
+        parties: Mapping[str, bytes],
+        patience: float = PATIENCE,
     ) -> None:
         check_address(address)
         self._address, self._patience = address, patience
         self._certificates = certificate, certificate, certificate_key
-        self._meeting = Meeting()
+        self._meeting = Meeting(Presence(identity, parties))
         self._server: Any = None
 
     def __enter__(self) -> FlowerServer:
@@ -73,7 +86,9 @@ class FlowerServer:
         self._server.stop(grace=1).wait()
 
     def wait_for(self, names: Iterable[str], tell: Callable[[str], None] | None = None) -> None:
-        """Wait until all these parties have connected; refuse to go on without one.
+        """Wait until all these parties have connected and shown their keys.
+
+        It refuses to go on without one.
 
         Parameters
         ----------
@@ -90,7 +105,13 @@ class FlowerServer:
                     tell(f"{name} is here")
             missing -= there
         if missing:
-            raise FederationError(f"parties: {', '.join(map(repr, sorted(missing)))} did not come")
+            words = f"parties: {', '.join(map(repr, sorted(missing)))} did not come"
+            if unproved := sorted(missing & self._meeting.unproved):
+                words += (
+                    f"; somebody said to be {', '.join(map(repr, unproved))}, and did not show the "
+                    "key: is it the one pinned here?"
+                )
+            raise FederationError(words)
 
     def gather(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Send each party its request; yield replies as they come, until patience ends."""

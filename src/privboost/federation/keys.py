@@ -91,7 +91,7 @@ class Advertised:
 
 def session_name(agreed: str, ends: Sequence[Advertised]) -> bytes:
     """Return what tells a session from all others: what was agreed, by whom, with which keys."""
-    text = hashlib.sha256(b"privboost federation 1")
+    text = hashlib.sha256(b"privboost federation 2")
     for part in (agreed.encode(), *(x for end in ends for x in _parts(end))):
         text.update(len(part).to_bytes(8, "big") + part)
     return text.digest()
@@ -101,9 +101,37 @@ def _parts(end: Advertised) -> tuple[bytes, ...]:
     return end.name.encode(), end.identity, end.fresh, end.nonce, end.commitment
 
 
-def pair_key(identity: KeyPair, fresh: KeyPair, other: Advertised, session: bytes) -> bytes:
-    """Return the key that two ends share in a session.
+def pair_key(
+    name: str, identity: KeyPair, fresh: KeyPair, other: Advertised, session: bytes
+) -> bytes:
+    """Return the key that two ends share in a session: the four products of Noise's pattern KK.
 
-    The pinned identities make it theirs alone; the fresh keys make it useless afterwards.
+    Each identity is multiplied with the other end's fresh key, so that neither stolen identity lets
+    anybody play the other end to its owner; the product of the fresh keys makes the key useless
+    afterwards, and that of the identities keeps it safe where fresh keys were guessed.
+    `docs/guarantees/federation.md` says what follows from which product.
+
+    Parameters
+    ----------
+    name : str
+        Who computes it.
+    identity, fresh : KeyPair
+        Its long-lived key, and that of this session.
+    other : Advertised
+        The other end: its pinned identity, and what it advertised.
+    session : bytes
+        The session's name, which holds the names and keys of all ends.
     """
-    return extract(session, identity.shared(other.identity) + fresh.shared(other.fresh))
+    if name == other.name:
+        raise FederationError("keys: an end shares none with itself")
+    crossed = [identity.shared(other.fresh), fresh.shared(other.identity)]
+    if name > other.name:  # both ends write them in the same order
+        crossed.reverse()
+    products = [*crossed, fresh.shared(other.fresh), identity.shared(other.identity)]
+    ends = sorted((name, other.name))
+    return derive(extract(session, b"".join(products)), "pair key", *ends)
+
+
+def confirmation(key: bytes, sender: str, reader: str) -> bytes:
+    """Return what shows the reader that the sender has their pair key of this session."""
+    return derive(key, "confirmation", sender, reader)

@@ -1,24 +1,28 @@
-"""A party: it keeps its rows, its key and its ledger, and answers what it has agreed to."""
+"""A party: it keeps its rows, its key and its account, and answers what it has agreed to."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from privboost.accounts.account import BudgetAccount
+from privboost.accounts.given import check_account
 from privboost.crew import count_threads
-from privboost.errors import BudgetError, DomainError, FederationError, SchemaError
+from privboost.errors import BudgetError, DomainError, FederationError, SchemaError, StoreError
 from privboost.federation.agreement import COORDINATOR
 from privboost.federation.channels import Channel, open_letter, seal_letter
 from privboost.federation.consent import Consent
 from privboost.federation.keys import KeyPair
-from privboost.federation.limits import Limit
-from privboost.federation.messages import key_bytes, printable, write_key
-from privboost.federation.party_beginning import begin_session
+from privboost.federation.messages import key_bytes, printable
+from privboost.federation.party_beginning import Beginning
 from privboost.federation.party_offers import Accepted, Member, accept_offer
 from privboost.federation.party_session import PartySession
+from privboost.federation.presence import PRESENT
+from privboost.privacy.ledger import checked_ledger
 from privboost.tables.beside import open_source
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
@@ -45,9 +49,10 @@ class Party:
         What it is called.
     rows : data frame, array, or path of a Parquet or CSV file
         Its rows, labels among them.
-    limit_epsilon, limit_delta : float
-        All that runs may cost its rows together: ε and δ add up. A plan whose cost, computed here,
-        exceeds what is left is refused before a row is read.
+    budget : BudgetAccount, optional
+        The account of its rows. Every run is charged to it before a row is read; a plan that it
+        does not cover, computed here, is refused. Without one the party takes part in seeded runs
+        alone (`accept_seed`).
     identity : KeyPair, optional
         Its long-lived key; a fresh one by default.
     pins : mapping from str to bytes, optional
@@ -58,8 +63,8 @@ class Party:
     weight : str, optional
         The column of sample weights; an offer that names another one is refused.
     ledger : path, optional
-        A file that records every run, reservation and charge; runs that stand there count for the
-        limit. One process uses it at a time.
+        A file that records every reservation and charge. It is a record; what may be spent is the
+        account's to say.
     colluders : int
         Of how many other parties that tell what they know this one wants to be safe, at least. One
         party knows its own noise: with 0 it sees more than the guarantee says.
@@ -68,7 +73,8 @@ class Party:
     trust_server : bool
         Whether it also takes part where the server sees exact totals, and adds the noise.
     accept_seed : bool
-        Whether it takes part in runs with a seed, which protect nobody.
+        Whether it takes part in runs with a seed, which protect nobody: no account can be charged
+        with them, so it does not go with `budget`.
     tell_rows : bool
         Whether the number of its rows is public. Recipes that need it are refused without.
     n_jobs : int, optional
@@ -78,8 +84,8 @@ class Party:
 
     Attributes
     ----------
-    limit : Limit
-        What runs may cost, and have cost.
+    budget : BudgetAccount or None
+        Its account.
     finished : int
         How many runs came to their end.
     """
@@ -88,8 +94,7 @@ class Party:
         self,
         name: str,
         rows: Any,
-        limit_epsilon: float,
-        limit_delta: float,
+        budget: BudgetAccount | None = None,
         *,
         identity: KeyPair | None = None,
         pins: Mapping[str, bytes] | None = None,
@@ -115,7 +120,13 @@ class Party:
             check_schema(
                 RowLoader(Encoder.of(domain), roles, None if weight is None else 1.0), source
             )
-        self.limit = Limit(limit_epsilon, limit_delta, ledger)
+        self.budget = check_account("budget", budget, None)
+        if (budget is None) != accept_seed:
+            raise ValueError(
+                "a party has an account that runs are charged to (budget), or takes part in seeded "
+                "runs, which protect nobody (accept_seed): one of the two"
+            )
+        self._ledger = None if ledger is None else checked_record(Path(ledger))
         self.identity = KeyPair() if identity is None else identity
         self.pin(pins or {})
         self._threads = count_threads(n_jobs)
@@ -126,6 +137,7 @@ class Party:
         self._answered: dict[bytes, bytes] = {}
         self._last = (b"", b"")
         self._channel: Channel | None = None
+        self._beginning: Beginning | None = None
         self._session: PartySession | None = None
 
     def pin(self, pins: Mapping[str, bytes]) -> None:
@@ -174,12 +186,16 @@ class Party:
         return seal_letter(key, self.name, COORDINATOR, {"to": body.get("nonce"), **reply})
 
     def close(self) -> None:
-        """Let go of the rows of a session, if there is one, and of the ledger's file."""
+        """Let go of the rows of a session, if there is one, and of all that was agreed."""
+        self._leave()
+        self._channel = None
+        self._accepted, self._answered, self._last = {}, {}, (b"", b"")
+
+    def _leave(self) -> None:
+        """Let go of the session, or of its beginning."""
         if self._session is not None:
             self._session.close()
-        self._session = self._channel = None
-        self._accepted, self._answered, self._last = {}, {}, (b"", b"")
-        self.limit.close()
+        self._session = self._beginning = None
 
     def _say(self, act: Any) -> dict[str, Any]:
         """Return what is done, or why not, in words that name no value."""
@@ -187,6 +203,9 @@ class Party:
             said: dict[str, Any] = act()
         except _SAYABLE as error:
             rule = str(error)
+        except StoreError as error:  # of this machine's files: its owner's to know
+            rule = f"failure: {type(error).__name__}"
+            self.say(str(error))
         except Exception as error:
             rule = f"failure: {type(error).__name__}"
         else:
@@ -200,6 +219,8 @@ class Party:
             self._listener(printable(words))
 
     def _read_letter(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        if body.get("stage") == PRESENT:  # that it was read, and answered, is the proof
+            return {"stage": PRESENT}
         if body.get("stage") == "rows":
             self._consent.check_rows()
             return {"stage": "rows", "rows": count_rows(self._rows)}
@@ -210,20 +231,22 @@ class Party:
         raise FederationError("messages: an unknown stage")
 
     def _follow(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        if self._session is None:
+        stage = body.get("stage")
+        if self._session is None and (self._beginning is None or stage not in ("deal", "end")):
             raise FederationError("session: there is none")
-        if body.get("stage") == "end":
-            self._session.close()
-            self._session = None
-            whole_run = body.get("whole") is True
+        if stage == "end":
+            whole_run = body.get("whole") is True and self._session is not None
+            self._leave()
             self.finished += whole_run
             self.say("the run is over" if whole_run else "the run was given up")
             return {"stage": "end"}
         try:
+            if self._beginning is not None:
+                self._open(self._beginning, body)
+            assert self._session is not None
             return self._session.follow(body)
         except BaseException:  # what is half followed must not be asked again
-            self._session.close()
-            self._session = None
+            self._leave()
             raise
 
     def _judge(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,27 +256,56 @@ class Party:
         while len(self._accepted) > _KEPT:
             self._accepted.pop(next(iter(self._accepted)))
         self.say(f"accepted: {accepted.agreement.words}")
-        return accepted.reply(self._member)
+        return accepted.reply()
 
     def _begin(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Begin a session: the plan is reserved here, then rows are loaded."""
+        """Confirm the keys of a session; nothing is spent."""
         accepted = self._accepted.pop(key_bytes(body, "nonce"), None)
         if accepted is None:
             raise FederationError("session: nothing was agreed")
-        begun = begin_session(self._member, accepted, body, self._threads)
-        if self._session is not None:
-            self._session.close()
-        self._session, self._channel, ledger = begun
+        beginning = Beginning(self._member, accepted, body.get("ends"))
+        reply = beginning.reply()
+        self._leave()
+        self._beginning, self._channel = beginning, beginning.channel
+        return reply
+
+    def _open(self, beginning: Beginning, body: Mapping[str, Any]) -> None:
+        """Begin a session, once the others have confirmed their keys: the plan is charged here."""
+        self._session, ledger = beginning.open(body, self._threads)
+        self._beginning = None
         self.say(f"begun: epsilon {ledger.epsilon:g} and delta {ledger.delta:g} are spent here")
-        return {"stage": "ready", "part": write_key(accepted.part)}
 
     @property
     def _member(self) -> Member:
         own = self.name, self._rows, self.identity, self._pins
-        return Member(*own, self._consent, self.limit)
+        return Member(*own, self._consent, self.budget, self._ledger)
 
     def __repr__(self) -> str:
         return f"Party({self.name!r})"
 
     def __reduce__(self) -> str:
         raise TypeError("a party cannot be pickled: its rows and keys must not leave the process")
+
+
+def checked_record(path: Path) -> Path:
+    """Return the file of a ledger; refuse one that counts runs, as parties did before accounts."""
+    lines = checked_ledger(path).read_bytes().splitlines() if path.is_file() else ()
+    runs = [entry for line in lines if (entry := _entry(line)).get("entry") == "run"]
+    if runs:
+        epsilon, delta = (
+            sum(float(run.get(x, "nan")) for run in runs) for x in ("epsilon", "delta")
+        )
+        raise BudgetError(
+            f"ledger: {path} counts runs of an earlier version, of epsilon {epsilon:g} and delta "
+            f"{delta:g} together: open an account with so much less than these rows may cost, and "
+            "move the file away"
+        )
+    return checked_ledger(path)
+
+
+def _entry(line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except ValueError:  # a crash cut it short, and it never took effect
+        return {}
+    return entry if isinstance(entry, dict) else {}

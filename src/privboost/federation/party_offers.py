@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from privboost import __version__
-from privboost.errors import FederationError
+from privboost.accounts.account import BudgetAccount
+from privboost.accounts.posting import Posting
+from privboost.errors import BudgetError, FederationError
 from privboost.federation.agreement import COORDINATOR, DISTRIBUTED, Agreement
 from privboost.federation.consent import Consent
 from privboost.federation.distributed import check_distributed
 from privboost.federation.joint import commit_to
 from privboost.federation.keys import Advertised, KeyPair, random_bytes
-from privboost.federation.limits import Limit
 from privboost.federation.messages import key_bytes, write_key
 from privboost.federation.plans import OwnPlan, make_plan
 from privboost.privacy.ledger import Ledger
@@ -22,7 +24,7 @@ from privboost.tables.beside import open_source
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import RowLoader, UnitRule
 from privboost.tables.loading import Load, check_schema
-from privboost.tables.sources import count_rows
+from privboost.unit import column_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +36,24 @@ class Member:
     identity: KeyPair
     pins: Mapping[str, bytes]
     consent: Consent
-    limit: Limit
+    budget: BudgetAccount | None
+    ledger: Path | None
 
-    def ledger_for(self, own: OwnPlan) -> Ledger:
-        """Return the ledger of a run, within what is left of the limit."""
-        budget = own.plan.budget
-        epsilon = self.limit.allowed(budget)
-        return Ledger(epsilon, budget.delta, own.plan.accountant, self.limit.path)
+    def posting_for(self, agreement: Agreement, own: OwnPlan) -> Posting | None:
+        """Return this party's account, told what is about to be run; None for a seeded run."""
+        if agreement.seed is not None:  # it protects nobody: there is nothing to charge
+            return None
+        if self.budget is None:
+            raise BudgetError("budget: this party has no account to charge (budget)")
+        unit = column_of(own.plan.encoder.domain.unit)
+        return Posting(self.budget, agreement.estimator, unit)
+
+    def ledger_for(self, accepted: Accepted) -> Ledger:
+        """Return the ledger of a run, whose reservation is charged to the account first."""
+        plan = accepted.own.plan
+        posting = self.posting_for(accepted.agreement, accepted.own)
+        own = plan.budget.epsilon, plan.budget.delta, plan.accountant
+        return Ledger(*own, self.ledger, posting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +69,7 @@ class Accepted:
     part: bytes
     keys: KeyStream
 
-    def reply(self, member: Member) -> dict[str, Any]:
+    def reply(self) -> dict[str, Any]:
         """Return what the coordinator is told."""
         return {
             "stage": "accepted",
@@ -64,7 +77,6 @@ class Accepted:
             "fresh": write_key(self.said.fresh),
             "own_nonce": write_key(self.said.nonce),
             "commitment": write_key(self.said.commitment),
-            "rows": None if self.agreement.seed is None else count_rows(member.rows),
         }
 
 
@@ -76,7 +88,9 @@ def accept_offer(member: Member, body: Mapping[str, Any]) -> Accepted:
     own = make_plan(agreement)
     if agreement.trust == DISTRIBUTED:
         check_distributed(own.plan, agreement.quorum)
-    member.ledger_for(own).check(own.plan.releases)
+    posting = member.posting_for(agreement, own)
+    if posting is not None:
+        posting.check(own.plan.releases)
     keys = KeyStream.of(agreement.seed)
     load = _load(member.rows, agreement, own, keys)
     fresh, part = KeyPair(), random_bytes()
@@ -88,7 +102,9 @@ def accept_offer(member: Member, body: Mapping[str, Any]) -> Accepted:
         key_bytes(body, "fresh"),
         key_bytes(body, "nonce"),
     )
-    return Accepted(agreement, own, load, coordinator, said, fresh, part, keys)
+    accepted = Accepted(agreement, own, load, coordinator, said, fresh, part, keys)
+    member.ledger_for(accepted).check(own.plan.releases)
+    return accepted
 
 
 def _check_members(member: Member, agreement: Agreement) -> None:

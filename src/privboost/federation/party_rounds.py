@@ -168,7 +168,7 @@ class PartyRounds:
         others = self._dealers - {self._own}
         add_masks(words, [(pair_seed(self._pair_keys[p], round_), self._own < p) for p in others])
         self._statement = hashlib.sha256(asked + _listed(self._dealers)).digest()
-        return words, self._tags("asked", self._statement)
+        return words, self._tags(round_, "asked", self._statement)
 
     def confirm(
         self, round_: int, survivors: Sequence[int], tags: Mapping[int, bytes]
@@ -184,7 +184,7 @@ class PartyRounds:
         tags : mapping from int to bytes
             What each other survivor said of what it was asked.
         """
-        if round_ not in self._batch or round_ != self._masked or round_ <= self._confirmed:
+        if not round_ == self._masked == self._begun or round_ <= self._confirmed:
             raise FederationError("rounds: this one is not there to be confirmed")
         there = set(survivors)
         if len(there) != len(survivors) or not there <= self._dealers or self._own not in there:
@@ -192,16 +192,16 @@ class PartyRounds:
         if len(there) < self._quorum.threshold:
             raise FederationError("survivors: too few for the sum to hide anybody")
         for party in there - {self._own}:
-            if not self._is_tag(party, "asked", self._statement, tags.get(party)):
+            if not self._is_tag(party, round_, "asked", self._statement, tags.get(party)):
                 raise FederationError("survivors: one was asked something else, or with others")
         self._confirmed, self._survivors = round_, tuple(sorted(there))
-        return self._tags("survivors", _listed(there))
+        return self._tags(round_, "survivors", _listed(there))
 
     def open(self, round_: int, tags: Mapping[int, bytes]) -> dict[int, bytes]:
         """Return one share for each party of a round: of its own mask if it survived, else its lid.
 
-        It is done once a round, for the set that as many parties as the threshold have confirmed:
-        no two sets can be.
+        It is done once a round, before a later one has begun, for the set that as many parties as
+        the threshold have confirmed in this very round: no two sets can be.
 
         Parameters
         ----------
@@ -210,10 +210,10 @@ class PartyRounds:
         tags : mapping from int to bytes
             What other parties have confirmed.
         """
-        if round_ != self._confirmed or round_ <= self._opened or round_ not in self._batch:
+        if not round_ == self._confirmed == self._begun or round_ <= self._opened:
             raise FederationError("rounds: the masks of this one are not there to be opened")
         said, others = _listed(self._survivors), self._dealers - {self._own}
-        agree = [p for p in others if self._is_tag(p, "survivors", said, tags.get(p))]
+        agree = [p for p in others if self._is_tag(p, round_, "survivors", said, tags.get(p))]
         if len(agree) + 1 < self._quorum.threshold:
             raise FederationError("survivors: too few parties have confirmed the same")
         self._opened, self._next = round_, max(self._next, round_ + 1)
@@ -226,17 +226,18 @@ class PartyRounds:
             self._held[party] = bytes(gone) + shares[gone:]
         return opened
 
-    def _tags(self, what: str, said: bytes) -> dict[int, bytes]:
-        """Say something to each other party of the round, which it can check and nobody forge."""
-        return {p: self._tag(self._own, p, what, said) for p in self._dealers - {self._own}}
+    def _tags(self, round_: int, what: str, said: bytes) -> dict[int, bytes]:
+        """Say something to each other party of a round, which it can check and nobody forge."""
+        others = self._dealers - {self._own}
+        return {party: self._tag(self._own, party, round_, what, said) for party in others}
 
-    def _is_tag(self, party: int, what: str, said: bytes, tag: bytes | None) -> bool:
-        own = self._tag(party, self._own, what, said)
+    def _is_tag(self, party: int, round_: int, what: str, said: bytes, tag: bytes | None) -> bool:
+        own = self._tag(party, self._own, round_, what, said)
         return tag is not None and hmac.compare_digest(own, tag)
 
-    def _tag(self, sender: int, reader: int, what: str, said: bytes) -> bytes:
+    def _tag(self, sender: int, reader: int, round_: int, what: str, said: bytes) -> bytes:
         key = self._pair_keys[reader if sender == self._own else sender]
-        return derive(key, "tag", what, sender, reader, self._masked, said.hex())[:TAG_BYTES]
+        return derive(key, "tag", what, sender, reader, round_, said.hex())[:TAG_BYTES]
 
     def _seal(self, party: int, shares: bytes) -> bytes:
         """Encrypt shares for another party; a batch's first round is used once as a number."""

@@ -132,9 +132,14 @@ class FederatedPreparation(Preparation):
         return "any"
 
     def reserve(self, ground: Ground, plan: Plan) -> Ledger:
-        """Set the whole plan aside, once the parties have agreed to it."""
+        """Set the whole plan aside, once all parties have agreed to it and confirmed their keys."""
         self._session.offer()
-        return super().reserve(ground, plan)
+        try:
+            self._session.begin()
+            return super().reserve(ground, plan)
+        except BaseException:
+            self._session.end(False)
+            raise
 
     def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
         """Say what the guarantee rests on, who is trusted among it."""

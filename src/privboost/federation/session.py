@@ -56,7 +56,8 @@ class Traffic:
 class Session:
     """Leads the parties that take part, and lets go of those that do not answer as they should.
 
-    A party that is lost, refuses, or sends something else stays out until the session ends; the
+    All parties must accept the offer and confirm their keys before anything is spent. A party that
+    is lost afterwards, refuses, or sends something else stays out until the session ends; the
     others go on while enough are left.
 
     Parameters
@@ -87,8 +88,9 @@ class Session:
         self._fresh = KeyPair()
         self._said = Advertised(COORDINATOR, identity.public, self._fresh.public, random_bytes())
         self._there: list[str] = list(self._order)
+        self._needed = len(self._order)
         self._ends: dict[str, Advertised] = {}
-        self._first_ids: dict[str, int] = {}
+        self._openings: dict[str, Body] = {}
         self._channels: dict[str, Channel] = {}
         self._rounds = ServerRounds(agreement.quorum, {})
         self._notes: list[Note] = []
@@ -98,14 +100,13 @@ class Session:
         self.traffic = Traffic()
 
     def offer(self) -> None:
-        """Offer what is to be agreed on; nothing is spent anywhere."""
+        """Offer what is to be agreed on; all must accept, and nothing is spent anywhere."""
         body = {
             "stage": "offer",
             "agreement": self._agreement.to_form(),
             "fresh": write_key(self._said.fresh),
             "nonce": write_key(self._said.nonce),
         }
-        sizes: dict[str, int] = {}
 
         def take(name: str, reply: Body) -> None:
             if text(reply, "agreed") != self._agreement.digest:
@@ -114,21 +115,19 @@ class Session:
             keys = (key_bytes(reply, each) for each in ("fresh", "own_nonce", "commitment"))
             end = Advertised(name, identity, *keys)
             self._fresh.shared(end.fresh)  # or it is no key
-            sizes[name] = 0 if reply["rows"] is None else max(whole(reply, "rows"), 0)
             self._ends[name] = end
 
         self._write(dict.fromkeys(self._there, body), "accepted", take)
-        at = 0
-        for name in self._there:
-            self._first_ids[name] = at
-            at += sizes[name]
 
     def begin(self) -> None:
-        """Have the parties reserve the plan, and load their rows."""
+        """Have all parties confirm their keys, for the coordinator and for each other.
+
+        They spend when the first seeds are dealt.
+        """
         ends = [self._ends[name] for name in self._there]
         session = session_name(self._agreement.digest, [self._said, *ends])
         for end in ends:
-            key = pair_key(self._identity, self._fresh, end, session)
+            key = pair_key(COORDINATOR, self._identity, self._fresh, end, session)
             self._channels[end.name] = Channel(key, COORDINATOR, end.name)
         members = {self._order.index(name): name for name in self._there}
         self._rounds = ServerRounds(self._agreement.quorum, members)
@@ -142,15 +141,27 @@ class Session:
             for end in ends
         ]
         body = {"stage": "begin", "nonce": write_key(self._said.nonce), "ends": forms}
-        bodies = {name: body | {"first_id": self._first_ids[name]} for name in self._there}
+        sizes: dict[str, int] = {}
+        confirmed: dict[int, dict[int, bytes]] = {}
 
         def take(name: str, reply: Body) -> None:
             part = key_bytes(reply, "part")
             join_parts({name: part}, {name: self._ends[name].commitment}, session)
-            self._parts[name] = part
+            own, said = self._order.index(name), read_bytes(reply["confirmations"])
+            if set(said) != set(members) - {own}:
+                raise FederationError("keys: it has confirmed others than those that are there")
+            sizes[name] = 0 if reply["rows"] is None else max(whole(reply, "rows"), 0)
+            confirmed[own], self._parts[name] = said, part
 
-        self._write(bodies, "ready", take, sealed_reply=True)
+        self._write(dict.fromkeys(self._there, body), "ready", take, sealed_reply=True)
         self.joint = join_parts(self._parts, {e.name: e.commitment for e in ends}, session)
+        at = 0
+        for name in self._there:
+            own = self._order.index(name)
+            said = {p: tags[own] for p, tags in confirmed.items() if p != own}
+            self._openings[name] = {"confirmations": write_bytes(said), "first_id": at}
+            at += sizes[name]
+        self._needed = self._agreement.quorum.threshold
 
     def tell(self, note: Note) -> None:
         """Keep a note: it goes with the next question."""
@@ -239,7 +250,8 @@ class Session:
             dealt = Dealt(reply["commitments"], reply["lids"], read_bytes(reply["sealed"]))
             self._rounds.take_dealt(party, dealt)
 
-        self._ask(dict.fromkeys(self._there, body), take)
+        self._ask({name: body | self._openings.get(name, {}) for name in self._there}, take)
+        self._openings = {}  # of the first deal alone
 
     def _shares(self, name: str, dealt: bool) -> Any:
         return write_bytes(self._rounds.shares_for(self._order.index(name))) if dealt else None
@@ -330,9 +342,9 @@ class Session:
         """Go on without some; end where too few are left."""
         self.lost |= gone
         self._there = [name for name in self._there if name not in gone]
-        if len(self._there) < self._agreement.quorum.threshold:
+        if len(self._there) < self._needed:
             why = "; ".join(f"{name!r}: {reason}" for name, reason in self.lost.items())
             raise FederationError(
                 f"{len(self._there)} of {len(self._order)} parties are left, and "
-                f"{self._agreement.quorum.threshold} are needed ({why})"
+                f"{self._needed} are needed ({why})"
             )

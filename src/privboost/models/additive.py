@@ -24,12 +24,13 @@ from privboost.models.checks import (
 from privboost.models.importance import MORE, NO_ERRORS, NO_MASS, add_noise, draw_rows, even
 from privboost.models.parts import ScoreParts
 from privboost.models.told_rows import read_rows
+from privboost.pickling import DeclaredState
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 
 
 @dataclass(frozen=True, eq=False)
-class AdditiveScores:
+class AdditiveScores(DeclaredState):
     """Released values on the score grid.
 
     Attributes

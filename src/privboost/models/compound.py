@@ -14,12 +14,13 @@ from privboost.models.importance import draw_rows
 from privboost.models.pairs import PairValues, add_pairs
 from privboost.models.parts import JointTable, ScoreParts
 from privboost.models.trees import TreeScores
+from privboost.pickling import DeclaredState
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 
 
 @dataclass(frozen=True, eq=False)
-class CompoundScores:
+class CompoundScores(DeclaredState):
     """Released values on the score grid.
 
     Attributes

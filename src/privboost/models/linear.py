@@ -27,6 +27,7 @@ from privboost.models.checks import (
 from privboost.models.importance import even
 from privboost.models.parts import JointTable, ScoreParts
 from privboost.models.told_rows import read_rows
+from privboost.pickling import DeclaredState
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.vectors.terms import Terms
@@ -59,7 +60,7 @@ class Coordinate:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearScores:
+class LinearScores(DeclaredState):
     """Released coefficients on the score grid.
 
     Attributes

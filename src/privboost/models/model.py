@@ -24,6 +24,7 @@ from privboost.models.linear import LinearScores
 from privboost.models.manners import TrainedModel, only_where
 from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
+from privboost.pickling import DeclaredState
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder, middle_and_half
@@ -42,7 +43,7 @@ def _need_chances(model: Model) -> None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(TrainedModel):
+class Model(DeclaredState, TrainedModel):
     """Predicts from any table with the domain's features. Holds released values only.
 
     scikit-learn's tools take it as a fitted estimator (`score`, displays, the last step of a

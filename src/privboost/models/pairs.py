@@ -11,6 +11,7 @@ import numpy as np
 from privboost.models import effect_kernels
 from privboost.models.checks import need, need_array, need_finite, need_keys, need_whole
 from privboost.models.importance import MORE, add_noise
+from privboost.pickling import DeclaredState
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.cell_map import CellMap
@@ -20,7 +21,7 @@ _MOST_CELLS = 2**16
 
 
 @dataclass(frozen=True, eq=False)
-class PairValues:
+class PairValues(DeclaredState):
     """What two features add to the scores together.
 
     Attributes

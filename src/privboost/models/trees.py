@@ -25,6 +25,7 @@ from privboost.models.importance import MORE, NO_MASS, add_noise, draw_rows, eve
 from privboost.models.parts import JointTree, ScoreParts
 from privboost.models.told_rows import read_rows
 from privboost.models.tree_lines import Batch, batches_of
+from privboost.pickling import DeclaredState
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.routing import find_leaves
@@ -42,7 +43,7 @@ _SHARINGS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
+class Forest(DeclaredState):
     """Trees of one depth, as arrays; what a model file keeps.
 
     Attributes
@@ -197,7 +198,7 @@ class Forest:
 
 
 @dataclass(frozen=True, eq=False)
-class TreeScores:
+class TreeScores(DeclaredState):
     """Released trees on the score grid.
 
     Attributes

@@ -9,13 +9,14 @@ edges, bit for bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from privboost.addresses import NUMBERS
+from privboost.pickling import DeclaredState
 from privboost.tables import kernels
 
 _SLOTS_OF_AN_EDGE = 8
@@ -30,7 +31,7 @@ _Guess = tuple[float, float, int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Bins:
+class Bins(DeclaredState):
     """What finds bins: a number's bin is how many of the edges lie below it.
 
     Parameters
@@ -106,40 +107,48 @@ class BinsOfColumns:
 
     Parameters
     ----------
-    bins : sequence of Bins
-        Of each column.
+    bins : mapping from feature to Bins
+        Of every feature that may be coded so.
     slots : sequence of int
-        Which line of the codes is whose.
+        Of each feature, which line of the codes is its own.
     """
 
-    def __init__(self, bins: Sequence[Bins], slots: Sequence[int]) -> None:
-        settled = [each.settled for each in bins]
-        low, scale, first, bits = zip(*(guess for guess, *_ in settled), strict=True)
-        whole = [first, bits, [halvings for _, _, halvings, _ in settled]]
+    def __init__(self, bins: Mapping[int, Bins], slots: Sequence[int]) -> None:
+        settled = [each.settled for each in bins.values()]
+        kinds = (np.float64, np.float64, np.int64, np.int64)
         self._guesses = (
-            *(np.array(numbers, dtype=np.float64) for numbers in (low, scale)),
-            *(np.array(numbers, dtype=np.int64) for numbers in whole),
+            *(np.array([own[0][k] for own in settled], dtype=kind) for k, kind in enumerate(kinds)),
+            np.array([halvings for _, _, halvings, _ in settled], dtype=np.int64),
         )
-        self._starts = _one_after_another([each[1] for each in settled])
-        self._edges = _one_after_another([each[3] for each in settled])
-        self._slots = slots
+        self._starts = _one_after_another([start for _, start, *_ in settled], np.uint16)
+        self._edges = _one_after_another([edges for *_, edges in settled], np.float64)
+        self._places = {feature: (slots[feature], own) for own, feature in enumerate(bins)}
 
-    def code(self, columns: Sequence[np.ndarray], out: np.ndarray) -> None:
+    @property
+    def features(self) -> Collection[int]:
+        """The features that may be coded so."""
+        return self._places.keys()
+
+    def code(self, columns: Mapping[int, np.ndarray], out: np.ndarray) -> None:
         """Write the bin of each number.
 
         Parameters
         ----------
-        columns : sequence of arrays
-            Of kinds that `addresses.NUMBERS` names, however they lie in memory.
+        columns : mapping from feature to array
+            Of kinds that `addresses.NUMBERS` names, however they lie in memory. Which features are
+            among them is a fact about rows, and is not kept.
         out : uint8 array of shape (lines, rows)
         """
-        if any(len(column) != out.shape[1] for column in columns):
+        if any(len(column) != out.shape[1] for column in columns.values()):
             raise ValueError("columns need a number for each row")  # kernels go by addresses
         told = [
-            (column.__array_interface__["data"][0], column.strides[0], _KINDS[column.dtype], slot)
-            for column, slot in zip(columns, self._slots, strict=True)
+            (
+                *(column.__array_interface__["data"][0], column.strides[0]),
+                *(_KINDS[column.dtype], *self._places[feature]),
+            )
+            for feature, column in columns.items()
         ]
-        columns_at = np.array(told, dtype=np.int64)
+        columns_at = np.array(told, dtype=np.int64).reshape(-1, 5)
         how = (self._guesses, self._starts, self._edges)
         kernels.bin_columns(out.shape[1], columns_at, *how, out)
 
@@ -147,9 +156,9 @@ class BinsOfColumns:
 _KINDS = {np.dtype(kind): number for number, kind in enumerate(NUMBERS)}
 
 
-def _one_after_another(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _one_after_another(arrays: Sequence[np.ndarray], kind: type) -> tuple[np.ndarray, np.ndarray]:
     first = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
-    return np.concatenate(arrays), first
+    return np.concatenate([np.empty(0, dtype=kind), *arrays]), first
 
 
 def _order(number: float) -> int:

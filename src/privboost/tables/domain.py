@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from privboost.errors import DomainError
 from privboost.files import write_file
 from privboost.forms import tell_problems, unique_keys
+from privboost.pickling import DeclaredState
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain_forms import VERSION, faults, read_parts
 from privboost.tables.features import ClassTarget, Feature, Target, describe_target, lessons_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Domain:
+class Domain(DeclaredState):
     """What is public about a table: features, target and protected unit.
 
     Parameters

@@ -21,6 +21,7 @@ from privboost.errors import SchemaError
 from privboost.forms import did_you_mean
 from privboost.grid import BLOCK_ROWS, LABEL_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL
+from privboost.pickling import DeclaredState
 from privboost.tables.arrays import ArrayTable, SparseTable
 from privboost.tables.bins import Bins, BinsOfColumns
 from privboost.tables.cutting import block_rows, threads_for
@@ -57,7 +58,7 @@ FINE_BINS = 192
 
 
 @dataclass(frozen=True, eq=False)
-class Encoder:
+class Encoder(DeclaredState):
     """How the features of a domain are coded. The edges are computed once and kept in models.
 
     Parameters
@@ -182,25 +183,27 @@ class Encoder:
 
     def _code_plain(self, batch: Batch, codes: Codes) -> frozenset[int]:
         """Code the columns of plain numbers, all in one call, and return which they were."""
-        numbers = {}
-        for k, feature in enumerate(self.domain.features):
-            if isinstance(feature, NumericFeature) and not self.layout.wide[k]:
-                values = plain_numbers(batch[feature.name])
-                if values is not None:
-                    numbers[k] = values
-        if numbers and len(codes):
-            features = tuple(numbers)
-            if features not in self._bins_of_columns:
-                bins = [self._bins[k] for k in features]
-                slots = [self.layout.slots[k] for k in features]
-                self._bins_of_columns[features] = BinsOfColumns(bins, slots)
-            self._bins_of_columns[features].code(tuple(numbers.values()), codes.narrow)
+        found = {
+            k: plain_numbers(batch[self.domain.features[k].name])
+            for k in self._bins_of_numbers.features
+        }
+        numbers = {k: values for k, values in found.items() if values is not None}
+        self._bins_of_numbers.code(numbers, codes.narrow)
         return frozenset(numbers)
 
     @cached_property
-    def _bins_of_columns(self) -> dict[tuple[int, ...], BinsOfColumns]:
-        """What finds the bins of several features at once, by which they are."""
-        return {}
+    def _bins_of_numbers(self) -> BinsOfColumns:
+        """What finds the bins of all numbers of one byte at once.
+
+        Like every cache of an encoder it follows from the domain alone and is filled by the first
+        batch, which has no rows: what is kept must not tell which columns of rows had nulls.
+        """
+        bins = {
+            k: self._bins[k]
+            for k, feature in enumerate(self.domain.features)
+            if isinstance(feature, NumericFeature) and not self.layout.wide[k]
+        }
+        return BinsOfColumns(bins, self.layout.slots)
 
 
 def read_ordered(column: Column, feature: OrderedFeature) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from privboost.errors import DomainError
 from privboost.forms import Hole, check_mapping, check_text, listed, read_reason
+from privboost.pickling import DeclaredState
 from privboost.tables.domain_checks import (
     MAX_CATEGORIES,
     MAX_CLASSES,
@@ -32,7 +33,7 @@ LEARNED = "learned privately from the rows, in lesson "
 
 
 @dataclass(frozen=True)
-class CategoricalFeature:
+class CategoricalFeature(DeclaredState):
     """A feature with a public list of categories.
 
     A value outside the list goes to an "other" bin. Categories are all text or all numbers.
@@ -73,7 +74,7 @@ Feature = OrderedFeature | CategoricalFeature
 
 
 @dataclass(frozen=True)
-class ClassTarget:
+class ClassTarget(DeclaredState):
     """A target with a public list of classes, in any order.
 
     A row with another label contributes nothing.
@@ -100,7 +101,7 @@ class ClassTarget:
 
 
 @dataclass(frozen=True)
-class NumberTarget:
+class NumberTarget(DeclaredState):
     """A number to predict, clipped to public bounds. A row without it contributes nothing.
 
     Parameters

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from privboost.pickling import DeclaredState
+
 MOST_NARROW_CODES = 255
 """A column with more codes than this takes two bytes a cell."""
 
@@ -17,7 +19,7 @@ the other, and where those of each begin."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(DeclaredState):
     """The number of codes of each feature, and the row of the code arrays that holds it.
 
     Columns of one byte come first (the rows of `Codes.narrow`), then columns of two bytes (the

@@ -80,7 +80,7 @@ def _load(load: Load, known: list[pa.Array], crew: Crew, rows: int | None) -> Co
         return Coded(tuple(blocks), None, n_read)
     unit, names = number_units([part.units for part in parts])
     unit = without(unit, names, known)
-    return Coded(tuple(bound_units(blocks, unit, load.loader.unit)), names, n_read)
+    return Coded(tuple(bound_units(blocks, unit, names, load.loader.unit)), names, n_read)
 
 
 def read_loader(data: bytes) -> Loader:
@@ -154,9 +154,11 @@ def without(unit: np.ndarray, names: pa.Array, known: Sequence[pa.Array]) -> np.
     return unit
 
 
-def bound_units(blocks: Sequence[Rows], unit: np.ndarray, rule: UnitRule) -> list[Rows]:
+def bound_units(
+    blocks: Sequence[Rows], unit: np.ndarray, names: pa.Array, rule: UnitRule
+) -> list[Rows]:
     """Keep at most so many rows of each unit (see `bounding.kept_rows`)."""
-    keep = kept_rows(blocks, unit, rule.max_rows, rule.key)
+    keep = kept_rows(blocks, unit, names, rule.max_rows, rule.key)
     ends = np.cumsum([len(block) for block in blocks])
     return [
         block.take(keep[end - len(block) : end]) for block, end in zip(blocks, ends, strict=True)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from privboost.errors import DomainError
 from privboost.forms import check_text, listed
+from privboost.pickling import DeclaredState
 from privboost.tables.domain_checks import (
     MAX_NUMERIC_BINS,
     Label,
@@ -24,7 +25,7 @@ from privboost.tables.times import DAY, SECOND, read_instant, write_duration, wr
 
 
 @dataclass(frozen=True)
-class NumericFeature:
+class NumericFeature(DeclaredState):
     """A number with public bounds.
 
     Values outside the bounds are clipped to them. The bounds are cut into fine bins: equally on
@@ -113,7 +114,7 @@ class DurationFeature(NumericFeature):
 
 
 @dataclass(frozen=True)
-class DateFeature:
+class DateFeature(DeclaredState):
     """A date or an instant, with public bounds.
 
     Its column holds dates or times of any type, or texts as ISO 8601 writes them. Where bounds and
@@ -200,7 +201,7 @@ class DateFeature:
 
 
 @dataclass(frozen=True)
-class BooleanFeature:
+class BooleanFeature(DeclaredState):
     """A truth value: true or false, in any case, or 1 or 0. Anything else is missing.
 
     Parameters
@@ -238,7 +239,7 @@ class BooleanFeature:
 
 
 @dataclass(frozen=True)
-class OrdinalFeature:
+class OrdinalFeature(DeclaredState):
     """A feature with a public list of categories in an order, from the least to the most.
 
     Models split it along the order, as they do numbers. A value outside the list is missing: it has

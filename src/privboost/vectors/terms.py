@@ -14,13 +14,14 @@ from functools import cached_property
 import numpy as np
 
 from privboost.grid import VECTOR_BITS, VECTOR_STEPS
+from privboost.pickling import DeclaredState
 
 MOST_SQUARE = 2**60
 """The largest squared norm of a row before it is shortened: far from what int64 holds."""
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class Terms(DeclaredState):
     """How codes become vectors: public.
 
     Attributes

@@ -1,0 +1,36 @@
+"""Rows on a card, or coded there, leave nothing of themselves with a caller."""
+
+from functools import partial
+
+import pytest
+
+from privboost import PrivBoostClassifier, SBDTClassifier
+from privboost.cuda.backend import CudaBackend
+from privboost.cuda.coding import leave_numbers
+from privboost.cuda.shard import CardShard
+from privboost.tables.loading import load_rows
+from tests.cuda.conftest import crowd
+from tests.non_interference import differences, make_tables, silence, traces
+from tests.tables import make_domain
+
+
+def coded_there(cards, loads):
+    left, rows = leave_numbers(loads)
+    blocks = [block for each in load_rows(left, rows=rows) for block in each.blocks]
+    return CudaBackend(blocks, cards, most_rows=200, least_rows=1)
+
+
+@pytest.mark.parametrize("kind", [PrivBoostClassifier, SBDTClassifier])
+def test_cards(card, kind, tmp_path, monkeypatch):
+    silence(monkeypatch, CardShard)
+
+    def run(table):
+        how = {"n_estimators": 4, "random_state": 5, "verbose": True}
+        backend = partial(coded_there, crowd(card))
+        estimator = kind(1.0, 1e-6, make_domain(), backend=backend, **how)
+        return estimator.fit(table).set_params(backend="auto")
+
+    tables = make_tables(tmp_path, long=3000)
+    found = {which: traces(partial(run, own), tmp_path, ()) for which, own in tables.items()}
+    told = {which: differences(found["plain"], own) for which, own in found.items()}
+    assert {which: own for which, own in told.items() if own} == {}

@@ -1,0 +1,241 @@
+"""Where every answer is zero, nothing that a caller can reach depends on the rows."""
+
+import copy
+import pickle
+from dataclasses import fields, is_dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from privboost import (
+    BoostedAdaSSPClassifier,
+    BoostedAdaSSPRegressor,
+    DPXGBClassifier,
+    DPXGBRegressor,
+    LazyBBClassifier,
+    PrivateSearchCV,
+    PrivBoostClassifier,
+    PrivBoostRegressor,
+    SarusXGBClassifier,
+    SarusXGBRegressor,
+    SBDTClassifier,
+    SBDTRegressor,
+    evaluate,
+)
+from privboost.compiling import compiling_told
+from privboost.engine.shard import Shard
+from privboost.pickling import fresh_copy
+from tests.hostile import HostileBackend
+from tests.non_interference import differences, make_tables, silence, traces, walk
+from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
+
+UNIT = {"column": "person", "max_rows": 3}
+FITS = {
+    "flagship": (PrivBoostClassifier, CLASSES, {"epsilon": 3.0}),
+    "flagship, weights": (PrivBoostClassifier, THREE, {"sample_weight_bound": 2.0}),
+    "flagship, units": (PrivBoostClassifier, CLASSES, {"unit": UNIT}),
+    "flagship, pure": (PrivBoostClassifier, CLASSES, {"delta": 0.0}),
+    "flagship, number": (PrivBoostRegressor, NUMBER, {"epsilon": 3.0}),
+    "random trees": (SBDTClassifier, CLASSES, {"candidates": "hessian", "subsample": 0.3}),
+    "filter": (SBDTRegressor, NUMBER, {"extra_estimators": 5, "unit": UNIT}),
+    "greedy": (DPXGBClassifier, CLASSES, {"max_depth": 3, "accountant": "rdp"}),
+    "greedy, number": (DPXGBRegressor, NUMBER, {"max_depth": 2, "accountant": "rdp"}),
+    "pure trees": (SarusXGBClassifier, CLASSES, {"delta": 0.0, "max_depth": 3, "subsample": 0.3}),
+    "pure trees, number": (SarusXGBRegressor, NUMBER, {"delta": 0.0, "max_depth": 2}),
+    "votes": (LazyBBClassifier, CLASSES, {"accountant": "rdp"}),
+    "linear": (BoostedAdaSSPClassifier, CLASSES, {"class_weight": "balanced"}),
+    "linear, number": (BoostedAdaSSPRegressor, NUMBER, {"unit": UNIT}),
+}
+SAME_LENGTH = {"plain", "with NaN", "all missing", "unseen", "other rows"}
+PANDAS = ("plain", "with NaN", "one row", "unseen", "other rows", "long")
+"""Votes are private under the exchange of one row: how many there are is public."""
+
+
+@pytest.fixture(autouse=True)
+def zeros(monkeypatch):
+    with compiling_told(False):  # else the first fit of a machine says a line more
+        pass
+    silence(monkeypatch, Shard)
+
+
+def make(name, **how):
+    kind, target, settings = FITS[name]
+    settings = {"delta": 1e-6, "n_estimators": 6, "random_state": 5, "verbose": True} | settings
+    unit = settings.pop("unit", None)
+    settings = {"epsilon": 1.0, "domain": make_domain(target, unit)} | settings | how
+    return kind(**settings)
+
+
+def weights_of(estimator):
+    return {} if estimator.sample_weight_bound is None else {"sample_weight": "weight"}
+
+
+def tables_for(name, folder):
+    tables = make_tables(folder, FITS[name][1])
+    if name != "votes":
+        return tables
+    return {which: own for which, own in tables.items() if which in SAME_LENGTH}
+
+
+def check(run, tables, folder, **how):
+    """Run with each table; all of them must leave the same behind."""
+    found = {which: traces(partial(run, own), folder, **how) for which, own in tables.items()}
+    expected = next(iter(found.values()))
+    told = {which: differences(expected, own) for which, own in found.items()}
+    assert {which: own for which, own in told.items() if own} == {}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_after_a_fit(name, tmp_path):
+    ledger = tmp_path / "ledger.jsonl"
+
+    def fit(table):
+        ledger.unlink(missing_ok=True)
+        estimator = make(name, ledger=ledger)
+        return estimator.fit(table, **weights_of(estimator)), ledger.read_bytes()
+
+    check(fit, tables_for(name, tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["flagship", "filter", "greedy", "linear"])
+def test_after_a_fit_that_failed(name, tmp_path, monkeypatch):
+    """An answer that never comes, in the middle of training."""
+    answer = Shard.sum
+    asked = iter(range(10**9))
+
+    def fail(shard, query):
+        if next(asked) % 4 == 3:
+            raise RuntimeError("lost")
+        return answer(shard, query)
+
+    monkeypatch.setattr(Shard, "sum", fail)
+
+    def fit(table):
+        estimator = make(name)
+        with pytest.raises(RuntimeError, match="lost"):
+            estimator.fit(table, **weights_of(estimator))
+        while next(asked) % 4 != 3:  # so that the next one fails at the same place
+            pass
+        return estimator
+
+    check(fit, tables_for(name, tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_stream(failing, tmp_path, monkeypatch):
+    """Two batches; or a second that fails. In memory the rows are there, in copies they are not."""
+
+    def fit(table):
+        estimator = make("random trees", subsample=1.0)
+        estimator.partial_fit(make_frame(200, seed=7)).partial_fit(table)
+        if failing:
+            with monkeypatch.context() as patch:
+                patch.setattr(Shard, "sum", _lose)
+                with pytest.raises(RuntimeError, match="lost"):
+                    estimator.partial_fit(table)
+        return estimator
+
+    check(fit, tables_for("random trees", tmp_path), tmp_path)
+
+
+def _lose(shard, query):
+    raise RuntimeError("lost")
+
+
+@pytest.mark.parametrize("name", ["flagship", "flagship, number", "greedy"])
+def test_a_domain_that_is_learned(name, tmp_path):
+    """Of tables with the same columns and types; classes are given, which no answer would find."""
+    given = {"features": {"flag": {"kind": "categorical", "categories": [0, 1]}}}
+    given |= {} if "number" in name else {"target": FITS[name][1]}
+
+    def fit(table):
+        estimator = make(name, domain=None, domain_given=given, epsilon=20.0)
+        return estimator.fit(table.drop(columns=["person", "weight"]), "income")
+
+    tables = tables_for(name, tmp_path)
+    check(fit, {which: tables[which] for which in PANDAS}, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["flagship", "random trees", "greedy", "votes", "linear, number"])
+def test_after_an_evaluation(name, tmp_path):
+    """The caller's model, which met private rows, and what was found."""
+    target = FITS[name][1]
+    trained = make(name, domain=make_domain(target)).fit(make_frame(400, seed=8, target=target))
+    kept = pickle.dumps(trained)
+
+    def run(table):
+        model = pickle.loads(kept)
+        return model, evaluate(model, table, epsilon=1.0, random_state=3, by=["job", "age"])
+
+    check(run, make_tables(tmp_path, target), tmp_path, exports=())
+
+
+def test_predictions_leave_nothing_in_copies(tmp_path):
+    """Whoever predicts for private rows and sends the model on sends nothing of them along."""
+    trained = make("greedy").fit(make_frame(400, seed=8))
+    copies = set()
+    for table in make_tables(tmp_path).values():
+        model = pickle.loads(pickle.dumps(trained))
+        model.predict_proba(table)
+        model.explain_local(table if not isinstance(table, Path) else make_frame(3))
+        copies.add((pickle.dumps(model), pickle.dumps(copy.copy(model.model_))))
+    assert len(copies) == 1
+
+
+def test_after_a_search(tmp_path):
+    def run(table):
+        base = PrivBoostClassifier(domain=make_domain(unit=UNIT), interactions=False)
+        candidates = {"n_estimators": [4, 6]}
+        search = PrivateSearchCV(base, candidates, 1.0, 1e-6, expected_runs=2, random_state=5)
+        return search.fit(table)
+
+    check(run, make_tables(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["flagship, weights", "filter", "greedy"])
+def test_on_a_backend_of_many_parties(name, tmp_path):
+    """Deaths and cuts are drawn, so that how often rows are loaded again differs as well."""
+
+    def fit(table):
+        estimator = make(name, backend=HostileBackend)
+        estimator.fit(table, **weights_of(estimator))
+        return estimator.set_params(backend="auto")
+
+    check(fit, tables_for(name, tmp_path), tmp_path, exports=())
+
+
+def test_the_walk_sees_what_caches_hold():
+    """A cache that some rows fill, as encoders once had: the walk, the pickle or both tell."""
+    model = make("greedy").fit(make_frame(600)).model_
+    before = walk(model)
+    model.encoder.__dict__["_found"] = {(0, 1): None}
+    assert walk(model) != before
+    assert walk(pickle.loads(pickle.dumps(model))) == walk(fresh_copy(model))
+
+
+def test_copies_hold_declared_fields_only():
+    for name in ("flagship", "random trees", "greedy", "votes", "linear"):
+        estimator = make(name).fit(make_frame(600, target=FITS[name][1]))
+        estimator.predict(make_frame(600))
+        estimator.explain_global()
+        seen = list(_dataclasses(pickle.loads(pickle.dumps(estimator)), set()))
+        assert len(seen) > 5
+        for each in seen:
+            assert set(vars(each)) <= {field.name for field in fields(each)}, type(each)
+
+
+def _dataclasses(value, seen):
+    """Yield all dataclasses that hang on an object."""
+    if id(value) in seen or isinstance(value, type):
+        return
+    seen.add(id(value))
+    if is_dataclass(value):
+        yield value
+    below = value.values() if isinstance(value, dict) else value
+    for each in below if isinstance(value, dict | list | tuple) else vars_of(value):
+        yield from _dataclasses(each, seen)
+
+
+def vars_of(value):
+    return list(getattr(value, "__dict__", {}).values())
