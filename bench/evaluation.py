@@ -20,6 +20,7 @@ import pandas as pd
 from bench.data import load
 from privboost import Evaluation, PrivBoostClassifier, PrivBoostRegressor, evaluate
 from privboost.datasets import load_adult
+from privboost.evaluation.result import BoundedValue, Value
 
 DELTA = 1e-6
 EPSILONS = (0.1, 1.0)
@@ -78,14 +79,20 @@ def _report(what: str, model: object, rows: pd.DataFrame, runs: int, by: tuple[s
             off = np.array([one[place].value - exact.value for one in same])
             bars = np.mean([one[place].std for one in same])
             tables = same if place[-1] == "rows" else drawn  # tables that are drawn have their own
-            held = np.mean(
-                [abs(one[place].value - exact.value) <= 2 * one[place].std for one in tables]
-            )
+            held = np.mean([_holds(one[place], exact.value) for one in tables])
             error = np.sqrt((off**2).mean())
             print(
                 f"  {' '.join(place):44} exact {exact.value:10.4f}  error {error:8.4f}"
                 f"  bias {off.mean():8.4f}  bar {bars:8.4f}  within two bars {held:5.0%}"
             )
+
+
+def _holds(value: Value, exact: float) -> bool:
+    """Whether two standard errors, or the ends of an interval, hold the exact value."""
+    if not isinstance(value, BoundedValue):
+        return abs(value.value - exact) <= 2 * value.std
+    low, high = value.lower, value.upper
+    return (low is None or low <= exact) and (high is None or exact <= high)
 
 
 def _values(found: Evaluation) -> dict:

@@ -1,5 +1,6 @@
 """What Spark's workers do, without Spark: any process may be asked about any partition."""
 
+import math
 from itertools import pairwise
 from types import SimpleNamespace
 from unittest import mock
@@ -12,6 +13,7 @@ from privboost import (
     DPXGBClassifier,
     PrivateSearchCV,
     PrivBoostClassifier,
+    PrivBoostRegressor,
     SBDTClassifier,
     __version__,
     evaluate,
@@ -23,7 +25,7 @@ from privboost.engine.backend import add_answers
 from privboost.engine.commands import to_bytes
 from privboost.errors import ClusterError
 from privboost.models.files import model_bytes
-from tests.tables import CLASSES, make_domain, make_frame
+from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 
 CUTS = [0, 0, 130, 131, 400]
 RUNS = frozenset({"run"})
@@ -129,12 +131,16 @@ def test_processes_that_missed_rounds_answer_the_same(kind, how, unit):
 
 
 @pytest.mark.parametrize("unit", [None, {"column": "person", "max_rows": 2}], ids=["row", "unit"])
-def test_evaluations_are_those_of_one_machine(unit):
-    table = pa.Table.from_pandas(make_frame(400), preserve_index=False)
+@pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
+def test_evaluations_are_those_of_one_machine(target, unit):
+    kind = PrivBoostRegressor if target is NUMBER else PrivBoostClassifier
+    table = pa.Table.from_pandas(make_frame(400, target=target), preserve_index=False)
     how = {"n_estimators": 4, "random_state": 7}
-    model = PrivBoostClassifier(3.0, 1e-6, make_domain(CLASSES, unit), **how).fit(table)
+    model = kind(3.0, 1e-6, make_domain(target, unit), **how).fit(table)
     asked = {"epsilon": 1.0, "by": ["job", "age"], "random_state": 3}
     assert evaluate(model, table, backend=Processes, **asked) == evaluate(model, table, **asked)
+    public = {"epsilon": math.inf, "public_rows": True, "by": "job"}
+    assert evaluate(model, table, backend=Processes, **public) == evaluate(model, table, **public)
 
 
 def test_rows_that_changed_and_other_versions_are_refused():

@@ -112,6 +112,14 @@ def test_evaluate(tmp_path, target, command):
     assert "flag: missing" in out
     assert "0.5" in out.splitlines()[0]
     assert ledger.read_text().startswith('{"entry": "reserve"')
+    assert ("residuals clipped at " in out) == (target is NUMBER)
+    out = json.loads(command(*ask, "--epsilon", 0.5, "--json")[1])
+    if target is NUMBER:
+        assert out["residuals"]["clip"] > 0
+        assert out["all"]["rmse"]["lower"] <= out["all"]["rmse"]["upper"] <= 10
+    else:
+        assert set(out) == {"target", "all", "groups", "privacy"}
+        assert set(out["all"]["auc"]) == {"value", "std", "width"}
     found = tmp_path / "found.json"
     how = ("--json", "--out", found)
     status, out, _ = command(*ask, "--epsilon", "inf", "--public-rows", "--jobs", 2, *how)

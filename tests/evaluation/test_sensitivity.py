@@ -52,23 +52,27 @@ def of_units(model, unit):
 
 
 class Spy:
-    """Stands for the curator: tells exact sums, and keeps them beside the events."""
+    """Stands for the curator: keeps exact sums beside the events, and tells them.
 
-    def __init__(self, backend):
-        self.backend, self.told = backend, []
+    Of a neighbouring table it tells what was told of the first: what is asked next follows from
+    released values, and mechanisms are compared given the same ones.
+    """
+
+    def __init__(self, backend, released=None):
+        self.backend, self.told, self.released = backend, [], released
         self.publish = backend.apply
 
     def sums(self, query, event):
         exact = self.backend.sum(query)
         self.told.append((query, event, exact))
-        return exact
+        return exact if self.released is None else self.released[len(self.told) - 1]
 
 
 def plan_of(model, delta, by=BY, **how):
     return plan_evaluation(model, open_groups(by, model), Budget(1.0, delta), **how)
 
 
-def told_of(plan, frame, shuffle):
+def told_of(plan, frame, shuffle, released=None):
     """What an evaluation asks, with the event of each question and the exact answer."""
     rule = UnitRule.of(plan.encoder.domain.unit, KeyStream.seeded(8))
     loader = OutcomeLoader(plan.model, plan.outcomes, plan.groups, "income", rule)
@@ -78,15 +82,16 @@ def told_of(plan, frame, shuffle):
         backend = HostileBackend([load], shuffle)
     else:
         backend = LocalBackend([block for each in load_rows([load]) for block in each.blocks], 2)
-    spy = Spy(backend)
+    spy = Spy(backend, released)
     measure(spy, plan)
     return spy.told
 
 
 def losses(plan, frame, fewer, shuffle=0):
     """How far each release moves, in what its event claims: 1 is all of it."""
-    both = (told_of(plan, each, shuffle + k) for k, each in enumerate((frame, fewer)))
-    for (query, event, more), (_, _, less) in zip(*both, strict=True):
+    first = told_of(plan, frame, shuffle)
+    second = told_of(plan, fewer, shuffle + 1, [exact for _, _, exact in first])
+    for (query, event, more), (_, _, less) in zip(first, second, strict=True):
         change = more - less
         bound = query.bound(Contribution(rows=event.rows))
         assert np.abs(change).max(initial=0) <= bound.steps
@@ -145,14 +150,34 @@ def test_the_claim_about_counts_is_attained(delta):
     assert isinstance(plan.releases[0].event, GaussianRelease) == (delta > 0)
 
 
-def test_a_forgotten_feature_is_caught(monkeypatch):
+@pytest.mark.parametrize("delta", [0.0, 0.2])
+@pytest.mark.parametrize("max_rows", [None, 3])
+def test_the_claim_about_residuals_by_size_is_attained(delta, max_rows):
+    """A row is in one cell of the whole table and of each feature; a unit with all its rows."""
+    model = MODELS["a number"]
+    frame = make_frame(30, 3, NUMBER).assign(income=2.0)
+    if max_rows is not None:
+        model = of_units(model, {"column": "person", "max_rows": max_rows})
+        frame = frame.iloc[[0] * 5].assign(person="someone").reset_index(drop=True)
+    plan = plan_of(model, delta)
+    fewer = frame.drop(index=0) if max_rows is None else frame.iloc[:0]
+    moved = list(losses(plan, frame, fewer))
+    assert plan.releases[1].event.what == "rows by the size of their residual"
+    assert moved[:2] == [pytest.approx(1)] * 2
+    assert isinstance(plan.releases[1].event, GaussianRelease) == (delta > 0)
+
+
+@pytest.mark.parametrize("task", ["two classes", "a number"])
+def test_a_forgotten_feature_is_caught(task, monkeypatch):
     """The twin counts the cells of the whole table alone, and forgets those of groups."""
     from privboost.evaluation import plan as plans
 
     monkeypatch.setattr(plans, "_n_features", lambda groups: 0)
     frame = make_frame(30, 3)
-    plan = plan_of(MODELS["two classes"], 0.0)
-    moved = losses(plan, frame, frame.drop(index=known_row(frame)))
+    if task == "a number":
+        frame = frame.assign(income=2.0)
+    plan = plan_of(MODELS[task], 0.0)
+    moved = losses(plan, frame, frame.drop(index=known_row(frame) if task != "a number" else 0))
     with pytest.raises(AssertionError):
         assert all(each <= 1 + 1e-12 for each in moved)
 
@@ -184,16 +209,21 @@ def test_the_curator_refuses_an_event_that_understates(what):
 
 def test_a_table_that_is_too_large_is_refused(monkeypatch):
     """The twin squares residuals that were not clipped."""
-    honest = release.moments()
-    twin = LossTable(honest.gradient, honest.hessian * 2, honest.shift)
-    monkeypatch.setattr(release, "moments", lambda: twin)
+    honest = release.table_of
+
+    def twin(first, second):
+        table = honest(first, second)
+        return LossTable(table.gradient, table.hessian * 2, table.shift)
+
+    monkeypatch.setattr(release, "table_of", twin)
     plan = plan_of(MODELS["a number"], 0.0)
     ledger = Ledger(1.0, 0.0, plan.accountant)
     ledger.reserve(plan.releases)
     curator = Curator(LocalBackend([]), ledger, KeyStream.seeded(5), plan.contribution)
     with pytest.raises(ValueError, match="exceeds its clip"):
         measure(curator, plan)
-    assert not ledger.spent
+    spent = {planned.event.what for planned in ledger.spent}
+    assert spent == {"the number of rows", "rows by the size of their residual"}  # no table yet
 
 
 def test_a_row_of_an_unknown_label_adds_nothing():

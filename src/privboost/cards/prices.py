@@ -54,6 +54,8 @@ def _measures(said: str, evaluation: Evaluation) -> list[Block]:
         found.append(
             Table(f"{said}: by group", tuple(groups), ("Group", "Values ± standard errors"))
         )
+    if evaluation.residuals is not None and str(evaluation.residuals):
+        found.append(Text(f"{said}: {evaluation.residuals}."))
     if evaluation.reliability:
         bins = [
             (f"{b.of}: {b.low:.3g} to {b.high:.3g}", f"{b.promised:.3g}", str(b.observed))

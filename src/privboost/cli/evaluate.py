@@ -46,7 +46,10 @@ def evaluate(
         int | None, typer.Option(help="Cells of scores that rows are told apart by.")
     ] = None,
     clip: Annotated[
-        float | None, typer.Option(help="Of a number: what residuals are clipped to.")
+        float | None,
+        typer.Option(
+            help="Of a number: what residuals are clipped to; chosen privately if left out."
+        ),
     ] = None,
     missing: Missing = None,
     separator: Separator = None,

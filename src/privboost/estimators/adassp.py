@@ -23,6 +23,7 @@ from privboost.estimators.any_loss import AnyLossClassifier, has_log_odds
 from privboost.estimators.class_weights import weights_in_order
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
+    CLIPS_OF_A_NUMBER,
     RUN_PARAMETERS,
     SPAN_PARAMETER,
     TaskDefaults,
@@ -282,7 +283,7 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
 class BoostedAdaSSPRegressor(AdaSSPEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private linear regressor, boosted from noisy sufficient statistics.
 
-    Clips are in parts of half the width of the target's span.
+    {CLIPS_OF_A_NUMBER}
 {BUDGET_PARAMETERS.rstrip()}{_ROUNDS}{_COLUMNS}{_SPAN}
 {RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "rdp"}').lstrip(chr(10))}
     Examples

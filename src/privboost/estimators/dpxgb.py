@@ -16,6 +16,7 @@ from privboost.boosting.structures import RandomTrees
 from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
+    CLIPS_OF_A_NUMBER,
     RUN_PARAMETERS,
     SPAN_PARAMETER,
     TaskDefaults,
@@ -207,7 +208,7 @@ class DPXGBClassifier(DPXGBEstimator, TreeClassifier):  # noqa: D101
 class DPXGBRegressor(DPXGBEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private regressor of boosted greedy trees (DP-XGB).
 
-    Clips are in parts of half the width of the target's span.
+    {CLIPS_OF_A_NUMBER}
 {_PARAMETERS}
     Examples
     --------

@@ -20,6 +20,7 @@ from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
+    CLIPS_OF_A_NUMBER,
     RUN_PARAMETERS,
     SPAN_PARAMETER,
     TaskDefaults,
@@ -183,7 +184,7 @@ class PrivBoostClassifier(PrivBoostEstimator, LogisticClassifier):  # noqa: D101
 class PrivBoostRegressor(PrivBoostEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A differentially private boosted regressor.
 
-    Clips are in parts of half the width of the target's span.
+    {CLIPS_OF_A_NUMBER}
 {_PARAMETERS}
     Examples
     --------

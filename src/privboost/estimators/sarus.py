@@ -14,6 +14,7 @@ from privboost.boosting.sarus import PRESETS, boost_sarus
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
 from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
+    CLIPS_OF_A_NUMBER,
     RUN_PARAMETERS,
     SPAN_PARAMETER,
     TaskDefaults,
@@ -226,7 +227,7 @@ class SarusXGBClassifier(SarusEstimator, AnyLossTreeClassifier):  # noqa: D101
 class SarusXGBRegressor(SarusEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A regressor of boosted greedy trees under pure ε-DP.
 
-    Clips are in parts of half the width of the target's span.
+    {CLIPS_OF_A_NUMBER}
 {_PARAMETERS}
     Examples
     --------

@@ -17,6 +17,7 @@ from privboost.boosting.structures import RandomTrees
 from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
+    CLIPS_OF_A_NUMBER,
     RUN_PARAMETERS,
     SPAN_PARAMETER,
     TaskDefaults,
@@ -302,7 +303,7 @@ class SBDTClassifier(SBDTEstimator, AnyLossTreeClassifier):  # noqa: D101
 class SBDTRegressor(SBDTEstimator, PrivateRegressor):  # noqa: D101
     __doc__ = f"""A private regressor of boosted random trees (S-BDT).
 
-    Clips are in parts of half the width of the target's span.
+    {CLIPS_OF_A_NUMBER}
 {_PARAMETERS}
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,17 @@ from privboost.estimators.running import choose_backend, ledger_path, open_table
 from privboost.evaluation.class_measures import ClassCounts, measure_classes
 from privboost.evaluation.groups import open_groups, words_of_groups
 from privboost.evaluation.loader import OutcomeLoader
-from privboost.evaluation.number_measures import measure_number
+from privboost.evaluation.number_measures import measure_exactly, measure_number
+from privboost.evaluation.outcomes import ClassOutcomes, ExactNumberOutcomes, exact_power
 from privboost.evaluation.plan import EvaluationPlan, plan_evaluation
-from privboost.evaluation.release import Part, release_classes, release_number
-from privboost.evaluation.result import Evaluation, Group, Measures
+from privboost.evaluation.release import release_classes, release_exactly, release_number
+from privboost.evaluation.result import Evaluation, Group, Measures, Residuals
 from privboost.models.model import Model
 from privboost.pickling import fresh_copy
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import open_source
 from privboost.tables.encoding import need_columns
-from privboost.tables.features import ClassTarget
 from privboost.tables.loader import Loader, UnitRule
 from privboost.tables.sources import Table
 from privboost.unit import unit_assumptions
@@ -78,12 +79,15 @@ def evaluate(
         Beyond two classes: whether each class has an AUC and a reliability table of its own. They
         cost one touched cell for each class, and are there up to ten classes by default.
     clip : float, optional
-        Of a number: what residuals are clipped to, from public knowledge. By default half the
-        width of the model's span.
+        Of a number on private rows: what residuals are clipped to, from public knowledge. By
+        default it is chosen from noisy counts of residuals by size, within the budget. Estimates
+        are of clipped residuals; their intervals allow for what may lie beyond the clip.
     sample_weight : None
         Not supported: rows count alike.
     public_rows : bool
         With an infinite epsilon, the caller's word that every row is public: exact and free.
+        Residuals are not clipped then. Labels beyond the target's bounds count as these in any
+        case, as in training; of public rows the evaluation says how many there were.
     random_state : int, optional
         A seed, for tests; it takes the guarantee away.
     n_jobs : int, optional
@@ -143,10 +147,11 @@ def evaluate(
     run = kind(setting, given, lambda *_: plan, _no_lesson).run()
     opened = run.open_backend([run.load])
     try:
-        whole, by_group = measure(run.curator(opened), plan)
+        found = measure(run.curator(opened), plan)
     finally:
         opened.close()
-    return Evaluation(own.domain.target.name, whole, by_group, run.report())
+    name = own.domain.target.name
+    return Evaluation(name, found.whole, found.groups, run.report(), found.residuals)
 
 
 class EvaluationPreparation(Preparation):
@@ -201,34 +206,65 @@ class PublicEvaluation(EvaluationPreparation, PublicPreparation):
         return PublicPreparation.assumptions(self, ground, plan)
 
 
-def measure(curator: Curator, plan: EvaluationPlan) -> tuple[Measures, tuple[Group, ...]]:
+@dataclass(frozen=True)
+class Found:
+    """What released values say: of the whole table, of each group, and of what was clipped."""
+
+    whole: Measures
+    groups: tuple[Group, ...]
+    residuals: Residuals | None = None
+
+
+def measure(curator: Curator, plan: EvaluationPlan) -> Found:
     """Release what a plan asks for; return what it says of the whole table, and of each group."""
-    classes = isinstance(plan.model.domain.target, ClassTarget)
-    parts = (release_classes if classes else release_number)(curator, plan)
-    whole, *by_feature = [_measures(part, plan) for part in parts]
+    if isinstance(plan.outcomes, ClassOutcomes):
+        parts, residuals = _measure_classes(curator, plan), None
+    else:
+        parts, residuals = _measure_number(curator, plan)
+    whole, *by_feature = parts
     groups = [
         Group(feature, value, own)
         for (feature, words), found in zip(words_of_groups(plan.groups), by_feature, strict=True)
         for value, own in zip(words, found, strict=True)
     ]
-    return whole[0], tuple(groups)
+    return Found(whole[0], tuple(groups), residuals)
 
 
-def _measures(part: Part, plan: EvaluationPlan) -> list[Measures]:
-    """Return the measures of each group of a part."""
-    model = plan.model
-    found = []
-    for sums in zip(*part.sums, strict=True):
-        if plan.cells is None:
-            half = model.middle_and_half_of_labels[1]
-            clip = plan.outcomes.clip  # type: ignore[union-attr]
-            found.append(measure_number(sums, part.noise, clip, half))
-            continue
-        names = tuple(map(str, model.classes))
-        noise = float(part.noise[0][0])
-        counts = ClassCounts.of(names, sums, noise, plan.cells, model.has_chances)
-        found.append(measure_classes(counts))
-    return found
+def _measure_number(
+    curator: Curator, plan: EvaluationPlan
+) -> tuple[list[list[Measures]], Residuals]:
+    """Return the measures of each group of each part."""
+    low, high = plan.model.domain.target.bounds  # type: ignore[union-attr]
+    if isinstance(plan.outcomes, ExactNumberOutcomes):
+        exact, power = release_exactly(curator, plan), exact_power(plan.model)
+        measures = [
+            [measure_exactly(sums, rows, power, high - low) for sums, rows in part]
+            for part in exact
+        ]
+        outside = exact[0][0][0]["outside"][1]
+        return measures, Residuals(None, (low, high), outside)
+    parts, clip = release_number(curator, plan)
+    measures = [
+        [measure_number(sums, part.noise, clip) for sums in zip(*part.sums, strict=True)]
+        for part in parts
+    ]
+    return measures, Residuals(clip.residual, (low, high))
+
+
+def _measure_classes(curator: Curator, plan: EvaluationPlan) -> list[list[Measures]]:
+    """Return the measures of each group of each part."""
+    model, cells = plan.model, plan.cells
+    assert cells is not None
+    names = tuple(map(str, model.classes))
+    return [
+        [
+            measure_classes(
+                ClassCounts.of(names, sums, float(part.noise[0][0]), cells, model.has_chances)
+            )
+            for sums in zip(*part.sums, strict=True)
+        ]
+        for part in release_classes(curator, plan)
+    ]
 
 
 def _no_lesson(budget: Budget) -> Any:

@@ -29,7 +29,7 @@ class OutcomeLoader:
     ----------
     model : Model
         The model; it travels with the loader.
-    outcomes : ClassOutcomes or NumberOutcomes
+    outcomes : ClassOutcomes, NumberOutcomes or ExactNumberOutcomes
         What rows are told apart by: the first columns of codes.
     groups : Encoder or None
         The features that rows are told apart by as well: the columns after them.

@@ -17,7 +17,30 @@ from privboost.tables.rows import Codes
 from privboost.tables.values import read_numbers
 
 STEPS = 4096
-"""Steps between the two ends of a clipped number: as many as a table of a loss has."""
+"""Codes of a digit of an exact number: as many as a table of a loss has."""
+DIGIT_BITS = 12
+EXACT_BITS = 60
+"""Bits of a residual or label of public rows; squares of 60-bit numbers are split in three."""
+SQUARE = ("upper²", "upper·lower", "lower²")
+"""(2³⁰u + l)² = 2⁶⁰u² + 2³¹ul + l²: each product has 60 bits."""
+QUANTITIES = {
+    "residual": 5,
+    **{f"residual {part}": 5 for part in SQUARE},
+    "fourth power": 10,
+    "label": 5,
+    **{f"label {part}": 5 for part in SQUARE},
+    "outside": 1,
+}
+"""What is added up of public rows, with its number of digits. The fourth power is of the residual,
+for error bars; `outside` is 1 where the label lay outside the target's bounds."""
+OCTAVES = 32
+OCTAVE_STEPS = 256
+NUMBER_CODES = 2 * OCTAVES * OCTAVE_STEPS
+"""Codes of a number with a sign: none is further than 1/512 of itself from its code's middle,
+but those below 2⁻³¹ of the reach."""
+RESIDUAL_CELLS = 25
+"""Cells in which residuals are counted: the reach is halved so often, less one; the first cell
+holds all that are smaller."""
 _LEAST_CHANCE = 1e-30
 
 
@@ -84,59 +107,164 @@ class ClassOutcomes:
 
 @dataclass(frozen=True, eq=False)
 class NumberOutcomes:
-    """How far the prediction is off, and the label: both clipped, in `STEPS` from end to end.
+    """The residual and the label of a row, on grids that are finer towards zero.
+
+    What residuals are clipped to is chosen after rows are coded, so codes cover the whole range
+    with about the same relative precision: a sign, `OCTAVES` halvings of the range, and
+    `OCTAVE_STEPS` equal steps in each. Exponents and mantissas of floating-point numbers are read
+    for it, which are the same on every machine.
 
     Attributes
     ----------
-    clip : float
-        What residuals are clipped to, on the scale of the target. Labels are clipped to the
-        model's span.
+    reach : float
+        The largest residual that is told apart, on the scale of the target: the width of its
+        bounds, or a little more where a clip was given.
     """
 
     kind: ClassVar[str] = "number"
-    clip: float
+    reach: float
 
     def sizes(self, model: Model) -> tuple[int, ...]:
         """Return how many codes each column has."""
-        return STEPS, STEPS
+        return NUMBER_CODES, NUMBER_CODES
 
     def code(
         self, model: Model, codes: Codes, column: Column
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the label of each row (0, or unknown), and its columns."""
-        target: Any = model.domain.target
-        values = np.asarray(read_numbers(column, target.name), dtype=np.float64)
-        unknown = np.isnan(values)
-        labels = np.clip(np.where(unknown, target.bounds[0], values), *target.bounds)
-        middle, half = model.middle_and_half_of_labels
-        predicted = model.numbers(model.scores.scores(codes)[0] / SCORE_STEPS)
-        with np.errstate(over="ignore"):  # no value may warn
-            columns = [
-                _in_steps((labels - predicted) / self.clip),
-                _in_steps((labels - middle) / half),
-            ]
-        return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), columns
+        values, labels = _labels(model, column)
+        middle, _ = model.middle_and_half_of_labels
+        columns = [
+            _code_number(labels - _predictions(model, codes), self.reach),
+            _code_number(labels - middle, label_reach(model)),
+        ]
+        return np.where(np.isnan(values), UNKNOWN_LABEL, 0).astype(np.uint8), columns
 
     def to_form(self) -> dict[str, Any]:
         """Return what travels."""
-        return {"kind": self.kind, "clip": self.clip}
+        return {"kind": self.kind, "reach": self.reach}
 
 
-Outcomes = ClassOutcomes | NumberOutcomes
+@dataclass(frozen=True, eq=False)
+class ExactNumberOutcomes:
+    """The residual and the label of a public row as whole numbers, digit by digit.
+
+    Sums of digits are sums of integers, so that sums of residuals, labels and their squares can
+    be put together exactly, on every backend. A row's columns are the digits of `QUANTITIES`, the
+    most significant first; rows with a negative residual have the label 1.
+    """
+
+    kind: ClassVar[str] = "exact number"
+
+    def sizes(self, model: Model) -> tuple[int, ...]:
+        """Return how many codes each column has."""
+        return (STEPS,) * sum(QUANTITIES.values())
+
+    def code(
+        self, model: Model, codes: Codes, column: Column
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the label of each row (its residual's sign, or unknown), and its columns."""
+        values, labels = _labels(model, column)
+        low, _ = model.domain.target.bounds  # type: ignore[union-attr]
+        residuals = labels - _predictions(model, codes)
+        power = exact_power(model)
+        found: dict[str, np.ndarray] = {}
+        for name, number in (("residual", np.abs(residuals)), ("label", labels - low)):
+            whole = np.ldexp(number, EXACT_BITS - power).astype(np.int64)
+            upper, lower = whole >> (EXACT_BITS // 2), whole & (2 ** (EXACT_BITS // 2) - 1)
+            products = (upper * upper, upper * lower, lower * lower)
+            found[name] = whole
+            found |= {f"{name} {part}": own for part, own in zip(SQUARE, products, strict=True)}
+        found["outside"] = ((values < labels) | (values > labels)).astype(np.int64)
+        columns = []
+        for name, n_digits in QUANTITIES.items():
+            if name == "fourth power":
+                columns += _digits_below_one(np.ldexp(residuals, -power) ** 4, n_digits)
+            else:
+                shifts = DIGIT_BITS * np.arange(n_digits)[::-1]
+                columns += [(found[name] >> shift) & (STEPS - 1) for shift in shifts]
+        sign = np.where(np.isnan(values), UNKNOWN_LABEL, residuals < 0)
+        return sign.astype(np.uint8), columns
+
+    def to_form(self) -> dict[str, Any]:
+        """Return what travels."""
+        return {"kind": self.kind}
+
+
+Outcomes = ClassOutcomes | NumberOutcomes | ExactNumberOutcomes
 
 
 def read_outcomes(form: dict[str, Any]) -> Outcomes:
     """Read what `to_form` gave."""
     if form["kind"] == ClassOutcomes.kind:
         return ClassOutcomes(form["edges"], form["curves"])
-    return NumberOutcomes(form["clip"])
+    if form["kind"] == ExactNumberOutcomes.kind:
+        return ExactNumberOutcomes()
+    return NumberOutcomes(form["reach"])
 
 
-def _in_steps(values: np.ndarray) -> np.ndarray:
-    """Return which step numbers from −1 to 1 lie in; those beyond in the last."""
-    at = np.nan_to_num((np.clip(values, -1, 1) + 1) * (STEPS / 2))
-    steps: np.ndarray = np.minimum(at, STEPS - 1).astype(np.int64)
-    return steps
+def label_reach(model: Model) -> float:
+    """Return how far a label can lie from the middle of the model's labels."""
+    low, high = model.domain.target.bounds  # type: ignore[union-attr]
+    middle, _ = model.middle_and_half_of_labels
+    return float(max(high - middle, middle - low))
+
+
+def exact_power(model: Model) -> int:
+    """Return the power of two below which all residuals of a model lie."""
+    low, high = model.domain.target.bounds  # type: ignore[union-attr]
+    return int(np.frexp(high - low)[1])
+
+
+def middles_of_codes() -> np.ndarray:
+    """Return the middle of each code of a number, in units of its reach, from −1 to 1."""
+    octave, step = np.divmod(np.arange(NUMBER_CODES // 2), OCTAVE_STEPS)
+    low = np.where(octave > 0, OCTAVE_STEPS + step, step)  # the first octave reaches down to 0
+    sizes = np.ldexp(low + 0.5, np.maximum(octave, 1) - OCTAVES) / OCTAVE_STEPS
+    return np.concatenate([-sizes[::-1], sizes])
+
+
+def cells_of_codes() -> np.ndarray:
+    """Return the cell of each code of a residual: by how often its size halves the reach."""
+    octave = np.arange(NUMBER_CODES // 2) // OCTAVE_STEPS
+    cells = np.maximum(octave - (OCTAVES - RESIDUAL_CELLS), 0)
+    return np.concatenate([cells[::-1], cells])
+
+
+def _labels(model: Model, column: Column) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels as they are, NaN where unknown, and clipped to the target's bounds."""
+    target: Any = model.domain.target
+    values = np.asarray(read_numbers(column, target.name), dtype=np.float64)
+    return values, np.clip(np.where(np.isnan(values), target.bounds[0], values), *target.bounds)
+
+
+def _predictions(model: Model, codes: Codes) -> np.ndarray:
+    return model.numbers(model.scores.scores(codes)[0] / SCORE_STEPS)
+
+
+def _code_number(values: np.ndarray, reach: float) -> np.ndarray:
+    """Return the code of each number from −reach to reach: sign, octave, step in the octave."""
+    size = np.minimum(np.abs(values) / reach, 1.0)
+    mantissa, power = np.frexp(size)
+    small = size < 2.0 ** (1 - OCTAVES)
+    octave = np.where(small, 0, OCTAVES - 1 + power)
+    within = np.where(small, np.ldexp(size, OCTAVES - 1), 2 * mantissa - 1)
+    step = np.minimum((within * OCTAVE_STEPS).astype(np.int64), OCTAVE_STEPS - 1)
+    code = np.minimum(octave * OCTAVE_STEPS + step, NUMBER_CODES // 2 - 1)
+    half = NUMBER_CODES // 2
+    codes: np.ndarray = np.where(values < 0, half - 1 - code, half + code)
+    return codes
+
+
+def _digits_below_one(values: np.ndarray, n_digits: int) -> list[np.ndarray]:
+    """Return the digits of numbers in [0, 1); each step is exact."""
+    digits = []
+    for _ in range(n_digits):
+        values = values * STEPS
+        whole = np.floor(values)
+        values = values - whole
+        digits.append(whole.astype(np.int64))
+    return digits
 
 
 def _odds_of_chances(scores: np.ndarray) -> np.ndarray:

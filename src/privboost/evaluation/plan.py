@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -10,11 +11,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.boosting.checks import check_count, check_flag, check_size
+from privboost.boosting.checks import check_count, check_flag, check_number
 from privboost.boosting.draft import Draft, Made, Shared
 from privboost.boosting.plan import Budget, Plan, PublicRows
 from privboost.boosting.probabilities import ScoreCells
-from privboost.evaluation.outcomes import STEPS, ClassOutcomes, NumberOutcomes, Outcomes
+from privboost.evaluation.outcomes import (
+    QUANTITIES,
+    RESIDUAL_CELLS,
+    ClassOutcomes,
+    ExactNumberOutcomes,
+    NumberOutcomes,
+    Outcomes,
+    cells_of_codes,
+)
 from privboost.evaluation.score_cells import MOST_CELLS, cells_of_scores, count_cells
 from privboost.grid import CLIP_STEPS
 from privboost.models.files import model_bytes
@@ -31,13 +40,15 @@ _MOST_SUMS = 2**24
 _CHIEF = "chief"
 """The release by which kinds of noise are compared: the one that matters most."""
 _SHARES: tuple[tuple[str, str, float, tuple[float, ...]], ...] = (
-    ("rows", "the number of rows", 0.1, (1.0,)),
-    (_CHIEF, "sums of residuals and their squares", 0.45, (0.2, 0.8)),
-    ("sizes", "sums of absolute residuals and their fourth powers", 0.2, (0.85, 0.15)),
-    ("labels", "sums of labels and their squares", 0.25, (0.4, 0.6)),
+    ("rows", "the number of rows", 0.08, (1.0,)),
+    ("cells", "rows by the size of their residual", 0.17, (1.0,)),
+    (_CHIEF, "sums of residuals and their squares", 0.3, (0.2, 0.8)),
+    ("sizes", "sums of absolute residuals and their fourth powers", 0.15, (0.85, 0.15)),
+    ("labels", "sums of labels and their squares", 0.3, (0.35, 0.65)),
 )
 """The releases of a number: their parts of μ², and those of their statistics. Most is for the
-squares, which RMSE and R² are made of; fourth powers only say how far rows move an RMSE."""
+squares, which RMSE and R² are made of; fourth powers only say how far rows move an RMSE. The counts
+choose the clip, and their noise bounds what may lie beyond it."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ class EvaluationSettings:
     curves : bool
         Whether each class has cells of scores.
     clip : float or None
-        What residuals are clipped to; classes have none.
+        What residuals are clipped to, where it was given.
     model : str
         SHA-256 of the model's file.
     """
@@ -76,7 +87,7 @@ class EvaluationPlan(Plan):
     ----------
     model : Model
         What is evaluated.
-    outcomes : ClassOutcomes or NumberOutcomes
+    outcomes : ClassOutcomes, NumberOutcomes or ExactNumberOutcomes
         What rows are told apart by.
     groups : Encoder or None
         The features that have groups.
@@ -112,6 +123,13 @@ class EvaluationPlan(Plan):
     def map(self) -> CellMap:
         """The cells of all sums: of the whole table, then of the groups of each feature."""
         return _cell_map(self.outcomes, self.model, self.groups)
+
+    @cached_property
+    def residual_map(self) -> CellMap:
+        """The cells of residuals by size: of the whole table, then within each group."""
+        sizes = CellMap.of_feature(0, cells_of_codes(), RESIDUAL_CELLS)
+        of_groups = _group_maps(self.outcomes, self.model, self.groups)
+        return CellMap.side_by_side([sizes, *(CellMap.joint([own, sizes]) for own in of_groups)])
 
 
 _SCORE_COLUMNS = 2
@@ -175,9 +193,13 @@ def plan_evaluation(
         _refuse("score_cells", score_cells, "a number has residuals instead")
         _refuse("curves", curves, "a number has none")
         touched, found = 1 + _n_features(groups), None
-        made, _ = _quietest(draft, _number_releases(draft, touched), gaussian)
-        width = model.middle_and_half_of_labels[1] if clip is None else check_size("clip", clip)
-        outcomes = NumberOutcomes(width)
+        if public:
+            _refuse("clip", clip, "residuals of public rows are not clipped")
+            made, _ = _quietest(draft, _exact_releases(draft, touched), gaussian)
+            outcomes, width = ExactNumberOutcomes(), None
+        else:
+            made, _ = _quietest(draft, _number_releases(draft, touched), gaussian)
+            outcomes, width = _number_outcomes(domain.target.bounds, clip)
         settings = _settings(model, groups, touched, None, False, width)
     plan = EvaluationPlan(
         **made.fields,
@@ -187,7 +209,8 @@ def plan_evaluation(
         cells=found,
         settings=settings,
     )
-    if plan.map.n_cells > _MOST_SUMS:
+    largest = plan.residual_map if isinstance(outcomes, NumberOutcomes) else plan.map
+    if largest.n_cells > _MOST_SUMS:
         raise ValueError("by: there are too many groups for so many classes and cells of scores")
     return plan
 
@@ -246,12 +269,53 @@ def _number_releases(draft: Draft, touched: int) -> _Releases:
     ]
 
 
+def _exact_releases(draft: Draft, touched: int) -> _Releases:
+    """Return what tells the exact sums of a number on public rows, digit by digit, and counts."""
+    what = "sums of residuals, labels and their powers, by digit"
+    count = 1 + sum(QUANTITIES.values())
+    return lambda kind: [
+        (_CHIEF, Planned(kind(what, 1.0, cells=touched, shares=(1.0,), **draft.bound), count), 1.0)
+    ]
+
+
+def _number_outcomes(bounds: tuple[float, float], clip: Any) -> tuple[NumberOutcomes, float | None]:
+    """Return how residuals are coded, and the clip if one is given.
+
+    Codes halve the reach again and again; a clip that is given is one of these halves.
+    """
+    widest = bounds[1] - bounds[0]
+    if clip is None:
+        return NumberOutcomes(widest), None
+    given = min(check_number("clip", clip, _least_clip(bounds), math.inf), widest)
+    return NumberOutcomes(math.ldexp(given, math.ceil(math.log2(widest / given)))), given
+
+
+def _least_clip(bounds: tuple[float, float]) -> float:
+    """Return what a clip has to exceed, so that there is a cell of residuals below it."""
+    return math.ldexp(bounds[1] - bounds[0], 1 - RESIDUAL_CELLS)
+
+
+def clip_of_scores(model: Model) -> float:
+    """Return a clip that follows from a model alone: scores of a search compare models.
+
+    With clips that noisy counts choose, the run whose clip came out smallest would look best.
+    """
+    target: Any = model.domain.target
+    return max(model.middle_and_half_of_labels[1], 2 * _least_clip(target.bounds))
+
+
+def _group_maps(outcomes: Outcomes, model: Model, groups: Encoder | None) -> list[CellMap]:
+    """Return the groups of each feature as cells."""
+    first = len(outcomes.sizes(model))
+    grouped = [] if groups is None else list(enumerate(groups.layout.n_codes, first))
+    return [CellMap.of_feature(place, np.arange(size)) for place, size in grouped]
+
+
 def _cell_map(outcomes: Outcomes, model: Model, groups: Encoder | None) -> CellMap:
     sizes = outcomes.sizes(model)
-    grouped = [] if groups is None else list(enumerate(groups.layout.n_codes, len(sizes)))
-    of_groups = [CellMap.of_feature(place, np.arange(size)) for place, size in grouped]
-    if isinstance(outcomes, NumberOutcomes):
-        whole = CellMap.of_feature(0, np.zeros(STEPS, dtype=np.int64), 1)
+    of_groups = _group_maps(outcomes, model, groups)
+    if not isinstance(outcomes, ClassOutcomes):
+        whole = CellMap.of_feature(0, np.zeros(sizes[0], dtype=np.int64), 1)
         return CellMap.side_by_side([whole, *of_groups])
     columns = [CellMap.of_feature(place, np.arange(size)) for place, size in enumerate(sizes)]
     joint = [CellMap.joint([group, column]) for group in of_groups for column in columns]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from privboost.engine.queries import COUNT, GRADIENT_HESSIAN, CellSums
 from privboost.engine.updates import AddCellValues, Start, UseLoss
-from privboost.evaluation.outcomes import STEPS
+from privboost.evaluation.number_measures import Clip, choose_clip
+from privboost.evaluation.outcomes import (
+    NUMBER_CODES,
+    QUANTITIES,
+    RESIDUAL_CELLS,
+    STEPS,
+    label_reach,
+    middles_of_codes,
+)
 from privboost.evaluation.plan import EvaluationPlan
 from privboost.grid import CLIP_STEPS
-from privboost.losses import UNKNOWN, LossTable, class_indicator
+from privboost.losses import LossTable, class_indicator
 from privboost.privacy.curator import Curator
 from privboost.trees.cell_map import CellMap
 
@@ -24,7 +35,8 @@ class Part:
     ----------
     sums : tuple of float arrays
         Of classes, one for each column of outcomes: rows, of shape (groups, codes). Of a number one
-        for each release, of shape (groups, statistics): sums of numbers from −1 to 1.
+        for each release, of shape (groups, statistics): sums of numbers from −1 to 1; the second
+        has rows by cell of the residual's size, of shape (groups, cells).
     noise : tuple of float arrays
         The standard deviation of each statistic's noise.
     """
@@ -57,59 +69,111 @@ def release_classes(curator: Curator, plan: EvaluationPlan) -> list[Part]:
     ]
 
 
-def release_number(curator: Curator, plan: EvaluationPlan) -> list[Part]:
+def release_number(curator: Curator, plan: EvaluationPlan) -> tuple[list[Part], Clip]:
     """Release sums of residuals and labels: of the whole table, then of each feature's groups.
+
+    Rows are counted by the size of their residual first. From these noisy counts follows what
+    residuals and labels are clipped to in the sums, unless the plan gives a clip.
 
     Privacy
     -------
-    Spends the plan's releases, once each. A row adds at most `CLIP_STEPS` of each statistic to one
-    cell of the whole table, and to one of each feature.
+    Spends the plan's releases, once each, whatever the clip. A row adds at most `CLIP_STEPS` of
+    each statistic to one cell of the whole table, and to one of each feature.
     """
-    curator.publish(Start(moments(), n_outputs=2))
-    for column in range(2):  # a row's states are its residual and its label
-        code = CellMap.of_feature(column, np.arange(STEPS))
-        states = np.arange(STEPS, dtype=np.int32) - np.int32(STEPS // 2)
-        curator.publish(AddCellValues(code, states, column))
-    count = CellSums(plan.map, statistics=COUNT)
-    residuals = CellSums(plan.map, 0, GRADIENT_HESSIAN)
-    asked = (
-        (moments(), count),
-        (moments(), residuals),
-        (higher_moments(), residuals),
-        (moments(), replace(residuals, output=1)),
-    )
-    told, noise = [], []
-    for (table, query), planned in zip(asked, plan.releases, strict=True):
-        curator.publish(UseLoss(table))
-        told.append(curator.sums(query, planned.event) / CLIP_STEPS)  # type: ignore[arg-type]
-        noise.append(_deviations(planned.event))
+    events = [planned.event for planned in plan.releases]
+    noise = [_deviations(event) for event in events]
+    told: list[np.ndarray] = []
+
+    def ask(query: CellSums) -> None:
+        told.append(curator.sums(query, events[len(told)]) / CLIP_STEPS)  # type: ignore[arg-type]
+
+    curator.publish(Start(table_of(np.zeros(NUMBER_CODES), np.zeros(NUMBER_CODES))))
+    ask(CellSums(plan.map, statistics=COUNT))
+    ask(CellSums(plan.residual_map, statistics=COUNT))
+    of_all = told[1][:RESIDUAL_CELLS, 0]
+    clip = _clip(plan, of_all, float(told[0][0, 0]), (float(noise[1][0]), float(noise[2][1])))
+    _use_column(curator, 0)
+    reach = plan.outcomes.reach  # type: ignore[union-attr]
+    residuals = np.clip(middles_of_codes() * (reach / clip.residual), -1, 1)
+    labels = np.clip(middles_of_codes() * (label_reach(plan.model) / clip.label), -1, 1)
+    both = CellSums(plan.map, 0, GRADIENT_HESSIAN)
+    curator.publish(UseLoss(table_of(residuals, residuals**2)))
+    ask(both)
+    curator.publish(UseLoss(table_of(np.abs(residuals), residuals**4)))
+    ask(both)
+    curator.publish(Start(table_of(labels, labels**2)))
+    _use_column(curator, 1)
+    ask(both)
     split = [plan.map.split(sums) for sums in told]
-    return [Part(tuple(sums), tuple(noise)) for sums in zip(*split, strict=True)]
+    split[1] = [sums.reshape(-1, RESIDUAL_CELLS) for sums in plan.residual_map.split(told[1][:, 0])]
+    return [Part(tuple(sums), tuple(noise)) for sums in zip(*split, strict=True)], clip
 
 
-def moments() -> LossTable:
-    """Return a table of numbers from −1 to 1 and their squares, by step."""
-    return _table(_numbers(), _numbers() ** 2)
+def _clip(
+    plan: EvaluationPlan, counts: np.ndarray, rows: float, noise: tuple[float, float]
+) -> Clip:
+    """Return the clip that the plan gives, or that noisy counts of all rows ask for."""
+    reach, model = plan.outcomes.reach, plan.model  # type: ignore[union-attr]
+    _, half = model.middle_and_half_of_labels
+    given = half if plan.settings.clip is None else plan.settings.clip
+    cell = RESIDUAL_CELLS - 1 + math.ceil(math.log2(given / reach) - 1e-9)
+    cell = min(max(cell, 0), RESIDUAL_CELLS - 1)
+    if plan.settings.clip is None:
+        cell = choose_clip(counts, rows, *noise, cell)
+    low, high = model.domain.target.bounds  # type: ignore[union-attr]
+    return Clip.at(cell, reach, half, label_reach(model), high - low)
 
 
-def higher_moments() -> LossTable:
-    """Return a table of their sizes and fourth powers."""
-    return _table(np.abs(_numbers()), _numbers() ** 4)
+ExactSums = tuple[dict[str, tuple[int, int]], int]
+"""Of each quantity the sum with the residual's sign and without it; and the number of rows."""
 
 
-def _numbers() -> np.ndarray:
-    """The middle of each step between −1 and 1."""
-    middles: np.ndarray = (np.arange(STEPS) + 0.5) / (STEPS / 2) - 1
-    return middles
+def release_exactly(curator: Curator, plan: EvaluationPlan) -> list[list[ExactSums]]:
+    """Tell exact sums of public rows: of the whole table, then of each feature's groups.
+
+    Privacy
+    -------
+    None: it takes the exact event of public rows, which no other curator makes.
+    """
+    event: Any = plan.releases[0].event
+    digits = np.arange(STEPS)
+    table = LossTable(_lines(digits, -digits), _lines(digits, digits), shift=0)
+    curator.publish(Start(table))
+    count = curator.sums(CellSums(plan.map, statistics=COUNT), event)[:, 0] // CLIP_STEPS
+    sums: dict[str, Any] = {}
+    column = 0
+    for name, n_digits in QUANTITIES.items():
+        total = np.zeros((plan.map.n_cells, 2), dtype=object)  # of any size
+        for _ in range(n_digits):
+            curator.publish(Start(table))
+            _use_column(curator, column, STEPS)
+            own = curator.sums(CellSums(plan.map, 0, GRADIENT_HESSIAN), event)
+            total = total * STEPS + own.astype(object)
+            column += 1
+        sums[name] = total
+    cells = [
+        ({name: (int(total[k, 0]), int(total[k, 1])) for name, total in sums.items()}, int(rows))
+        for k, rows in enumerate(count)
+    ]
+    starts = (*plan.map.first, plan.map.n_cells)
+    return [cells[a:b] for a, b in pairwise(starts)]
 
 
-def _table(first: np.ndarray, second: np.ndarray) -> LossTable:
-    """Tabulate two statistics that rows of any known label add: at most 1 in size."""
-    one, other = (
-        np.stack([np.trunc(values * CLIP_STEPS).astype(np.int32)] * 3) for values in (first, second)
-    )
-    one[UNKNOWN] = other[UNKNOWN] = 0
-    return LossTable(one, other, shift=0)
+def _use_column(curator: Curator, column: int, codes: int = NUMBER_CODES) -> None:
+    """Have rows looked up by one of their columns."""
+    states = np.arange(codes, dtype=np.int32) - np.int32(codes // 2)
+    curator.publish(AddCellValues(CellMap.of_feature(column, np.arange(codes)), states))
+
+
+def table_of(first: np.ndarray, second: np.ndarray) -> LossTable:
+    """Tabulate two statistics that rows of any known label add, by code: at most 1 in size."""
+    one, other = (np.trunc(values * CLIP_STEPS) for values in (first, second))
+    return LossTable(_lines(one, one), _lines(other, other), shift=0)
+
+
+def _lines(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
+    """Return the lines of a table: for rows of both labels, and for those without one."""
+    return np.stack([positive, negative, np.zeros_like(positive)]).astype(np.int32)
 
 
 def _deviations(event: object) -> np.ndarray:

@@ -18,6 +18,7 @@ from privboost.reports.report import PrivacyReport
 
 NO_ROWS = "no rows to speak of"
 """What is said in place of measures where noise alone would count as many rows."""
+AT_LEAST, AT_MOST = "at least", "at most"
 _CLEAR = 2.0
 """Rows that do not exceed their noise by so many of its deviations say nothing."""
 
@@ -51,6 +52,66 @@ class Value:
 
     def __str__(self) -> str:
         return f"{_short(self.value, self.std)} ± {_short(self.std, self.std)}"
+
+
+@dataclass(frozen=True)
+class BoundedValue(Value):
+    """A number with its error bar, and between which ends it lies in 95 % of evaluations.
+
+    Residuals were clipped, so that the estimate is of clipped ones; the ends include two standard
+    errors, and what may lie beyond the clip.
+
+    Attributes
+    ----------
+    lower, upper : float or None
+        The ends; None where there is none.
+    one_sided : {"at least", "at most"} or None
+        Which end alone is worth stating, where more may lie beyond the clip than was found within
+        it.
+    """
+
+    lower: float | None = None
+    upper: float | None = None
+    one_sided: str | None = None
+
+    def __str__(self) -> str:
+        if self.one_sided is not None:
+            end = self.lower if self.one_sided == AT_LEAST else self.upper
+            return f"{self.one_sided} {self._end(end)}"
+        return f"{super().__str__()} ({self._end(self.lower)} to {self._end(self.upper)})"
+
+    def _end(self, end: float | None) -> str:
+        return "?" if end is None else _short(end, self.std)
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """How residuals and labels were bounded where the target is a number.
+
+    Attributes
+    ----------
+    clip : float or None
+        What residuals were clipped to; None where they were not.
+    bounds : (float, float)
+        The target's bounds: labels beyond them count as they.
+    labels_outside : int or None
+        How many labels lay beyond the bounds; of public rows alone.
+    """
+
+    clip: float | None
+    bounds: tuple[float, float]
+    labels_outside: int | None = None
+
+    def __str__(self) -> str:
+        low, high = (f"{end:.6g}" for end in self.bounds)
+        if self.clip is not None:
+            return (
+                f"residuals clipped at {self.clip:.6g}; ends in brackets, after 'at least' and "
+                f"'at most' allow for what may lie beyond. Labels are clipped to {low} and {high}"
+            )
+        if self.labels_outside:
+            return f"{self.labels_outside} labels beyond {low} and {high} were clipped to them"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -171,12 +232,15 @@ class Evaluation:
         The same by group, for each feature of `by`.
     privacy : PrivacyReport
         What the evaluation spent, beside what training did.
+    residuals : Residuals or None
+        How residuals and labels were bounded; None of classes.
     """
 
     target: str
     measures: Measures
     groups: tuple[Group, ...]
     privacy: PrivacyReport
+    residuals: Residuals | None = None
 
     def __getitem__(self, name: str) -> Value:
         return self.measures[name]
@@ -188,7 +252,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON."""
-        return {
+        form = {
             "target": self.target,
             "all": self.measures.to_dict(),
             "groups": [
@@ -197,6 +261,9 @@ class Evaluation:
             ],
             "privacy": self.privacy.to_dict(),
         }
+        if self.residuals is not None:
+            form["residuals"] = asdict(self.residuals)
+        return form
 
     @classmethod
     def from_dict(cls, form: Any) -> Evaluation:
@@ -215,6 +282,7 @@ class Evaluation:
                     for group in groups
                 ),
                 PrivacyReport.from_dict(form["privacy"]),
+                _read_residuals(form["residuals"]) if "residuals" in form else None,
             )
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ValueError("an evaluation has target, all, groups and privacy") from None
@@ -244,7 +312,8 @@ class Evaluation:
         -------
         pyarrow.Table
             A line for all rows, whose feature and value are null, then one for each group. Columns
-            feature, value, and for each measure its estimate and standard error: auc, auc_std.
+            feature, value, and for each measure its estimate and standard error: auc, auc_std;
+            of a number on private rows also the ends of its interval: rmse_lower, rmse_upper.
             Where the released number of rows does not exceed two errors of its noise, there are no
             rows to speak of, and all but it is null.
         """
@@ -288,6 +357,8 @@ class Evaluation:
         for line in (head, *lines):
             cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
             text.append("  ".join(cells).rstrip())
+        if self.residuals is not None and str(self.residuals):
+            text.append(str(self.residuals))
         return "\n".join(text)
 
     __repr__ = __str__
@@ -296,6 +367,8 @@ class Evaluation:
         head, *lines = self._table()
         rows = [_html_row(head, "th"), *(_html_row(line, "td") for line in lines)]
         said = escape(f"{self.target}: {self.privacy.guarantee}")
+        if self.residuals is not None and str(self.residuals):
+            said += f"<br>{escape(str(self.residuals))}"
         return f"<table><caption>{said}</caption>{''.join(rows)}</table>"
 
     def _table(self) -> list[list[str]]:
@@ -308,8 +381,24 @@ class Evaluation:
 
 
 def _read_value(form: Any) -> Value:
-    value = Value(**form)
-    return Value(*map(_number, (value.value, value.std, value.width)))
+    if "lower" not in form:
+        value = Value(**form)
+        return Value(*map(_number, (value.value, value.std, value.width)))
+    own = BoundedValue(**form)
+    at, std, width = map(_number, (own.value, own.std, own.width))
+    low, high = (None if end is None else _number(end) for end in (own.lower, own.upper))
+    if own.one_sided not in (None, AT_LEAST, AT_MOST):
+        raise ValueError("a value is one-sided at least or at most")
+    return BoundedValue(at, std, width, low, high, own.one_sided)
+
+
+def _read_residuals(form: Any) -> Residuals:
+    own = Residuals(**form)
+    low, high = map(_number, own.bounds)
+    outside = own.labels_outside
+    if outside is not None and (type(outside) is not int or outside < 0):
+        raise TypeError("a number of rows is needed")
+    return Residuals(None if own.clip is None else _number(own.clip), (low, high), outside)
 
 
 def _read_bin(form: Any) -> Bin:

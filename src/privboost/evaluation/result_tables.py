@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from privboost.evaluation.result import Evaluation, Measures
+from privboost.evaluation.result import BoundedValue, Evaluation, Measures
 
 _WHICH = ("feature", "value")
 """Whose a line is; both are null for all rows."""
@@ -20,8 +20,11 @@ def measure_table(evaluation: Evaluation) -> pa.Table:
         line = dict(which)
         for name in evaluation.measures.values:
             known = measures.tells or name == "rows"
-            own = (measures[name].value, measures[name].std) if known else (None, None)
-            line |= {name: own[0], f"{name}_std": own[1]}
+            value = measures[name]
+            own: dict[str, float | None] = {name: value.value, f"{name}_std": value.std}
+            if isinstance(value, BoundedValue):
+                own |= {f"{name}_lower": value.lower, f"{name}_upper": value.upper}
+            line |= own if known else dict.fromkeys(own)
         lines.append(line)
     numbers = [name for name in lines[0] if name not in _WHICH]
     return _table(lines, (), numbers)

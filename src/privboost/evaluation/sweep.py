@@ -15,7 +15,7 @@ from typing import Any
 from privboost.errors import BudgetError
 from privboost.evaluation.evaluate import model_of
 from privboost.evaluation.plan import digest_of
-from privboost.evaluation.result import Evaluation
+from privboost.evaluation.result import BoundedValue, Evaluation
 from privboost.files import write_file
 from privboost.forms import is_writable
 from privboost.reports.report import PrivacyReport, round_up
@@ -164,7 +164,9 @@ class Sweep:
         )
 
     def plot(self, measure: str | None = None, ax: Any = None) -> Any:
-        """Draw what each ε buys, with one standard error; return the axes.
+        """Draw what each ε buys; return the axes.
+
+        Bars are one standard error, and where residuals were clipped the whole interval.
 
         Parameters
         ----------
@@ -177,7 +179,7 @@ class Sweep:
 
         measure = self._measure(measure)
         points = [
-            (point.training.epsilon, point.evaluation[measure].value, point.evaluation[measure].std)
+            (point.training.epsilon, point.evaluation[measure].value, _bars(point, measure))
             for point in self.points
             if not point.training.public_rows
         ]
@@ -253,6 +255,15 @@ class Sweep:
             lines["without noise"] = fmean(exact)
         given = self.references.items()
         return lines | {name: values[measure] for name, values in given if measure in values}
+
+
+def _bars(point: Point, measure: str) -> tuple[float, float]:
+    """Return how far the bar of a measure reaches down and up; an end that is not there is 0."""
+    found = point.evaluation[measure]
+    if not isinstance(found, BoundedValue):
+        return found.std, found.std
+    low, high = (found.value if end is None else end for end in (found.lower, found.upper))
+    return max(found.value - low, 0.0), max(high - found.value, 0.0)
 
 
 def _training(model: Any, evaluation: Evaluation) -> PrivacyReport:

@@ -44,7 +44,7 @@ def draw_reliability(bins: Iterable[Any], ax: Any = None) -> Any:
 
 
 def draw_privacy_utility(
-    points: Sequence[tuple[float, float, float]],
+    points: Sequence[tuple[float, float, tuple[float, float]]],
     measure: str,
     lines: Mapping[str, float],
     ax: Any = None,
@@ -53,8 +53,9 @@ def draw_privacy_utility(
 
     Parameters
     ----------
-    points : sequence of (epsilon, value, error)
-        What was measured; where an ε is there several times, the curve goes through their mean.
+    points : sequence of (epsilon, value, (below, above))
+        What was measured, and how far its bar reaches; where an ε is there several times, the
+        curve goes through their mean.
     measure : str
         Its name.
     lines : mapping from str to float
@@ -65,7 +66,7 @@ def draw_privacy_utility(
     means = [fmean(own[1] for own in points if own[0] == epsilon) for epsilon in epsilons]
     places, values, errors = (list(own) for own in zip(*points, strict=True))
     ax.plot(epsilons, means, color=BLUE, linewidth=1.5)
-    ax.errorbar(places, values, errors, fmt="o", color=BLUE, capsize=3)
+    ax.errorbar(places, values, list(zip(*errors, strict=True)), fmt="o", color=BLUE, capsize=3)
     for style, (name, value) in zip(cycle((":", "--", "-.")), lines.items(), strict=False):
         ax.axhline(value, color=GREY, linestyle=style, linewidth=1, label=f"{name} {value:.3g}")
     if lines:

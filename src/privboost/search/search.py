@@ -38,7 +38,8 @@ class PrivateSearchCV(BaseEstimator):
         The part of the units that runs are scored on, and not trained on.
     scoring : str, optional
         What decides: "auc", "accuracy", "log_loss" or "brier" of classes, "rmse", "mae" or "r2" of
-        a number. By default "auc" ("accuracy" beyond two classes), or "rmse".
+        a number. By default "auc" ("accuracy" beyond two classes), or "rmse". Residuals of a
+        number are clipped to half the width of a model's span, so that runs compare.
     random_state : int, optional
         A seed, for tests; it takes the guarantee away.
     ledger : path, optional

@@ -21,7 +21,7 @@ from privboost.errors import BudgetError
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import Given, Setting
 from privboost.evaluation.evaluate import EvaluationPreparation, measure
-from privboost.evaluation.plan import plan_evaluation, plan_score
+from privboost.evaluation.plan import clip_of_scores, plan_evaluation, plan_score
 from privboost.evaluation.result import Value
 from privboost.forms import did_you_mean
 from privboost.models.model import Model
@@ -200,8 +200,10 @@ class SearchTask:
         budget = Budget(self.plan.epsilon, self.delta)
         classes = model.domain.target
         many = isinstance(classes, ClassTarget) and len(classes.classes) > 2
-        curves = False if many else None
-        plan = plan_evaluation(model, None, budget, curves=curves, gaussian=True, only_score=True)
+        how: dict[str, Any] = {"curves": False if many else None}
+        if not isinstance(classes, ClassTarget):
+            how["clip"] = clip_of_scores(model)
+        plan = plan_evaluation(model, None, budget, **how, gaussian=True, only_score=True)
         if plan.releases != plan_score(plan.encoder, budget):
             raise BudgetError(_NOT_CHARGED)
         estimator = self.estimators[0]
@@ -221,10 +223,10 @@ class SearchTask:
         run = _on(run, side)
         opened = run.open_backend([run.load])
         try:
-            whole, _ = measure(run.curator(opened), plan)
+            found = measure(run.curator(opened), plan)
         finally:
             opened.close()
-        return whole[self.scoring]
+        return found.whole[self.scoring]
 
     def report(self, ledger: Ledger, search: Any) -> PrivacyReport:
         """State what the search spent."""
