@@ -92,7 +92,7 @@ def test_completion_knows_commands_options_and_values():
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=300,
         )
         return done.stdout.split()
 
@@ -326,7 +326,7 @@ def test_what_was_paid_for_and_cannot_be_printed_is_kept(trained, tmp_path, what
         env=os.environ | {"TMPDIR": str(spare)},
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     os.close(out)
     (kept,) = spare.glob("privboost-*/*")
@@ -344,7 +344,7 @@ def test_a_model_that_is_written_is_done_whoever_reads(trained):
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
         )
     assert done.returncode == 0
     assert done.stderr.startswith(f"privboost: {folder / 'n'} is written")
@@ -398,7 +398,7 @@ def at_a_terminal(*arguments, lines=b"", interrupt_at=None):
                     process.send_signal(signal.SIGINT)
                     interrupt_at = None
         os.close(ours)
-        code = process.wait(120)
+        code = process.wait(300)
         output.seek(0)
         return code, output.read().decode(), shown.decode()
 
