@@ -44,6 +44,10 @@ from privboost.trees.tree import stump
 from privboost.vectors.terms import Terms
 from tests.utilities import LargestCell
 
+RUNS = 3000
+"""How often a single release is made: half of its noise is found out by far, and a bound on the
+honest one is more than half of its claim."""
+
 COUNTS = CellSums(CellMap.of_feature(0, np.arange(2)), statistics=COUNT)
 PAIRS = CellSums(CellMap.of_feature(0, np.arange(2)))
 
@@ -113,10 +117,10 @@ def test_a_release_stays_within_its_claim_and_half_the_noise_does_not(make, nois
     """A claim holds at every δ, so each mechanism is audited where one row shows most."""
     event, run = make(noise)
     claim = claim_of(event, delta)
-    assert audit(run, float, delta, runs=8000).epsilon <= claim
+    assert audit(run, float, delta, runs=RUNS).epsilon <= claim
     if make is not threshold:
         _, broken = make(noise / 2)
-        assert audit(broken, float, delta, runs=8000).epsilon > claim
+        assert audit(broken, float, delta, runs=RUNS).epsilon > claim
 
 
 DOMAIN = {
@@ -220,9 +224,9 @@ def split_choice(noise):
 def test_a_choice_of_splits_stays_within_its_claim_and_a_third_of_the_noise_does_not():
     event, run = split_choice(0.4)
     claim = claim_of(event, 0.0)
-    assert audit(run, float, 0.0, runs=8000).epsilon <= claim
+    assert audit(run, float, 0.0, runs=RUNS).epsilon <= claim
     _, broken = split_choice(0.4 / 3)
-    assert audit(broken, float, 0.0, runs=8000).epsilon > claim
+    assert audit(broken, float, 0.0, runs=RUNS).epsilon > claim
 
 
 def greedy_fit(canary, seed, kind=DPXGBClassifier, **how):
@@ -338,9 +342,9 @@ def matrix_fit(canary, seed):
 def test_a_matrix_stays_within_its_claim_and_half_the_noise_does_not(monkeypatch):
     delta = 0.05
     claim = gdp_epsilon(1 / 1.2, delta)
-    assert audit(matrix_fit, float, delta, runs=8000).epsilon <= claim
+    assert audit(matrix_fit, float, delta, runs=RUNS).epsilon <= claim
     halve_the_noise(monkeypatch)
-    assert audit(matrix_fit, float, delta, runs=8000).epsilon > claim
+    assert audit(matrix_fit, float, delta, runs=RUNS).epsilon > claim
 
 
 def evaluated(canary, seed, delta, by, model):
