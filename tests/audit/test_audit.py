@@ -45,8 +45,7 @@ from privboost.vectors.terms import Terms
 from tests.utilities import LargestCell
 
 RUNS = 3000
-"""How often a single release is made: half of its noise is found out by far, and a bound on the
-honest one is more than half of its claim."""
+"""How often a single release is made: half of its noise then shows by a margin of 0.4 in ε."""
 
 COUNTS = CellSums(CellMap.of_feature(0, np.arange(2)), statistics=COUNT)
 PAIRS = CellSums(CellMap.of_feature(0, np.arange(2)))
@@ -110,17 +109,22 @@ def threshold(noise):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "noise", "delta"),
-    [(gaussian, 1.2, 0.05), (laplace, 0.8, 0.0), (selection, 1.0, 0.0), (threshold, 1.2, 0.05)],
+    ("make", "noise", "delta", "runs"),
+    [
+        (gaussian, 1.2, 0.05, RUNS),
+        (laplace, 0.8, 0.0, RUNS),
+        (selection, 1.0, 0.0, 2 * RUNS),  # what is chosen tells less
+        (threshold, 1.2, 0.05, RUNS),
+    ],
 )
-def test_a_release_stays_within_its_claim_and_half_the_noise_does_not(make, noise, delta):
+def test_a_release_stays_within_its_claim_and_half_the_noise_does_not(make, noise, delta, runs):
     """A claim holds at every δ, so each mechanism is audited where one row shows most."""
     event, run = make(noise)
     claim = claim_of(event, delta)
-    assert audit(run, float, delta, runs=RUNS).epsilon <= claim
+    assert audit(run, float, delta, runs=runs).epsilon <= claim
     if make is not threshold:
         _, broken = make(noise / 2)
-        assert audit(broken, float, delta, runs=RUNS).epsilon > claim
+        assert audit(broken, float, delta, runs=runs).epsilon > claim
 
 
 DOMAIN = {

@@ -104,7 +104,8 @@ def add_noise(values: np.ndarray, noise: np.ndarray, generator: np.random.Genera
 
 def on_grid(steps: np.ndarray) -> np.ndarray:
     """Round to int32, and clip to its ends: a file may claim any noise."""
-    return np.clip(np.rint(steps), _STEPS.min, _STEPS.max).astype(np.int32)
+    rounded: np.ndarray = np.clip(np.rint(steps), _STEPS.min, _STEPS.max).astype(np.int32)
+    return rounded
 
 
 def draw_rows(chances: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
