@@ -21,11 +21,12 @@ demo: $(VENV)/.demo
 
 # One process a core; the tests of a file stay together, since they share what they fit. Files that
 # take longest come first (tests/conftest.py); left alone, xdist would begin with those of most tests.
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-slow: $(VENV)/.test
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest $(PARALLEL) -m slow
 
 test-distributed: $(CLUSTERS)/.test $(FLOWER)/.test
 	$(CLUSTERS)/bin/python -m pytest tests/distributed

@@ -47,6 +47,9 @@ keystream.secrets = _KEYS
 
 
 _SLOWEST = (
+    "audit/test_audit.py",
+    "boosting/test_target_span.py",
+    "boosting/test_echoes.py",
     "estimators/test_extremes.py",
     "estimators/test_sklearn_checks.py",
     "test_package.py",

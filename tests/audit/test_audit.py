@@ -44,6 +44,9 @@ from privboost.trees.tree import stump
 from privboost.vectors.terms import Terms
 from tests.utilities import LargestCell
 
+RUNS = 3000
+"""How often a single release is made: a part of its noise then shows by a margin of 0.4 in ε."""
+
 COUNTS = CellSums(CellMap.of_feature(0, np.arange(2)), statistics=COUNT)
 PAIRS = CellSums(CellMap.of_feature(0, np.arange(2)))
 
@@ -106,17 +109,24 @@ def threshold(noise):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "noise", "delta"),
-    [(gaussian, 1.2, 0.05), (laplace, 0.8, 0.0), (selection, 1.0, 0.0), (threshold, 1.2, 0.05)],
+    ("make", "noise", "delta", "part"),
+    [
+        (gaussian, 1.2, 0.05, 2),
+        (laplace, 0.8, 0.0, 2),
+        (selection, 1.0, 0.0, 3),  # what is chosen tells less
+        (threshold, 1.2, 0.05, None),
+    ],
 )
-def test_a_release_stays_within_its_claim_and_half_the_noise_does_not(make, noise, delta):
+def test_a_release_stays_within_its_claim_and_a_part_of_the_noise_does_not(
+    make, noise, delta, part
+):
     """A claim holds at every δ, so each mechanism is audited where one row shows most."""
     event, run = make(noise)
     claim = claim_of(event, delta)
-    assert audit(run, float, delta, runs=8000).epsilon <= claim
-    if make is not threshold:
-        _, broken = make(noise / 2)
-        assert audit(broken, float, delta, runs=8000).epsilon > claim
+    assert audit(run, float, delta, runs=RUNS).epsilon <= claim
+    if part is not None:
+        _, broken = make(noise / part)
+        assert audit(broken, float, delta, runs=RUNS).epsilon > claim
 
 
 DOMAIN = {
@@ -220,9 +230,9 @@ def split_choice(noise):
 def test_a_choice_of_splits_stays_within_its_claim_and_a_third_of_the_noise_does_not():
     event, run = split_choice(0.4)
     claim = claim_of(event, 0.0)
-    assert audit(run, float, 0.0, runs=8000).epsilon <= claim
+    assert audit(run, float, 0.0, runs=RUNS).epsilon <= claim
     _, broken = split_choice(0.4 / 3)
-    assert audit(broken, float, 0.0, runs=8000).epsilon > claim
+    assert audit(broken, float, 0.0, runs=RUNS).epsilon > claim
 
 
 def greedy_fit(canary, seed, kind=DPXGBClassifier, **how):
@@ -289,12 +299,12 @@ def vote(canary, seed, learner="rule", epsilon=1.0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learner", ["rule", "tree"])
-def test_a_vote_stays_within_its_claim_and_half_the_range_does_not(learner, monkeypatch):
+def test_a_vote_stays_within_its_claim_and_a_third_of_the_range_does_not(learner, monkeypatch):
     run = partial(vote, learner=learner)
-    assert audit(run, float, 0.0, runs=4000).epsilon <= 1.0
+    assert audit(run, float, 0.0, runs=2000).epsilon <= 1.0
     for utility in (RuleError, LeafClass):
-        monkeypatch.setattr(utility, "widest", utility.widest // 2)
-    assert audit(run, float, 0.0, runs=4000).epsilon > 1.0
+        monkeypatch.setattr(utility, "widest", utility.widest // 3)
+    assert audit(run, float, 0.0, runs=2000).epsilon > 1.0
 
 
 def linear_fit(canary, seed):
@@ -338,9 +348,9 @@ def matrix_fit(canary, seed):
 def test_a_matrix_stays_within_its_claim_and_half_the_noise_does_not(monkeypatch):
     delta = 0.05
     claim = gdp_epsilon(1 / 1.2, delta)
-    assert audit(matrix_fit, float, delta, runs=8000).epsilon <= claim
+    assert audit(matrix_fit, float, delta, runs=RUNS).epsilon <= claim
     halve_the_noise(monkeypatch)
-    assert audit(matrix_fit, float, delta, runs=8000).epsilon > claim
+    assert audit(matrix_fit, float, delta, runs=RUNS).epsilon > claim
 
 
 def evaluated(canary, seed, delta, by, model):

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -22,6 +21,7 @@ import typer
 
 from privboost import Domain, load_model
 from privboost.accounts import database
+from privboost.cli import table_writer
 from privboost.cli.examples import EXAMPLES
 from privboost.cli.exits import STATUSES, Status
 from privboost.cli.files import save_paid
@@ -92,7 +92,7 @@ def test_completion_knows_commands_options_and_values():
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=300,
         )
         return done.stdout.split()
 
@@ -326,7 +326,7 @@ def test_what_was_paid_for_and_cannot_be_printed_is_kept(trained, tmp_path, what
         env=os.environ | {"TMPDIR": str(spare)},
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     os.close(out)
     (kept,) = spare.glob("privboost-*/*")
@@ -344,7 +344,7 @@ def test_a_model_that_is_written_is_done_whoever_reads(trained):
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
         )
     assert done.returncode == 0
     assert done.stderr.startswith(f"privboost: {folder / 'n'} is written")
@@ -398,7 +398,7 @@ def at_a_terminal(*arguments, lines=b"", interrupt_at=None):
                     process.send_signal(signal.SIGINT)
                     interrupt_at = None
         os.close(ours)
-        code = process.wait(120)
+        code = process.wait(300)
         output.seek(0)
         return code, output.read().decode(), shown.decode()
 
@@ -518,25 +518,48 @@ def test_an_interruption_at_a_terminal(trained):
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_of_a_free_command(trained, sent):
+def test_an_interruption_of_a_free_command(trained, run, monkeypatch, sent):
+    """The signal comes with the first rows, when a file of another name is there already."""
     folder, _ = trained
-    head, rows = make_frame(1000).to_csv(index=False).split("\n", 1)
-    (folder / "long.csv").write_text(f"{head}\n{rows * 400}")
+    write, seen = table_writer._csv, []
+
+    def interrupted(table, **how):
+        if table.num_rows:
+            seen.extend(folder.glob(".privboost-*"))
+            os.kill(os.getpid(), sent)
+        return write(table, **how)
+
+    monkeypatch.setattr(table_writer, "_csv", interrupted)
     out = ("--out", folder / "p.csv")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "privboost", "predict", folder / "m", folder / "long.csv", *out],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not list(folder.glob(".privboost-*")):
-        assert process.poll() is None
-        time.sleep(0.001)
-    process.send_signal(sent)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "privboost: interrupted\n")
+    done = run("predict", folder / "m", folder / "t.csv", *out, code=Status.interrupted)
+    assert (done.stdout, done.stderr) == ("", "privboost: interrupted\n")
+    assert len(seen) == 1
     assert not (folder / "p.csv").exists()
     assert not list(folder.glob(".privboost-*"))
+
+
+def test_a_batch_that_dies_after_its_reservation_leaves_no_state(trained, run, monkeypatch):
+    """Put back, the state would be gone on from again, and its report would name one batch."""
+    folder, base = trained
+    state, ledger = folder / "s", folder / "ledger"
+    run(*base, folder / "k", "--recipe", "sbdt", "--stream", state)
+    late = ("extend", state, folder / "t.csv", "--epsilon", 1, "--model", folder / "l")
+    late = (*late, "--quiet", "--ledger", ledger)
+    refused = (*late, "--set", "gradient_clip=0.9")
+    assert "stay as they were" in run(*refused, code=Status.usage).stderr
+    assert state.exists()
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(streaming, "load_rows", stop)
+        said = run(*late, code=Status.interrupted).stderr
+    assert "epsilon 1 and delta 1e-06 count as spent" in said
+    assert not state.exists()
+    written = ledger.read_bytes()
+    assert "the stream is over" in run(*late, code=Status.file).stderr
+    assert ledger.read_bytes() == written
 
 
 def test_closing_an_account_asks(tmp_path, run):

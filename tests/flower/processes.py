@@ -94,7 +94,7 @@ class Ends:
     def said(self, name):
         return (self.folder / f"{name}.log").read_text()
 
-    def wait_until_said(self, name, words, seconds=60):
+    def wait_until_said(self, name, words, seconds=300):
         until = time.monotonic() + seconds
         while words not in self.said(name):
             assert time.monotonic() < until, f"{name} said: {self.said(name)}"

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from privboost.cli.exits import Status, fail
-from privboost.progress import charges_told
+from privboost.progress import counting_charges
 from privboost.recipes import RECIPES
 
 
@@ -43,14 +43,13 @@ def spending(
     epsilon: float, delta: float, public_rows: bool = False, others_pay: bool = False
 ) -> Iterator[None]:
     """Say what an interruption has cost; where others set their share aside, all may be spent."""
-    begun = [True] if others_pay else []
     try:
-        with charges_told(lambda: begun.append(True)):
+        with counting_charges() as charges:
             yield
     except KeyboardInterrupt:
         if public_rows:
             fail("interrupted", Status.interrupted)
-        if not begun:
+        if not (charges.count or others_pay):
             fail("interrupted before anything was reserved: nothing is spent", Status.interrupted)
         fail(
             f"interrupted; epsilon {epsilon:g} and delta {delta:g} count as spent: all was "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -33,7 +34,7 @@ from privboost.learning.lesson import Lesson
 from privboost.models.files import save_model
 from privboost.models.model import Model
 from privboost.privacy.curator import Curator
-from privboost.progress import reading, rounds_bar, waiting, waits_told
+from privboost.progress import counting_charges, reading, rounds_bar, waiting, waits_told
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
@@ -101,13 +102,14 @@ class PrivateEstimator(BaseEstimator, ABC):
         Privacy
         -------
         Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` says on what. All
-        is reserved before a row is read. A second `fit` on the same rows spends it again. What was
+        is reserved before a row is read. A second `fit` on the same rows spends it again, even if
+        the first one failed after its reservation: `privacy_` then names that one too. What was
         fitted to the rows before (a scaler, an imputer), and parameters that exact scores on them
         chose (a grid search), are not covered at any ε. With `public_rows=True` it spends nothing
         and protects nothing.
         """
         shown = check_flag("verbose", self.verbose)
-        with compiling_told(shown):
+        with compiling_told(shown), self._remembering_failure():
             with waits_told(shown), waiting(shown, self._first_stage()):
                 run = self._prepare(X, y, sample_weight).run()
             self._keep(self._train(run))
@@ -210,7 +212,20 @@ class PrivateEstimator(BaseEstimator, ABC):
             type(self).__name__,
             None if self.domain is None else self._domain(),
             self.domain_rows,
+            self.__dict__.get("_unfinished", ()),
         )
+
+    @contextmanager
+    def _remembering_failure(self) -> Iterator[None]:
+        """Remember a run that fails after its reservation: reports of later runs name it."""
+        with counting_charges() as charges:
+            try:
+                yield
+            except BaseException:
+                if charges.count:
+                    spent = f"epsilon {float(self.epsilon):g} and delta {float(self.delta):g}"
+                    self._unfinished = (*self.__dict__.get("_unfinished", ()), spent)
+                raise
 
     def _lesson(self, given: Given, make_plan: MakePlan, budget: Budget) -> tuple[Lesson, Any]:
         """Return how a domain would be learned, and a plan that stands for training's.

@@ -80,6 +80,8 @@ class Setting:
         What is public; None if it is to be learned.
     domain_rows : str
         From which rows a learned domain was learned.
+    unfinished : tuple of str
+        What earlier runs of the estimator reserved that failed afterwards.
     """
 
     budget: Budget
@@ -91,6 +93,7 @@ class Setting:
     what: str
     domain: Domain | None
     domain_rows: str
+    unfinished: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,6 +331,11 @@ class Preparation:
             "all parameters of the estimator were chosen, and all that came before it was fitted, "
             "without these rows or exact scores on them",
             self.alone(),
+            *(
+                f"an earlier run of this estimator reserved {spent} and failed: it has no report, "
+                "and adds to the epsilon stated here if it was given any of these rows"
+                for spent in self.setting.unfinished
+            ),
         ]
         if domain.unit is not None:
             said += unit_assumptions(domain.unit)

@@ -26,7 +26,7 @@ from privboost.estimators.trees import TreeEstimator
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
-from privboost.progress import waits_told
+from privboost.progress import counting_charges, waits_told
 from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import PrivacyReport
 from privboost.tables.encoding import Encoder
@@ -36,9 +36,6 @@ from privboost.tables.loading import Load, load_rows
 from privboost.tables.remote import RemoteTable
 from privboost.tables.sources import Table
 from privboost.unit import Unit
-
-_UNSAVED = ("_stream", "_training")
-"""What no copy of an estimator has: private rows, and who is training."""
 
 
 class BatchPreparation(Preparation):
@@ -135,16 +132,17 @@ class StreamEstimator(TreeEstimator):
         keeps the coded rows (of a cluster's frames: the frames, which must stay as they are): see
         `save_stream` and `forget_rows`. What was fitted to the rows
         before, and parameters that exact scores on them chose, are not covered. A batch that fails
-        after it has released anything ends the stream, for what its rows paid is not given back.
+        after its budget was reserved ends the stream, the first one too: what its rows paid, for a
+        domain perhaps, is not given back. One that is refused before leaves the stream as it was.
         """
-        with self._alone():
+        with self._alone(), self._ending_stream(), self._remembering_failure():
             stream = self._stream_to_continue()
+            self._stream = None  # until all is done: a reservation is not given back
             self._check_classes(classes)
             with waits_told(bool(self.verbose)):
                 run = self._prepare_batch(stream, X, y, sample_weight).run()
             loads = self._loads(stream, run)
             opened = run.open_backend(loads)
-            self._stream = None  # until all is done: what rows pay in vain is paid all the same
             backend = RecordingBackend(opened)
             try:
                 scores, span = self._continue(run, stream, backend)
@@ -224,6 +222,23 @@ class StreamEstimator(TreeEstimator):
         finally:
             lock.release()
 
+    @contextmanager
+    def _ending_stream(self) -> Iterator[None]:
+        """End the stream until the work inside sets its new state.
+
+        It is as before where the work fails and nothing was reserved.
+        """
+        own = self.__dict__
+        before = {"_stream": own["_stream"]} if "_stream" in own else {}
+        with counting_charges() as charges:
+            try:
+                yield
+            except BaseException:
+                if not charges.count:
+                    own.pop("_stream", None)
+                    own.update(before)
+                raise
+
     @property
     def n_batches_(self) -> int:
         """How many batches the stream has that `partial_fit` would continue; 0 without one."""
@@ -259,12 +274,14 @@ class StreamEstimator(TreeEstimator):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in _UNSAVED}
+        """Leave out who is training, and the rows; a stream that began has ended in the copy."""
+        state = {**super().__getstate__()}
+        state.pop("_training", None)
+        return state | ({"_stream": None} if "_stream" in state else {})
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: D102
-        with self._alone():
-            self.__dict__.pop("_stream", None)
+        with self._alone(), self._ending_stream():
+            self._stream = None
             super().fit(X, y, sample_weight)
         return self
 

@@ -130,7 +130,7 @@ class AdditiveScores(DeclaredState):
         if self.noise is None:
             raise AttributeError(NO_ERRORS)
         values = tuple(
-            own + add_noise(noise, generator)
+            add_noise(own, noise, generator)
             for own, noise in zip(self.values, self.noise, strict=True)
         )
         return replace(self, values=values, noise=tuple(MORE * own for own in self.noise))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privboost.models.additive import AdditiveScores
-from privboost.models.checks import largest, need_keys, need_list, need_scores, within_grid
+from privboost.models.checks import largest, need, need_keys, need_list, need_scores, within_grid
 from privboost.models.importance import draw_rows
 from privboost.models.pairs import PairValues, add_pairs
 from privboost.models.parts import JointTable, ScoreParts
@@ -123,6 +123,7 @@ class CompoundScores(DeclaredState):
         listed = need_list(form["pairs"], "scores.pairs")
         pairs = tuple(PairValues.from_form(each, layout, n_outputs) for each in listed)
         trees = TreeScores.from_form(form["trees"], layout, n_outputs)
+        need(not trees.start.any(), "scores.trees.start", "trees add to effects from 0 on")
         found = cls(alone, pairs, trees)
         need_scores(found.largest, "scores")
         return found

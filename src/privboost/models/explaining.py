@@ -417,7 +417,7 @@ def _coefficient_errors(view: _View, scores: LinearScores) -> list[float | None]
     return [
         None
         if own.feature == INTERCEPT or (own.value == MISSING and own.feature in numbers)
-        else float(noise * scores.scale * abs(own.slope or 1.0) * view.step)
+        else float(noise) * scores.scale * abs(own.slope or 1.0) * view.step  # perhaps infinite
         for by_output in scores.noise_by_output
         for own, noise in zip(scores.coordinates, by_output, strict=True)
     ]

@@ -25,9 +25,7 @@ N_DRAWS = 20
 MORE = 2**0.5
 """What the noise of values grows by where noise is drawn once more on top."""
 
-_MOST_NOISE = 2**30
-"""What is drawn is no larger, in score steps: files may claim any."""
-
+_STEPS = np.iinfo(np.int32)
 NO_MASS = "feature_importances: this model does not hold what was released about its rows"
 NO_ERRORS = "standard errors: this model does not hold how far noise moved it"
 
@@ -99,10 +97,15 @@ def deviations(scores: Any) -> np.ndarray:
     return found
 
 
-def add_noise(noise: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Draw Gaussian noise of these deviations, on the grid."""
-    drawn = noise * generator.standard_normal(noise.shape)
-    return np.rint(np.clip(drawn, -_MOST_NOISE, _MOST_NOISE)).astype(np.int32)
+def add_noise(values: np.ndarray, noise: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Return values with Gaussian noise of these standard deviations, on the score grid."""
+    return on_grid(values + np.rint(noise * generator.standard_normal(noise.shape)))
+
+
+def on_grid(steps: np.ndarray) -> np.ndarray:
+    """Round to int32, and clip to its ends: a file may claim any noise."""
+    rounded: np.ndarray = np.clip(np.rint(steps), _STEPS.min, _STEPS.max).astype(np.int32)
+    return rounded
 
 
 def draw_rows(chances: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -74,7 +74,7 @@ class PairValues(DeclaredState):
 
     def drawn(self, generator: np.random.Generator) -> PairValues:
         """Return the same with noise drawn once more on top."""
-        values = self.values + add_noise(self.noise, generator)
+        values = add_noise(self.values, self.noise, generator)
         return replace(self, values=values, noise=MORE * self.noise)
 
     def stretched(self, slope: np.ndarray) -> PairValues:

@@ -21,7 +21,7 @@ from privboost.models.checks import (
     need_scores,
     within_grid,
 )
-from privboost.models.importance import MORE, NO_MASS, add_noise, draw_rows, even
+from privboost.models.importance import MORE, NO_MASS, add_noise, draw_rows, even, on_grid
 from privboost.models.parts import JointTree, ScoreParts
 from privboost.models.told_rows import read_rows
 from privboost.models.tree_lines import Batch, batches_of
@@ -85,7 +85,7 @@ class Forest(DeclaredState):
             turns,
             np.stack(values),
             mass,
-            None if noise is None else np.rint(noise).astype(np.int32),
+            None if noise is None else on_grid(noise),
         )
 
     def __post_init__(self) -> None:
@@ -158,14 +158,13 @@ class Forest(DeclaredState):
         """Return the same trees with noise drawn once more on top."""
         if self.noise is None:
             raise AttributeError(NO_MASS)
-        values = self.values + add_noise(self.noise, generator)
-        noise = np.rint(MORE * self.noise).astype(np.int32)
-        return replace(self, values=values, noise=noise)
+        values = add_noise(self.values, self.noise, generator)
+        return replace(self, values=values, noise=on_grid(MORE * self.noise))
 
     def stretched(self, slope: np.ndarray) -> Forest:
         """Return the same trees with values, and their noise, times each output's slope."""
         by_leaf = slope[:, None]
-        noise = None if self.noise is None else np.rint(self.noise * by_leaf).astype(np.int32)
+        noise = None if self.noise is None else on_grid(self.noise * by_leaf)
         return replace(self, values=np.rint(self.values * by_leaf).astype(np.int32), noise=noise)
 
     def to_form(self) -> dict[str, np.ndarray]:

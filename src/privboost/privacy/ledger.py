@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from privboost.errors import BudgetError
+from privboost.errors import BudgetError, StoreError
 from privboost.files import check_link
 from privboost.privacy.accountants.base import Accountant, Profile
 from privboost.privacy.accountants.discretisation import grid_allowed, grid_size
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.events.event import Event, Planned
 from privboost.privacy.events.sums import GaussianRelease
-from privboost.progress import before_charge
+from privboost.progress import before_charge, charge_refused
 
 EXCHANGE_ROOM = 1 + 1e-4
 """What takes the place of a reservation may exceed its μ² by so much: calibrations are rounded."""
@@ -150,11 +150,16 @@ class Ledger:
         """Reserve a plan beside others, once an entry of the file says so."""
         together = [*others, *plan]
         cost = self.check(together)
-        before_charge()
-        if self._posting is not None and entry == "reserve":  # an exchange costs no more
-            self.entry = self._posting.post(plan, cost, self.delta)
         content = {"epsilon": cost, "delta": self.delta, **words, "plan": _rows(plan)}
-        self._write({"entry": entry, **content}, durable=True)
+        before_charge()
+        try:
+            if self._posting is not None and entry == "reserve":  # an exchange costs no more
+                self.entry = self._posting.post(plan, cost, self.delta)
+            self._write({"entry": entry, **content}, durable=True)
+        except (BudgetError, StoreError, OSError):
+            if not self.entry:  # an account that was charged stays charged
+                charge_refused()
+            raise
         self._reserved = together
         if entry == "reserve":
             self._posted += plan
