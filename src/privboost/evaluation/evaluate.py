@@ -20,6 +20,7 @@ from privboost.evaluation.number_measures import measure_number
 from privboost.evaluation.plan import EvaluationPlan, plan_evaluation
 from privboost.evaluation.release import Part, release_classes, release_number
 from privboost.evaluation.result import Evaluation, Group, Measures
+from privboost.models.findings import warn_of_defects
 from privboost.models.model import Model
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
@@ -104,6 +105,12 @@ def evaluate(
     trained on them, that adds up. All is reserved before a row is read. No value raises or warns,
     and a group without rows has an answer like any other.
 
+    Warns
+    -----
+    FitWarning
+        If the released number of rows does not stand out from its noise: labels match no class, or
+        there are hardly any rows. Raised as an exception it has the evaluation as `result`.
+
     Examples
     --------
     >>> from privboost import PrivBoostClassifier, evaluate
@@ -144,7 +151,9 @@ def evaluate(
         whole, by_group = measure(run.curator(opened), plan)
     finally:
         opened.close()
-    return Evaluation(own.domain.target.name, whole, by_group, run.report())
+    found = Evaluation(own.domain.target.name, whole, by_group, run.report())
+    warn_of_defects(found, found.findings())
+    return found
 
 
 class EvaluationPreparation(Preparation):
