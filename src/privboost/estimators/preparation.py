@@ -38,7 +38,7 @@ MakePlan = Callable[[Encoder, float | None, Budget], Any]
 
 @dataclass(frozen=True)
 class Given:
-    """What `fit` was called with, the public bound of its weights, those of classes, and classes."""
+    """What `fit` was called with, the bound of weights, class weights, and classes."""
 
     X: Any
     y: Any

@@ -72,11 +72,11 @@ def need_same_classes(classes: Sequence[Label], target: ClassTarget) -> None:
     column[:] = classes
     places = code_labels(column, target.classes, target.name)
     if sorted(places.tolist()) != list(range(len(target.classes))):
-        raise DomainError("classes: they are not those of the domain; give one of the two")
+        raise DomainError("classes must be those of the domain; give one of the two")
 
 
 def with_classes(given: Mapping[str, Any], classes: Sequence[Label] | None) -> Mapping[str, Any]:
-    """Return a part of a domain's form with the classes of the target, where it leaves them open."""
+    """Return a part of a domain's form with the target's classes, where it leaves them open."""
     said = given.get("target") or {}
     if classes is None or not isinstance(said, Mapping):
         return given

@@ -180,7 +180,9 @@ class Lesson:
             return
         if read_known(self.part, self.target).target is not None:
             return
-        column = next(self.table.batches([self.target], 1), {}).get(self.target)
+        # Labels that lie beside a table come with at least one of its columns.
+        read = dict.fromkeys([self.table.columns[0], self.target])
+        column = next(self.table.batches([*read], 1), {}).get(self.target)
         if column is None:
             return
         what, classes = f"column {self.target!r} of the target holds", self.task == "classes"

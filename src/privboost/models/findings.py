@@ -63,7 +63,7 @@ _ROWS_THAT_MATTER = 1000.0
 """So many rows, over ε: of fewer no recipe learns much."""
 
 _SOME_VALUES = 0.15
-"""A column may have values unless, two standard errors included, they are so few beside the rest."""
+"""A column is empty if rows with a value, two standard errors added, are less of the others."""
 
 _MANY_CANCELLED = 0.25
 """Votes were wasted of which at least this part cancels."""
