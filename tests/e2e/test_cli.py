@@ -115,7 +115,7 @@ def test_evaluate(tmp_path, target, command):
     found = tmp_path / "found.json"
     how = ("--json", "--out", found)
     status, out, _ = command(*ask, "--epsilon", "inf", "--public-rows", "--jobs", 2, *how)
-    assert (status, json.loads(out)) == (0, {"out": str(found)})
+    assert (status, json.loads(out)) == (0, {"out": str(found), "warnings": []})
     form = json.loads(found.read_text())
     assert form["privacy"]["public_rows"]
     assert form["all"]["rows"]["std"] == 0

@@ -144,8 +144,8 @@ def test_noise_alone_is_no_empty_column():
 @pytest.mark.parametrize(
     ("kind", "how"),
     [
-        (PrivBoostClassifier, {"interactions": False}),
-        (SBDTClassifier, {"n_estimators": 30}),
+        (PrivBoostClassifier, {"interactions": False, "n_estimators": 9}),
+        (SBDTClassifier, {"n_estimators": 12, "max_depth": 4}),
         (LazyBBClassifier, {"n_estimators": 5}),
         (BoostedAdaSSPClassifier, {}),
     ],

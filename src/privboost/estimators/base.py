@@ -245,10 +245,10 @@ class PrivateEstimator(BaseEstimator, ABC):
         account = check_account("budget", self.budget, self.random_state)
         words_delta = math.inf if account is None else account.statement().words_delta_left
         lesson = Lesson(*own, seeded, backend, part, words_delta)
-        lesson.check_label_type(self._counterpart())
         spare = lesson.stand_in(self._stand_in())
         self._check_target(spare)
         stand_in = make_plan(Encoder.of(spare), given.row_bound, lesson.rest)
+        lesson.check_label_type(self._counterpart())
         lesson.check_features(self._named_features())
         lesson.check_weights()
         if given.class_weight is not None:
