@@ -407,7 +407,7 @@ def holds_text(column: Column) -> bool:
 def holds_floats(column: Column) -> bool:
     """Whether a column's type says that it holds floats; categories of floats are not meant."""
     if isinstance(column, np.ndarray):
-        return column.dtype.kind == "f"
+        return bool(column.dtype.kind == "f")
     return bool(pa.types.is_floating(column.type))
 
 
