@@ -24,6 +24,7 @@ from privboost import (
 )
 from privboost.models.files import model_bytes, read_model
 from privboost.models.findings import _is_empty, find_defects
+from tests.federation.parties import federate
 from tests.tables import NUMBER, make_domain, make_frame
 
 UNMATCHED = {"name": "t", "classes": ["NO", "YES"]}
@@ -193,6 +194,15 @@ def test_a_stream_goes_on_after_it():
             with pytest.raises(FitWarning):
                 model.partial_fit(table(500))
             assert model.n_batches_ == batch
+
+
+def test_a_federation_warns_as_one_machine_does():
+    target = {"name": "income", "classes": ["LOW", "HIGH"]}
+    model = SBDTClassifier(1.0, 1e-6, make_domain(target), n_estimators=12, random_state=1)
+    (warning,) = given(lambda: model.fit(federate(make_frame(300), 3)))
+    assert warning.kinds == ("no rows",)
+    (alone,) = given(lambda: model.fit(make_frame(300)))
+    assert str(alone) == str(warning)
 
 
 def test_a_search_warns_of_its_winner():
