@@ -186,3 +186,25 @@ def test_a_domain_is_checked_against_a_table(tmp_path):
     csv.write_csv(table, tmp_path / "t.csv")
     assert domain.check(tmp_path / "t.csv").more == ()  # a first line may be a record
     assert domain.check(tmp_path / "t.csv", header=True).more == ("id",)
+
+
+@pytest.mark.parametrize(("rows", "empty"), [(100, ()), (101, ("age",))])
+def test_a_column_that_public_rows_lack_does_not_fit(rows, empty):
+    domain = Domain.from_dict({key: FORM[key] for key in ("version", "features", "target")})
+    some = {
+        "gain": [0] * rows,
+        "step": [0] * rows,
+        "job": ["zzz"] * rows,
+        "income": ["<=50K"] * rows,
+    }
+    table = pa.table({"age": pa.array([20, *[None] * (rows - 1)], pa.int64())} | some)
+    assert domain.check(table).fits  # where nothing is said of rows, none is looked at
+    found = domain.check(table, public_rows=True)
+    assert (found.fits, found.empty) == (not empty, empty)
+
+
+def test_labels_that_match_no_class_do_not_fit():
+    domain = Domain.from_dict({key: FORM[key] for key in ("version", "features", "target")})
+    rows = {"age": [20], "gain": [0], "step": [0], "job": ["a"], "income": ["<=50k"]}
+    found = domain.check(pa.table(rows), public_rows=True)
+    assert (found.fits, found.empty) == (False, ("income",))

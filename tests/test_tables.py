@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from privboost import (
     Domain,
+    FitWarning,
     PrivacyWarning,
     PrivBoostClassifier,
     PrivBoostRegressor,
@@ -130,6 +131,7 @@ def test_no_pattern_of_bits_warns(kind, masked):
                 Encoder.of(Domain.from_dict(form | unit)), pa.table(table), None, "w", 1.0
             )
         array = np.ma.masked_array(column[:, None], False) if masked else column[:, None]
+        warnings.simplefilter("ignore", FitWarning)  # of so few rows
         PrivBoostRegressor(domain=form, n_estimators=2).fit(array, column)
 
 
@@ -153,6 +155,7 @@ def test_a_hostile_cell_of_a_frame_cannot_raise(name):
     form = FORM | {"unit": {"column": "u", "max_rows": 2}}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FitWarning)  # of so few rows
         learner = SBDTClassifier(1.0, 1e-6, form, n_estimators=2, sample_weight_bound=1.0)
         learner.partial_fit(frame, sample_weight="w").partial_fit(frame, sample_weight="w")
         learner.predict(frame)

@@ -1,6 +1,6 @@
 """What is said of parameters that promise little, before anything is spent.
 
-Cautions follow from parameters alone, never from rows.
+Cautions follow from parameters alone, never from rows. `warn` also says what released values show.
 """
 
 from __future__ import annotations
@@ -9,11 +9,19 @@ import sys
 import warnings
 from typing import Any
 
+import numpy as np
+
 from privboost.errors import PrivacyWarning
 
 MOST_EPSILON = 50.0
 MOST_DELTA = 1e-3
 
+_EXACT_SCORE = (
+    "an exact score on rows that were not declared public is an unpaid release of them, private at "
+    "no ε: it tells about every row in it, and so does whatever is chosen by it. Use "
+    "privboost.evaluate, which has a price and keeps to it; or say score(…, public_rows=True) if "
+    "every row is public"
+)
 _MACHINERY = ("privboost", "sklearn", "joblib")
 _said: set[tuple[str, str, int]] = set()
 """What was said of calls that came through scikit-learn, and where."""
@@ -46,7 +54,15 @@ def caution(epsilon: float, delta: float, random_state: Any) -> None:
         )
 
 
-def warn(text: str) -> None:
+def warn_of_exact_score(public_rows: Any) -> None:
+    """Warn of an exact score, unless the caller says that its rows are public."""
+    if not isinstance(public_rows, bool | np.bool_):  # a word such as "no" declares nothing
+        raise ValueError("public_rows must be True or False")
+    if not public_rows:
+        warn(_EXACT_SCORE)
+
+
+def warn(message: str | Warning) -> None:
     """Warn at the caller's line: that of whoever called privboost, or scikit-learn around it.
 
     Searches and cross-validations reset Python's memory of what it has shown at each of their fits,
@@ -56,12 +72,13 @@ def warn(text: str) -> None:
     while frame.f_back is not None and _package(frame) in _MACHINERY:
         through = through or _package(frame) != "privboost"
         level, frame = level + 1, frame.f_back
-    place = (text, frame.f_code.co_filename, frame.f_lineno)
+    place = (str(message), frame.f_code.co_filename, frame.f_lineno)
     if through and place in _said:
         return
     if through:
         _said.add(place)
-    warnings.warn(text, PrivacyWarning, stacklevel=level)
+    category = None if isinstance(message, Warning) else PrivacyWarning
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _package(frame: Any) -> str:

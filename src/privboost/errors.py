@@ -1,5 +1,9 @@
 """The errors and warnings users meet. They name a parameter, a column or a rule, never a value."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class DomainError(ValueError):
     """A domain (what is public about a table) is written wrongly; the message names the place."""
@@ -19,6 +23,52 @@ class StoreError(ValueError):
 
 class PrivacyWarning(UserWarning):
     """Something that a careful user would want to know before trusting or sharing a result."""
+
+
+class FitWarning(UserWarning):
+    """Released values show that a result is of little use, and what a user must look at.
+
+    Raised as an exception (`python -W error`) it loses nothing: the result is complete and paid
+    for before.
+
+    Parameters
+    ----------
+    *findings : Finding
+        What was found. Each has a `kind` and a `text`.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        What was found.
+    kinds : tuple of str
+        The kinds of findings, which do not change between versions: "no rows" (labels match no
+        class, or there are hardly any rows) and "missing column".
+    result : Model or Evaluation or None
+        What the warning is about.
+
+    Notes
+    -----
+    Privacy: findings are computed from released values, so the warning costs nothing and tells no
+    more about the rows than the result does.
+    """
+
+    result: Any = None
+
+    def __init__(self, *findings: Any) -> None:
+        super().__init__(*findings)
+
+    @property
+    def findings(self) -> tuple[Any, ...]:
+        """What was found."""
+        return self.args
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of findings, each once."""
+        return tuple(dict.fromkeys(finding.kind for finding in self.findings))
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.findings))
 
 
 class ModelFileError(ValueError):

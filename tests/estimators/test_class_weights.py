@@ -120,7 +120,7 @@ def test_a_linear_model_keeps_its_own():
 def test_classes_are_not_learned_for_them():
     frame = make_frame(3000)[["age", "income"]]
     model = PrivBoostClassifier(5.0, 1e-6, n_estimators=3, class_weight=WEIGHTS)
-    with pytest.raises(ValueError, match="say in domain_given which there are"):
+    with pytest.raises(ValueError, match="say in classes which there are"):
         model.fit(frame, "income")
     model.set_params(domain_given={"target": {"classes": ["low", "high"]}})
     assert model.fit(frame, "income").classes_.tolist() == ["high", "low"]

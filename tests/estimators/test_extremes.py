@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import privboost
-from privboost import Domain, PrivacyWarning
+from privboost import Domain, FitWarning, PrivacyWarning
 from privboost.boosting.checks import LEAST_SHARE, LEAST_SIZE, MOST_SIZE
 from privboost.boosting.newton import NewtonStep
 from privboost.models.files import model_bytes
@@ -105,6 +105,7 @@ def test_every_parameter_is_named_or_gives_a_model(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", PrivacyWarning)
+        warnings.simplefilter("ignore", FitWarning)  # of so few rows
         for parameter, value in cases(name):
             given = {"sample_weight": "w"} if parameter == "sample_weight_bound" else {}
             try:
@@ -122,6 +123,7 @@ def test_as_many_interactions_as_there_may_be_give_a_model(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", PrivacyWarning)
+        warnings.simplefilter("ignore", FitWarning)  # of so few rows
         assert judge(model, "epsilon", tmp_path) is None
     assert model.model_.scores.kind == "compound"
 

@@ -26,7 +26,9 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder
 from privboost import (
     BudgetStore,
     PrivacyWarning,
+    PrivateSearchCV,
     PrivBoostClassifier,
+    PrivBoostRegressor,
     SBDTClassifier,
     SchemaError,
     cautions,
@@ -288,3 +290,71 @@ def test_a_step_that_says_nothing_of_itself_is_taken_to_learn():
 
     with pytest.warns(PrivacyWarning, match="the pipeline fits Duck"):
         make_pipeline(Duck(), on_grid()).fit(ROWS, LABELS)
+
+
+EXACT = "an exact score on rows that were not declared public"
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_score_on_rows_that_may_be_private_is_warned_of(seed):
+    model = on_grid(random_state=seed).fit(ROWS, LABELS)
+    number = GRID | {"target": {"name": "y", "bounds": [0, 1]}}
+    regressor = PrivBoostRegressor(1.0, 1e-6, number, n_estimators=3, random_state=seed)
+    regressor.fit(ROWS, LABELS.astype(float))
+    own = {"classifier": model, "regressor": regressor, "model": model.model_}
+    for each in [*own.values(), make_pipeline(FunctionTransformer(), model)]:
+        (said,) = heard(lambda: each.score(ROWS, LABELS))  # noqa: B023
+        assert said.startswith(EXACT)
+        assert "unpaid release" in said
+        assert "privboost.evaluate" in said
+    for each in own.values():
+        assert heard(lambda: each.score(ROWS, LABELS, public_rows=True)) == []  # noqa: B023
+        with pytest.raises(ValueError, match="public_rows must be True or False"):
+            each.score(ROWS, LABELS, public_rows="no")
+
+
+def test_a_score_of_a_model_of_public_rows_is_not():
+    model = PrivBoostClassifier(float("inf"), domain=GRID, public_rows=True, n_estimators=3)
+    assert heard(lambda: model.fit(ROWS, LABELS).score(ROWS, LABELS)) == []
+    scores = model_selection.cross_val_score
+    assert heard(lambda: scores(model, ROWS, LABELS, cv=2)) == []
+    assert len(heard(lambda: model.score(ROWS, LABELS, public_rows=False))) == 1
+
+
+def test_wrappers_that_score_are_warned_of_once():
+    for act in (
+        lambda model: model_selection.cross_val_score(model, ROWS, LABELS, cv=2),
+        lambda model: model_selection.permutation_test_score(
+            model, ROWS, LABELS, cv=2, n_permutations=2
+        ),
+        lambda model: model_selection.GridSearchCV(model, {"n_estimators": [2, 3]}, cv=2).fit(
+            ROWS, LABELS
+        ),
+    ):
+        (said,) = heard(lambda: act(on_grid()))  # noqa: B023
+        assert "uses exact scores on these rows" in said
+        (said,) = heard(lambda: act(on_grid(random_state=1)))  # noqa: B023
+        assert said.startswith("random_state is given")
+    # Nothing was fitted that could have warned.
+    frozen = FrozenEstimator(on_grid().fit(ROWS, LABELS))
+    (said,) = heard(lambda: model_selection.cross_val_score(frozen, ROWS, LABELS, cv=2))
+    assert "uses exact scores on these rows" in said
+
+
+def test_the_score_of_a_search_is_warned_of():
+    search = model_selection.GridSearchCV(on_grid(), {"n_estimators": [2, 3]}, cv=2)
+    search.fit(ROWS, LABELS)
+    (said,) = heard(lambda: search.score(ROWS, LABELS))
+    assert said.startswith(EXACT)
+    own = PrivateSearchCV(on_grid(), [{"n_estimators": 2}], 1.0, 1e-6, expected_runs=2)
+    own.fit(ROWS, LABELS)
+    (said,) = heard(lambda: own.score(ROWS, LABELS))
+    assert said.startswith(EXACT)
+    assert heard(lambda: own.score(ROWS, LABELS, public_rows=True)) == []
+
+
+def test_a_declaration_is_routed():
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = on_grid().set_score_request(public_rows=True)
+        pipeline = make_pipeline(FunctionTransformer(), model).fit(ROWS, LABELS)
+        assert heard(lambda: pipeline.score(ROWS, LABELS, public_rows=True)) == []

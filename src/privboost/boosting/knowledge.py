@@ -65,6 +65,7 @@ class Knowledge:
         self._weights = np.full_like(self._evidence, 1 / len(VARIANCES))
         self._sizes, self._due = np.zeros(len(self.bins)), np.zeros(len(self.bins))
         self._asked = 0
+        self._missing = np.zeros((len(self.bins), 4))
 
     def next_questions(self, count: int, generator: np.random.Generator) -> list[Question]:
         """Return what is asked next, about so many features."""
@@ -113,6 +114,7 @@ class Knowledge:
         feature, cell_of, noise = question.feature, question.cell_of, self._noise
         gradient: np.ndarray = -sums[:, 0] * self._worth[0]
         hessian: np.ndarray = sums[:, 1] * self._worth[1]
+        self._add_missing(feature, cell_of, hessian)
         if self._effects[feature] is None:
             shared = self._share_bins(feature, hessian)
             noise = noise.times(np.sqrt(np.bincount(shared)))
@@ -155,6 +157,24 @@ class Knowledge:
             return told[of], np.zeros(len(of))
         mass = effect.rows / np.maximum(np.bincount(of, minlength=len(told)), 1)
         return told[of], mass[of]
+
+    def _add_missing(self, feature: int, cell_of: np.ndarray, hessian: np.ndarray) -> None:
+        """Add an answer's Hessian sums without and with a value, and the latter's variance.
+
+        An answer whose cell of missing values holds rare categories too is left out.
+        """
+        own = cell_of[-1]
+        if np.count_nonzero(cell_of == own) == 1:
+            variance = (len(hessian) - 1) * float(self._noise.hessian) ** 2
+            rest = float(hessian.sum() - hessian[own])
+            self._missing[feature] += (hessian[own], rest, variance, 1)
+
+    @property
+    def missing(self) -> np.ndarray:
+        """The mean Hessian sum of each feature's rows without a value, with one, its variance."""
+        asked = np.maximum(self._missing[:, 3], 1)
+        found: np.ndarray = self._missing[:, :3] / np.stack([asked, asked, asked**2], axis=1)
+        return found
 
     def _share_bins(self, feature: int, hessian: np.ndarray) -> np.ndarray:
         """Let rare ones of many categories share a bin; return the bin of each."""

@@ -37,7 +37,9 @@ def pack_model(
         for feature in range(plan.n_features)
     )
     together = np.array([echo.together for echo in echoes])
-    alone = AdditiveScores(start, values, mass, noise, together, rows)
+    missing = np.sum([one.missing for one in known], axis=0)  # noise of outputs is independent
+    missing[:, 2] = np.sqrt(missing[:, 2])
+    alone = AdditiveScores(start, values, mass, noise, together, rows, missing)
     if not joined:
         return alone
     pairs = [

@@ -172,9 +172,10 @@ def check(
     """Compare a domain with a table's schema. Leaves with 4 where they do not go together.
 
     Lists all that is still to be filled in, all that is wrong, and all that does not fit.
-    Rows are read, and what would be clipped is said, only where you declare them public.
+    Rows are read, and what would be clipped is said, only where you declare them public: then a
+    column that is missing in more than 99% of rows does not fit either.
     """
-    from privboost.tables.comparisons import compare, count_strays
+    from privboost.tables.comparisons import compare, with_strays
     from privboost.tables.domain import Domain, read_json
     from privboost.tables.domain_forms import read_parts
 
@@ -184,8 +185,9 @@ def check(
     found = compare(parts, table)
     more = found.more if header or not table.is_text else ()
     known = None if parts.holes or parts.wrong else Domain.from_dict(form)
+    if public_rows and found.fits and known is not None:
+        found = with_strays(found, known, table)
     fits = known is not None and found.fits
-    strays = count_strays(known, table) if public_rows and fits and known is not None else ()
     check_output()
     if as_json:
         told: dict[str, Any] = {
@@ -196,8 +198,8 @@ def check(
             "unfit": found.unfit,
             "more": more,
         }
-        if public_rows and fits:
-            told["columns"] = [asdict(each) for each in strays]
+        if found.strays:
+            told |= {"empty": found.empty, "columns": [asdict(each) for each in found.strays]}
         print_json(told)
     else:
         for hole in parts.holes:
@@ -210,9 +212,13 @@ def check(
             typer.echo(f"unfit: {text}")
         for name in more:
             typer.echo(f"more: {name!r} is not in the domain, and is not read")
-        if strays:
+        if found.strays:
             headings = ("column", "rows", "missing", "below", "above", "other")
-            print_table(headings, [tuple(asdict(each).values()) for each in strays])
+            print_table(headings, [tuple(asdict(each).values()) for each in found.strays])
+        for name in found.empty:
+            typer.echo(
+                f"empty: {name!r} is missing, or not as the domain says, in over 99% of rows"
+            )
         if not found.fits:
             typer.echo("the domain does not fit the table")
         elif known is None:

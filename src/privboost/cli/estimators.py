@@ -38,6 +38,19 @@ def set_weights(
     return {} if weights is None else {"sample_weight": weights}
 
 
+def set_classes(estimator: Any, classes: str | None) -> None:
+    """Tell an estimator the classes, written as 0,1 or as a JSON list."""
+    if classes is None:
+        return
+    if "classes" not in estimator.get_params():
+        raise ValueError("--classes is for classes; the target is a number")
+    try:
+        found = json.loads(classes if classes.lstrip().startswith("[") else f"[{classes}]")
+    except json.JSONDecodeError:  # words, without quotes
+        found = [word.strip() for word in classes.split(",")]
+    estimator.set_params(classes=found)
+
+
 @contextmanager
 def spending(
     epsilon: float, delta: float, public_rows: bool = False, others_pay: bool = False
@@ -66,6 +79,7 @@ def read_parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any
     own = {
         "epsilon",
         "delta",
+        "classes",
         "domain",
         "domain_given",
         "domain_rows",

@@ -29,8 +29,15 @@ from privboost.cli.options import (
     RunName,
     Seed,
     Separator,
+    Strict,
 )
-from privboost.cli.printing import check_out, is_watched, print_written
+from privboost.cli.printing import (
+    check_out,
+    end_with_warnings,
+    is_watched,
+    print_written,
+    warnings_held_back,
+)
 
 
 def evaluate(
@@ -64,6 +71,7 @@ def evaluate(
     jobs: Jobs = None,
     out: Out = None,
     as_json: AsJson = False,
+    strict: Strict = False,
     quiet: Quiet = False,
     force: Force = False,
 ) -> None:
@@ -82,7 +90,7 @@ def evaluate(
     table = open_rows(data, missing, separator)
     column = column_of(trained.domain.unit)
     account = account_of(budget, dataset, limit_epsilon, limit_delta, name, column)
-    with spending(epsilon, delta, public_rows):
+    with spending(epsilon, delta, public_rows), warnings_held_back():
         with reading(is_watched() and not quiet, table):
             found = evaluate(
                 trained,
@@ -104,4 +112,6 @@ def evaluate(
         else:
             save_paid(lambda path: write_file(path, f"{text}\n".encode()), out)
     if out is not None:
-        print_written(out, f"an evaluation at {found.privacy.guarantee}", as_json)
+        said = {"warnings": found.to_dict()["warnings"]}
+        print_written(out, f"an evaluation at {found.privacy.guarantee}", as_json, **said)
+    end_with_warnings(found, found.findings(), strict)

@@ -11,6 +11,7 @@ import typer
 from privboost.errors import (
     BudgetError,
     DomainError,
+    FitWarning,
     ModelFileError,
     SchemaError,
     StoreError,
@@ -32,6 +33,7 @@ class Status(IntEnum):
     file = 3
     table = 4
     budget = 5
+    warned = 6
     interrupted = 130
     unread = 141
 
@@ -43,6 +45,7 @@ STATUSES = {
     Status.file: "a file: missing, there already, damaged, locked, or a full disk",
     Status.table: "a domain, or a table that does not fit it",
     Status.budget: "the privacy budget: nothing was released beyond it",
+    Status.warned: "--strict: all is done and written, and a warning says what is wrong with it",
     Status.interrupted: "interrupted (Ctrl-C), or told to end",
     Status.unread: "whoever read the output stopped, as head does: nothing is said",
 }
@@ -78,6 +81,8 @@ def status_of(error: Exception) -> Status:
             return Status.table
         case BudgetError():
             return Status.budget
+        case FitWarning():  # made an error by Python's own -W
+            return Status.warned
         case _ if not _has_our_words(error):
             return Status.failed
         case ValueError() | TypeError() | ArithmeticError() | RecursionError():

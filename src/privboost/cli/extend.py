@@ -31,10 +31,11 @@ from privboost.cli.options import (
     RunName,
     Seed,
     Separator,
+    Strict,
     WeightBound,
     Weights,
 )
-from privboost.cli.printing import is_watched, print_model
+from privboost.cli.printing import is_watched, print_model, warnings_held_back
 
 
 def extend(
@@ -65,6 +66,7 @@ def extend(
     name: RunName = None,
     seed: Seed = None,
     as_json: AsJson = False,
+    strict: Strict = False,
     quiet: Quiet = False,
     force: Force = False,
 ) -> None:
@@ -93,7 +95,7 @@ def extend(
     estimator.set_params(budget=account_of(budget, dataset, None, None, name, column))
     check_files((data, ledger, budget), [model, stream], [model, stream] if force else [stream])
     found: list[int] = []
-    with spending(epsilon, delta), ExitStack() as until_written:
+    with spending(epsilon, delta), warnings_held_back(), ExitStack() as until_written:
         with take_stream(stream, lambda: found in ([], [estimator.n_batches_])) as taken:
             estimator.load_stream(taken)  # what was taken: another process may have gone on
             found.append(estimator.n_batches_)
@@ -104,4 +106,4 @@ def extend(
             with saving_too(estimator.save, model):
                 save_paid(estimator.save_stream, stream)
         save_paid(estimator.save, model)
-    print_model(model, estimator.model_, as_json, stream=str(stream))
+    print_model(model, estimator.model_, as_json, strict, stream=str(stream))

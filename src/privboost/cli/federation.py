@@ -31,11 +31,12 @@ from privboost.cli.options import (
     Quiet,
     Seed,
     Separator,
+    Strict,
     Trust,
     WeightBound,
     Weights,
 )
-from privboost.cli.printing import is_watched, print_json, print_model
+from privboost.cli.printing import is_watched, print_json, print_model, warnings_held_back
 
 federation_app = typer.Typer(
     no_args_is_help=True, help="Train across parties, each of which keeps its rows."
@@ -126,6 +127,7 @@ def coordinate(
     seed: Seed = None,
     patience: Patience = 600.0,
     as_json: AsJson = False,
+    strict: Strict = False,
     quiet: Quiet = False,
     force: Force = False,
 ) -> None:
@@ -154,10 +156,10 @@ def coordinate(
         federation = Federation(identity, parties, server, colluders, dropouts, trust.value)
         federation.check(estimator, weights)
         _wait_for_all(server, list(parties), listen, quiet)
-        with spending(epsilon, estimator.delta, others_pay=True):
+        with spending(epsilon, estimator.delta, others_pay=True), warnings_held_back():
             estimator.fit(federation, **given)
             save_paid(estimator.save, model)
-    print_model(model, estimator.model_, as_json, parties=list(parties))
+    print_model(model, estimator.model_, as_json, strict, parties=list(parties))
 
 
 def _wait_for_all(server: Any, names: list[str], listen: str, quiet: bool) -> None:

@@ -124,6 +124,14 @@ Force = Annotated[
     bool,
     typer.Option("--force", help="Replace files that are there already.", rich_help_panel=OUTPUT),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="End with status 6 if released values show that something is wrong with the result.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=OUTPUT)]
 
 Recipe = StrEnum("Recipe", list(RECIPES))  # type: ignore[misc]  # its names are not written here

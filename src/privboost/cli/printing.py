@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from privboost.cli.exits import say
+from privboost.cli.exits import Status, say
 from privboost.cli.files import check_files, check_output, leave_output
+from privboost.errors import FitWarning
 from privboost.forms import printable
 
 _WIDE = 200
@@ -73,20 +76,40 @@ def print_written(out: Path, words: str, as_json: bool, **more: Any) -> None:
             typer.echo(printable(f"{out}: {words}"))
 
 
-def print_model(path: Path, model: Any, as_json: bool, **more: Any) -> None:
-    """Say what was trained, what it promises and to whom, and what to look at.
+def print_model(path: Path, model: Any, as_json: bool, strict: bool, **more: Any) -> None:
+    """Say what was trained, what it promises and to whom, what to look at, and what to act on.
 
     What there is to look at follows from released values, and costs nothing.
     """
-    privacy, findings = model.privacy, [finding.text for finding in model.findings()]
+    from privboost.models.findings import find_defects
+
+    privacy, found, defects = model.privacy, model.findings(), find_defects(model)
     with _done(path):
         if as_json:
-            form = {"model": str(path), **more, "findings": findings, "privacy": privacy.to_dict()}
-            print_json(form)
+            form = {"model": str(path), **more, "findings": [finding.text for finding in found]}
+            form |= {"warnings": [asdict(finding) for finding in defects]}
+            print_json(form | {"privacy": privacy.to_dict()})
         else:
-            typer.echo(
-                "\n".join([f"{path}: {privacy.guarantee}", *_advice(path, privacy, findings)])
-            )
+            texts = [finding.text for finding in found if finding not in defects]
+            typer.echo("\n".join([f"{path}: {privacy.guarantee}", *_advice(path, privacy, texts)]))
+    end_with_warnings(model, defects, strict)
+
+
+@contextmanager
+def warnings_held_back() -> Iterator[None]:
+    """Hold warnings of the result back until it is written; `end_with_warnings` gives them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        yield
+
+
+def end_with_warnings(result: Any, findings: Sequence[Any], strict: bool) -> None:
+    """Warn of findings about a result that is written; with `strict`, leave because of them."""
+    from privboost.models.findings import warn_of_defects
+
+    warn_of_defects(result, findings)
+    if strict and findings:
+        raise SystemExit(Status.warned.value)
 
 
 def _advice(path: Path, privacy: Any, findings: Sequence[str]) -> list[str]:

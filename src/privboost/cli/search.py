@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,8 +35,9 @@ from privboost.cli.options import (
     RunName,
     Seed,
     Separator,
+    Strict,
 )
-from privboost.cli.printing import print_json
+from privboost.cli.printing import end_with_warnings, print_json, warnings_held_back
 
 
 def search(
@@ -70,9 +72,11 @@ def search(
     name: RunName = None,
     seed: Seed = None,
     as_json: AsJson = False,
+    strict: Strict = False,
     force: Force = False,
 ) -> None:
     """Choose parameters privately, and keep the winner's model. Spends the budget."""
+    from privboost.models.findings import find_defects
     from privboost.search.search import PrivateSearchCV
     from privboost.tables.domain import Domain
     from privboost.tables.features import ClassTarget
@@ -101,9 +105,11 @@ def search(
             budget, dataset, limit_epsilon, limit_delta, name, column, filter="renyi"
         ),
     )
-    with spending(epsilon, delta):
+    with spending(epsilon, delta), warnings_held_back():
         own.fit(table)
         save_paid(own.best_estimator_.save, model)
+    trained = own.best_estimator_.model_
+    defects = find_defects(trained)
     if as_json:
         print_json(
             {
@@ -111,14 +117,16 @@ def search(
                 "parameters": own.best_params_,
                 "scoring": own.scoring_,
                 "score": {"value": own.best_score_, "std": own.best_score_std_},
+                "warnings": [asdict(finding) for finding in defects],
                 "privacy": own.privacy_.to_dict(),
             }
         )
-        return
-    typer.echo(f"{model}: {own.privacy_.guarantee}")
-    score = f"{own.best_score_:.3g} ± {own.best_score_std_:.2g}"
-    typer.echo(f"best parameters {json.dumps(own.best_params_)}")
-    typer.echo(f"{own.scoring_} {score}: noisy, and the best of several, so rather too good")
+    else:
+        typer.echo(f"{model}: {own.privacy_.guarantee}")
+        score = f"{own.best_score_:.3g} ± {own.best_score_std_:.2g}"
+        typer.echo(f"best parameters {json.dumps(own.best_params_)}")
+        typer.echo(f"{own.scoring_} {score}: noisy, and the best of several, so rather too good")
+    end_with_warnings(trained, defects, strict)
 
 
 def _read_candidates(path: Path) -> Any:

@@ -10,7 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from privboost.cli.accounts import account_of, kind_for, unit_column_of
-from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
+from privboost.cli.estimators import (
+    kind_of,
+    read_parameters,
+    set_classes,
+    set_weights,
+    spending,
+)
 from privboost.cli.exits import say
 from privboost.cli.files import check_files, held_back, open_rows, save_paid, saving_too
 from privboost.cli.options import (
@@ -39,11 +45,12 @@ from privboost.cli.options import (
     RunName,
     Seed,
     Separator,
+    Strict,
     Task,
     WeightBound,
     Weights,
 )
-from privboost.cli.printing import is_watched, print_json, print_model
+from privboost.cli.printing import is_watched, print_json, print_model, warnings_held_back
 from privboost.recipes import RECIPES
 
 AnyRecipe = StrEnum("AnyRecipe", ["auto", *RECIPES])  # type: ignore[misc]  # names of others
@@ -72,6 +79,13 @@ def train(
     task: Annotated[
         Task, typer.Option(help="Without a domain: what the target is.", rich_help_panel=TABLE)
     ] = Task.classes,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Without a domain: the classes, such as 0,1 (or a JSON list); they cost nothing.",
+            rich_help_panel=TABLE,
+        ),
+    ] = None,
     domain_given: Annotated[
         Path | None,
         typer.Option(
@@ -129,6 +143,7 @@ def train(
         ),
     ] = False,
     as_json: AsJson = False,
+    strict: Strict = False,
     quiet: Quiet = False,
     force: Force = False,
 ) -> None:
@@ -155,6 +170,7 @@ def train(
     estimator.set_params(n_jobs=jobs, ledger=ledger, verbose=is_watched() and not quiet)
     estimator.set_params(domain_rows=domain_rows.value, domain_given=domain_given)
     estimator.set_params(public_rows=public_rows)
+    set_classes(estimator, classes)
     given = set_weights(estimator, chosen, weights, weight_bound)
     estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
     table = open_rows(data, missing, separator)
@@ -182,7 +198,7 @@ def train(
             need_fit(public, table, weights)
         _print_preview(estimator.preview(weighted=weights is not None, n_rows=rows), as_json)
         return
-    with spending(epsilon, estimator.delta, public_rows):
+    with spending(epsilon, estimator.delta, public_rows), warnings_held_back():
         act = estimator.fit if stream is None else estimator.partial_fit
         act(table, target, **given)
         with held_back():
@@ -191,7 +207,7 @@ def train(
                     save_paid(estimator.save_stream, stream)
             save_paid(estimator.save, model)
     more = {} if stream is None else {"stream": str(stream)}
-    print_model(model, estimator.model_, as_json, recipe=chosen, **more)
+    print_model(model, estimator.model_, as_json, strict, recipe=chosen, **more)
 
 
 def _pick(domain: Any, epsilon: float, delta: float | None, rows: int | None, streams: bool) -> str:

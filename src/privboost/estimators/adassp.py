@@ -20,7 +20,7 @@ from privboost.boosting.adassp_terms import design, named_features
 from privboost.boosting.checks import check_bins, check_choice, check_flag, check_size
 from privboost.boosting.plan import Budget
 from privboost.estimators.any_loss import AnyLossClassifier, has_log_odds
-from privboost.estimators.class_weights import weights_in_order
+from privboost.estimators.class_weights import CLASSES_PARAMETER, weights_in_order
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     CLIPS_OF_A_NUMBER,
@@ -207,7 +207,7 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
     calibration_share : float, optional
         The share of the budget (on μ²) of the counts of rows by score and class, which make
         probabilities honest; 0 leaves them out. Default 0.04 with the logistic loss, an intercept
-        and no class_weight; without one of them there are none.
+        and no class_weight; without one of them there are none.{CLASSES_PARAMETER}
 {RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "rdp"}').lstrip(chr(10))}
     Examples
     --------
@@ -248,6 +248,7 @@ class BoostedAdaSSPClassifier(AdaSSPEstimator, AnyLossClassifier):  # noqa: D101
         norm_bound: float | str | None = None,
         class_weight: Mapping[Any, float] | str | None = None,
         calibration_share: float | None = None,
+        classes: Any = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",

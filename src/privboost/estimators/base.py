@@ -27,15 +27,18 @@ from privboost.estimators.preparation import Given, MakePlan, Preparation, Run, 
 from privboost.estimators.preview import Preview, price_of, told_rows
 from privboost.estimators.public_rows import PublicPreparation, budget_of
 from privboost.estimators.running import choose_backend, ledger_path, open_table
+from privboost.estimators.wrappers import warn_of_score
 from privboost.explanations.explanation import Explanation
 from privboost.explanations.local import LocalExplanation
-from privboost.learning.given import named_target, open_given
+from privboost.learning.given import check_classes, named_target, open_given, with_classes
 from privboost.learning.lesson import Lesson
 from privboost.models.files import save_model
+from privboost.models.findings import find_defects, warn_of_defects
 from privboost.models.model import Model
 from privboost.privacy.curator import Curator
 from privboost.progress import counting_charges, reading, rounds_bar, waiting, waits_told
 from privboost.randomness.keystream import KeyStream
+from privboost.recipes import ESTIMATORS
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget, NumberTarget, NumericFeature
@@ -107,13 +110,30 @@ class PrivateEstimator(BaseEstimator, ABC):
         fitted to the rows before (a scaler, an imputer), and parameters that exact scores on them
         chose (a grid search), are not covered at any ε. With `public_rows=True` it spends nothing
         and protects nothing.
+
+        Warns
+        -----
+        FitWarning
+            If released values show that labels match no class, that there are hardly any rows, or
+            that a column is empty. It follows from released values alone, costs nothing, and comes
+            when the model is complete: raised as an exception it loses nothing.
         """
         shown = check_flag("verbose", self.verbose)
         with compiling_told(shown), self._remembering_failure():
             with waits_told(shown), waiting(shown, self._first_stage()):
                 run = self._prepare(X, y, sample_weight).run()
             self._keep(self._train(run))
+        self._warn_of_defects()
         return self
+
+    def _warn_of_defects(self) -> None:
+        """Warn of what released values show to be wrong, once the model is complete and kept."""
+        warn_of_defects(self.model_, find_defects(self.model_))
+
+    def _warn_of_score(self, public_rows: bool | None) -> None:
+        """Warn of an exact score on rows that were not declared public, here or for `fit`."""
+        declared = self.public_rows if public_rows is None else public_rows
+        warn_of_score(declared, self.random_state is not None)
 
     def _first_stage(self) -> str:
         """Say what goes on before training."""
@@ -155,7 +175,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """
         check_flag("weighted", weighted)
         bound = self._weight_bound("weight" if weighted else None)
-        given = Given(None, None, None, bound, self._class_weight())
+        given = Given(None, None, None, bound, self._class_weight(), self._classes())
         make_plan = self._planner(partial(told_rows, n_rows))
         kind = PublicPreparation if isinstance(self._budget(), PublicRows) else Preparation
         lesson = partial(self._lesson, given, make_plan)
@@ -179,7 +199,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         budget = self._budget()
         X = open_table(X, self.backend)
         bound = self._weight_bound(sample_weight)
-        given = Given(X, y, sample_weight, bound, self._class_weight())
+        given = Given(X, y, sample_weight, bound, self._class_weight(), self._classes())
         kind: Any = PublicPreparation if isinstance(budget, PublicRows) else Preparation
         if isinstance(X, RemoteTable) and (own := X.preparation(self)) is not None:
             kind = own
@@ -234,7 +254,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """
         seeded, threads = self.random_state is not None, self._threads()
         backend = self._open_backend(threads)
-        part = open_given("domain_given", self.domain_given)
+        part = with_classes(open_given("domain_given", self.domain_given), given.classes)
         y = named_target(part) if given.y is None else given.y
         own = (given.X, y, self._task, self.domain_share, budget, given.sample_weight)
         account = check_account("budget", self.budget, self.random_state)
@@ -243,6 +263,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         spare = lesson.stand_in(self._stand_in())
         self._check_target(spare)
         stand_in = make_plan(Encoder.of(spare), given.row_bound, lesson.rest)
+        lesson.check_label_type(self._counterpart())
         lesson.check_features(self._named_features())
         lesson.check_weights()
         if given.class_weight is not None:
@@ -323,6 +344,17 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _check_target(self, domain: Domain) -> None:
         """Refuse a domain whose target is of the other kind."""
+
+    def _classes(self) -> tuple[Any, ...] | None:
+        """Return the classes that were given apart from a domain, checked."""
+        classes = getattr(self, "classes", None)  # not every regressor has the parameter
+        return None if classes is None else check_classes(classes, self._task)
+
+    def _counterpart(self) -> str:
+        """Return the name of the estimator for the other kind of target."""
+        own, other = ("Classifier", "Regressor")[:: 1 if self._task == "classes" else -1]
+        name = type(self).__name__.replace(own, other)
+        return name if name in ESTIMATORS and other in name else f"PrivBoost{other}"
 
     def _threads(self) -> int:
         return count_threads(self.n_jobs)

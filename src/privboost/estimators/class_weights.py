@@ -16,6 +16,13 @@ CLASS_WEIGHT_PARAMETER = """
         number has none."""
 """What is said of it wherever rows carry weights."""
 
+CLASSES_PARAMETER = """
+    classes : sequence, optional
+        The classes of the target, such as [0, 1], where there is no domain: they are public then
+        and cost nothing, and a rare one cannot be missed. Beside a domain that gives classes they
+        must be the same. A number has none."""
+"""The docstring of `classes`, for all classifiers."""
+
 
 class WeighedClasses:
     """Adds `class_weight`, by which rows weigh as their labels say."""

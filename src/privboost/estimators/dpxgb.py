@@ -13,7 +13,11 @@ from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
 from privboost.boosting.structures import RandomTrees
-from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
+from privboost.estimators.class_weights import (
+    CLASS_WEIGHT_PARAMETER,
+    CLASSES_PARAMETER,
+    WeighedClasses,
+)
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     CLIPS_OF_A_NUMBER,
@@ -81,6 +85,7 @@ _PARAMETERS = (
         candidates."""
     + SPAN_PARAMETER.replace("{SHARE}", "0.05")
     + CLASS_WEIGHT_PARAMETER
+    + CLASSES_PARAMETER
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "game", "rdp"}')
 )
 
@@ -115,6 +120,7 @@ class DPXGBEstimator(WeighedClasses, TaskDefaults, TreeEstimator):
         candidate_rounds: str | int = 1,
         sketch_bins: int | None = None,
         span_share: float | None = None,
+        classes: Any = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",

@@ -24,6 +24,7 @@ from privboost.boosting.lazybb_plan import (
 )
 from privboost.boosting.lazybb_presets import PRESETS
 from privboost.boosting.plan import Budget, Task
+from privboost.estimators.class_weights import CLASSES_PARAMETER
 from privboost.estimators.parameters import BUDGET_PARAMETERS, RUN_PARAMETERS, keep_parameters
 from privboost.estimators.predictors import PrivateClassifier
 from privboost.estimators.preparation import MakePlan
@@ -64,6 +65,7 @@ _PARAMETERS = (
         The share of the budget (of ε where delta is 0, else on μ²) of the counts of rows by votes
         and class, which tell what a vote is worth: scores are log-odds then, and there are
         probabilities. 0 leaves a plain majority vote."""
+    + CLASSES_PARAMETER
     + RUN_PARAMETERS.replace(
         "{ACCOUNTANTS}", '{"auto", "pure", "game", "rdp", "advanced"}'
     ).replace(
@@ -112,6 +114,7 @@ class LazyBBClassifier(TreeEstimator, PrivateClassifier):  # noqa: D101
         literals: str = "thresholds",
         criterion: str = "gini",
         calibration_share: float = 0.04,
+        classes: Any = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",

@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from privboost.errors import DomainError
 from privboost.estimators.base import PrivateEstimator
+from privboost.learning.given import need_same_classes
 from privboost.tables.domain import Domain
 from privboost.tables.features import ClassTarget, NumberTarget
 
@@ -33,15 +34,30 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         predicted: np.ndarray = self._fitted().predict(X, n_jobs=self.n_jobs)
         return predicted
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool | None = None
+    ) -> float:
         """Return the exact accuracy on some rows, which must be public.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As scikit-learn's classifiers take them.
+        public_rows : bool, optional
+            Your word that every row is public. By default the estimator's own `public_rows`.
 
         Privacy
         -------
         None: it is exact, without any noise, and not private. An exact score tells about every row
         in it, at any ε, and so does whatever is chosen by it. Use public or synthetic rows; for
         private ones there is `privboost.evaluate`, which has a price and keeps to it.
+
+        Warns
+        -----
+        PrivacyWarning
+            Unless the rows were declared public.
         """
+        self._warn_of_score(public_rows)
         return float(super().score(X, y, sample_weight))
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
@@ -58,6 +74,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
                 'target: a classifier needs "classes"; this target has bounds '
                 '(Domain.learn takes task="classes")'
             )
+        classes = self._classes()
+        if classes is not None:
+            need_same_classes(classes, domain.target)
 
 
 class LogisticClassifier(PrivateClassifier):
@@ -90,14 +109,29 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         """
         return self._fitted().predict(X, return_std, self.n_jobs)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool | None = None
+    ) -> float:
         """Return the exact R² on rows that must be public.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As scikit-learn's regressors take them.
+        public_rows : bool, optional
+            Your word that every row is public. By default the estimator's own `public_rows`.
 
         Privacy
         -------
         None: it is exact, without any noise, and not private; for private rows there is
         `privboost.evaluate`. See `PrivateClassifier.score`.
+
+        Warns
+        -----
+        PrivacyWarning
+            Unless the rows were declared public.
         """
+        self._warn_of_score(public_rows)
         return float(super().score(X, y, sample_weight))
 
     def _check_target(self, domain: Domain) -> None:

@@ -39,13 +39,14 @@ MakePlan = Callable[[Encoder, float | None, Budget], Any]
 
 @dataclass(frozen=True)
 class Given:
-    """What `fit` was called with, the public bound of its weights, and those of classes."""
+    """What `fit` was called with, the bound of weights, class weights, and classes."""
 
     X: Any
     y: Any
     sample_weight: Any
     weight_bound: float | None
     class_weight: Mapping[Any, float] | None = None
+    classes: tuple[Any, ...] | None = None
 
     @property
     def row_bound(self) -> float | None:

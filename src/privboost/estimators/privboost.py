@@ -17,7 +17,11 @@ from privboost.boosting.privboost_plan import (
     plan_privboost,
 )
 from privboost.estimators.base import PrivateEstimator
-from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
+from privboost.estimators.class_weights import (
+    CLASS_WEIGHT_PARAMETER,
+    CLASSES_PARAMETER,
+    WeighedClasses,
+)
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     CLIPS_OF_A_NUMBER,
@@ -74,6 +78,7 @@ _PARAMETERS = (
         them out. Default 0.04 for classes; a number has none."""
     + SPAN_PARAMETER.replace("{SHARE}", "0.05")
     + CLASS_WEIGHT_PARAMETER
+    + CLASSES_PARAMETER
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "pld", "rdp"}')
 )
 
@@ -97,6 +102,7 @@ class PrivBoostEstimator(WeighedClasses, TaskDefaults, PrivateEstimator):
         init_share: float = 0.02,
         calibration_share: float | None = None,
         span_share: float | None = None,
+        classes: Any = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",

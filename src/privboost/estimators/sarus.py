@@ -12,7 +12,11 @@ from privboost.boosting.newton import NewtonStep
 from privboost.boosting.plan import Budget
 from privboost.boosting.sarus import PRESETS, boost_sarus
 from privboost.boosting.sarus_plan import SarusPlan, SarusSettings, plan_sarus
-from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
+from privboost.estimators.class_weights import (
+    CLASS_WEIGHT_PARAMETER,
+    CLASSES_PARAMETER,
+    WeighedClasses,
+)
 from privboost.estimators.parameters import (
     CLIPS_OF_A_NUMBER,
     RUN_PARAMETERS,
@@ -98,6 +102,7 @@ _PARAMETERS = (
         share is divided among them."""
     + SPAN_PARAMETER.replace("{SHARE}", "0.2")
     + CLASS_WEIGHT_PARAMETER
+    + CLASSES_PARAMETER
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "pure", "game", "pld", "rdp"}')
 )
 
@@ -135,6 +140,7 @@ class SarusEstimator(WeighedClasses, TaskDefaults, TreeEstimator):
         sketch_weights: str = "count",
         sketch_each_tree: bool = False,
         span_share: float | None = None,
+        classes: Any = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",

@@ -14,7 +14,11 @@ from privboost.boosting.sbdt import boost_sbdt
 from privboost.boosting.sbdt_plan import SBDTPlan, SBDTSettings, plan_sbdt
 from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
 from privboost.boosting.structures import RandomTrees
-from privboost.estimators.class_weights import CLASS_WEIGHT_PARAMETER, WeighedClasses
+from privboost.estimators.class_weights import (
+    CLASS_WEIGHT_PARAMETER,
+    CLASSES_PARAMETER,
+    WeighedClasses,
+)
 from privboost.estimators.parameters import (
     BUDGET_PARAMETERS,
     CLIPS_OF_A_NUMBER,
@@ -112,6 +116,7 @@ _PARAMETERS = (
         takes the sum as 0, "zero" makes the leaf's value 0, as S-BDT's authors do."""
     + SPAN_PARAMETER.replace("{SHARE}", "0.05")
     + CLASS_WEIGHT_PARAMETER
+    + CLASSES_PARAMETER
     + RUN_PARAMETERS.replace("{ACCOUNTANTS}", '{"auto", "gdp", "pld", "rdp"}')
 )
 
@@ -153,6 +158,7 @@ class SBDTEstimator(WeighedClasses, TaskDefaults, StreamEstimator):
         batch_size: int = 1,
         negative_hessian: str = "floor",
         span_share: float | None = None,
+        classes: Any = None,
         domain_given: Any = None,
         domain_share: float = 0.1,
         domain_rows: str = "same",

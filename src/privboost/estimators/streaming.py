@@ -23,6 +23,7 @@ from privboost.estimators.running import open_table
 from privboost.estimators.stream_checks import STREAM_PARAMETERS
 from privboost.estimators.streams import load_stream, save_stream
 from privboost.estimators.trees import TreeEstimator
+from privboost.learning.given import check_classes, need_same_classes
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
 from privboost.privacy.curator import Curator
@@ -118,7 +119,8 @@ class StreamEstimator(TreeEstimator):
         X, y, sample_weight
             As for `fit`.
         classes : sequence, optional
-            As other estimators take it; if given, it must be the domain's classes.
+            The classes, as other estimators take them: the same as the parameter `classes`. They
+            must be the domain's where there is one, and those of the first batch later on.
 
         Returns
         -------
@@ -134,13 +136,18 @@ class StreamEstimator(TreeEstimator):
         before, and parameters that exact scores on them chose, are not covered. A batch that fails
         after its budget was reserved ends the stream, the first one too: what its rows paid, for a
         domain perhaps, is not given back. One that is refused before leaves the stream as it was.
+
+        Warns
+        -----
+        FitWarning
+            As `fit` does, once the batch is complete: the stream can go on.
         """
         with self._alone(), self._ending_stream(), self._remembering_failure():
             stream = self._stream_to_continue()
             self._stream = None  # until all is done: a reservation is not given back
-            self._check_classes(classes)
+            known = self._classes_of_batch(stream, classes)
             with waits_told(bool(self.verbose)):
-                run = self._prepare_batch(stream, X, y, sample_weight).run()
+                run = self._prepare_batch(stream, X, y, sample_weight, known).run()
             loads = self._loads(stream, run)
             opened = run.open_backend(loads)
             backend = RecordingBackend(opened)
@@ -153,10 +160,11 @@ class StreamEstimator(TreeEstimator):
             grown = stream.extended(run, *kept_of(loads[-1]), backend.log, own)
             self._keep(Model(run.plan.encoder, scores, grown.report(), span))
             self._stream = grown
+        self._warn_of_defects()
         return self
 
     def _prepare_batch(
-        self, stream: RowStream, X: Any, y: Any, sample_weight: Any
+        self, stream: RowStream, X: Any, y: Any, sample_weight: Any, classes: Any = None
     ) -> BatchPreparation:
         if isinstance(self._budget(), PublicRows):
             raise BudgetError(
@@ -170,7 +178,7 @@ class StreamEstimator(TreeEstimator):
             )
         X = open_table(X, self.backend)
         stream.check_place(X)
-        given = Given(X, y, sample_weight, self._weight_bound(sample_weight))
+        given = Given(X, y, sample_weight, self._weight_bound(sample_weight), classes=classes)
         make_plan = partial(self._plan_batch, stream.n_batches)
         lesson = partial(self._lesson, given, make_plan)
         return BatchPreparation(stream, self._setting(), given, make_plan, lesson)
@@ -298,9 +306,16 @@ class StreamEstimator(TreeEstimator):
             raise ValueError("there is no stream: begin one with partial_fit")
         return stream
 
-    def _check_classes(self, classes: Any) -> None:
-        if classes is None or self.domain is None:
-            return
-        target = self._domain().target
-        if not isinstance(target, ClassTarget) or set(target.classes) != set(classes):
-            raise ValueError("classes must be those of the domain")
+    def _classes_of_batch(self, stream: RowStream, classes: Any) -> tuple[Any, ...] | None:
+        """Return the classes that are given apart; refuse any that contradict what is known."""
+        own = self._classes()
+        given = own if classes is None else check_classes(classes, self._task)
+        if given is None:
+            return None
+        known = None if self.domain is None else self._domain()
+        known = known if stream.encoder is None else stream.encoder.domain
+        if known is not None and isinstance(known.target, ClassTarget):
+            need_same_classes(given, known.target)
+        if own is not None:
+            need_same_classes(given, ClassTarget("y", own))
+        return given

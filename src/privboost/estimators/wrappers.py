@@ -9,13 +9,13 @@ function that runs there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 from sklearn.utils import get_tags
 
-from privboost.cautions import warn
+from privboost.cautions import warn, warn_of_exact_score
 
 _BY_SCORES = (
     "uses exact scores on these rows, which are private at no ε: what it shows or chooses has no "
@@ -85,12 +85,11 @@ def caution_of_wrappers(accounted: bool) -> None:
     accounted : bool
         Whether an account adds up what is spent.
     """
-    callers = [*_callers(sys._getframe())][::-1]  # the outermost first
+    frames = [*_frames(sys._getframe())]
     for table in (UNCOVERED, {} if accounted else ADDED_UP):
-        for shown, names in callers:
-            if known := [name for name in names if name in table]:
-                warn(f"{shown} {table[known[0]]}")
-                return
+        if said := _said_of(frames, table):
+            warn(said)
+            return
         if table is UNCOVERED and (fitted := _fitted_steps(sys._getframe())):
             warn(
                 f"the pipeline fits {', '.join(fitted)} to these rows before privboost sees them: "
@@ -100,12 +99,40 @@ def caution_of_wrappers(accounted: bool) -> None:
             return
 
 
-def _callers(frame: FrameType | None) -> Iterator[tuple[str, list[str]]]:
+def warn_of_score(public_rows: Any, seeded: bool) -> None:
+    """Warn of an exact score on rows that were not declared public, once.
+
+    What calls `fit` and then `score` is warned of in the words that `fit` has used already.
+
+    Parameters
+    ----------
+    public_rows : bool
+        Whether the caller says that the rows are public.
+    seeded : bool
+        Whether the fit had a seed, so that its own warning said that nothing is private.
+    """
+    frames = [own for own in _frames(sys._getframe()) if own.f_code.co_name != "score"]
+    said = _said_of(frames, UNCOVERED)
+    if not said:
+        warn_of_exact_score(public_rows)
+    elif not (public_rows or seeded):
+        warn(said)
+
+
+def _said_of(frames: list[FrameType], table: Mapping[str, str]) -> str:
+    """Return what a table says of the outermost of scikit-learn's frames that it knows."""
+    for shown, names in [*_callers(frames)][::-1]:
+        if known := [name for name in names if name in table]:
+            return f"{shown} {table[known[0]]}"
+    return ""
+
+
+def _callers(frames: Iterable[FrameType]) -> Iterator[tuple[str, list[str]]]:
     """Yield scikit-learn's estimators and functions that are at work, the innermost first.
 
     Each as it is shown, and by all its names: those of a class and of what it derives from.
     """
-    for own in _frames(frame):
+    for own in frames:
         kinds = type(own.f_locals.get("self")).__mro__
         names = [kind.__name__ for kind in kinds if kind.__module__.startswith("sklearn.")]
         function = own.f_code.co_name

@@ -22,6 +22,7 @@ from privboost.evaluation.outcomes import ClassOutcomes, ExactNumberOutcomes, ex
 from privboost.evaluation.plan import EvaluationPlan, plan_evaluation
 from privboost.evaluation.release import release_classes, release_exactly, release_number
 from privboost.evaluation.result import Evaluation, Group, Measures, Residuals
+from privboost.models.findings import warn_of_defects
 from privboost.models.model import Model
 from privboost.pickling import fresh_copy
 from privboost.privacy.curator import Curator
@@ -110,6 +111,12 @@ def evaluate(
     trained on them, that adds up. All is reserved before a row is read. No value raises or warns,
     and a group without rows has an answer like any other.
 
+    Warns
+    -----
+    FitWarning
+        If the released number of rows does not stand out from its noise: labels match no class, or
+        there are hardly any rows. Raised as an exception it has the evaluation as `result`.
+
     Examples
     --------
     >>> from privboost import PrivBoostClassifier, evaluate
@@ -151,7 +158,9 @@ def evaluate(
     finally:
         opened.close()
     name = own.domain.target.name
-    return Evaluation(name, found.whole, found.groups, run.report(), found.residuals)
+    result = Evaluation(name, found.whole, found.groups, run.report(), found.residuals)
+    warn_of_defects(result, result.findings())
+    return result
 
 
 class EvaluationPreparation(Preparation):

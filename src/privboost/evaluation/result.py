@@ -12,8 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from privboost.explanations.lists import Finding
 from privboost.files import write_file
 from privboost.forms import did_you_mean, is_writable
+from privboost.models.findings import no_rows
 from privboost.reports.report import PrivacyReport
 
 NO_ROWS = "no rows to speak of"
@@ -250,6 +252,15 @@ class Evaluation:
         """The reliability table of all rows."""
         return self.measures.reliability
 
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what a user must act on: that no rows with a known label seem to be there.
+
+        It follows from the released number of rows, and costs nothing.
+        """
+        if self.measures.tells:
+            return ()
+        return (no_rows("rmse" not in self.measures.values, self.privacy.public_rows),)
+
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON."""
         form = {
@@ -259,6 +270,7 @@ class Evaluation:
                 {"feature": group.feature, "value": group.value} | group.measures.to_dict()
                 for group in self.groups
             ],
+            "warnings": [asdict(finding) for finding in self.findings()],
             "privacy": self.privacy.to_dict(),
         }
         if self.residuals is not None:

@@ -18,7 +18,7 @@ SERVER, DISTRIBUTED = "server", "distributed"
 COORDINATOR = "coordinator"
 """The name of the server's end; no party has it."""
 _OWN = (
-    *("domain", "domain_given", "domain_share", "domain_rows", "public_rows"),
+    *("classes", "domain", "domain_given", "domain_share", "domain_rows", "public_rows"),
     *("random_state", "n_jobs", "backend", "ledger", "budget", "verbose"),
 )
 """Parameters that are not told: what they say stands elsewhere, or concerns one end alone."""

@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privboost.boosting.checks import check_path
 from privboost.cautions import warn
+from privboost.errors import DomainError
 from privboost.privacy.ledger import Ledger
 from privboost.reports.report import round_up
 from privboost.tables.domain import Domain, read_json
+from privboost.tables.domain_checks import MAX_CLASSES, Label, check_labels
 from privboost.tables.encoding import Encoder, code_target
-from privboost.tables.features import Feature, NumberTarget, Target
+from privboost.tables.features import ClassTarget, Feature, NumberTarget, Target
 from privboost.tables.pieces import Batch
 from privboost.tables.times import read_durations
 from privboost.tables.unit_names import read_unit_names
-from privboost.tables.values import column_kind, read_numbers
+from privboost.tables.values import code_labels, column_kind, read_numbers
 from privboost.unit import Unit
 
 _READERS = {"number": read_numbers, "duration": read_durations, "text": column_kind}
@@ -45,6 +49,40 @@ def named_target(given: Mapping[str, Any]) -> str | None:
     target = given.get("target")
     name = target.get("name") if isinstance(target, Mapping) else None
     return name if isinstance(name, str) else None
+
+
+def check_classes(classes: Any, task: str) -> tuple[Label, ...]:
+    """Return classes that were given apart from a domain, or refuse them.
+
+    Parameters
+    ----------
+    classes : sequence
+        What the parameter says.
+    task : str
+        What the target is: "classes" or "number".
+    """
+    if task != "classes":
+        raise ValueError("classes is for classifiers, and the target is a number")
+    return check_labels(classes, "classes", MAX_CLASSES, least=2)
+
+
+def need_same_classes(classes: Sequence[Label], target: ClassTarget) -> None:
+    """Refuse classes that are not those of a domain; they match as labels do, in any order."""
+    column = np.empty(len(classes), dtype=object)
+    column[:] = classes
+    places = code_labels(column, target.classes, target.name)
+    if sorted(places.tolist()) != list(range(len(target.classes))):
+        raise DomainError("classes must be those of the domain; give one of the two")
+
+
+def with_classes(given: Mapping[str, Any], classes: Sequence[Label] | None) -> Mapping[str, Any]:
+    """Return a part of a domain's form with the target's classes, where it leaves them open."""
+    said = given.get("target") or {}
+    if classes is None or not isinstance(said, Mapping):
+        return given
+    if said.get("classes") is not None or said.get("bounds") is not None:
+        return given
+    return {**given, "target": {**said, "classes": list(classes)}}
 
 
 def check_columns(
@@ -96,9 +134,9 @@ def too_few_classes(ledger: Ledger) -> str:
     return (
         "target: at most one class stood out from the noise, so there is nothing to learn to "
         f"tell apart. Learning the domain has spent epsilon = {round_up(epsilon)} at delta = "
-        f"{round_up(ledger.delta)}, and training did not begin. Give the classes (write a domain, "
-        "domain_given, or `given` in Domain.learn), or spend more on learning: a larger epsilon, "
-        "or domain_share"
+        f"{round_up(ledger.delta)}, and training did not begin. Give the classes, which costs "
+        "nothing: classes=[0, 1] of an estimator, --classes 0,1, a domain, or `given` in "
+        "Domain.learn. Or spend more on learning: a larger epsilon, or domain_share"
     )
 
 

@@ -38,6 +38,7 @@ from privboost.tables.domain import Domain
 from privboost.tables.encoding import need_columns
 from privboost.tables.features import CategoricalFeature, ClassTarget, lessons_of
 from privboost.tables.sources import Table
+from privboost.tables.values import holds_floats, holds_text
 from privboost.unit import Unit
 
 _HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
@@ -151,8 +152,7 @@ class Lesson:
         """Refuse classes whose number is yet to be learned."""
         if self.task == "classes" and isinstance(self.plan(self.budget.delta).target, str):
             raise ValueError(
-                f"{parameter} is for two classes or a number: say in domain_given which classes "
-                "there are"
+                f"{parameter} is for two classes or a number: say in classes which there are"
             )
 
     def given_classes(self, parameter: str) -> ClassTarget:
@@ -160,10 +160,43 @@ class Lesson:
         target = self.plan(self.budget.delta).target
         if not isinstance(target, ClassTarget):
             raise ValueError(
-                f"{parameter} names classes: say in domain_given which there are, so that it can "
-                "be checked before anything is spent"
+                f"{parameter} names classes: say in classes which there are, so that it can be "
+                "checked before anything is spent"
             )
         return target
+
+    def check_label_type(self, counterpart: str) -> None:
+        """Refuse labels whose type is that of the other task, before anything is spent.
+
+        Floats are no classes, and texts no numbers, unless the target is given: then its type
+        decides nothing. A text file, and a column of Python objects, have no type.
+
+        Parameters
+        ----------
+        counterpart : str
+            The estimator for such labels.
+        """
+        if self.y is None or self.table.is_text or self.target not in self.table.columns:
+            return
+        if read_known(self.part, self.target).target is not None:
+            return
+        # Labels that lie beside a table come with at least one of its columns.
+        read = dict.fromkeys([self.table.columns[0], self.target])
+        column = next(self.table.batches([*read], 1), {}).get(self.target)
+        if column is None:
+            return
+        what, classes = f"column {self.target!r} of the target holds", self.task == "classes"
+        if classes and holds_floats(column):
+            raise SchemaError(
+                f"Unknown label type: {what} floats, and classes are not learned from those. Use "
+                f"{counterpart} for a number; or give the classes: classes=[0, 1] (--classes 0,1), "
+                "domain_given, or a domain"
+            )
+        if not classes and holds_text(column):
+            raise SchemaError(
+                f"{what} text, and a regressor needs a number: use {counterpart} for classes; or "
+                "give the bounds (domain_given, or a domain), and texts are read as numbers"
+            )
 
     def check_weights(self) -> None:
         """Refuse weights that do not go with the table, before anything is spent."""

@@ -50,6 +50,9 @@ class AdditiveScores(DeclaredState):
         own: values that act on the same rows make up for each other's errors.
     rows : float64 array of shape (2,), or None
         How many rows there are, as far as was released, and the standard deviation of that.
+    missing : float64 array of shape (features, 3), or None
+        Of each feature, the mean released Hessian sum of rows without a value, that of rows with
+        one, and the standard deviation of the latter. Unlike `mass`, sums below 0 are kept.
     """
 
     kind = "additive"
@@ -60,11 +63,12 @@ class AdditiveScores(DeclaredState):
     noise: tuple[np.ndarray, ...] | None = None
     together: np.ndarray | None = None
     rows: np.ndarray | None = None
+    missing: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for array in (self.start, *self.values, *(self.mass or ()), *(self.noise or ())):
             array.flags.writeable = False
-        for whole in (self.together, self.rows):
+        for whole in (self.together, self.rows, self.missing):
             if whole is not None:
                 whole.flags.writeable = False
 
@@ -169,6 +173,7 @@ class AdditiveScores(DeclaredState):
         """Return what a model file keeps."""
         mass, noise = (None if part is None else list(part) for part in (self.mass, self.noise))
         kept = {} if self.rows is None else {"rows": self.rows}
+        kept |= {} if self.missing is None else {"missing": self.missing}
         return kept | {
             "start": self.start,
             "values": list(self.values),
@@ -182,7 +187,7 @@ class AdditiveScores(DeclaredState):
         """Read what `to_form` gave: for each feature a value for each output and code."""
         place = "scores.values"
         own = {"start", "values", "mass", "noise", "together"}
-        form = need_keys(form, "scores", own, {"rows"})
+        form = need_keys(form, "scores", own, {"rows", "missing"})
         start = need_array(form["start"], "scores.start", np.int32, (n_outputs,))
         count, n_codes = len(layout.n_codes), layout.n_codes
         values = need_list(form["values"], place)
@@ -199,5 +204,9 @@ class AdditiveScores(DeclaredState):
             need_finite(own, "scores.mass", (n_outputs, codes))
             need_finite(doubt, "scores.noise", (n_outputs, codes), least=0)
         together = need_finite(form["together"], "scores.together", (n_outputs,), least=0)
-        rows = read_rows(form)
-        return cls(start, tuple(values), tuple(mass), tuple(noise), together, rows)
+        missing = form.get("missing")  # earlier versions kept nothing
+        if missing is not None:
+            need_finite(missing, "scores.missing", (count, 3))
+            need_finite(missing[:, 2], "scores.missing", (count,), least=0)
+        parts = (tuple(mass), tuple(noise), together, read_rows(form), missing)
+        return cls(start, tuple(values), *parts)

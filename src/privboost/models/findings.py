@@ -7,7 +7,7 @@ are told the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from privboost.cautions import warn
+from privboost.errors import FitWarning
 from privboost.explanations.lists import Finding
 from privboost.grid import LABEL_STEPS, SCORE_STEPS, WHOLE_SPAN
 from privboost.models.additive import AdditiveScores
@@ -31,6 +33,7 @@ from privboost.tables.rows import Codes
 
 NO_SIGNAL = "no signal"
 NO_ROWS = "no rows"
+MISSING_COLUMN = "missing column"
 RARE_CLASS = "rare class"
 WIDE_BOUNDS = "wide bounds"
 LABEL_BOUNDS = "label bounds"
@@ -59,6 +62,9 @@ _ENOUGH_TREES = 10
 _ROWS_THAT_MATTER = 1000.0
 """So many rows, over ε: of fewer no recipe learns much."""
 
+_SOME_VALUES = 0.15
+"""A column is empty if rows with a value, two standard errors added, are less of the others."""
+
 _MANY_CANCELLED = 0.25
 """Votes were wasted of which at least this part cancels."""
 
@@ -68,9 +74,31 @@ _FLAT = 0.1
 
 def find(model: Model) -> tuple[Finding, ...]:
     """Return what is worth a look: the same for all models whose files are the same."""
-    looks = (_signals, _rows, _classes, _bounds, _labels, _delta, _joint_answers, _votes)
+    looks = (_signals, _rows, _missing, _classes, _bounds, _labels, _delta, _joint_answers, _votes)
     told = _Told(model)
     return tuple(finding for look in looks for finding in look(told))
+
+
+def find_defects(model: Model) -> tuple[Finding, ...]:
+    """Return the findings that a user must act on: no rows with a label, columns without values."""
+    told = _Told(model)
+    return (*_rows(told), *_missing(told))
+
+
+def warn_of_defects(result: Any, findings: Iterable[Finding]) -> None:
+    """Warn once of all findings that a user must act on, if there are any.
+
+    Parameters
+    ----------
+    result : Model or Evaluation
+        What they were found in. It must be complete: the warning may be turned into an exception.
+    findings : iterable of Finding
+        What was found, from released values alone.
+    """
+    warning = FitWarning(*findings)
+    if warning.findings:
+        warning.result = result
+        warn(warning)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,21 +155,72 @@ def _signals(told: _Told) -> Iterator[Finding]:
 def _rows(told: _Told) -> Iterator[Finding]:
     """Look whether rows were found at all, where noise would show so many that they matter."""
     ways, privacy = list(_told_rows(told.model.scores)), told.model.privacy
-    if not ways or told.noiseless:
-        return
-    if all(_is_nothing(*way, privacy.epsilon) for way in ways):
+    if ways and all(_is_nothing(*way, privacy.epsilon) for way in ways):
         weighted = any(said.startswith(WEIGHTED) for said in privacy.assumptions)
-        text = (
-            "what was released tells of fewer rows than noise can show: are labels written as in "
-            f"the table,{' are weights numbers above 0,' if weighted else ''} and are there enough "
-            "rows for this epsilon?"
-        )
-        yield Finding(NO_ROWS, text)
+        classes = isinstance(told.model.domain.target, ClassTarget)
+        yield no_rows(classes, told.noiseless, weighted)
+
+
+def no_rows(classes: bool, noiseless: bool, weighted: bool = False) -> Finding:
+    """Return the finding that hardly any row has a label that can be used.
+
+    Only rows with such labels are counted, so that few rows and unmatched labels look alike.
+    """
+    unmatched = "labels match no class" if classes else "labels are not numbers"
+    weights = ", weights are not positive (are weights numbers above 0?)" if weighted else ""
+    few = "there are no rows" if noiseless else "there are hardly any rows for this epsilon"
+    counted = "is 0" if noiseless else "does not stand out from its noise"
+    text = (
+        f"the released number of rows with a known label {counted}: {unmatched} (are labels "
+        f"written as in the table?){weights}, or {few}"
+    )
+    return Finding(NO_ROWS, text)
 
 
 def _is_nothing(count: float, error: float, epsilon: float) -> bool:
     """Whether a count tells of no rows, and is sure that there are not so many that they matter."""
+    if error == 0:  # exact, of public rows
+        return count <= 0
     return count < 2 * error and (count + 2 * error) * epsilon < _ROWS_THAT_MATTER
+
+
+def _missing(told: _Told) -> Iterator[Finding]:
+    """Look for columns in which every cell seems to be missing or unreadable."""
+    found = _missing_cells(told.model)
+    if found is None:
+        return
+    names = [
+        name
+        for name, own in zip(told.model.domain.feature_names, found, strict=True)
+        if _is_empty(*own.tolist())
+    ]
+    if names:
+        more = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
+        text = (
+            f"{', '.join(names[:_NAMED])}{more}: every cell seems to be missing: is the column "
+            "filled, and are its values written as the domain says?"
+        )
+        yield Finding(MISSING_COLUMN, text)
+
+
+def _is_empty(missing: float, present: float, error: float) -> bool:
+    """Whether hardly any row has a value, by sums over rows without one and over those with one."""
+    most = max(present, 0.0) + 2 * error
+    return present <= 2 * error and most < _SOME_VALUES * missing
+
+
+def _missing_cells(model: Model) -> np.ndarray | None:
+    """Return released sums over rows without a value, with one, and the latter's standard error.
+
+    Of shape (features, 3); None where nothing was released that tells.
+    """
+    scores = model.scores.alone if isinstance(model.scores, CompoundScores) else model.scores
+    if isinstance(scores, AdditiveScores):
+        return scores.missing
+    # Where trees are grown greedily, missing values may always go along with the others.
+    if isinstance(scores, TreeScores) and "split_lambda" not in model.privacy.parameters:
+        return scores.missing_cells()
+    return None
 
 
 def _told_rows(scores: Any) -> Iterator[tuple[float, float]]:

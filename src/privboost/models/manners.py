@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
+from privboost.cautions import warn_of_exact_score
 from privboost.tables.domain import Domain
 from privboost.tables.features import ClassTarget
 
@@ -82,16 +83,31 @@ class TrainedModel(ABC):
         """Raise: whatever fits a model anew, such as cross-validation, needs an estimator."""
         raise TypeError(_NO_FIT)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool = False
+    ) -> float:
         """Return the exact accuracy, or R² of a number, on rows that must be public.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As scikit-learn's estimators take them.
+        public_rows : bool
+            Your word that every row is public.
 
         Privacy
         -------
         None: it is exact, without any noise, and not private; for private rows there is
         `privboost.evaluate`.
+
+        Warns
+        -----
+        PrivacyWarning
+            Unless the rows were declared public.
         """
         from sklearn.metrics import accuracy_score, r2_score
 
+        warn_of_exact_score(public_rows)
         measure = accuracy_score if isinstance(self.domain.target, ClassTarget) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 

@@ -108,6 +108,29 @@ class Forest(DeclaredState):
         joins: np.ndarray = several | (self.feature.shape[1] == 0)
         return joins
 
+    def reach_of_missing(
+        self, n_codes: np.ndarray
+    ) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray]]]:
+        """Yield each feature that nodes look at, and which leaves rows without a value reach.
+
+        Two boolean arrays of shape (trees, leaves): whether a node above the leaf looks at the
+        feature, and whether one of them sends missing values to the other side.
+        """
+        feature = self.feature.astype(np.int64)
+        last = n_codes[feature] - 1
+        packed = np.take_along_axis(self.goes_right, (last // 8)[..., None], axis=2)[..., 0]
+        turns = (packed >> (last % 8)) & 1
+        leaves = np.arange(self.values.shape[2])
+        depth = len(leaves).bit_length() - 1
+        levels = range(depth)
+        # The nodes above each leaf, and on which side of them it lies.
+        nodes = np.stack([2**level - 1 + (leaves >> (depth - level)) for level in levels], axis=-1)
+        sides = np.stack([(leaves >> (depth - level - 1)) & 1 for level in levels], axis=-1)
+        above, parted = feature[:, nodes], turns[:, nodes] != sides
+        for own in np.unique(feature).tolist():
+            here = above == own
+            yield own, (here.any(axis=2), (here & parted).any(axis=2))
+
     def add_joint(self, codes: Codes, scores: np.ndarray) -> None:
         """Add to scores, of shape (outputs, rows), the values of trees that join features."""
         feature, goes_right, values = self._joint
@@ -348,6 +371,31 @@ class TreeScores(DeclaredState):
             parts = [even(part) for part in np.split(shared, last[:-1])]
             chances = np.concatenate(parts)
         return tuple(np.split(chances, last[:-1]))
+
+    def missing_cells(self) -> np.ndarray:
+        """Return the mass in leaves that rows without a value of a feature reach, or can't reach.
+
+        Of shape (features, 3), summed over the trees that look at the feature: the mass they reach,
+        the mass they can't reach, and the standard error of the latter. It tells only where the
+        side of missing values was drawn at random. The noise of a leaf is estimated from how far
+        the total mass moves from tree to tree.
+        """
+        found = np.zeros((len(self.n_codes), 3))
+        for forest in self.forests:
+            if forest.mass is None or len(forest) < 2 or not forest.feature.size:
+                continue
+            mass = forest.mass.sum(axis=1, dtype=np.float64)
+            steps = np.diff(mass.sum(axis=1))
+            leaf_variance = float(np.mean(steps**2)) / 2 / mass.shape[1]
+            for feature, (looked_at, out_of_reach) in forest.reach_of_missing(self.n_codes):
+                reached = looked_at & ~out_of_reach
+                found[feature] += (
+                    mass[reached].sum(),
+                    mass[out_of_reach].sum(),
+                    leaf_variance * np.count_nonzero(out_of_reach),
+                )
+        found[:, 2] = np.sqrt(found[:, 2])
+        return found
 
     def changes(
         self, rows: np.ndarray, others: np.ndarray

@@ -115,6 +115,11 @@ class PrivateSearchCV(BaseEstimator):
         -------
         Spends (epsilon, delta) as one event, reserved before a row is read. How long it takes tells
         how many runs there were.
+
+        Warns
+        -----
+        FitWarning
+            Of the winner, as its own `fit` would, once the search is complete.
         """
         keys = KeyStream.of(self.random_state)
         task = SearchTask.of(self, X, y, sample_weight, keys)
@@ -133,6 +138,7 @@ class PrivateSearchCV(BaseEstimator):
         self.best_score_std_ = winner.error
         self.scoring_ = task.scoring
         self.privacy_ = report
+        self.best_estimator_._warn_of_defects()
         return self
 
     def predict(self, X: Any) -> Any:
@@ -147,9 +153,9 @@ class PrivateSearchCV(BaseEstimator):
         """Return the winner's scores. Costs no privacy."""
         return self._winner().decision_function(X)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Any, y: Any, *, public_rows: bool = False) -> float:
         """Return the winner's exact score on rows, which must be public: see its own `score`."""
-        return float(self._winner().score(X, y))
+        return float(self._winner().score(X, y, public_rows=public_rows))
 
     @property
     def classes_(self) -> np.ndarray:

@@ -54,7 +54,7 @@ _BETTER = {
 _OF_THE_SEARCH = ("epsilon", "delta", "random_state", "ledger", "budget")
 _FIXED = (
     *(*_OF_THE_SEARCH, "public_rows", "backend"),
-    *("domain", "domain_given", "domain_rows", "domain_share", "sample_weight_bound"),
+    *("classes", "domain", "domain_given", "domain_rows", "domain_share", "sample_weight_bound"),
 )
 """What the search decides, or all candidates share."""
 

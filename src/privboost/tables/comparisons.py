@@ -33,6 +33,8 @@ from privboost.tables.unit_names import read_unit_names
 from privboost.tables.values import MISSING, OTHER, code_labels, read_numbers
 
 _ANY_TARGET = NumberTarget("(target)", (0.0, 1.0))
+_MOST_MISSING = 0.99
+"""A column that is missing in more than this part of public rows does not fit."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +51,21 @@ class Comparison:
         Columns that the domain does not name; they are not read.
     strays : tuple of Strays
         Of public rows: for each column, how many values are not as the domain has them.
+    empty : tuple of str
+        Of public rows: columns that are missing in more than 99 % of them. Ranks and classes that
+        the domain does not list count as missing, as they do in training.
     """
 
     absent: tuple[str, ...]
     unfit: tuple[str, ...]
     more: tuple[str, ...]
     strays: tuple[Strays, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:
-        """Whether a model can be trained with both."""
-        return not self.absent and not self.unfit
+        """Whether a model can be trained with both, and learns from every column."""
+        return not self.absent and not self.unfit and not self.empty
 
 
 def check_domain(domain: Domain, table: Table, public_rows: bool, header: bool) -> Comparison:
@@ -70,8 +76,20 @@ def check_domain(domain: Domain, table: Table, public_rows: bool, header: bool) 
     if table.is_text and not header:  # whose first line may be a record
         found = replace(found, more=())
     if public_rows and found.fits:
-        found = replace(found, strays=count_strays(domain, table))
+        found = with_strays(found, domain, table)
     return found
+
+
+def with_strays(found: Comparison, domain: Domain, table: Table) -> Comparison:
+    """Return the comparison with exact counts of public rows, and the columns that are empty."""
+    strays = count_strays(domain, table)
+    kept = {part.name for part in domain.features if isinstance(part, CategoricalFeature)}
+    empty = tuple(
+        own.name
+        for own in strays
+        if own.missing + (0 if own.name in kept else own.other) > _MOST_MISSING * own.rows
+    )
+    return replace(found, strays=strays, empty=empty)
 
 
 def compare(parts: Parts, table: Table) -> Comparison:

@@ -236,14 +236,14 @@ class Domain(DeclaredState):
             The table.
         public_rows : bool
             Whether you declare all rows public: then what would be clipped, missing or unknown is
-            counted, exactly.
+            counted, exactly, and a column that is missing in more than 99 % of rows does not fit.
         header : bool
             Whether the first line of a CSV file is known to name its columns: it could be a record.
 
         Returns
         -------
         Comparison
-            With fits, absent, unfit and more, and with strays of public rows.
+            With fits, absent, unfit and more, and with strays and empty of public rows.
 
         Privacy
         -------

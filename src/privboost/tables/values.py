@@ -404,6 +404,13 @@ def holds_text(column: Column) -> bool:
     return is_text(column.type.value_type if coded else column.type)
 
 
+def holds_floats(column: Column) -> bool:
+    """Whether a column's type says that it holds floats; categories of floats are not meant."""
+    if isinstance(column, np.ndarray):
+        return bool(column.dtype.kind == "f")
+    return bool(pa.types.is_floating(column.type))
+
+
 def _is_scalar(kind: pa.DataType) -> bool:
     return any(is_such(kind) for is_such in _SCALARS)
 
