@@ -24,7 +24,7 @@ _ERRORS = 2.0
 """Standard errors to each side of an interval."""
 _CLEAR_CELL = 3.0
 """Deviations of its noise that a cell's count must exceed to move the clip: of 25 empty cells
-one does so in 6 (Gaussian) to 17 (Laplace) of 100 evaluations."""
+one does so in 3 (Gaussian) to 17 (Laplace) of 100 evaluations."""
 _MEAN_SQUARE = 0.4
 """About the mean square in a cell from 1/2 to 1, where residuals grow rarer with their size."""
 
