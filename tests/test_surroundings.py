@@ -32,7 +32,7 @@ for folder in (here, here / "engine", pathlib.Path.home(), pathlib.Path.cwd()):
     sys.exit(f"the test is void: {folder} can be written")
 form = {"version": 1, "features": {"x": {"kind": "numeric", "bounds": [0, 1]}},
         "target": {"name": "y", "classes": [0, 1]}}
-model = SBDTClassifier(1.0, 1e-6, form, n_estimators=3, accountant="rdp")
+model = SBDTClassifier(20.0, 1e-6, form, n_estimators=3, accountant="rdp")
 x = np.linspace(0, 1, 100)[:, None]
 print(model.fit(x, x[:, 0] > 0.5).predict(x).shape)
 """

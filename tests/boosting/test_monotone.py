@@ -98,7 +98,7 @@ def test_beyond_two_classes_it_is_refused():
     [
         ({"job": 1}, {"target": {"classes": [0, 1]}}, "is a category"),
         ({"nobody": 1}, {"target": {"classes": [0, 1]}}, "no feature 'nobody'"),
-        ({"age": 1}, None, "domain_given"),
+        ({"age": 1}, None, "say in classes"),
     ],
 )
 def test_with_a_domain_to_be_learned_as_well(monotone, given, words, tmp_path):

@@ -119,7 +119,7 @@ def test_evaluate(tmp_path, target, command):
         assert out["residuals"]["clip"] > 0
         assert out["all"]["rmse"]["lower"] <= out["all"]["rmse"]["upper"] <= 10
     else:
-        assert set(out) == {"target", "all", "groups", "privacy"}
+        assert set(out) == {"target", "all", "groups", "privacy", "warnings"}
         assert set(out["all"]["auc"]) == {"value", "std", "width"}
     found = tmp_path / "found.json"
     how = ("--json", "--out", found)

@@ -523,11 +523,11 @@ def test_an_interruption_of_a_free_command(trained, run, monkeypatch, sent):
     folder, _ = trained
     write, seen = table_writer._csv, []
 
-    def interrupted(table, **how):
+    def interrupted(table, *how, **more):
         if table.num_rows:
             seen.extend(folder.glob(".privboost-*"))
             os.kill(os.getpid(), sent)
-        return write(table, **how)
+        return write(table, *how, **more)
 
     monkeypatch.setattr(table_writer, "_csv", interrupted)
     out = ("--out", folder / "p.csv")

@@ -96,9 +96,13 @@ def test_search(files, run):
 
 
 def test_warnings_as_errors_lose_nothing(files):
-    """As `python -W error` has it, in a process of its own."""
+    """In a process of its own; `python -W` is read too early to know a class of a package."""
     words = map(str, train(files, "bad.json", "m", "--json"))
-    line = [sys.executable, "-W", "error::privboost.errors.FitWarning", "-m", "privboost", *words]
+    code = (
+        "import warnings; from privboost import FitWarning; from privboost.cli.main import main; "
+        "warnings.simplefilter('error', FitWarning); main()"
+    )
+    line = [sys.executable, "-c", code, *words]
     done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == Status.warned, done.stderr
     assert json.loads(done.stdout)["warnings"]

@@ -508,3 +508,23 @@ def test_score_points_to_it():
     for name in privboost.__all__:
         if name.endswith(("Classifier", "Regressor")):
             assert "privboost.evaluate" in getattr(privboost, name).score.__doc__
+
+
+def test_cells_reach_the_scores_of_a_rare_class():
+    """Nearly all rows have log-odds below −5, where cells once told nobody apart."""
+    rng = np.random.default_rng(3)
+
+    def rows(n):
+        x = rng.normal(size=(n, 2))
+        chance = 1 / (1 + np.exp(7.5 - 1.3 * x[:, 0] - 0.8 * x[:, 1]))
+        return pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": (rng.random(n) < chance).astype(int)})
+
+    features = {name: {"kind": "numeric", "bounds": [-4, 4]} for name in "ab"}
+    form = {"version": 1, "features": features, "target": {"name": "y", "classes": [0, 1]}}
+    model = PrivBoostClassifier(5.0, 1e-6, form, random_state=1).fit(rows(20_000))
+    other = rows(20_000)
+    exact = evaluate(model, other, epsilon=math.inf, public_rows=True)["auc"].value
+    assert (model.decision_function(other) < -5).mean() > 0.9
+    found = [evaluate(model, other, epsilon=10.0, random_state=k)["auc"] for k in range(8)]
+    assert abs(np.mean([own.value for own in found]) - exact) < 0.03
+    assert all(abs(own.value - exact) < 2 * own.std + own.width for own in found)

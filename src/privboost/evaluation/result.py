@@ -109,7 +109,8 @@ class Residuals:
         if self.clip is not None:
             return (
                 f"residuals clipped at {self.clip:.6g}; ends in brackets, after 'at least' and "
-                f"'at most' allow for what may lie beyond. Labels are clipped to {low} and {high}"
+                f"'at most' allow for what may lie beyond. Labels are clipped to {low} and {high}: "
+                "of labels as they are, errors may be larger"
             )
         if self.labels_outside:
             return f"{self.labels_outside} labels beyond {low} and {high} were clipped to them"

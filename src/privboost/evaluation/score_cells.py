@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,9 @@ _EXACT_CELLS, _LEAST_EXACT = 1024, 64
 MOST_CELLS = 4096
 _REACH, _EXACT_REACH = 5.0, 12.0
 """Where the last cells begin, in log-odds."""
+_REACH_OF_MEDIAN = 1.6
+"""The same, at least, in parts of the median distance of scores from 0: a rare class has most rows
+far below 0, and cells must tell them apart."""
 _REACH_OF_MARGINS = 2.0
 """The same of scores that are meant to be −1 or 1."""
 _VOTES = 3.0
@@ -59,7 +63,7 @@ def cells_of_scores(model: Model, count: int, exact: bool = False) -> ScoreCells
         Whether there is no noise, so that cells may reach further.
     """
     scores = model.scores
-    reach = _EXACT_REACH if exact else _REACH
+    reach = _EXACT_REACH if exact else _reach_of(scores)
     if not model.has_chances:
         reach = _REACH_OF_MARGINS
         if isinstance(scores, VoteScores):
@@ -71,3 +75,14 @@ def cells_of_scores(model: Model, count: int, exact: bool = False) -> ScoreCells
     middles = (ends[1:] + ends[:-1]) / 2
     at = np.concatenate([[_BEYOND * ends[0]], middles, [_BEYOND * ends[-1]]])
     return ScoreCells(edges, at)
+
+
+def _reach_of(scores: Any) -> float:
+    """Return where the last cells begin, by where released values say that scores lie."""
+    if not hasattr(scores, "typical"):  # a linear model, which releases no counts
+        return _REACH
+    typical = np.abs(scores.typical()) / SCORE_STEPS
+    if not typical.size:
+        return _REACH
+    median = float(np.median(typical, axis=1).max())
+    return min(max(_REACH, _REACH_OF_MEDIAN * median), _EXACT_REACH)

@@ -185,7 +185,7 @@ def _is_nothing(count: float, error: float, epsilon: float) -> bool:
 
 
 def _missing(told: _Told) -> Iterator[Finding]:
-    """Look for columns in which every cell seems to be missing or unreadable."""
+    """Look for columns in which nearly every cell seems to be missing or unreadable."""
     found = _missing_cells(told.model)
     if found is None:
         return
@@ -197,8 +197,8 @@ def _missing(told: _Told) -> Iterator[Finding]:
     if names:
         more = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
         text = (
-            f"{', '.join(names[:_NAMED])}{more}: every cell seems to be missing: is the column "
-            "filled, and are its values written as the domain says?"
+            f"{', '.join(names[:_NAMED])}{more}: nearly every cell seems to be missing: is the "
+            "column filled, and are its values written as the domain says?"
         )
         yield Finding(MISSING_COLUMN, text)
 
