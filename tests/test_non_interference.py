@@ -1,7 +1,9 @@
 """Where every answer is zero, nothing that a caller can reach depends on the rows."""
 
 import copy
+import io
 import pickle
+from contextlib import redirect_stderr
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -96,6 +98,18 @@ def test_after_a_fit(name, tmp_path):
         return estimator.fit(table, **weights_of(estimator)), ledger.read_bytes()
 
     check(fit, tables_for(name, tmp_path), tmp_path)
+
+
+def test_no_size_of_a_file_is_written_where_colours_are_forced(tmp_path, monkeypatch):
+    """Bars of bytes are for terminals, whatever an environment says of colours."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    tables = make_tables(tmp_path)
+    for which in ("csv", "csv, all missing", "parquet"):
+        screen = io.StringIO()
+        with redirect_stderr(screen):
+            make("flagship").fit(tables[which])
+        assert "byte" not in screen.getvalue()
+        assert str(tables[which].stat().st_size) not in screen.getvalue()
 
 
 @pytest.mark.parametrize("name", ["flagship", "filter", "greedy", "linear"])

@@ -64,7 +64,6 @@ PLAIN = [
     "<=50K",
     "'=x",
     "é",
-    " =x",
     "1-2",
 ]
 
@@ -99,6 +98,20 @@ def test_csv_holds_nothing_that_a_spreadsheet_runs(tmp_path, capfdbinary):
     with output_writer(given.schema, as_json=False) as write:
         write(given)
     assert capfdbinary.readouterr().out.decode() == text
+
+
+def test_bytes_and_texts_after_blanks_are_escaped_too(tmp_path):
+    """Parquet files without a logical type hold bytes, which CSV writes as texts."""
+    runs = [b"=1+1", b"\n=1+1", b" =1+1", b"\xef\xbb\xbf=1", b"\x00=1", b"\n", b"@a"]
+    stays = [b"-12", b"a=1", b"\xff", None]
+    cells = pa.array([*runs, *stays], pa.binary())
+    given = pa.table({"bytes": cells, "coded": cells.dictionary_encode()})
+    with file_writer(tmp_path / "t.csv", given.schema) as write:
+        write(given)
+    text = (tmp_path / "t.csv").read_bytes()
+    for cell in runs:
+        assert text.count(b"\"'" + cell + b'"') == 2, cell
+    assert text.count(b"'") == 2 * len(runs)
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.jsonl"])

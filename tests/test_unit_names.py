@@ -434,3 +434,9 @@ def test_raw_bytes_have_one_name_in_every_width():
 def test_a_tab_before_a_text_of_sixteen_bytes_does_not_count():
     """Its bytes are decimal digits with a leading 0, as those of a small UUID are."""
     assert name_unit("\t123456789012345") == name_unit(b"\t123456789012345") == b"123456789012345"
+
+
+def test_digits_of_other_scripts_name_units():
+    names = read_unit_names(pa.array(["²" * 32, "١" * 32, "1" * 32]), "who").to_pylist()
+    assert None not in names
+    assert len(set(names)) == 3

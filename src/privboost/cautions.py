@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -79,6 +82,43 @@ def warn(message: str | Warning) -> None:
         _said.add(place)
     category = None if isinstance(message, Warning) else PrivacyWarning
     warnings.warn(message, category, stacklevel=level)
+
+
+class HeldWarnings:
+    """Warnings about a result that is paid for: they wait until it is complete and kept."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def say(self, result: Any = None) -> None:
+        """Warn now. As an exception (`python -W error`) a warning carries its result."""
+        for message in self.messages:
+            warning = PrivacyWarning(message)
+            warning.result = result
+            warn(warning)
+
+
+_held: ContextVar[HeldWarnings | None] = ContextVar("_held", default=None)
+
+
+@contextmanager
+def holding_warnings() -> Iterator[HeldWarnings]:
+    """Hold what `warn_last` is given while the work inside lasts; `say` it afterwards."""
+    held = HeldWarnings()
+    token = _held.set(held)
+    try:
+        yield held
+    finally:
+        _held.reset(token)
+
+
+def warn_last(message: str) -> None:
+    """Warn of something that was found after spending, once whoever holds warnings is done."""
+    held = _held.get()
+    if held is None:
+        warn(message)
+    else:
+        held.messages.append(message)
 
 
 def _package(frame: Any) -> str:

@@ -22,7 +22,15 @@ class StoreError(ValueError):
 
 
 class PrivacyWarning(UserWarning):
-    """Something that a careful user would want to know before trusting or sharing a result."""
+    """Something that a careful user would want to know before trusting or sharing a result.
+
+    Attributes
+    ----------
+    result : Domain or None
+        What was paid for before the warning was given, where no estimator keeps it.
+    """
+
+    result: Any = None
 
 
 class FitWarning(UserWarning):

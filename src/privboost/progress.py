@@ -87,7 +87,8 @@ def _terminal(verbose: bool) -> Any:
     from rich.console import Console
 
     console = Console(stderr=True)
-    return console if console.is_terminal else None
+    # Not rich's own opinion: it takes any file for a terminal where FORCE_COLOR is set.
+    return console if sys.stderr.isatty() else None
 
 
 def tell(words: str) -> None:

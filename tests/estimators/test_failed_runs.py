@@ -3,13 +3,18 @@
 import copy
 import json
 import pickle
+import warnings
 
+import numpy as np
 import pytest
 
 from privboost import (
     BudgetError,
     BudgetStore,
+    Domain,
     LazyBBClassifier,
+    PrivacyWarning,
+    PrivateSearchCV,
     PrivBoostClassifier,
     SBDTClassifier,
     load_model,
@@ -224,3 +229,74 @@ def test_a_stream_that_was_saved_before_a_batch_failed_names_it(tmp_path):
         model.partial_fit(rows())
     model.set_params(backend="auto").load_stream(tmp_path / "state")
     assert len(failures(model.partial_fit(rows()))) == 1
+
+
+def test_a_search_that_fails_is_named_by_the_next(tmp_path):
+    ledger = tmp_path / "ledger.jsonl"
+    base = PrivBoostClassifier(domain=make_domain(), backend=dying())
+    search = PrivateSearchCV(base, {"n_estimators": [2]}, 1.0, 1e-6, expected_runs=2, ledger=ledger)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(rows())
+    search.estimator.set_params(backend="auto")
+    search = pickle.loads(pickle.dumps(search)).fit(rows())
+    said = [each for each in search.privacy_.assumptions if "reserved epsilon 1" in each]
+    assert len(said) == 1
+    assert ledger.read_text().count('"reserve"') == 2
+
+
+def test_what_is_remembered_is_what_the_run_began_with():
+    model = estimator()
+
+    def change(loads):
+        model.set_params(epsilon=0.01)
+        raise KeyboardInterrupt
+
+    model.set_params(backend=change)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(rows())
+    assert model._unfinished == ("epsilon 2 and delta 1e-06",)
+
+
+def silent_table():
+    """A column of which no value can stand out."""
+    frame = make_frame(400)[["age", "income"]]
+    frame["income"] = np.where(frame["age"] > 50, "high", "low")
+    frame["rare"] = [f"id {k}" for k in range(len(frame))]
+    return frame
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_a_warning_made_an_error_loses_no_model(method):
+    model = SBDTClassifier(20.0, 1e-6, n_estimators=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)
+        with pytest.raises(PrivacyWarning, match="'rare'"):
+            getattr(model, method)(silent_table(), "income")
+    assert "rare" in model.domain_.feature_names
+    assert not hasattr(model, "_unfinished")
+
+
+def test_a_warning_made_an_error_loses_no_domain():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)
+        with pytest.raises(PrivacyWarning, match="'rare'") as caught:
+            Domain.learn(silent_table(), "income", epsilon=20.0, delta=1e-6)
+    assert caught.value.result.privacy.epsilon <= 20.0
+
+
+def test_a_stream_is_not_replaced_while_it_trains(tmp_path):
+    model = estimator()
+    model.partial_fit(rows()).save_stream(tmp_path / "state")
+    refused = []
+
+    def meanwhile(loads):
+        for act in (lambda: model.load_stream(tmp_path / "state"), model.forget_rows):
+            with pytest.raises(RuntimeError, match="trained in another thread"):
+                act()
+            refused.append(act)
+        raise KeyboardInterrupt
+
+    model.set_params(backend=meanwhile)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(rows(1))
+    assert len(refused) == 2

@@ -21,9 +21,13 @@ SUFFIXES = (".csv", ".parquet", ".jsonl")
 _GROUP_ROWS = 2**20
 """Rows of a group in a Parquet file."""
 
-_RUN = r"\A[=+\-@\t\r＝＋－＠]"
-"""Texts that spreadsheets take for formulas, with the wide forms that some do."""
+_RUN = r"\A([\t\r\n]|[\s\x00\x{feff}]*[=+\-@＝＋－＠])"
+"""Texts that spreadsheets take for formulas, with the wide forms that some do, and after blanks."""
 _NUMBER = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\z"
+_BYTES = (
+    *(pa.types.is_binary, pa.types.is_large_binary),
+    *(pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+)
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 Write = Callable[[pa.Table], Any]
@@ -111,6 +115,11 @@ def _escaped(table: pa.Table) -> pa.Table:
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if any(is_text(kind) for is_text in _TEXTS):
             column = _escaped_texts(column.cast(pa.large_string()))
+        elif any(is_bytes(kind) for is_bytes in _BYTES):  # which are written as texts
+            told = (
+                None if own is None else own.decode(errors="replace") for own in column.to_pylist()
+            )
+            column = _escaped_texts(pa.array(told, pa.large_string()))
         columns.append(column)
     names = _escaped_texts(pa.array(table.column_names, pa.large_string())).to_pylist()
     return pa.Table.from_arrays(columns, names)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,12 +17,21 @@ from privboost.accounts.given import check_account
 from privboost.boosting.checks import check_choice, check_flag, check_path, check_size
 from privboost.boosting.plan import Budget, PublicRows, leave_some
 from privboost.boosting.target_span import learn_span
+from privboost.cautions import holding_warnings
 from privboost.compiling import compiling_told
 from privboost.crew import count_threads
 from privboost.engine.backend import OpenBackend
 from privboost.estimators.class_weights import weights_in_order
 from privboost.estimators.parameters import check_arguments
-from privboost.estimators.preparation import Given, MakePlan, Preparation, Run, Setting
+from privboost.estimators.preparation import (
+    Given,
+    MakePlan,
+    Preparation,
+    Run,
+    Setting,
+    failures_of,
+    remembering_failure,
+)
 from privboost.estimators.preview import Preview, price_of, told_rows
 from privboost.estimators.public_rows import PublicPreparation, budget_of
 from privboost.estimators.running import choose_backend, ledger_path, open_table
@@ -36,7 +44,7 @@ from privboost.models.files import save_model
 from privboost.models.findings import find_defects, warn_of_defects
 from privboost.models.model import Model
 from privboost.privacy.curator import Curator
-from privboost.progress import counting_charges, reading, rounds_bar, waiting, waits_told
+from privboost.progress import reading, rounds_bar, waiting, waits_told
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
 from privboost.tables.domain import Domain
@@ -119,10 +127,11 @@ class PrivateEstimator(BaseEstimator, ABC):
             when the model is complete: raised as an exception it loses nothing.
         """
         shown = check_flag("verbose", self.verbose)
-        with compiling_told(shown), self._remembering_failure():
+        with holding_warnings() as held, compiling_told(shown), remembering_failure(self):
             with waits_told(shown), waiting(shown, self._first_stage()):
                 run = self._prepare(X, y, sample_weight).run()
             self._keep(self._train(run))
+        held.say()
         self._warn_of_defects()
         return self
 
@@ -232,20 +241,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             type(self).__name__,
             None if self.domain is None else self._domain(),
             self.domain_rows,
-            self.__dict__.get("_unfinished", ()),
+            failures_of(self),
         )
-
-    @contextmanager
-    def _remembering_failure(self) -> Iterator[None]:
-        """Remember a run that fails after its reservation: reports of later runs name it."""
-        with counting_charges() as charges:
-            try:
-                yield
-            except BaseException:
-                if charges.count:
-                    spent = f"epsilon {float(self.epsilon):g} and delta {float(self.delta):g}"
-                    self._unfinished = (*self.__dict__.get("_unfinished", ()), spent)
-                raise
 
     def _lesson(self, given: Given, make_plan: MakePlan, budget: Budget) -> tuple[Lesson, Any]:
         """Return how a domain would be learned, and a plan that stands for training's.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ from privboost.pickling import fresh_copy
 from privboost.privacy.curator import Curator
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
+from privboost.progress import counting_charges
 from privboost.randomness.keystream import KeyStream
 from privboost.reports.report import WEIGHTED, PrivacyReport
 from privboost.tables.beside import open_source
@@ -332,11 +334,7 @@ class Preparation:
             "all parameters of the estimator were chosen, and all that came before it was fitted, "
             "without these rows or exact scores on them",
             self.alone(),
-            *(
-                f"an earlier run of this estimator reserved {spent} and failed: it has no report, "
-                "and adds to the epsilon stated here if it was given any of these rows"
-                for spent in self.setting.unfinished
-            ),
+            *map(failure_assumption, self.setting.unfinished),
         ]
         if domain.unit is not None:
             said += unit_assumptions(domain.unit)
@@ -358,6 +356,40 @@ class Preparation:
             if is_column_vector(getattr(self.given, name)):
                 message = f"A column-vector {name} was passed when a 1d array was expected"
                 warnings.warn(message, DataConversionWarning, stacklevel=4)
+
+
+@contextmanager
+def remembering_failure(estimator: Any) -> Iterator[None]:
+    """Remember a run that fails after its reservation: reports of later runs name it.
+
+    Parameters
+    ----------
+    estimator : estimator or search
+        Whose `epsilon` and `delta` the run may spend; it keeps the note as `_unfinished`.
+    """
+    epsilon, delta = estimator.epsilon, estimator.delta  # before anybody sets other ones
+    with counting_charges() as charges:
+        try:
+            yield
+        except BaseException:
+            if charges.count:
+                spent = f"epsilon {float(epsilon):g} and delta {float(delta):g}"
+                estimator._unfinished = (*failures_of(estimator), spent)
+            raise
+
+
+def failures_of(estimator: Any) -> tuple[str, ...]:
+    """Return what earlier runs of an estimator reserved and did not finish."""
+    found: tuple[str, ...] = estimator.__dict__.get("_unfinished", ())
+    return found
+
+
+def failure_assumption(spent: str) -> str:
+    """Say in a report what an earlier run that failed means for it."""
+    return (
+        f"an earlier run of this estimator reserved {spent} and failed: it has no report, and adds "
+        "to the epsilon stated here if it was given any of these rows"
+    )
 
 
 def _origin(ground: Ground) -> str:

@@ -14,10 +14,11 @@ from typing import Any, Self
 from privboost.accounts.posting import Posting
 from privboost.boosting.plan import Budget, Plan, PublicRows
 from privboost.boosting.target_span import learn_span
+from privboost.cautions import holding_warnings
 from privboost.engine.backend import RecordingBackend
 from privboost.errors import BudgetError, DomainError
 from privboost.estimators.base import PrivateEstimator
-from privboost.estimators.preparation import Given, Ground, Preparation, Run
+from privboost.estimators.preparation import Given, Ground, Preparation, Run, remembering_failure
 from privboost.estimators.row_stream import RowStream, kept_of
 from privboost.estimators.running import open_table
 from privboost.estimators.stream_checks import STREAM_PARAMETERS
@@ -142,7 +143,8 @@ class StreamEstimator(TreeEstimator):
         FitWarning
             As `fit` does, once the batch is complete: the stream can go on.
         """
-        with self._alone(), self._ending_stream(), self._remembering_failure():
+        ending = self._ending_stream(), remembering_failure(self)
+        with holding_warnings() as held, self._alone(), ending[0], ending[1]:
             stream = self._stream_to_continue()
             self._stream = None  # until all is done: a reservation is not given back
             known = self._classes_of_batch(stream, classes)
@@ -160,6 +162,7 @@ class StreamEstimator(TreeEstimator):
             grown = stream.extended(run, *kept_of(loads[-1]), backend.log, own)
             self._keep(Model(run.plan.encoder, scores, grown.report(), span))
             self._stream = grown
+        held.say()
         self._warn_of_defects()
         return self
 
@@ -269,8 +272,9 @@ class StreamEstimator(TreeEstimator):
         """
         stream, model = load_stream(path)
         self._check_target(model.domain)
-        self._stream = stream
-        self._keep(model)
+        with self._alone():
+            self._stream = stream
+            self._keep(model)
         return self
 
     def forget_rows(self) -> Self:
@@ -278,7 +282,8 @@ class StreamEstimator(TreeEstimator):
 
         That is the naive stream: nothing keeps the model from unlearning what old rows taught it.
         """
-        self._stream = self._need_stream().without_rows()
+        with self._alone():
+            self._stream = self._need_stream().without_rows()
         return self
 
     def __getstate__(self) -> dict[str, Any]:

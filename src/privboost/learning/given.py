@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privboost.boosting.checks import check_path
-from privboost.cautions import warn
+from privboost.cautions import warn, warn_last
 from privboost.errors import DomainError
 from privboost.privacy.ledger import Ledger
 from privboost.reports.report import round_up
@@ -164,7 +164,7 @@ def warn_of_untyped(there: bool) -> None:
 def warn_of_silence(names: Sequence[str]) -> None:
     """Warn of columns of which nothing was told, if there are any."""
     if names:
-        warn(
+        warn_last(
             f"no value stood out from the noise in {_listed(names)}: a model can learn nothing "
             "from such a column. Give its bounds or categories, leave it out, or spend more",
         )

@@ -12,7 +12,7 @@ from privboost.accounts.given import check_account
 from privboost.accounts.posting import Posting
 from privboost.boosting.checks import check_file, check_grid
 from privboost.boosting.plan import Budget, leave_some
-from privboost.cautions import caution
+from privboost.cautions import caution, holding_warnings
 from privboost.clusters.recognition import open_remote, open_where_rows_lie
 from privboost.errors import DomainError
 from privboost.learning.domain_learning import (
@@ -78,11 +78,14 @@ def learn_domain(
         posting = Posting(account, "Domain.learn", column_of(plan.unit), earlier)
     book = Ledger(epsilon, delta, accountant, ledger, posting)
     book.reserve(plan.releases)
-    domain, _ = learn(plan, table, open_where_rows_lie(1), book, stream)
+    with holding_warnings() as held:
+        domain, _ = learn(plan, table, open_where_rows_lie(1), book, stream)
     report = state_lesson(book, plan, domain, random_state is not None)
     if earlier is not None:
         report = add_lesson(earlier, report, "learning the rest of it")
-    return replace(domain, privacy=report)
+    learned = replace(domain, privacy=report)
+    held.say(learned)
+    return learned
 
 
 def state_lesson(ledger: Ledger, plan: LearningPlan, domain: Domain, seeded: bool) -> PrivacyReport:

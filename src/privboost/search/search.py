@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from privboost.cautions import caution
+from privboost.estimators.preparation import remembering_failure
 from privboost.estimators.running import ledger_path
 from privboost.randomness.keystream import KeyStream
 from privboost.search.task import SearchTask
@@ -124,12 +125,13 @@ class PrivateSearchCV(BaseEstimator):
         keys = KeyStream.of(self.random_state)
         task = SearchTask.of(self, X, y, sample_weight, keys)
         caution(self.epsilon, self.delta, self.random_state)
-        ledger = task.reserve(self, ledger_path(self.ledger))
-        ledger.charge(task.plan.release)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what losers would say must not be heard
-            winner = task.search(keys)
-        report = task.report(ledger, self)
+        with remembering_failure(self):
+            ledger = task.reserve(self, ledger_path(self.ledger))
+            ledger.charge(task.plan.release)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what losers would say must not be heard
+                winner = task.search(keys)
+            report = task.report(ledger, self)
         model = replace(winner.model, privacy=report)
         self.best_estimator_ = task.estimators[winner.candidate]
         self.best_estimator_._keep(model)

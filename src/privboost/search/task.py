@@ -19,7 +19,7 @@ from privboost.boosting.plan import Budget, leave_some
 from privboost.clusters.recognition import open_remote
 from privboost.errors import BudgetError
 from privboost.estimators.base import PrivateEstimator
-from privboost.estimators.preparation import Given, Setting
+from privboost.estimators.preparation import Given, Setting, failure_assumption, failures_of
 from privboost.evaluation.evaluate import EvaluationPreparation, measure
 from privboost.evaluation.plan import clip_of_scores, plan_evaluation, plan_score
 from privboost.evaluation.result import Value
@@ -236,6 +236,7 @@ class SearchTask:
             "candidates and all parameters of the search were chosen without these rows or exact "
             "scores on them",
             "this epsilon is of the search alone: any other release of these rows adds to it",
+            *map(failure_assumption, failures_of(search)),
             "how long the search took, which tells the number of its runs, is not shown to whom "
             "the rows must not be shown",
         )

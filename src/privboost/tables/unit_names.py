@@ -313,7 +313,7 @@ def _name_text(text: str) -> str | None:
 
 def _is_raw(text: str) -> bool:
     """Whether a text writes raw bytes."""
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         return len(text) == 32 and text[0] != "0"
     return _HEX.fullmatch(text) is not None
 
