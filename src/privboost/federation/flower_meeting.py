@@ -16,12 +16,18 @@ _GREETING = 10.0
 """Seconds that whoever connects has to say a name, and then to show that it has the key."""
 _FAREWELL = 3.0
 """Seconds that parties have to go, once they were told that it is over."""
+_LONGEST = 2**12
+"""Bytes of an answer to a challenge."""
+_SPARE = 32
+"""Connections without a proof that are held at once, beside one for each party."""
 _MOST_CALLS = 2**14
 """Threads that wait for parties: two for each, with room for connections of nobody."""
 
 
 class Meeting:
     """Who is connected, under which name. A connection counts once it has shown the party's key.
+
+    One that does not is closed, and so is one that comes while too many have yet to show theirs.
 
     Parameters
     ----------
@@ -50,9 +56,7 @@ class Meeting:
         class Manager(SimpleClientManager):  # type: ignore[misc]
             def register(self, client: Any) -> bool:
                 taken: bool = super().register(client)
-                if taken:
-                    with meeting._changed:
-                        meeting._connected.append(client)
+                if taken and meeting._let_in(client):
                     meeting._calls.submit(meeting._greet, client)
                 return taken
 
@@ -132,22 +136,39 @@ class Meeting:
         with self._changed:
             return list(self._connected)
 
+    def _let_in(self, line: Any) -> bool:
+        """Take a connection, or close it where too many are there that have shown no key."""
+        with self._changed:
+            proved = sum(map(len, self._lines.values()))
+            if len(self._connected) - proved >= self._presence.n_parties + _SPARE:
+                line.bridge.close()
+                return False
+            self._connected.append(line)
+            return True
+
     def _greet(self, line: Any) -> None:
+        """Have a connection show the key of the party that it says to be; else close it."""
+        if not self._is_proved(line):
+            line.bridge.close()
+            self._leave(line)
+
+    def _is_proved(self, line: Any) -> bool:
         from flwr.common import GetPropertiesIns
 
         found = _quietly(lambda: line.get_properties(GetPropertiesIns({}), _GREETING, None))
         name = None if found is None else found.properties.get("name")
         if not isinstance(name, str) or (challenge := self._presence.challenge(name)) is None:
-            return
+            return False
         answer = _ask(line, challenge.letter, time.monotonic() + _GREETING)
         with self._changed:
             if line not in self._connected:
-                return  # it has left meanwhile
-            if answer is not None and challenge.is_met_by(answer):
-                self._lines.setdefault(name, []).append(line)
-                self._changed.notify_all()
-            else:
+                return False  # it has left meanwhile
+            if answer is None or len(answer) > _LONGEST or not challenge.is_met_by(answer):
                 self.unproved.add(name)
+                return False
+            self._lines.setdefault(name, []).append(line)
+            self._changed.notify_all()
+            return True
 
     def _leave(self, line: Any) -> None:
         with self._changed:
