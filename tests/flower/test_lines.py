@@ -11,7 +11,7 @@ pytest.importorskip("flwr", reason="Flower has an environment of its own: make t
 
 from privboost import Federation, FederationError, SBDTClassifier
 from privboost.federation import flower_meeting
-from privboost.federation.flower_meeting import Meeting
+from privboost.federation.flower_meeting import Incoming, Meeting
 from privboost.federation.flower_party import join_federation
 from privboost.federation.flower_server import FlowerServer
 from privboost.federation.key_files import write_certificate
@@ -125,6 +125,7 @@ class Stranger:
     def __init__(self, name, answer=b""):
         self.cid, self.closed = f"{id(self)}", 0
         self._name, self._answer, self.bridge = name, answer, self
+        self.incoming = Incoming(iter(()))
 
     def close(self):
         self.closed += 1
@@ -173,6 +174,59 @@ def test_a_connection_without_a_key_is_let_go_and_few_are_held(monkeypatch):
     assert meeting._connected == []
 
 
+class Sent:
+    """A message of some length."""
+
+    def __init__(self, length):
+        self.ByteSize = lambda: length
+
+
+def test_little_is_read_of_a_connection_that_has_shown_no_key():
+    """Two short messages; what is beyond waits until the key was shown, or is never read."""
+    read = []
+
+    def send(*lengths):
+        for length in lengths:
+            read.append(length)
+            yield Sent(length)
+
+    with pytest.raises(ValueError, match="too long"):
+        next(Incoming(send(2**15)))
+    for trusted in (True, False):
+        read.clear()
+        incoming, taken = Incoming(send(9, 2**14, 2**27, 2**27)), []
+        reading = threading.Thread(target=lambda own=(taken, incoming): own[0].extend(own[1]))
+        reading.start()
+        reading.join(0.2)
+        assert reading.is_alive()
+        assert read == [9, 2**14]
+        incoming.judge(trusted)
+        reading.join(10)
+        assert len(taken) == len(read) == (4 if trusted else 2)
+
+
+class Endless(Mute):
+    """Says a name that is as long as a message can be."""
+
+    name = "x" * 2**22
+
+    def __init__(self):
+        self.say, self.asked = print, 0
+
+
+def test_a_long_name_is_dropped_with_its_connection(address, tls):
+    parties = make_parties(FRAME, 2, {})
+    identity, keys = pinned(parties)
+    with FlowerServer(address, *tls, identity, keys, patience=60) as server:
+        strange = join_all([Endless()], address, tls[0], patience=0.1)
+        joining = join_all(parties, address, tls[0])
+        server.wait_for(keys)
+        make().fit(Federation(identity, keys, server, 0))
+    end([*joining, *strange])
+    assert server._meeting.unproved == set()
+    assert [entries(party) for party in parties] == [1, 1]
+
+
 def test_connections_that_have_shown_their_keys_are_not_counted_among_strangers(monkeypatch):
     parties = make_parties(FRAME, 2)
     identity, keys = pinned(parties)
@@ -202,6 +256,7 @@ def test_a_party_that_is_let_go_comes_again(address, tls, monkeypatch):
     def full(self, line):
         left[0] -= 1
         if left[0] >= 0:
+            line.incoming.judge(False)
             line.bridge.close()
             return False
         return plain(self, line)

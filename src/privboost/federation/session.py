@@ -56,8 +56,9 @@ class Traffic:
 class Session:
     """Leads the parties that take part, and lets go of those that do not answer as they should.
 
-    All parties must accept the offer and confirm their keys before anything is spent. A party that
-    is lost afterwards, refuses, or sends something else stays out until the session ends; the
+    All parties must accept the offer and send their confirmations before the first seeds are dealt.
+    Then each pays by itself, once it has verified what the others have confirmed to it. A party
+    that is lost afterwards, refuses, or sends something else stays out until the session ends; the
     others go on while enough are left.
 
     Parameters
