@@ -348,6 +348,24 @@ def test_network_disks_are_refused(store, monkeypatch, tmp_path):
     store.account("a")
 
 
+def test_a_store_of_two_names_is_refused(store, tmp_path):
+    """A journal of one name is not found by the other: a charge would be lost."""
+    account = store.open("a", 1.0, 1e-6)
+    other = tmp_path / "other.db"
+    os.link(store.path, other)
+    for path in (store.path, other):
+        with pytest.raises(StoreError, match=r"more than one name \(hard links\).* journal"):
+            BudgetStore(path).open("b", 1.0, 1e-6)
+        with pytest.raises(StoreError, match="more than one name"):
+            BudgetStore(path).account("a")
+    with pytest.raises(StoreError, match="more than one name"):
+        charge(account, 1e-5)
+    other.unlink()
+    other.symlink_to(store.path)  # a symbolic link stands for the one name
+    charge(BudgetStore(other).account("a"), 1e-5)
+    assert len(account.statement().entries) == 1
+
+
 def charge_often(path, times, done):
     account = BudgetStore(path).account("a")
     for _ in range(times):
@@ -443,7 +461,15 @@ def test_an_account_names_its_place(store):
 
 
 @pytest.mark.parametrize(
-    "alike", ["Pfl\u00e4ge 1", "Pfla\u0308ge 1", " Pfläge 1", "Pfläge\u00a01", "Ｐｆläge １\u3000"]
+    "alike",
+    [
+        "Pfl\u00e4ge 1",
+        "Pfla\u0308ge 1",
+        " Pfläge 1",
+        "Pfläge\u00a01",
+        "Pfläge  1",
+        "Ｐｆläge １\u3000",
+    ],
 )
 def test_names_that_look_alike_are_one_account(store, alike):
     opened = store.open(alike, 3.0, 1e-5)
@@ -472,3 +498,27 @@ def test_accounts_of_earlier_versions_keep_their_names(store):
 def test_names_that_nobody_can_read(store, name):
     with pytest.raises(ValueError, match="dataset must be a text"):
         store.open(name, 3.0, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "invisible",
+    [
+        *(0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180E, 0x180F, 0x2800, 0x3164, 0xFE00),
+        *(0xFE0F, 0xFFA0, 0xE0001, 0xE0100, 0xE01EF, 0x200B, 0xAD),
+    ],
+    ids=hex,
+)
+def test_names_with_what_nobody_can_see(store, invisible):
+    """They would look like another account's."""
+    for name in ("patients{}", "{}patients", "pat{}ients"):
+        with pytest.raises(ValueError, match="dataset must be a text"):
+            store.open(name.format(chr(invisible)), 3.0, 1e-5)
+    assert not store.path.exists()
+
+
+def test_accounts_of_earlier_versions_can_have_what_nobody_can_see(store):
+    store.open("b", 3.0, 1e-5)
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("UPDATE accounts SET dataset = 'b\ufe0f'")
+        connection.commit()
+    assert [statement.dataset for statement in store.statements()] == ["b\ufe0f"]

@@ -7,15 +7,19 @@ import pytest
 
 from privboost import Federation, FederationError, Party, SBDTClassifier
 from privboost.federation import channels, party_beginning
-from privboost.federation.channels import seal_letter
-from privboost.federation.keys import KeyPair, extract
-from privboost.federation.messages import read_bytes, write_bytes
+from privboost.federation.agreement import Agreement
+from privboost.federation.channels import open_letter, seal_letter
+from privboost.federation.joint import commit_to
+from privboost.federation.keys import KeyPair, extract, pair_key, random_bytes, session_name
+from privboost.federation.messages import read_bytes, write_bytes, write_key
+from privboost.federation.party_beginning import Beginning
 from privboost.federation.presence import Presence
 from privboost.federation.session import Session
 from privboost.federation.transports import InProcess
 from tests.federation.parties import (
     ALLOWED,
     SECURE,
+    agree,
     bring,
     entries,
     make_parties,
@@ -197,6 +201,170 @@ def test_confirmations_of_another_session_are_none(monkeypatch):
     with pytest.raises(FederationError, match="'p0': keys: 'p1' has not confirmed"):
         make().fit(federation)
     assert [entries(party) for party in parties] == [1, 1, 1]
+
+
+def without_parts(body):
+    del body["parts"]
+
+
+def without_one_part(body):
+    body["parts"] = {name: part for name, part in body["parts"].items() if name != "p1"}
+
+
+def with_another_part(body):
+    body["parts"] = body["parts"] | {"p1": body["parts"]["p2"]}
+
+
+def with_too_many_rounds(body):
+    body["count"] = 65
+
+
+def with_rounds_that_have_been(body):
+    body["first"] = -1
+
+
+def with_rounds_beyond_all(body):
+    body["first"] = 2**200
+
+
+def without_a_number(body):
+    body["first"] = None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        without_parts,
+        without_one_part,
+        with_another_part,
+        with_too_many_rounds,
+        with_rounds_that_have_been,
+        with_rounds_beyond_all,
+        without_a_number,
+    ],
+)
+def test_a_first_deal_that_is_none_costs_nothing(change, monkeypatch):
+    parties = make_parties(FRAME, 3, {})
+    plain = Party._follow
+
+    def follow(self, body):
+        body = dict(body)
+        if body["stage"] == "deal" and self.name == "p0":
+            change(body)
+        return plain(self, body)
+
+    monkeypatch.setattr(Party, "_follow", follow)
+    with pytest.raises(FederationError, match=r"'p0': (joint randomness|rounds|messages): "):
+        make().fit(bring(parties))
+    assert [entries(party) for party in parties] == [0, 1, 1]
+
+
+def test_a_party_pays_once_all_others_have_confirmed_to_it(monkeypatch):
+    """One whose confirmation for p0 is wrong: p0 spends nothing, though others have paid."""
+    parties = make_parties(FRAME, 3, {})
+    plain = Beginning.reply
+
+    def lying(self):
+        reply = plain(self)
+        if self._member.name == "p2":
+            said = read_bytes(reply["confirmations"]) | {0: bytes(32)}
+            reply["confirmations"] = write_bytes(said)
+        return reply
+
+    monkeypatch.setattr(Beginning, "reply", lying)
+    with pytest.raises(FederationError, match="'p0': keys: 'p2' has not confirmed"):
+        make().fit(bring(parties))
+    assert [entries(party) for party in parties] == [0, 1, 1]
+
+
+class Thief(InProcess):
+    """Plays p0 to the coordinator with letters alone: it has the coordinator's long-lived key."""
+
+    def __init__(self, parties):
+        super().__init__(parties)
+        self.fresh, self.part = KeyPair(), random_bytes()
+
+    def gather(self, requests):
+        yield from super().gather({n: data for n, data in requests.items() if n != "p0"})
+        body = open_letter(self.key, "p0", "coordinator", requests.get("p0", b""))
+        if body is None:
+            return
+        if body["stage"] == "offer":
+            reply = {
+                "stage": "accepted",
+                "agreed": Agreement.from_form(body["agreement"]).digest,
+                "fresh": write_key(self.fresh.public),
+                "own_nonce": write_key(random_bytes()),
+                "commitment": write_key(commit_to(self.part)),
+            }
+        else:
+            confirmations = write_bytes({1: bytes(32), 2: bytes(32)})
+            reply = {"stage": "ready", "part": write_key(self.part), "rows": None}
+            reply |= {"confirmations": confirmations}
+        yield "p0", seal_letter(self.key, "p0", "coordinator", {"to": body["nonce"], **reply})
+
+
+def test_a_beginning_is_answered_under_the_keys_of_the_session():
+    """A letter, which the coordinator's own stolen key can write, confirms nothing to it."""
+    parties = make_parties(FRAME, 3, {})
+    federation = bring(parties, transport=Thief)
+    federation._transport.key = federation._identity.shared(parties[0].identity.public)
+    with pytest.raises(FederationError, match=r"2 of 3 .* 3 .*'p0': no answer came that it can"):
+        make().fit(federation)
+    assert [entries(party) for party in parties] == [0, 0, 0]
+
+
+class Recording(InProcess):
+    """Keeps what is carried to and from p0, and the fresh keys of the coordinator."""
+
+    def __init__(self, parties):
+        super().__init__(parties)
+        self.replies = []
+
+    def gather(self, requests):
+        for name, reply in super().gather(requests):
+            self.replies.append((name, reply))
+            yield name, reply
+
+
+def test_the_keys_of_a_session_are_forgotten_with_it(monkeypatch):
+    """With what both ends have afterwards, nothing that was recorded can be read."""
+    parties = make_parties(FRAME, 3, {})
+    federation, before = bring(parties, transport=Recording), []
+    plain = Session._tell_end
+
+    def watched(self, whole_run):
+        before.append((self._fresh, dict(self._ends), self._agreement.digest))
+        plain(self, whole_run)
+
+    monkeypatch.setattr(Session, "_tell_end", watched)
+    make().fit(federation)
+    (fresh, ends, agreed), session = before[0], federation.last
+    name = session_name(agreed, [session._said, *ends.values()])
+
+    def read_with(own):
+        key = pair_key("coordinator", federation._identity, own, ends["p0"], name)
+        channel = channels.Channel(key, "coordinator", "p0")
+        recorded = federation._transport.replies
+        return sum(channel.open(reply) is not None for who, reply in recorded if who == "p0")
+
+    assert read_with(fresh) > 10
+    assert read_with(session._fresh) == 0
+    kept = (session._channels, session._ends, session._letters, session._openings, session._parts)
+    assert not any(kept)
+    assert [party._channel for party in parties] == [None] * 3
+    make().fit(federation)
+
+
+def test_a_session_that_is_refused_keeps_no_keys_either():
+    parties = make_parties(FRAME, 3, {})
+    agree(parties[1], colluders=2)
+    federation = bring(parties)
+    with pytest.raises(FederationError, match="'p1': colluders"):
+        make().fit(federation)
+    session = federation.last
+    assert not any((session._channels, session._ends, session._letters))
+    assert session._fresh.public != session._said.fresh
 
 
 @pytest.mark.parametrize("what", ["fresh", "nonce", "commitment"])

@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -49,6 +50,8 @@ from tests.federation.parties import (
 from tests.tables import FEATURES, make_domain, make_frame
 
 FRAME = make_frame(300)
+UNCOVERED = r"budget: this party's account does not cover it[;)]"
+"""All that a coordinator is told of an account."""
 REPLACE = {"filter": "renyi", "relation": "replace-one"}
 
 
@@ -81,7 +84,7 @@ class Absent(InProcess):
 
 
 @pytest.mark.parametrize("transport", [InProcess, Absent])
-def test_nothing_is_spent_before_all_have_agreed(transport):
+def test_nobody_spends_before_all_have_agreed(transport):
     """Also where one party may be lost: that is for those who are lost afterwards."""
     parties = make_parties(FRAME, 4, {})
     if transport is InProcess:
@@ -161,17 +164,22 @@ def test_a_seed_needs_consent_and_a_number_of_rows_too():
 
 def test_a_plan_is_priced_by_the_party_itself():
     """What its account does not cover is refused before anything is spent by anybody."""
-    parties = make_parties(FRAME, 3, {})
-    strict = Party("strict", FRAME.iloc[:5], open_account(0.5, 1e-6), **SECURE)
+    said = []
+    how = SECURE | {"tell": said.append}
+    parties = make_parties(FRAME, 3, {}, tell=said.append)
+    strict = Party("strict", FRAME.iloc[:5], open_account(0.5, 1e-6), **how)
     secure = make(random_state=None)
-    with pytest.raises(FederationError, match=r"'strict': the account of .* does not cover this"):
+    with pytest.raises(FederationError, match=f"'strict': {UNCOVERED}"):
         secure.fit(bring([*parties, strict]))
-    named = Party("strict", FRAME.iloc[:5], open_account(unit="person"), **SECURE)
-    with pytest.raises(FederationError, match=r"protects all rows of one person; .* one row"):
+    assert re.match(r"refused: the account of .* does not cover this", said[-1])
+    named = Party("strict", FRAME.iloc[:5], open_account(unit="person"), **how)
+    with pytest.raises(FederationError, match=r"'strict': unit: this .* protects another one\)"):
         secure.fit(bring([*parties, named]))
+    assert re.search(r"protects all rows of one person; .* one row", said[-1])
     sampled = make(random_state=None, subsample=0.5)
-    with pytest.raises(FederationError, match="'p0': this account was opened for Gaussian noise"):
+    with pytest.raises(FederationError, match=f"'p0': {UNCOVERED}"):
         sampled.fit(bring(parties))
+    assert said[-1].startswith("refused: this account was opened for Gaussian noise")
     assert [entries(party) for party in (*parties, strict, named)] == [0] * 5
 
 
@@ -181,13 +189,14 @@ def test_runs_about_other_neighbours_do_not_add_up():
     second = LazyBBClassifier(0.999, 0.0, make_domain())
     about_rows = make_parties(FRAME, 3, {"epsilon": 2.0, "delta": 1e-5, "filter": "renyi"})
     first.fit(bring(about_rows))
-    with pytest.raises(
-        FederationError, match="a run about replace one protected unit does not add up"
-    ):
+    said = []
+    about_rows[0]._listener = said.append
+    with pytest.raises(FederationError, match=f"'p0': {UNCOVERED}"):
         second.fit(bring(about_rows))
+    assert "a run about replace one protected unit does not add up" in said[-1]
     replacing = make_parties(FRAME, 3, {"epsilon": 2.0, "delta": 1e-5} | REPLACE)
     second.fit(bring(replacing))
-    with pytest.raises(FederationError, match=r"'p0': the account of .* does not cover this"):
+    with pytest.raises(FederationError, match=f"'p0': {UNCOVERED}"):
         first.fit(bring(replacing))
     assert [entries(party) for party in (*about_rows, *replacing)] == [1] * 6
 
@@ -208,7 +217,7 @@ def test_an_account_is_for_life(tmp_path):
         one.close()
         with path.open("ab") as file:  # what a crash leaves behind
             file.write(b'{"entry": "cha')
-    with pytest.raises(FederationError, match=r"'p9': the account of 'rows' does not cover this"):
+    with pytest.raises(FederationError, match=f"'p9': {UNCOVERED}"):
         secure.fit(bring([*others, lone()]))
     statement = store.account("rows").statement()
     assert len(statement.entries) == done
@@ -234,6 +243,67 @@ def test_a_ledger_that_counts_runs_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is no ledger"):
         Party("p", FRAME, open_account(), ledger=other)
     assert other.read_text() == "a,b"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"entry": "run", "epsilon": 1.0, "delta": 1e-6}{"entry": "charge"}',
+        b'\0\0{"entry": "run", "epsilon": 1.0, "delta": 1e-6}',
+        b'{"entry": "run", "epsilon": 1.0, "delta": 1e-6, "who": "M\xfcller"}',
+        b'{"entry": "run", "epsilon": 1.0, "delta": 1e-6}\x0b',
+        b'{"entry": "run", "epsilon: 1.0, "delta": 1e-6}',
+        b'{"entry": "run", "epsilon\0\0\0\0',
+        b'["run"]',
+        b"3",
+    ],
+)
+def test_a_line_of_a_ledger_that_cannot_be_read_is_no_line_without_a_run(line, tmp_path):
+    path = tmp_path / "north.ledger"
+    before = b'{"entry": "reserve"}\n{"entry": "ch\n'  # cut short, then gone on with
+    path.write_bytes(before + line + b"\n" + b'{"entry": "charge"}\n')
+    with pytest.raises(BudgetError, match=r"line 3 of .* cannot be read"):
+        Party("p", FRAME, open_account(), ledger=path)
+    for epsilon in (b"null", b'"much"', b"Infinity"):
+        path.write_bytes(before + b'{"entry": "run", "epsilon": %b, "delta": 1}\n' % epsilon)
+        with pytest.raises(BudgetError, match="runs of an earlier version"):
+            Party("p", FRAME, open_account(), ledger=path)
+    path.write_bytes(before)
+    Party("p", FRAME, open_account(), ledger=path)
+
+
+class Telling(Party):
+    """A party that answers what it likes when it is asked for its rows."""
+
+    def _read_letter(self, body):
+        return self.reply | {"stage": body["stage"]}
+
+
+class Crowded(InProcess):
+    """A network on which somebody answers whom nobody has asked."""
+
+    def gather(self, requests):
+        yield "nobody", b"hello"
+        yield from super().gather(requests)
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        ({"rule": "\x1b[2Jgone" + "x" * 9999}, r"^'p': \?\[2Jgonex{100,995}$"),
+        ({"rule": 3}, "rule must be a text"),
+        ({"rows": None}, "rows must be a whole number"),
+        ({"rows": 3, "to": np.zeros(3, dtype=np.uint8)}, "not every party has told"),
+        ({"rows": 3, "to": None}, "not every party has told"),
+    ],
+)
+def test_whatever_a_party_says_of_its_rows_is_read_with_care(reply, words):
+    party = Telling("p", FRAME, **ALLOWED)
+    party.reply = reply
+    federation = bring([party, *make_parties(FRAME, 2)], transport=Crowded)
+    with pytest.raises(FederationError, match=words):
+        federation.count_rows()
+    assert bring(make_parties(FRAME, 2), transport=Crowded).count_rows() == len(FRAME)
 
 
 def test_a_party_has_an_account_or_protects_nobody():
@@ -262,7 +332,10 @@ def test_a_store_that_cannot_be_used_is_the_partys_own_affair(tmp_path):
 def test_another_schema_or_no_rows():
     parties = make_parties(FRAME, 3)
     parties[0]._rows = FRAME.drop(columns="age")
-    refused(bring(parties), "'p0': .*age")
+    said = []
+    parties[0]._listener = said.append
+    refused(bring(parties), r"'p0': columns: the table lacks what the domain names\)")
+    assert "age" in said[-1]
     empty = make_parties([FRAME, FRAME.iloc[:0], FRAME.iloc[:0]], 3)
     assert same_model(make().fit(FRAME).model_, make().fit(bring(empty)).model_)
     make(random_state=None).fit(bring(make_parties([FRAME.iloc[:0]] * 3, 3, {})))

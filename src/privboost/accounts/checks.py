@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from typing import Any
 
@@ -13,6 +14,12 @@ from privboost.forms import is_writable
 
 _LONGEST = 200
 """Characters of a name."""
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0000-\U000e0fff]"
+)
+"""Characters that Python counts as printable and screens leave out or show as a blank: Unicode's
+Default_Ignorable_Code_Point, and the empty Braille pattern."""
 
 
 def check_name(parameter: str, value: Any) -> str:
@@ -25,16 +32,19 @@ def check_name(parameter: str, value: Any) -> str:
 
 
 def normal_name(parameter: str, value: Any) -> str:
-    """Return a name as it is kept (`as_it_looks`); refuse what is none."""
-    return check_name(parameter, as_it_looks(value) if isinstance(value, str) else value)
+    """Return a name as it is kept (`as_it_looks`); refuse what is none, or cannot be seen."""
+    name = check_name(parameter, as_it_looks(value) if isinstance(value, str) else value)
+    if _INVISIBLE.search(name):
+        raise ValueError(f"{parameter} must be a text without invisible characters")
+    return name
 
 
 def as_it_looks(name: str) -> str:
-    """Return the one form of all names that look alike: NFKC, without outer blanks.
+    """Return the one form of all names that look alike: NFKC, single blanks, none outside.
 
     Letters of different alphabets that look alike stay different.
     """
-    return unicodedata.normalize("NFKC", name).strip()
+    return re.sub(" +", " ", unicodedata.normalize("NFKC", name)).strip()
 
 
 def check_limit(epsilon: Any, delta: Any) -> None:

@@ -10,7 +10,7 @@ from time import monotonic
 from urllib.parse import quote
 
 from privboost.accounts.damage import KIND, VERSION, check_store, explained, is_held
-from privboost.accounts.places import check_disk
+from privboost.accounts.places import check_disk, check_one_name
 from privboost.errors import StoreError
 from privboost.files import check_link
 from privboost.progress import tell
@@ -55,6 +55,7 @@ def create_database(path: Path, name: str) -> None:
     """Make a store's file, whole or not at all; one that is there stays as it is."""
     check_link(path)
     check_disk(path)
+    check_one_name(path)
     with explained(path), closing(_begun(path, "rwc", "BEGIN IMMEDIATE")) as connection:
         if not connection.execute("PRAGMA schema_version").fetchone()[0]:
             connection.execute(f"PRAGMA application_id = {KIND}")
@@ -93,6 +94,7 @@ def _opened(path: Path, begin: str) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise StoreError(f"{path}: there is no such store; privboost budget open makes one")
     check_disk(path)
+    check_one_name(path)
     with explained(path), closing(_begun(path, "rw", begin)) as connection:
         check_store(connection, path)
         yield connection

@@ -1,4 +1,4 @@
-"""Where a store may lie: on a disk of this machine."""
+"""Where a store may lie: on a disk of this machine, under one name."""
 
 from __future__ import annotations
 
@@ -37,6 +37,20 @@ def check_disk(path: Path) -> None:
         raise StoreError(
             f"{path} is on a network file system ({kind}), which may lose a charge: keep the store "
             "on a disk of the machine that trains"
+        )
+
+
+def check_one_name(path: Path) -> None:
+    """Refuse a file with a second hard link; one that is not there yet has none.
+
+    SQLite looks for the journal of an interrupted write beside the path that it opens. A process
+    that opens the store by its other name would miss that journal, and a charge could be lost.
+    """
+    if path.exists() and path.stat().st_nlink > 1:
+        raise StoreError(
+            f"{path} has more than one name (hard links), and a charge could be lost: SQLite finds "
+            "the journal of an interrupted write by the store's path; keep one name, the one that "
+            "a -journal file lies beside if there is any, and remove the others"
         )
 
 

@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 
 from privboost.accounts.account import BudgetAccount
-from privboost.accounts.checks import check_limit, check_name, normal_name
+from privboost.accounts.checks import as_it_looks, check_limit, check_name, normal_name
 from privboost.accounts.damage import damaged
 from privboost.accounts.database import create_database, reading, writing
 from privboost.accounts.filters import FILTERS, GaussianFilter, RenyiFilter
@@ -64,7 +64,8 @@ class BudgetStore:
         Parameters
         ----------
         dataset : str
-            Its name, which is kept in NFKC and without outer blanks.
+            Its name, which is kept in NFKC, with single blanks and none outside. Characters that
+            cannot be seen are refused.
         epsilon, delta : float
             The limit of everything that is ever spent on it.
         unit : str, optional
@@ -112,7 +113,7 @@ class BudgetStore:
 
     def account(self, dataset: str) -> BudgetAccount:
         """Return an account that was opened before."""
-        normal_name("dataset", dataset)
+        check_name("dataset", as_it_looks(dataset) if isinstance(dataset, str) else dataset)
         with reading(self.path) as connection:
             known, own = read_datasets(connection), find_dataset(connection, dataset)
             found = connection.execute("SELECT id FROM store").fetchone()

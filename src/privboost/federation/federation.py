@@ -13,7 +13,7 @@ from privboost.errors import FederationError
 from privboost.federation.agreement import COORDINATOR, DISTRIBUTED, SERVER, Agreement
 from privboost.federation.channels import open_letter, seal_letter
 from privboost.federation.keys import KeyPair, random_bytes
-from privboost.federation.messages import whole, write_key
+from privboost.federation.messages import printable, text, whole, write_key
 from privboost.federation.party import Party
 from privboost.federation.plans import AgreedRows
 from privboost.federation.preparation import FederatedPreparation
@@ -128,11 +128,13 @@ class Federation(AgreedRows):
         }
         told: dict[str, int] = {}
         for name, data in self._transport.gather(letters):
-            reply = open_letter(secrets[name], COORDINATOR, name, data) or {}
-            if not isinstance(reply.get("to"), np.ndarray) or (reply["to"] != nonce).any():
+            if name not in secrets:
                 continue
+            reply = open_letter(secrets[name], COORDINATOR, name, data) or {}
+            if not np.array_equal(reply.get("to", 0), nonce):
+                continue  # not the party's, or no answer to this
             if "rule" in reply:
-                raise FederationError(f"{name!r}: {reply['rule']}")
+                raise FederationError(f"{name!r}: {printable(text(reply, 'rule'))}")
             told[name] = max(whole(reply, "rows"), 0)  # plans rest on it, guarantees do not
             if len(told) == len(self.parties):
                 break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Condition, Event
 from typing import Any
@@ -16,12 +16,56 @@ _GREETING = 10.0
 """Seconds that whoever connects has to say a name, and then to show that it has the key."""
 _FAREWELL = 3.0
 """Seconds that parties have to go, once they were told that it is over."""
+_LONGEST = 2**14
+"""Bytes of a message that is taken from a connection which has shown no key."""
+_BEFORE = 2
+"""Messages that are taken from it: a name, and an answer to a challenge."""
+_SPARE = 8
+"""Connections without a proof that are held at once, beside one for each party."""
 _MOST_CALLS = 2**14
 """Threads that wait for parties: two for each, with room for connections of nobody."""
 
 
+class Incoming:
+    """The messages of one connection: few and short ones, until it has shown a key.
+
+    Flower reads ahead of its questions, as much as comes.
+
+    Parameters
+    ----------
+    messages : iterator
+        The messages.
+    """
+
+    def __init__(self, messages: Iterator[Any]) -> None:
+        self._messages, self._taken = messages, 0
+        self._judged, self._trusted = Event(), False
+
+    def judge(self, trusted: bool) -> None:
+        """Let everything in from now on, or nothing more."""
+        self._trusted = trusted
+        self._judged.set()
+
+    def __iter__(self) -> Incoming:
+        return self
+
+    def __next__(self) -> Any:
+        if self._taken >= _BEFORE:
+            self._judged.wait()
+        if self._judged.is_set() and not self._trusted:
+            raise StopIteration
+        message = next(self._messages)
+        self._taken += 1
+        if self._taken <= _BEFORE and message.ByteSize() > _LONGEST:
+            del message  # the error would keep it
+            raise ValueError("a message that is too long")
+        return message
+
+
 class Meeting:
     """Who is connected, under which name. A connection counts once it has shown the party's key.
+
+    One that does not is closed, and so is one that comes while too many have yet to show theirs.
 
     Parameters
     ----------
@@ -38,6 +82,7 @@ class Meeting:
         self._presence, self.unproved = presence, set[str]()
         self._changed = Condition()
         self._connected: list[Any] = []
+        self._unjudged: dict[Any, float] = {}
         self._lines: dict[str, list[Any]] = {}
         self._calls = ThreadPoolExecutor(max_workers=_MOST_CALLS, thread_name_prefix="privboost")
 
@@ -50,9 +95,7 @@ class Meeting:
         class Manager(SimpleClientManager):  # type: ignore[misc]
             def register(self, client: Any) -> bool:
                 taken: bool = super().register(client)
-                if taken:
-                    with meeting._changed:
-                        meeting._connected.append(client)
+                if taken and meeting._let_in(client):
                     meeting._calls.submit(meeting._greet, client)
                 return taken
 
@@ -61,6 +104,30 @@ class Meeting:
                 meeting._leave(client)
 
         return Manager()
+
+    def servicer(self) -> Any:
+        """Return what answers connections: Flower's own, which reads `Incoming`."""
+        from flwr.proto.transport_pb2_grpc import FlowerServiceServicer as Answering
+        from flwr.server.superlink.fleet.grpc_bidi.flower_service_servicer import (
+            FlowerServiceServicer,
+        )
+        from flwr.server.superlink.fleet.grpc_bidi.grpc_client_proxy import GrpcClientProxy
+
+        manager = self.manager()
+
+        class Servicer(Answering):  # type: ignore[misc]
+            def Join(self, request_iterator: Any, context: Any) -> Any:
+                incoming = Incoming(request_iterator)
+
+                def line(cid: str, bridge: Any) -> Any:
+                    made = GrpcClientProxy(cid, bridge)
+                    made.incoming = incoming
+                    return made
+
+                flower = FlowerServiceServicer(manager, grpc_client_proxy_factory=line)
+                return flower.Join(incoming, context)
+
+        return Servicer()
 
     def wait_for_any(self, names: set[str], patience: float) -> set[str]:
         """Wait until one of these parties has come; return all that are there."""
@@ -132,25 +199,52 @@ class Meeting:
         with self._changed:
             return list(self._connected)
 
+    def _let_in(self, line: Any) -> bool:
+        """Take a connection, or close it where too many are there that have shown no key."""
+        now = time.monotonic()
+        with self._changed:
+            for old, since in self._unjudged.items():
+                if now - since > 3 * _GREETING:  # it was gone before Flower could say so
+                    old.bridge.close()
+            if len(self._unjudged) < self._presence.n_parties + _SPARE:
+                self._connected.append(line)
+                self._unjudged[line] = now
+                return True
+        line.incoming.judge(False)
+        line.bridge.close()
+        return False
+
     def _greet(self, line: Any) -> None:
+        """Have a connection show the key of the party that it says to be; else close it."""
+        if self._is_proved(line):
+            line.incoming.judge(True)
+        else:
+            line.bridge.close()
+            self._leave(line)
+
+    def _is_proved(self, line: Any) -> bool:
         from flwr.common import GetPropertiesIns
 
         found = _quietly(lambda: line.get_properties(GetPropertiesIns({}), _GREETING, None))
         name = None if found is None else found.properties.get("name")
         if not isinstance(name, str) or (challenge := self._presence.challenge(name)) is None:
-            return
+            return False
         answer = _ask(line, challenge.letter, time.monotonic() + _GREETING)
         with self._changed:
             if line not in self._connected:
-                return  # it has left meanwhile
-            if answer is not None and challenge.is_met_by(answer):
-                self._lines.setdefault(name, []).append(line)
-                self._changed.notify_all()
-            else:
+                return False  # it has left meanwhile
+            if answer is None or not challenge.is_met_by(answer):
                 self.unproved.add(name)
+                return False
+            del self._unjudged[line]
+            self._lines.setdefault(name, []).append(line)
+            self._changed.notify_all()
+            return True
 
     def _leave(self, line: Any) -> None:
+        line.incoming.judge(False)
         with self._changed:
+            self._unjudged.pop(line, None)
             self._connected = [each for each in self._connected if each is not line]
             for name, lines in list(self._lines.items()):
                 self._lines[name] = [each for each in lines if each is not line]

@@ -69,7 +69,7 @@ def _stay(
     import grpc
     from flwr.client import start_client
 
-    since, said = time.monotonic(), False
+    since, said = time.monotonic(), ""
     while True:
         began = time.monotonic()
         try:
@@ -81,19 +81,26 @@ def _stay(
                 insecure=False,
             )
             return
-        except grpc.RpcError as error:
-            words = str(error.details())  # of the connection: nobody has been believed yet
+        except (grpc.RpcError, StopIteration) as error:
+            # Words of the connection: nobody has been believed yet. A server that has too many
+            # connections ends this one without a word.
+            words = "" if isinstance(error, StopIteration) else str(error.details())
             if "SSL" in words or "Ssl" in words or "ssl" in words:
                 raise FederationError(
                     f"certificate: {address} shows another one than this party knows"
                 ) from None
+            words = f"nobody answers at {address} yet; trying for {patience:g} s"
             if line.heard > began:
-                since, said = time.monotonic(), False
+                since = time.monotonic()
+                words = (
+                    "the connection ended, and is made again; if that goes on: is the key of this "
+                    "party the one pinned there?"
+                )
             if time.monotonic() - since > patience:
                 raise FederationError(f"coordinator: nobody answers at {address}") from None
-            if not said:
-                party.say(f"nobody answers at {address} yet; trying for {patience:g} s")
-                said = True
+            if words != said:
+                party.say(words)
+                said = words
             time.sleep(_PAUSE)
 
 

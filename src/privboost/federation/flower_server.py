@@ -65,15 +65,17 @@ class FlowerServer:
 
     def __enter__(self) -> FlowerServer:
         open_flower()
-        from flwr.server.superlink.fleet.grpc_bidi.grpc_server import start_grpc_server
+        from flwr.proto.transport_pb2_grpc import add_FlowerServiceServicer_to_server
+        from flwr.supercore.grpc import generic_create_grpc_server
 
         _try_to_listen(self._address)
-        self._server = start_grpc_server(
-            self._meeting.manager(),
+        self._server = generic_create_grpc_server(
+            (self._meeting.servicer(), add_FlowerServiceServicer_to_server),
             self._address,
             max_message_length=MOST_BYTES,
             certificates=self._certificates,
         )
+        self._server.start()
         return self
 
     def __exit__(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from privboost.federation.consent import Consent
 from privboost.federation.keys import KeyPair
 from privboost.federation.messages import key_bytes, printable
 from privboost.federation.party_beginning import Beginning
-from privboost.federation.party_offers import Accepted, Member, accept_offer
+from privboost.federation.party_offers import Accepted, Member, OwnReason, accept_offer
 from privboost.federation.party_session import PartySession
 from privboost.federation.presence import PRESENT
 from privboost.privacy.ledger import checked_ledger
@@ -30,8 +31,10 @@ from privboost.tables.loader import RowLoader
 from privboost.tables.loading import check_schema
 from privboost.tables.sources import count_rows
 
-_SAYABLE = (FederationError, BudgetError, DomainError, SchemaError)
-"""Errors that name a rule and no value."""
+_SAYABLE = (FederationError, BudgetError, DomainError)
+"""Errors that name a rule of the message, no value, and nothing of the account or the table."""
+_FIRST_WORDS = '{"entry"'
+"""What every line of a ledger begins with."""
 _KEPT = 64
 """Offers and answers that are remembered: an old letter that comes again pushes out no new one."""
 
@@ -74,7 +77,8 @@ class Party:
         Whether it also takes part where the server sees exact totals, and adds the noise.
     accept_seed : bool
         Whether it takes part in runs with a seed, which protect nobody: no account can be charged
-        with them, so it does not go with `budget`.
+        with them, so it does not go with `budget`. In a seeded run the party tells the coordinator
+        how many rows it has, whatever `tell_rows` says: rows are numbered as on one machine.
     tell_rows : bool
         Whether the number of its rows is public. Recipes that need it are refused without.
     n_jobs : int, optional
@@ -157,6 +161,8 @@ class Party:
             if body is not None:
                 reply = self._channel.close(self._say(lambda: self._follow(body)))
                 self._last = digest, reply
+                if body.get("stage") == "end":  # the keys of the session are forgotten
+                    self._channel = None
                 return reply
         if digest in self._answered:  # a letter that comes twice has one answer
             return self._answered[digest]
@@ -201,9 +207,13 @@ class Party:
         """Return what is done, or why not, in words that name no value."""
         try:
             said: dict[str, Any] = act()
+        except OwnReason as error:
+            rule = str(error)
+            self.say(f"refused: {error.own}")
+            return {"stage": "refused", "rule": rule}
         except _SAYABLE as error:
             rule = str(error)
-        except StoreError as error:  # of this machine's files: its owner's to know
+        except (StoreError, SchemaError) as error:  # of this machine's files: its owner's to know
             rule = f"failure: {type(error).__name__}"
             self.say(str(error))
         except Exception as error:
@@ -289,12 +299,11 @@ class Party:
 
 def checked_record(path: Path) -> Path:
     """Return the file of a ledger; refuse one that counts runs, as parties did before accounts."""
-    lines = checked_ledger(path).read_bytes().splitlines() if path.is_file() else ()
-    runs = [entry for line in lines if (entry := _entry(line)).get("entry") == "run"]
+    lines = checked_ledger(path).read_bytes().split(b"\n") if path.is_file() else ()
+    entries = [_entry(path, number, line) for number, line in enumerate(lines, 1)]
+    runs = [entry for entry in entries if entry.get("entry") == "run"]
     if runs:
-        epsilon, delta = (
-            sum(float(run.get(x, "nan")) for run in runs) for x in ("epsilon", "delta")
-        )
+        epsilon, delta = (sum(_number(run.get(x)) for run in runs) for x in ("epsilon", "delta"))
         raise BudgetError(
             f"ledger: {path} counts runs of an earlier version, of epsilon {epsilon:g} and delta "
             f"{delta:g} together: open an account with so much less than these rows may cost, and "
@@ -303,9 +312,34 @@ def checked_record(path: Path) -> Path:
     return checked_ledger(path)
 
 
-def _entry(line: bytes) -> dict[str, Any]:
+def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    """Read a line of a ledger; refuse one that cannot be read, for it may have counted a run.
+
+    A line that a crash cut short never took effect. It stays where it is when others follow.
+    """
     try:
-        entry = json.loads(line)
-    except ValueError:  # a crash cut it short, and it never took effect
-        return {}
-    return entry if isinstance(entry, dict) else {}
+        entry = json.loads(line.decode())
+    except ValueError:
+        entry = {} if _is_cut_short(line.decode("ascii", "replace")) else None
+    if not isinstance(entry, dict):
+        raise BudgetError(
+            f"ledger: line {number} of {path} cannot be read, and may count a run of an earlier "
+            "version: mend it by hand, or move the file away and count what it says"
+        )
+    return entry
+
+
+def _is_cut_short(words: str) -> bool:
+    """Say whether a line that is no JSON can be the beginning of an entry, and nothing else."""
+    begins = words.startswith(_FIRST_WORDS) or _FIRST_WORDS.startswith(words)
+    if not begins or not words.isascii() or not words.isprintable() or words.endswith("}"):
+        return False
+    try:
+        json.JSONDecoder().raw_decode(words)
+    except ValueError:
+        return True
+    return False  # a whole entry, with something after it
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan

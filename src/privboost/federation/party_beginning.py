@@ -27,9 +27,16 @@ from privboost.federation.keys import (
     random_bytes,
     session_name,
 )
-from privboost.federation.messages import key_bytes, read_bytes, whole, write_bytes, write_key
+from privboost.federation.messages import (
+    key_bytes,
+    read_bytes,
+    read_part,
+    whole,
+    write_bytes,
+    write_key,
+)
 from privboost.federation.party_curator import ExactAnswers, NoisyAnswers, PartyCurator
-from privboost.federation.party_offers import Accepted, Member
+from privboost.federation.party_offers import Accepted, Member, keeping_reasons
 from privboost.federation.party_rounds import PartyRounds
 from privboost.federation.party_session import PartySession
 from privboost.privacy.ledger import Ledger
@@ -87,9 +94,9 @@ class Beginning:
         }
 
     def open(self, body: Mapping[str, Any], threads: int) -> tuple[PartySession, Ledger]:
-        """Begin the session, if every other party has confirmed its key.
+        """Begin the session, if every other party has confirmed its key to this one.
 
-        The plan is charged, then rows are loaded.
+        The first deal is checked, the plan is charged, then rows are loaded.
 
         Privacy
         -------
@@ -101,15 +108,19 @@ class Beginning:
         own = list(agreement.parties).index(member.name)
         secret = derive(random_bytes(), "rounds")
         rounds = PartyRounds(own, agreement.quorum, self._pairs, secret)
+        rounds.check_batch(whole(body, "first"), whole(body, "count"))
+        joint = self._join(body.get("parts"))
         first = 0 if agreement.seed is None else whole(body, "first_id")
-        ledger = member.ledger_for(accepted)
-        ledger.reserve(plan.releases)
         load = Load(replace(accepted.load.loader, first_id=first), accepted.load.source)  # type: ignore[type-var]
-        backend = open_local([load], threads)
+        # Whatever the message alone decides was checked: what is refused from here on is paid for.
+        with keeping_reasons():
+            ledger = member.ledger_for(accepted)
+            ledger.reserve(plan.releases)
+            backend = open_local([load], threads)
         curator = _curator(member.name, accepted, ledger, backend)
         fitting = Fitting(plan.encoder.layout, plan.task.n_outputs)
         catalogue = Catalogue(plan.releases)
-        return PartySession(rounds, curator, catalogue, fitting, backend, self._join), ledger
+        return PartySession(rounds, curator, catalogue, fitting, backend, joint), ledger
 
     def _check_confirmed(self, said: Mapping[int, bytes]) -> None:
         """Refuse to begin unless all others have shown that they have their keys."""
@@ -119,9 +130,11 @@ class Beginning:
             if not hmac.compare_digest(expected, said.get(k, b"")):
                 raise FederationError(f"keys: {name!r} has not confirmed the one it shares")
 
-    def _join(self, parts: Mapping[str, bytes]) -> bytes:
-        if len(parts) != len(self._ends):
+    def _join(self, told: Any) -> bytes:
+        """Return the joint randomness of the parts that are told with the first deal."""
+        if not isinstance(told, dict) or len(told) != len(self._ends):
             raise FederationError("joint randomness: it has a part of every party")
+        parts = {name: read_part(part) for name, part in told.items()}
         return join_parts(parts, {end.name: end.commitment for end in self._ends}, self._session)
 
 

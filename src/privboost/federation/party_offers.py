@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from privboost import __version__
 from privboost.accounts.account import BudgetAccount
+from privboost.accounts.checks import need_unit
 from privboost.accounts.posting import Posting
-from privboost.errors import BudgetError, FederationError
+from privboost.errors import BudgetError, DomainError, FederationError, SchemaError
 from privboost.federation.agreement import COORDINATOR, DISTRIBUTED, Agreement
 from privboost.federation.consent import Consent
 from privboost.federation.distributed import check_distributed
@@ -25,6 +27,33 @@ from privboost.tables.encoding import Encoder
 from privboost.tables.loader import RowLoader, UnitRule
 from privboost.tables.loading import Load, check_schema
 from privboost.unit import column_of
+
+
+class OwnReason(FederationError):
+    """A refusal whose reason speaks of the party's own account or table.
+
+    Attributes
+    ----------
+    own : str
+        The reason, for the party's owner alone.
+    """
+
+    def __init__(self, rule: str, own: str) -> None:
+        super().__init__(rule)
+        self.own = own
+
+
+@contextmanager
+def keeping_reasons(
+    budget: str = "budget: this party's account does not cover it",
+) -> Iterator[None]:
+    """Tell the coordinator which rule refused an offer, and the party's owner alone why."""
+    try:
+        yield
+    except BudgetError as error:
+        raise OwnReason(budget, str(error)) from None
+    except (SchemaError, DomainError) as error:
+        raise OwnReason("columns: the table lacks what the domain names", str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +73,10 @@ class Member:
         if agreement.seed is not None:  # it protects nobody: there is nothing to charge
             return None
         if self.budget is None:
-            raise BudgetError("budget: this party has no account to charge (budget)")
+            raise FederationError("budget: this party has no account to charge (budget)")
         unit = column_of(own.plan.encoder.domain.unit)
+        with keeping_reasons("unit: this party's account protects another one"):
+            need_unit(self.budget.statement(), unit)
         return Posting(self.budget, agreement.estimator, unit)
 
     def ledger_for(self, accepted: Accepted) -> Ledger:
@@ -89,10 +120,11 @@ def accept_offer(member: Member, body: Mapping[str, Any]) -> Accepted:
     if agreement.trust == DISTRIBUTED:
         check_distributed(own.plan, agreement.quorum)
     posting = member.posting_for(agreement, own)
-    if posting is not None:
-        posting.check(own.plan.releases)
     keys = KeyStream.of(agreement.seed)
-    load = _load(member.rows, agreement, own, keys)
+    with keeping_reasons():
+        if posting is not None:
+            posting.check(own.plan.releases)
+        load = _load(member.rows, agreement, own, keys)
     fresh, part = KeyPair(), random_bytes()
     keys_said = member.identity.public, fresh.public, random_bytes(), commit_to(part)
     said = Advertised(member.name, *keys_said)
@@ -103,7 +135,8 @@ def accept_offer(member: Member, body: Mapping[str, Any]) -> Accepted:
         key_bytes(body, "nonce"),
     )
     accepted = Accepted(agreement, own, load, coordinator, said, fresh, part, keys)
-    member.ledger_for(accepted).check(own.plan.releases)
+    with keeping_reasons():
+        member.ledger_for(accepted).check(own.plan.releases)
     return accepted
 
 

@@ -34,6 +34,8 @@ from privboost.randomness.keystream import KeyStream
 TAG_BYTES = 16
 MOST_ROUNDS = 64
 """Rounds whose seeds are dealt at once, at most."""
+LAST_ROUND = 2**32
+"""No batch begins with this round, or a later one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +85,15 @@ class PartyRounds:
         self._statement = b""
         self._survivors: tuple[int, ...] = ()
 
+    def check_batch(self, first: int, count: int) -> None:
+        """Refuse rounds whose seeds are not to be dealt now."""
+        new = self._next <= first < LAST_ROUND and self._batch.stop <= first
+        if not (new and 1 <= count <= MOST_ROUNDS):
+            raise FederationError("rounds: they only go up, a few at a time")
+
     def deal(self, first: int, count: int) -> Dealt:
         """Deal the seeds of some rounds; those of earlier rounds are given up."""
-        if not (self._next <= first and self._batch.stop <= first and 1 <= count <= MOST_ROUNDS):
-            raise FederationError("rounds: they only go up, a few at a time")
+        self.check_batch(first, count)
         self._batch, self._next, self._begun = range(first, first + count), first, -1
         self._dealers, self._held = frozenset(), {}
         shares: list[list[bytes]] = [[] for _ in range(self._quorum.parties)]

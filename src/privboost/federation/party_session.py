@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from privboost.engine.backend import LocalBackend
@@ -10,7 +10,7 @@ from privboost.engine.queries import Query
 from privboost.errors import FederationError
 from privboost.federation.catalogue import Catalogue, asked_digest
 from privboost.federation.fitting import Fitting
-from privboost.federation.messages import read_bytes, read_part, whole, write_bytes
+from privboost.federation.messages import read_bytes, whole, write_bytes
 from privboost.federation.notes import NoteReader, read_command
 from privboost.federation.party_curator import PartyCurator
 from privboost.federation.party_rounds import PartyRounds
@@ -31,14 +31,9 @@ class PartySession:
         Whether messages fit its columns.
     backend : LocalBackend
         Who holds its rows.
-    join : callable
-        From the parts of all parties to the joint randomness.
-
-    Attributes
-    ----------
-    joint : bytes or None
-        The joint randomness, once all parts were told: what public choices are drawn from, so that
-        the party can draw them again.
+    joint : bytes
+        The joint randomness: what public choices are drawn from, so that the party can draw them
+        again.
     """
 
     def __init__(
@@ -48,12 +43,11 @@ class PartySession:
         catalogue: Catalogue,
         fitting: Fitting,
         backend: LocalBackend,
-        join: Callable[[Mapping[str, bytes]], bytes],
+        joint: bytes,
     ) -> None:
         self._rounds, self._curator, self._catalogue = rounds, curator, catalogue
         self._fitting, self._backend = fitting, backend
-        self._join = join
-        self.joint: bytes | None = None
+        self.joint = joint
         self._reader = NoteReader(curator, catalogue, fitting)
         self._stages = {
             "deal": self._deal,
@@ -74,11 +68,6 @@ class PartySession:
         self._backend.close()
 
     def _deal(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        if self.joint is None:
-            parts = body.get("parts")
-            if not isinstance(parts, dict):
-                raise FederationError("joint randomness: its parts are told first")
-            self.joint = self._join({name: read_part(part) for name, part in parts.items()})
         dealt = self._rounds.deal(whole(body, "first"), whole(body, "count"))
         return {
             "first": body["first"],
@@ -99,7 +88,7 @@ class PartySession:
         self._fitting.check_query(query)
         asked = asked_digest(body["query"].tobytes(), event)
         answer = self._curator.answer(query, event)
-        words, tags = self._rounds.mask(answer, asked + (self.joint or b""))
+        words, tags = self._rounds.mask(answer, asked + self.joint)
         return {
             "round": body["round"],
             "asked": asked.hex(),

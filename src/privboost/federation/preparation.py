@@ -133,8 +133,8 @@ class FederatedPreparation(Preparation):
 
     def reserve(self, ground: Ground, plan: Plan) -> Ledger:
         """Set the whole plan aside, once all parties have agreed to it and confirmed their keys."""
-        self._session.offer()
         try:
+            self._session.offer()
             self._session.begin()
             return super().reserve(ground, plan)
         except BaseException:

@@ -48,6 +48,11 @@ class Presence:
     def __init__(self, identity: KeyPair, parties: Mapping[str, bytes]) -> None:
         self._keys = {name: identity.shared(key) for name, key in parties.items()}
 
+    @property
+    def n_parties(self) -> int:
+        """How many parties are pinned."""
+        return len(self._keys)
+
     def challenge(self, name: str) -> Challenge | None:
         """Return a fresh challenge for a party; None where nobody of that name is pinned."""
         return Challenge(self._keys[name], name) if name in self._keys else None

@@ -56,8 +56,9 @@ class Traffic:
 class Session:
     """Leads the parties that take part, and lets go of those that do not answer as they should.
 
-    All parties must accept the offer and confirm their keys before anything is spent. A party that
-    is lost afterwards, refuses, or sends something else stays out until the session ends; the
+    All parties must accept the offer and send their confirmations before the first seeds are dealt.
+    Then each pays by itself, once it has verified what the others have confirmed to it. A party
+    that is lost afterwards, refuses, or sends something else stays out until the session ends; the
     others go on while enough are left.
 
     Parameters
@@ -228,18 +229,29 @@ class Session:
         }
 
     def end(self, whole_run: bool) -> None:
-        """Tell whoever is there that it is over, and whether it came to its end."""
+        """Tell whoever is there that it is over, and whether it came to its end.
+
+        The keys of the session are forgotten.
+        """
+        try:
+            self._tell_end(whole_run)
+        finally:
+            self._fresh = KeyPair()  # another one: that of the session is gone
+            self._channels, self._letters, self._ends = {}, {}, {}
+            self._openings, self._parts = {}, {}
+            self._rounds = ServerRounds(self._agreement.quorum, {})
+
+    def _tell_end(self, whole_run: bool) -> None:
         there = [name for name in self._there if name in self._channels]
         closing = {
             name: self._channels[name].close({"stage": "end", "whole": whole_run}) for name in there
         }
         waiting = set(there)
-        for name, data in self._carried(closing):
+        for name, data in self._carried(closing) if closing else ():
             if name in waiting and self._channels[name].open(data) is not None:
                 waiting.remove(name)
             if not waiting:
                 break
-        self._channels = {}
 
     def _deal(self) -> None:
         first = self._rounds.begin_batch(_DEALT_AT_ONCE)
@@ -263,7 +275,10 @@ class Session:
         take: Callable[[str, Body], None],
         sealed_reply: bool = False,
     ) -> None:
-        """Send letters, and take the replies."""
+        """Send letters, and take the replies.
+
+        With `sealed_reply` these must come under the keys of the session, but for refusals.
+        """
 
         def read(name: str, data: bytes) -> Body | None:
             if sealed_reply:
@@ -271,8 +286,11 @@ class Session:
                 if reply is not None:
                     return reply
             reply = open_letter(self._letters[name], COORDINATOR, name, data)
-            mine = reply is not None and isinstance(reply.get("to"), np.ndarray)
-            return reply if mine and key_bytes(reply or {}, "to") == self._said.nonce else None
+            if reply is None or not isinstance(reply.get("to"), np.ndarray):
+                return None
+            if sealed_reply and reply.get("stage") != "refused":
+                return None  # whoever has a long-lived key alone can write a letter
+            return reply if key_bytes(reply, "to") == self._said.nonce else None
 
         sealed = {
             name: seal_letter(self._letters[name], COORDINATOR, name, body)
