@@ -46,11 +46,6 @@ class FitWarning(UserWarning):
 
     Attributes
     ----------
-    findings : tuple of Finding
-        What was found.
-    kinds : tuple of str
-        The kinds of findings, which do not change between versions: "no rows" (labels match no
-        class, or there are hardly any rows) and "missing column".
     result : Model or Evaluation or None
         What the warning is about.
 
@@ -72,7 +67,11 @@ class FitWarning(UserWarning):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of findings, each once."""
+        """The kinds of findings, each once, which do not change between versions.
+
+        They are "no rows" (labels match no class, or there are hardly any rows) and "missing
+        column".
+        """
         return tuple(dict.fromkeys(finding.kind for finding in self.findings))
 
     def __str__(self) -> str:
