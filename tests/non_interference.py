@@ -194,6 +194,16 @@ def walk(value, above=()):
     return [f"{type(value).__module__}.{type(value).__qualname__}", walk(own, above)]
 
 
+def check(run, tables, folder, **how):
+    """Run with each table; all of them must leave the same behind."""
+    found = {
+        which: traces(functools.partial(run, own), folder, **how) for which, own in tables.items()
+    }
+    expected = next(iter(found.values()))
+    told = {which: differences(expected, own) for which, own in found.items()}
+    assert {which: own for which, own in told.items() if own} == {}
+
+
 def differences(one, other):
     """Return the names of what differs between two runs' traces."""
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))

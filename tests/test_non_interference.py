@@ -5,7 +5,6 @@ import io
 import pickle
 from contextlib import redirect_stderr
 from dataclasses import fields, is_dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ from privboost.compiling import compiling_told
 from privboost.engine.shard import Shard
 from privboost.pickling import fresh_copy
 from tests.hostile import HostileBackend
-from tests.non_interference import differences, make_tables, silence, traces, walk
+from tests.non_interference import check, make_tables, silence, walk
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 UNIT = {"column": "person", "max_rows": 3}
@@ -78,14 +77,6 @@ def tables_for(name, folder):
     if name != "votes":
         return tables
     return {which: own for which, own in tables.items() if which in SAME_LENGTH}
-
-
-def check(run, tables, folder, **how):
-    """Run with each table; all of them must leave the same behind."""
-    found = {which: traces(partial(run, own), folder, **how) for which, own in tables.items()}
-    expected = next(iter(found.values()))
-    told = {which: differences(expected, own) for which, own in found.items()}
-    assert {which: own for which, own in told.items() if own} == {}
 
 
 @pytest.mark.parametrize("name", FITS)

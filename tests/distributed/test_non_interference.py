@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from privboost import PrivBoostClassifier, SBDTClassifier, evaluate
-from tests.non_interference import differences, silence, traces
+from tests.non_interference import check, silence
 from tests.tables import make_domain, make_frame
 
 UNIT = {"column": "person", "max_rows": 2}
@@ -33,15 +33,6 @@ def train_and_evaluate(fit, rows):
     return estimator, evaluate(estimator, rows, epsilon=1.0, random_state=3)
 
 
-def check(act, spread, folder):
-    def run(table):
-        return act(spread(table))
-
-    found = {which: traces(partial(run, own), folder, ()) for which, own in make_tables().items()}
-    told = {which: differences(found["plain"], own) for which, own in found.items()}
-    assert {which: own for which, own in told.items() if own} == {}
-
-
 @pytest.mark.parametrize("name", FITS)
 def test_dask(name, client, tmp_path, monkeypatch):
     from privboost.clusters.dask_backend import DaskBackend
@@ -49,7 +40,9 @@ def test_dask(name, client, tmp_path, monkeypatch):
 
     silence(monkeypatch, DaskBackend)
     act = partial(train_and_evaluate, FITS[name])
-    check(act, lambda table: in_parts(table, [len(table) // 2]), tmp_path)
+    check(
+        lambda table: act(in_parts(table, [len(table) // 2])), make_tables(), tmp_path, exports=()
+    )
 
 
 def test_spark(spark, tmp_path, monkeypatch):
@@ -61,4 +54,4 @@ def test_spark(spark, tmp_path, monkeypatch):
     def spread(frame):
         return to_spark(spark, table_of(frame), [0, len(frame) // 2, len(frame)])
 
-    check(partial(train, FITS["units"]), spread, tmp_path)
+    check(lambda table: train(FITS["units"], spread(table)), make_tables(), tmp_path, exports=())

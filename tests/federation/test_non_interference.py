@@ -9,7 +9,7 @@ from privboost.engine.shard import Shard
 from privboost.federation.transports import InProcess
 from privboost.randomness.keystream import KeyStream
 from tests.federation.parties import bring, make_parties
-from tests.non_interference import differences, make_tables, silence, traces
+from tests.non_interference import check, make_tables, silence
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 
 FITS = {
@@ -56,8 +56,4 @@ def test_other_ends_learn_nothing_of_a_partys_rows(name, tmp_path, monkeypatch):
         assert len(overheard[0].lengths) > 10
         return model, overheard[0].lengths, said
 
-    tables = make_tables(tmp_path, target)
-    found = {which: traces(lambda own=own: run(own), tmp_path, ()) for which, own in tables.items()}
-    expected = found["plain"]
-    told = {which: differences(expected, own) for which, own in found.items()}
-    assert {which: own for which, own in told.items() if own} == {}
+    check(run, make_tables(tmp_path, target), tmp_path, exports=())

@@ -143,8 +143,12 @@ class StreamEstimator(TreeEstimator):
         FitWarning
             As `fit` does, once the batch is complete: the stream can go on.
         """
-        ending = self._ending_stream(), remembering_failure(self)
-        with holding_warnings() as held, self._alone(), ending[0], ending[1]:
+        with (
+            holding_warnings() as held,
+            self._alone(),
+            self._ending_stream(),
+            remembering_failure(self),
+        ):
             stream = self._stream_to_continue()
             self._stream = None  # until all is done: a reservation is not given back
             known = self._classes_of_batch(stream, classes)
