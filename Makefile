@@ -13,7 +13,7 @@ DIST := .venv-dist
 # What a bench- target is to run, in the words of its own command line: WHAT="grid --runs 2".
 WHAT ?=
 
-.PHONY: demo test test-slow test-distributed test-gpu sanitize-gpu lint docs dist results clean
+.PHONY: demo test coverage test-slow test-distributed test-gpu sanitize-gpu lint docs dist results clean
 .PHONY: bench-utility bench-speed bench-accounting bench-papers
 
 demo: $(VENV)/.demo
@@ -24,6 +24,11 @@ demo: $(VENV)/.demo
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(PARALLEL)
+
+# Fails below the floor in pyproject.toml.
+coverage: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet -e ".[coverage]"
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report term:skip-covered --cov-report xml:build/coverage.xml
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest $(PARALLEL) -m slow
@@ -57,7 +62,7 @@ docs: $(DOCS)/.made
 	$(DOCS)/bin/sphinx-build -q -E -W --keep-going -c website build/website site
 
 # Wheel and sdist in dist/, each tried in an empty environment of every Python that is here.
-PYTHONS ?= $(shell for each in 3.11 3.12 3.13; do python$$each -c "" 2>/dev/null && echo python$$each; done)
+PYTHONS ?= $(shell for each in 3.11 3.12 3.13 3.14; do python$$each -c "" 2>/dev/null && echo python$$each; done)
 dist: $(DIST)/.made
 	rm -rf dist
 	$(DIST)/bin/python -m build --outdir dist .

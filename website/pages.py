@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 NAMES = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
+    "CODE_OF_CONDUCT.md": "code_of_conduct.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
@@ -35,7 +36,7 @@ CONTENTS = {
     "composition clusters federation gpu",
     "Trust": "threat_model sharp_edges guarantees/* security",
     "Measured": "results performance scale papers papers/*",
-    "Inside": "method architecture contributing changelog",
+    "Inside": "method architecture contributing support code_of_conduct changelog",
     "Reference": "reference/estimators reference/functions reference/others reference/errors",
 }
 """The pages in the order in which they are read; one that is not named here comes under "Use"."""
