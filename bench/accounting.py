@@ -9,10 +9,10 @@ import math
 import time
 
 from bench import runner
+from bench.gaussian_calibration import calibrate_gaussian
 from privboost.grid import CLIP_STEPS
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.equal_releases import calibrate_gaussian
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.privacy.formulas import game_epsilon

@@ -5,7 +5,7 @@ import pytest
 
 from privboost.privacy.accountants.advanced import AdvancedAccountant
 from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
-from privboost.privacy.accountants.game import GameAccountant
+from privboost.privacy.accountants.game import BoundedRangeAccountant
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pld import PldAccountant
 from privboost.privacy.accountants.pure import PureAccountant
@@ -88,7 +88,7 @@ class TestPld(AccountantSuite):
 
 
 class TestGame(AccountantSuite):
-    accountant, event = GameAccountant(), selection(0.1)
+    accountant, event = BoundedRangeAccountant(), selection(0.1)
 
     def test_one_selection_is_its_own_profile(self):
         curve = self.accountant.compose([Planned(selection(1.0), 1)])

@@ -74,20 +74,20 @@ def test_counts_are_charged_to_the_ledger_and_to_no_row():
     curator.publish(Start(LOGISTIC.table(0.3, 0.1)))
     curator.open_budget(LIFE)
     for _ in range(40):
-        curator.gaussian(TreeSums((stump(),)), LEAF)
+        curator.sums(TreeSums((stump(),)), LEAF)
     with pytest.raises(BudgetError, match="no releases left"):
-        curator.gaussian(QUERY, COUNTS)  # rows would pay, and those that cannot would sit out
+        curator.sums(QUERY, COUNTS)  # rows would pay, and those that cannot would sit out
     curator.close_budgets()
-    counts = curator.gaussian(QUERY, COUNTS)
+    counts = curator.sums(QUERY, COUNTS)
     assert counts.sum() / CLIP_STEPS == pytest.approx(
         sum((b.label != 255).sum() for b in blocks), 0.1
     )
     assert {planned.event: planned.count for planned in ledger.spent} == {LIFE: 1, COUNTS: 1}
     with pytest.raises(BudgetError, match="spent already"):
-        curator.gaussian(QUERY, COUNTS)
+        curator.sums(QUERY, COUNTS)
     with pytest.raises(BudgetError, match="not reserved"):
-        curator.gaussian(TreeSums((stump(),)), LEAF)  # which was paid within the budgets only
-    with pytest.raises(ValueError, match="for life"):
+        curator.sums(TreeSums((stump(),)), LEAF)  # which was paid within the budgets only
+    with pytest.raises(ValueError, match="none can be opened again"):
         curator.open_budget(LIFE)
 
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from privboost.privacy.equal_releases import calibrate_gaussian, pld_epsilon
+from bench.gaussian_calibration import calibrate_gaussian, pld_epsilon
 from privboost.privacy.formulas import (
     bounded_range_delta,
     bounded_range_rdp,

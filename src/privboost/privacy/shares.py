@@ -1,15 +1,14 @@
-"""Where a budget went: each release's share of what a plan spends, in a theory that adds up."""
+"""Shares of events in the cost of a plan, in a theory with additive costs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from privboost.privacy.events.event import Event, Planned
 from privboost.privacy.formulas import rdp_to_epsilon
 from privboost.reports.curve import ORDERS
-from privboost.reports.report import PrivacyReport, Release
 
 MU_SQUARED = "mu squared (Gaussian DP)"
 PURE = "epsilon (pure DP)"
@@ -18,14 +17,14 @@ BY_PART = "epsilon by part, and within a part of what its own accountant adds up
 
 @dataclass(frozen=True)
 class Shares:
-    """The share of each event in what a plan spends.
+    """Share of each event in the cost of a plan.
 
     Attributes
     ----------
     of : str
-        What adds up, in words; empty where nothing does.
+        Name of the additive quantity; empty where there is none.
     by_event : mapping
-        The share of all its releases together.
+        Share of all releases of an event together.
     """
 
     of: str = ""
@@ -33,10 +32,11 @@ class Shares:
 
     @classmethod
     def within(cls, plan: Sequence[Planned], delta: float) -> Shares:
-        """Share out what a plan spends.
+        """Return the shares of a plan's events.
 
-        By μ² where all of it is Gaussian, by ε where δ is 0, else by the Rényi divergence of the
-        order that says least at δ: of the game and of privacy losses no part belongs to a release.
+        The quantity is ε where δ is 0, μ² where all events are Gaussian, else the Rényi divergence
+        of the best order at δ: costs by bounded-range composition and privacy loss distributions
+        are not additive.
         """
         events = [planned.event for planned in plan if planned.count]
         if delta == 0:
@@ -46,12 +46,12 @@ class Shares:
         order = _best_order(plan, delta)
         if order is None:
             return cls()
-        words = f"Rényi divergence of order {order}"
-        return cls._by(words, plan, lambda event: event.rdp(order))
+        name = f"Rényi divergence of order {order}"
+        return cls._by(name, plan, lambda event: event.rdp(order))
 
     @classmethod
     def _by(
-        cls, words: str, plan: Sequence[Planned], cost: Callable[[Event], float | None]
+        cls, name: str, plan: Sequence[Planned], cost: Callable[[Event], float | None]
     ) -> Shares:
         spent: dict[Event, float] = {}
         for planned in plan:
@@ -62,7 +62,7 @@ class Shares:
         total = math.fsum(spent.values())
         if not 0 < total < math.inf:
             return cls()
-        return cls(words, {event: own / total for event, own in spent.items()})
+        return cls(name, {event: own / total for event, own in spent.items()})
 
 
 def _best_order(plan: Sequence[Planned], delta: float) -> int | None:
@@ -76,26 +76,3 @@ def _best_order(plan: Sequence[Planned], delta: float) -> int | None:
         if epsilon < best:
             best, found = epsilon, order
     return found
-
-
-def pool(parts: Sequence[tuple[PrivacyReport, float]], of: str) -> tuple[tuple[Release, ...], str]:
-    """Return the releases of several reports with shares of the whole, and what those are of.
-
-    Parameters
-    ----------
-    parts : sequence of (PrivacyReport, float)
-        Each report, and what it takes of what adds up.
-    of : str
-        What adds up, in words; empty where nothing does: then shares are left out.
-    """
-    total = math.fsum(size for _, size in parts)
-    known = bool(of) and 0 < total < math.inf and all(report.share_of for report, _ in parts)
-    releases = tuple(
-        replace(
-            release,
-            share=release.share * size / total if known and release.share is not None else None,
-        )
-        for report, size in parts
-        for release in report.releases
-    )
-    return releases, of if known else ""

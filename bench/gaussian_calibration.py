@@ -1,8 +1,9 @@
-"""Equal Gaussian releases, on samples or on all rows: what they cost, and the noise they need."""
+"""Cost and noise of equal Gaussian releases in continuous theory, to compare with papers."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 from privboost.privacy.accountants.choice import choose_accountant
@@ -17,7 +18,7 @@ from privboost.privacy.formulas import (
     renyi_epsilon,
     subsampled_gaussian_rdp,
 )
-from privboost.privacy.searches import smallest_multiplier
+from privboost.privacy.searches import safe_root
 
 
 def pld_epsilon(noise_multiplier: float, sampling_rate: float, rounds: int, delta: float) -> float:
@@ -51,9 +52,9 @@ def calibrate_gaussian(
     epsilon, delta : float
         The budget.
     rounds : int
-        How many releases.
+        Number of releases.
     sampling_rate : float
-        The chance of a row to be used in a round.
+        Probability of a row to be in the sample of a round.
     accountant : {"auto", "gdp", "rdp", "pld"}
         "auto" is exact for full batches ("gdp"), and uses "pld" for samples, or "rdp" where δ is
         below what "pld" can resolve.
@@ -82,7 +83,7 @@ def calibrate_gaussian(
         cost = partial(_pld_cost, sampling_rate, rounds, delta)
     else:
         raise ValueError(f"accountant must be auto, gdp, rdp or pld; {accountant!r} is not")
-    return smallest_multiplier(cost, epsilon, max(0.5 * sampling_rate * full, 0.3), 2 * full)
+    return _smallest_multiplier(cost, epsilon, max(0.5 * sampling_rate * full, 0.3), 2 * full)
 
 
 def _rdp_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
@@ -101,3 +102,20 @@ def _equal_gaussians(
 
 def _pld_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
     return pld_epsilon(noise_multiplier, sampling_rate, rounds, delta)
+
+
+def _smallest_multiplier(
+    cost: Callable[[float], float], epsilon: float, low: float, high: float
+) -> float:
+    """Return the smallest z with cost(z) ≤ ε, to a relative 10⁻⁸ above."""
+    while cost(high) > epsilon:
+        high *= 2
+    while cost(low) <= epsilon:
+        low /= 2
+    return safe_root(
+        lambda z: min(cost(z), 1e300) - epsilon,
+        (low, high),
+        holds=lambda z: cost(z) <= epsilon,
+        nudge=lambda z: z * (1 + 1e-9),
+        rtol=1e-10,
+    )

@@ -1,0 +1,1 @@
+"""Mechanisms: the curator, its sensitivity checks, individual filters and utilities of selection."""
