@@ -1,1 +1,1 @@
-"""Mechanisms: the curator, its sensitivity checks, individual filters and utilities of selection."""
+"""The curator, sensitivity checks, individual filters, and utilities of selection."""

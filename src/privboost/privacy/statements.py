@@ -100,8 +100,8 @@ def check_lesson(inference: PrivacyReport, unit: Unit | None) -> None:
     check_private(inference)
     if column_of(inference.unit) != column_of(unit):
         raise DomainError(
-            f"domain: it was learned protecting {inference.protects}; now {describe_unit(unit)} is to "
-            "be protected, and the two do not add up. Learn it with the same unit "
+            f"domain: it was learned protecting {inference.protects}; now {describe_unit(unit)} is "
+            "to be protected, and the two do not add up. Learn it with the same unit "
             "(Domain.learn takes given={'unit': …}), or write it"
         )
 

@@ -64,8 +64,8 @@ def guarantee_section(report: ReportRecord) -> Section:
         blocks = (
             Text(
                 f"{report.guarantee.capitalize()}. The noise came from a seed, and anybody who "
-                "knows or guesses the seed can subtract the noise. Do not give this model to anybody who "
-                "must not see the rows.",
+                "knows or guesses the seed can subtract the noise. Do not give this model to people "
+                "who must not see the rows.",
                 Tone.warning,
             ),
             Text(f"With secure noise: {_guessing(report)}"),
