@@ -208,8 +208,8 @@ def _measure_blocks(title: str, evaluation: Evaluation) -> list[Block]:
     ]
     if evaluation.groups:
         groups = [(f"{g.feature}: {g.value}", _group_text(g.measures)) for g in evaluation.groups]
-        head = ("Group", "Values ± standard errors")
-        blocks.append(Table(f"{title}: by group", tuple(groups), head))
+        columns = ("Group", "Values ± standard errors")
+        blocks.append(Table(f"{title}: by group", tuple(groups), columns))
     if evaluation.residuals is not None and str(evaluation.residuals):
         blocks.append(Text(f"{title}: {evaluation.residuals}."))
     if evaluation.reliability:

@@ -64,7 +64,7 @@ def guarantee_section(report: ReportRecord) -> Section:
         blocks = (
             Text(
                 f"{report.guarantee.capitalize()}. The noise came from a seed, and anybody who "
-                "knows or guesses the seed can subtract the noise. Do not give this model to people "
+                "knows or guesses the seed can subtract the noise. Keep this model from everybody "
                 "who must not see the rows.",
                 Tone.warning,
             ),

@@ -278,7 +278,8 @@ class LaplaceRelease(NoisySums):
     @property
     def drawn_scales(self) -> np.ndarray:
         """Noise scale of each statistic, rounded up to integers."""
-        return np.ceil(self.scales).astype(np.int64)
+        scales: np.ndarray = np.ceil(self.scales).astype(np.int64)
+        return scales
 
     @property
     def mechanism(self) -> str:
