@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.gaussian_calibration import calibrate_gaussian
+from bench.closed_forms import calibrate_gaussian
 from privboost import SBDTClassifier, SBDTRegressor
 from privboost.boosting.plan import Budget
 from privboost.grid import BUDGET_STEPS

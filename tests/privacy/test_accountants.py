@@ -3,6 +3,7 @@ import os
 
 import pytest
 
+from bench.closed_forms import bounded_range_delta
 from privboost.privacy.accountants.advanced import AdvancedAccountant
 from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
 from privboost.privacy.accountants.game import BoundedRangeAccountant
@@ -13,7 +14,7 @@ from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events.event import Planned, Relation
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, ThresholdRelease
-from privboost.privacy.formulas import bounded_range_delta, gdp_epsilon, laplace_rdp
+from privboost.privacy.formulas import gdp_epsilon, laplace_rdp
 from tests.privacy.accountant_suite import AccountantSuite, gaussian, laplace, selection
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bench.gaussian_calibration import calibrate_gaussian
+from bench.closed_forms import calibrate_gaussian
 from privboost.privacy import range_game
 from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
 from privboost.privacy.accountants.game import BoundedRangeAccountant

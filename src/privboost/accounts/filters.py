@@ -48,21 +48,14 @@ class Price:
     far_delta: float = 0.0
 
     def __add__(self, other: Price) -> Price:
-        return Price(
-            (self.size + other.size) * _ROUNDING,
-            (self.grid + other.grid) * _ROUNDING,
-            (self.delta + other.delta) * _ROUNDING,
-            (self.far_delta + other.far_delta) * _ROUNDING,
-        )
+        return self._merged(other, lambda one, two: (one + two) * _ROUNDING)
 
     def joined(self, other: Price) -> Price:
         """Return the maximum of both: the price for units that are in one of two runs."""
-        return Price(
-            max(self.size, other.size),
-            max(self.grid, other.grid),
-            max(self.delta, other.delta),
-            max(self.far_delta, other.far_delta),
-        )
+        return self._merged(other, max)
+
+    def _merged(self, other: Price, merge: Callable[[float, float], float]) -> Price:
+        return Price(*map(merge, astuple(self), astuple(other)))
 
     def covers(self, other: Price) -> bool:
         """Whether no component of another price exceeds this one's, up to rounding."""

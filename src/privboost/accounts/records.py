@@ -42,7 +42,7 @@ def read_balance(connection: sqlite3.Connection, path: Path, store: str, dataset
         (dataset,),
     ).fetchall()
     try:
-        return Balance(dataset, _read_rules(row), tuple(_read_entry(*row) for row in rows))
+        return Balance(dataset, _read_rules(row), tuple(map(_read_entry, rows)))
     except ValueError:
         raise damaged(path, f"a line of the account of {dataset!r}") from None
 
@@ -88,21 +88,10 @@ def write_entry(connection: sqlite3.Connection, dataset: str, entry: Entry) -> N
     )
 
 
-def _read_entry(
-    number: int,
-    key: str,
-    date: str,
-    who: str,
-    name: str,
-    what: str,
-    epsilon: float,
-    delta: float,
-    batches: int,
-    *price: float,
-) -> Entry:
-    if not all(0 <= part < math.inf for part in price):
+def _read_entry(row: tuple[Any, ...]) -> Entry:
+    if not all(0 <= part < math.inf for part in row[9:]):
         raise ValueError("no component of a price is below 0 or infinite")
-    return Entry(number, key, date, who, name, what, epsilon, delta, batches, Price(*price))
+    return Entry(*row[:9], Price(*row[9:]))
 
 
 def _read_rules(row: tuple[Any, ...]) -> Rules:

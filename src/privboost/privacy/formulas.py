@@ -6,13 +6,12 @@ Results are upper bounds in float64: the rounding error of each term is added to
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
-from privboost.privacy.range_game import compose_ranges
 from privboost.privacy.searches import log_or_floor, safe_root, smallest_epsilon
 
 
@@ -24,7 +23,7 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     >>> round(gdp_delta(1.0, 1.0), 10)
     0.1269367375
     """
-    _finite("epsilon", epsilon)
+    check_finite("epsilon", epsilon)
     check_positive("mu", mu)
     if mu < _SMALL_MU:
         return _small_gdp_delta(epsilon, mu)
@@ -201,54 +200,6 @@ def bounded_range_rdp(alpha: float, epsilon: float) -> float:
     return min(float(total + rounding) / (alpha - 1), hoeffding, epsilon)
 
 
-def bounded_range_delta(epsilon: float, range_epsilon: float) -> float:
-    """Return δ(ε) of one bounded-range mechanism.
-
-    Examples
-    --------
-    >>> round(bounded_range_delta(0.5, 1.0), 10)
-    0.0774046863
-    """
-    _finite("epsilon", epsilon)
-    check_positive("range_epsilon", range_epsilon)
-    if epsilon >= range_epsilon:
-        return 0.0
-    if epsilon <= -range_epsilon:
-        return -math.expm1(epsilon)
-    return math.expm1((epsilon - range_epsilon) / 2) ** 2 / -math.expm1(-range_epsilon)
-
-
-def game_delta(epsilon: float, range_epsilons: Sequence[float], mu: float = 0.0) -> float:
-    """Return δ(ε) of adaptively composed bounded-range mechanisms and μ-GDP releases.
-
-    Examples
-    --------
-    >>> game_delta(0.72, [0.05] * 60) < 1e-5 < game_delta(0.68, [0.05] * 60)
-    True
-    """
-    _finite("epsilon", epsilon)
-    curve = compose_ranges(range_epsilons, game_reach(epsilon, mu))
-    return curve.delta_with_gaussian(epsilon, mu) if mu > 0 else curve.delta(epsilon)
-
-
-def game_epsilon(delta: float, range_epsilons: Sequence[float], mu: float = 0.0) -> float:
-    """Return ε at δ of the same composition as `game_delta`.
-
-    Examples
-    --------
-    >>> abs(game_epsilon(1e-5, [0.05] * 60) - 0.701) < 0.0025
-    True
-    """
-    check_probability("delta", delta)
-    spread = math.sqrt(sum(r * r for r in range_epsilons) / 4 + mu * mu)
-    guess = gdp_epsilon(max(spread, 1e-9), delta)
-    reach = game_reach(1.5 * guess + max(range_epsilons, default=0.0), mu)
-    curve = compose_ranges(range_epsilons, reach)
-    return smallest_epsilon(
-        lambda e: curve.delta_with_gaussian(e, mu) if mu > 0 else curve.delta(e), delta
-    )
-
-
 _TERM = 2e-15
 """Relative rounding error of a sum of a few terms.
 
@@ -321,11 +272,6 @@ def replace_one(epsilon: float, delta: float) -> tuple[float, float]:
     return 2 * epsilon, min(grown * delta * _UP, 1.0)
 
 
-def game_reach(epsilon: float, mu: float) -> float:
-    """Return the largest ε of a curve that its Gaussian mean at ε depends on."""
-    return abs(epsilon) + mu * mu / 2 + 12 * mu + 0.5
-
-
 def _log_one_minus_exp(x: float) -> float:
     """Return ln(1 − e^{−x}) for x > 0."""
     return math.log(-math.expm1(-x)) if x < 0.7 else math.log1p(-math.exp(-x))
@@ -347,7 +293,8 @@ def check_sampling_rate(value: float) -> None:
         raise ValueError("sampling_rate must lie above 0, and be at most 1")
 
 
-def _finite(name: str, value: float) -> None:
+def check_finite(name: str, value: float) -> None:
+    """Refuse infinity and NaN."""
     if not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number")
 

@@ -132,6 +132,11 @@ def compose_ranges(ranges: Sequence[float], reach: float = math.inf) -> GameCurv
     return GameCurve(step, v[most:])
 
 
+def mixed_reach(epsilon: float, mu: float) -> float:
+    """Return the largest ε of a curve that its mean over a Gaussian loss depends on, at ε."""
+    return abs(epsilon) + mu * mu / 2 + 12 * mu + 0.5
+
+
 def _grid(ranges: list[float], reach: float) -> tuple[float, list[int], float]:
     """Choose the finest affordable step; ranges become whole numbers of steps, rounded up."""
     smallest = min(ranges)

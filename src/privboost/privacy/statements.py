@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from privboost.privacy.composition import curve_of
 from privboost.privacy.events.event import Event, Planned, Relation
 from privboost.privacy.formulas import replace_one
 from privboost.privacy.ledger import Ledger
-from privboost.privacy.shares import BY_PART, Shares
+from privboost.privacy.shares import BY_PART, event_shares
 from privboost.reports.curve import Curve
 from privboost.reports.record import Part, Release
 from privboost.reports.report import PrivacyReport, added_curve, check_private, pool_releases
@@ -33,7 +33,7 @@ def write_report(
 ) -> PrivacyReport:
     """Return the report of a ledger's reservations."""
     profile = ledger.profile
-    shares = Shares.within(ledger.reserved, ledger.delta)
+    share_of, shares = event_shares(ledger.reserved, ledger.delta)
     return PrivacyReport(
         epsilon=ledger.cost,
         delta=ledger.delta,
@@ -60,7 +60,7 @@ def write_report(
         rows=ledger.rows,
         entry=ledger.entry,
         what=what,
-        share_of=shares.of,
+        share_of=share_of,
     )
 
 
@@ -81,7 +81,7 @@ def write_public_report(
         accountant="none",
         alternatives={},
         slack=0.0,
-        releases=tuple(_listed(releases, Shares())),
+        releases=tuple(_listed(releases, {})),
         assumptions=assumptions,
         seeded=seeded,
         parameters=parameters,
@@ -201,12 +201,12 @@ def _joined(reports: Sequence[PrivacyReport]) -> Curve | None:
     return joined
 
 
-def _listed(plan: Sequence[Planned], shares: Shares) -> list[Release]:
+def _listed(plan: Sequence[Planned], shares: Mapping[Event, float]) -> list[Release]:
     """Return the releases of a plan; equal events in several places are one release."""
     counts: dict[Event, int] = {}
     for planned in plan:
         counts[planned.event] = counts.get(planned.event, 0) + planned.count
     return [
-        Release(event.what, count, event.mechanism, shares.by_event.get(event))
+        Release(event.what, count, event.mechanism, shares.get(event))
         for event, count in counts.items()
     ]

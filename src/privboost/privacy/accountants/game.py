@@ -14,8 +14,7 @@ from privboost.privacy.accountants.pld import compose_losses, losses_rounding
 from privboost.privacy.accountants.rdp import RdpProfile
 from privboost.privacy.accountants.resolution import RESOLVED, less_rounding
 from privboost.privacy.events.event import Planned
-from privboost.privacy.formulas import game_reach
-from privboost.privacy.range_game import GAUSSIAN_ALLOWANCE, GameCurve, compose_ranges
+from privboost.privacy.range_game import GAUSSIAN_ALLOWANCE, GameCurve, compose_ranges, mixed_reach
 from privboost.privacy.searches import smallest_epsilon
 
 _LOSS_CELLS = 1000
@@ -62,7 +61,7 @@ class BoundedRangeProfile(GridProfile):
 
     def _curve(self, epsilon: float) -> GameCurve:
         spread = math.sqrt(sum((p.event.rdp(2) or 0.0) * p.count for p in self._others))
-        return compose_ranges(self._ranges, game_reach(epsilon, spread))
+        return compose_ranges(self._ranges, mixed_reach(epsilon, spread))
 
     def _delta(self, curve: GameCurve, epsilon: float, near: float) -> float:
         if not self._others:

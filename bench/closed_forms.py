@@ -1,9 +1,9 @@
-"""Cost and noise of equal Gaussian releases in continuous theory, to compare with papers."""
+"""Formulas of continuous theory without grid slack, to compare with papers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from privboost.privacy.accountants.choice import choose_accountant
@@ -11,14 +11,17 @@ from privboost.privacy.accountants.pld import PldProfile
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.formulas import (
+    check_finite,
     check_positive,
     check_probability,
     check_sampling_rate,
+    gdp_epsilon,
     gdp_mu,
     renyi_epsilon,
     subsampled_gaussian_rdp,
 )
-from privboost.privacy.searches import safe_root
+from privboost.privacy.range_game import compose_ranges, mixed_reach
+from privboost.privacy.searches import safe_root, smallest_epsilon
 
 
 def pld_epsilon(noise_multiplier: float, sampling_rate: float, rounds: int, delta: float) -> float:
@@ -118,4 +121,52 @@ def _smallest_multiplier(
         holds=lambda z: cost(z) <= epsilon,
         nudge=lambda z: z * (1 + 1e-9),
         rtol=1e-10,
+    )
+
+
+def bounded_range_delta(epsilon: float, range_epsilon: float) -> float:
+    """Return δ(ε) of one bounded-range mechanism.
+
+    Examples
+    --------
+    >>> round(bounded_range_delta(0.5, 1.0), 10)
+    0.0774046863
+    """
+    check_finite("epsilon", epsilon)
+    check_positive("range_epsilon", range_epsilon)
+    if epsilon >= range_epsilon:
+        return 0.0
+    if epsilon <= -range_epsilon:
+        return -math.expm1(epsilon)
+    return math.expm1((epsilon - range_epsilon) / 2) ** 2 / -math.expm1(-range_epsilon)
+
+
+def composed_range_delta(epsilon: float, range_epsilons: Sequence[float], mu: float = 0.0) -> float:
+    """Return δ(ε) of adaptively composed bounded-range mechanisms and μ-GDP releases.
+
+    Examples
+    --------
+    >>> composed_range_delta(0.72, [0.05] * 60) < 1e-5 < composed_range_delta(0.68, [0.05] * 60)
+    True
+    """
+    check_finite("epsilon", epsilon)
+    curve = compose_ranges(range_epsilons, mixed_reach(epsilon, mu))
+    return curve.delta_with_gaussian(epsilon, mu) if mu > 0 else curve.delta(epsilon)
+
+
+def composed_range_epsilon(delta: float, range_epsilons: Sequence[float], mu: float = 0.0) -> float:
+    """Return ε at δ of the same composition as `composed_range_delta`.
+
+    Examples
+    --------
+    >>> abs(composed_range_epsilon(1e-5, [0.05] * 60) - 0.701) < 0.0025
+    True
+    """
+    check_probability("delta", delta)
+    spread = math.sqrt(sum(r * r for r in range_epsilons) / 4 + mu * mu)
+    guess = gdp_epsilon(max(spread, 1e-9), delta)
+    reach = mixed_reach(1.5 * guess + max(range_epsilons, default=0.0), mu)
+    curve = compose_ranges(range_epsilons, reach)
+    return smallest_epsilon(
+        lambda e: curve.delta_with_gaussian(e, mu) if mu > 0 else curve.delta(e), delta
     )
