@@ -91,7 +91,8 @@ def write_entry(connection: sqlite3.Connection, dataset: str, entry: Entry) -> N
 def _read_entry(row: tuple[Any, ...]) -> Entry:
     if not all(0 <= part < math.inf for part in row[9:]):
         raise ValueError("no component of a price is below 0 or infinite")
-    return Entry(*row[:9], Price(*row[9:]))
+    number, key, date, who, name, what, epsilon, delta, batches, *price = row
+    return Entry(number, key, date, who, name, what, epsilon, delta, batches, Price(*price))
 
 
 def _read_rules(row: tuple[Any, ...]) -> Rules:

@@ -339,17 +339,9 @@ def calibrate_releases(
         )
     sums = rounds + laplace
     rest = 1.0 if not selections else 1 - selection_share
-    parts = [
-        (
-            Planned(GaussianRelease("sums", 1.0, CLIP_STEPS, 1, 1, (1.0,), sampling_rate), rounds),
-            rounds,
-        ),
-        (
-            Planned(LaplaceRelease("sums", 1.0, CLIP_STEPS, 1, 1, (1.0,), sampling_rate), laplace),
-            laplace,
-        ),
-    ]
-    shared = [(planned, rest * count / sums) for planned, count in parts if count]
+    one = ("sums", 1.0, CLIP_STEPS, 1, 1, (1.0,), sampling_rate)
+    noisy = (Planned(GaussianRelease(*one), rounds), Planned(LaplaceRelease(*one), laplace))
+    shared = [(planned, rest * planned.count / sums) for planned in noisy if planned.count]
     if selections:
         share = selection_share if sums else 1.0
         shared.append((Planned(Selection("choices", 1.0), selections), share))

@@ -78,7 +78,7 @@ class Ledger:
         self._open: dict[LifeBudget, int] = {}  # individual budgets, and releases made within each
         self._ranges: list[list[float]] = []  # selections to come, in order: [range, count]
         self._exchanged = False
-        self._posted: list[Planned] = []
+        self._first_reserved: list[Planned] = []
 
     def reserve(self, plan: Sequence[Planned]) -> None:
         """Reserve a plan; refuse it if the budget does not cover all reservations together."""
@@ -96,7 +96,7 @@ class Ledger:
         others = list(self._reserved)
         others.remove(placeholder)
         held, kept = _mu_squared([placeholder]), _mu_squared(others)
-        first = _mu_squared(self._posted)  # repeated exchanges must not accumulate
+        first = _mu_squared(self._first_reserved)  # repeated exchanges must not accumulate
         if not (
             whole
             and _mu_squared(made) <= held * EXCHANGE_ROOM
@@ -106,7 +106,7 @@ class Ledger:
             raise BudgetError(
                 f"the plan needs more than was reserved for it: {placeholder.event.what}"
             )
-        coarse = grid_size([*others, *made]) > grid_allowed(self._posted) * EXCHANGE_ROOM
+        coarse = grid_size([*others, *made]) > grid_allowed(self._first_reserved) * EXCHANGE_ROOM
         if coarse and self._posting is not None:
             raise BudgetError(
                 f"the noise is too fine for the account: {placeholder.event.what}; use a smaller "
@@ -161,7 +161,7 @@ class Ledger:
             raise
         self._reserved = together
         if entry == "reserve":
-            self._posted += plan
+            self._first_reserved += plan
         for planned in plan:
             self._left[planned.event] += planned.count
             if planned.event.range_epsilon is not None and planned.count:
@@ -232,9 +232,9 @@ class Ledger:
         return tuple(self._reserved)
 
     @property
-    def posted(self) -> tuple[Planned, ...]:
+    def first_reserved(self) -> tuple[Planned, ...]:
         """Reservations before any exchange: public, whatever was released."""
-        return tuple(self._posted)
+        return tuple(self._first_reserved)
 
     @property
     def rows(self) -> str:

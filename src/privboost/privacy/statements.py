@@ -56,7 +56,7 @@ def write_report(
         parameters=parameters,
         plan=plan,
         software=f"privboost {__version__}",
-        curve=curve_of(ledger.posted) if ledger.adds_up else None,
+        curve=curve_of(ledger.first_reserved) if ledger.adds_up else None,
         rows=ledger.rows,
         entry=ledger.entry,
         what=what,

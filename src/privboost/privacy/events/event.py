@@ -301,7 +301,7 @@ class Exact(Event):
         own = tuple(Planned(cls.of(planned.event), planned.count) for planned in inner)
         return cls(event.what, 0.0, len(event.scales), event.rate, own)
 
-    def asking(self, questions: int) -> Exact:
+    def asking(self, queries: int) -> Exact:
         """Return the event of several queries at once: without noise, the same."""
         return self
 

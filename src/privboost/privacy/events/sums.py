@@ -86,9 +86,9 @@ class NoisySums(Event):
         """Standard deviation of each statistic's noise, in grid steps."""
         return self.spread * self.scales
 
-    def asking(self, questions: int) -> Self:
+    def asking(self, queries: int) -> Self:
         """Return the event of several queries at once: a row touches the cells of each."""
-        return replace(self, cells=questions * self.cells)
+        return replace(self, cells=queries * self.cells)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-compatible dict."""
