@@ -9,13 +9,12 @@ import math
 import time
 
 from bench import runner
+from bench.closed_forms import calibrate_gaussian, composed_range_epsilon
 from privboost.grid import CLIP_STEPS
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.equal_releases import calibrate_gaussian
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
-from privboost.privacy.formulas import game_epsilon
 
 LEAF = math.sqrt(2)
 
@@ -73,7 +72,9 @@ def lazybb() -> list[object]:
     low, high = 1e-4, 1.0
     for _ in range(30):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if game_epsilon(1e-5, [middle] * 39) <= 1 else (low, middle)
+        low, high = (
+            (middle, high) if composed_range_epsilon(1e-5, [middle] * 39) <= 1 else (low, middle)
+        )
     per_round = 0.35 * 32561 / 2
     return ["LazyBB, eta", 73, 1 / 39 * per_round, low * per_round]
 

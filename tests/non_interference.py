@@ -24,7 +24,7 @@ import polars as pl
 import pyarrow as pa
 from sklearn.base import BaseEstimator
 
-from privboost.cards.card import model_card
+from privboost.evaluation.model_card import model_card
 from privboost.export.export import export_model
 from privboost.models.files import model_bytes
 from tests.tables import CLASSES, make_frame

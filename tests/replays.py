@@ -40,7 +40,7 @@ def _record(tape, patch):
         interactions.leaf_values,
         privboost.release_start,
     )
-    heed, noise = Pace.heed, curator.discrete_gaussian
+    heed, noise = Pace.heed, curator.SAMPLERS["discrete_gaussian"]
     patch.setattr(
         known, "next_questions", lambda own, *a: tape.follow("questions", lambda: ask(own, *a))
     )
@@ -96,7 +96,7 @@ def _record(tape, patch):
     patch.setattr(kernels, "weigh_variances", weigh_again)
     patch.setattr(interactions, "leaf_values", leaves_again)
     patch.setattr(privboost, "release_start", start_again)
-    patch.setattr(curator, "discrete_gaussian", lambda *a: noise(*a) * (not tape.playing))
+    patch.setitem(curator.SAMPLERS, "discrete_gaussian", lambda *a: noise(*a) * (not tape.playing))
 
 
 def fit_twice(monkeypatch, make, *rows):

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from unittest import mock
 
+from bench.closed_forms import composed_range_epsilon
 from bench.papers import dpxgb_zones, protocol, synthetic
 from bench.papers.figure import Figure, Point
-from privboost.privacy.formulas import bounded_range_rdp, game_epsilon, renyi_epsilon
+from privboost.privacy.formulas import bounded_range_rdp, renyi_epsilon
 from privboost.privacy.utilities.splits import SplitGain
 
 SHARE = 0.7
@@ -81,7 +82,7 @@ def epsilon_of(bound: str, choices: int, seed: int) -> float:
     """Return ε at δ = 1e-5 of choices that are 0.1-DP each, by one of three bounds."""
     each, delta = 0.1, 1e-5
     if bound == "game":
-        return game_epsilon(delta, [each] * choices)
+        return composed_range_epsilon(delta, [each] * choices)
     if bound == "zCDP":
         return renyi_epsilon(lambda alpha: choices * alpha * each**2 / 8, delta)
     return renyi_epsilon(lambda alpha: choices * bounded_range_rdp(alpha, each), delta)

@@ -72,7 +72,7 @@ if TYPE_CHECKING:  # the same names, for tools that read types
     from privboost.explanations.explanation import Explanation as Explanation
     from privboost.explanations.local import LocalExplanation as LocalExplanation
     from privboost.export.export import export_model as export_model
-    from privboost.cards.card import ModelCard as ModelCard, model_card as model_card
+    from privboost.evaluation.model_card import ModelCard as ModelCard, model_card as model_card
     from privboost.search.search import PrivateSearchCV as PrivateSearchCV
     from privboost.models.files import load_model as load_model
     from privboost.models.model import Model as Model
@@ -118,8 +118,8 @@ _HOMES = {
     "Party": "federation.party",
     "Explanation": "explanations.explanation",
     "LocalExplanation": "explanations.local",
-    "ModelCard": "cards.card",
-    "model_card": "cards.card",
+    "ModelCard": "evaluation.model_card",
+    "model_card": "evaluation.model_card",
     "PrivateSearchCV": "search.search",
     "export_model": "export.export",
     "Model": "models.model",

@@ -63,7 +63,7 @@ def test_from_the_first_run_to_the_last(act):
     assert "closed" in act("budget close s.db people --yes")
     assert "is closed" in act(TRAIN + " --model c", code=5)
     store = BudgetStore("s.db")
-    assert load_model("a").privacy.entry == store.account("people").statement().entries[0].key
+    assert load_model("a").privacy.entry == store.account("people").balance().entries[0].key
 
 
 def test_limits(act):
@@ -87,11 +87,11 @@ def test_a_unit_can_be_named_until_something_is_spent(act):
     account = BudgetStore("s.db").account("people")
     with pytest.raises(BudgetError, match="would protect one row"):  # a run of before the change
         account.charge(Price(1e-3), "a run", 0.1, 1e-7)
-    assert not account.statement().entries
+    assert not account.balance().entries
     act(TRAIN + " --model a")
     refused = act("budget unit s.db people", code=5)
     assert "has entries, whose noise protects all rows of one person" in refused
-    assert account.statement().rules.unit == "person"
+    assert account.balance().rules.unit == "person"
 
 
 def test_a_search_and_a_learned_domain(act):

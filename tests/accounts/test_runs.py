@@ -55,15 +55,15 @@ def train(kind, account, epsilon=1.0, domain=None, **how):
 def test_a_run_as_large_as_the_limit_fits_and_no_second_one(store, kind, how):
     account = store.open("a", 1.0, 1e-6)
     model = train(kind, account.named("mine"), **how)
-    (entry,) = account.statement().entries
+    (entry,) = account.balance().entries
     assert (entry.name, entry.what) == ("mine", kind.__name__)
     assert model.privacy_.entry == entry.key
     assert model.privacy_.rows == account.rows
-    assert 0.98 < account.statement().epsilon <= 1.0
-    assert model.privacy_.epsilon <= account.statement().epsilon
+    assert 0.98 < account.balance().epsilon <= 1.0
+    assert model.privacy_.epsilon <= account.balance().epsilon
     with pytest.raises(BudgetError, match="does not cover this"):
         train(kind, account, **how)
-    assert len(account.statement().entries) == 1
+    assert len(account.balance().entries) == 1
 
 
 def test_two_fits_cost_less_than_their_sum(store):
@@ -72,7 +72,7 @@ def test_two_fits_cost_less_than_their_sum(store):
     reports = [train(kind, account, **how).privacy_ for _ in range(2)]
     together = reports[0] + reports[1]
     assert 1.44 < together.epsilon < 1.46
-    assert together.epsilon == pytest.approx(account.statement().epsilon, rel=1e-6)
+    assert together.epsilon == pytest.approx(account.balance().epsilon, rel=1e-6)
     assert together.delta == pytest.approx(0.9e-6)  # a tenth is kept for learned words
     assert "fixed beforehand" in str(together)
     assert PrivacyReport.from_dict(json.loads(together.to_json())) == together
@@ -83,12 +83,12 @@ def test_what_is_not_gaussian_needs_a_renyi_account(store, kind, how):
     gaussian = store.open("a", 9.0, 1e-5)
     with pytest.raises(BudgetError, match="need an account with the filter 'renyi'"):
         train(kind, gaussian, **how)
-    assert not gaussian.statement().entries
+    assert not gaussian.balance().entries
     renyi = store.open("b", 3.0, 1e-5, filter="renyi")
     for _ in range(2):
         train(kind, renyi, epsilon=0.3, **how)
-    assert len(renyi.statement().entries) == 2
-    assert 0 < renyi.statement().epsilon < 3.0
+    assert len(renyi.balance().entries) == 2
+    assert 0 < renyi.balance().epsilon < 3.0
 
 
 def test_neighbours_are_converted_one_way_only(store):
@@ -99,12 +99,12 @@ def test_neighbours_are_converted_one_way_only(store):
     replacing = store.open("b", 3.0, 1e-5, filter="renyi", relation="replace-one")
     train(LazyBBClassifier, replacing, epsilon=0.5, **how)
     train(PrivBoostClassifier, replacing, epsilon=0.3, n_estimators=4, interactions=False)
-    own, converted = (entry.price for entry in replacing.statement().entries)
+    own, converted = (entry.price for entry in replacing.balance().entries)
     train(PrivBoostClassifier, adding, epsilon=0.3, n_estimators=4, interactions=False)
-    (near,) = (entry.price for entry in adding.statement().entries)
+    (near,) = (entry.price for entry in adding.balance().entries)
     assert own.size > 0
-    order = replacing.statement().rules.filter.order
-    assert order == adding.statement().rules.filter.order
+    order = replacing.balance().rules.filter.order
+    assert order == adding.balance().rules.filter.order
     assert converted.size == pytest.approx(4 * near.size)
 
 
@@ -130,30 +130,30 @@ def test_a_seed_and_public_rows_have_no_place_in_an_account(store):
         train(PrivBoostClassifier, store)
     with pytest.raises(BudgetError, match="seeded"):
         Domain.learn(FRAME, "income", 1.0, 1e-6, budget=account, random_state=1)
-    assert not account.statement().entries
+    assert not account.balance().entries
 
 
 def test_a_learned_domain_is_charged_once(store):
     account = store.open("a", 5.0, 1e-5)
     frame = make_frame(2000)
     domain = Domain.learn(frame, "income", 1.0, 1e-6, budget=account)
-    (lesson,) = account.statement().entries
+    (lesson,) = account.balance().entries
     assert domain.privacy.entry == lesson.key
     how = {"n_estimators": 4, "interactions": False, "delta": 1e-6}
     PrivBoostClassifier(0.5, domain=domain, budget=account, **how).fit(frame)
-    after = account.statement()
+    after = account.balance()
     assert len(after.entries) == 2
     alone = PrivBoostClassifier(0.5, domain=make_domain(), budget=account, **how).fit(frame)
     assert alone.privacy_.epsilon < 0.51
-    entries = account.statement().entries
+    entries = account.balance().entries
     assert entries[1].price.size == pytest.approx(entries[2].price.size, rel=0.05)
     other = store.open("b", 5.0, 1e-5)  # which does not know of the lesson
     PrivBoostClassifier(0.5, domain=domain, budget=other, **how).fit(frame)
-    (both,) = other.statement().entries
+    (both,) = other.balance().entries
     assert both.price.size == pytest.approx(lesson.price.size + entries[1].price.size, rel=0.01)
     assert both.price.delta >= lesson.price.delta > 0
     PrivBoostClassifier(0.5, domain=domain, domain_rows="other", budget=other, **how).fit(frame)
-    assert other.statement().entries[1].price.size < both.price.size
+    assert other.balance().entries[1].price.size < both.price.size
 
 
 def test_a_lesson_cannot_borrow_the_entry_of_something_cheaper(store):
@@ -161,9 +161,9 @@ def test_a_lesson_cannot_borrow_the_entry_of_something_cheaper(store):
     how = {"n_estimators": 4, "interactions": False, "delta": 1e-6, "budget": account}
     PrivBoostClassifier(0.1, domain=make_domain(), **how).fit(frame)
     form = Domain.learn(frame, "income", 1.0, 1e-6).to_dict()
-    form["privacy"]["entry"] = account.statement().entries[0].key
+    form["privacy"]["entry"] = account.balance().entries[0].key
     PrivBoostClassifier(0.1, domain=Domain.from_dict(form), **how).fit(frame)
-    cheap, both = (entry.price for entry in account.statement().entries)
+    cheap, both = (entry.price for entry in account.balance().entries)
     assert both.size > 2 * cheap.size
     assert both.delta > 0
 
@@ -189,9 +189,9 @@ def test_a_curve_that_promises_less_than_its_epsilon_is_refused(part):
             continue
         if (part, less) == ("rho", 0.999):
             continue  # still above what Gaussian DP gives, which is what is stated
-        with pytest.raises(DomainError, match="curve: it promises less than the epsilon beside it"):
+        with pytest.raises(DomainError, match="curve: it implies less than the stated epsilon"):
             Domain.from_dict(form)
-        with pytest.raises(DomainError, match="curve: it promises less"):
+        with pytest.raises(DomainError, match="curve: it implies less"):
             Domain.learn(make_frame(10), "income", 1.0, 1e-6, given={"privacy": form["privacy"]})
 
 
@@ -210,13 +210,13 @@ def test_a_domain_that_a_fit_learns_is_in_its_entry(store):
     frame = make_frame(2000)
     how = {"n_estimators": 4, "interactions": False}
     model = PrivBoostClassifier(1.0, 1e-6, budget=account, **how).fit(frame, "income")
-    (entry,) = account.statement().entries
+    (entry,) = account.balance().entries
     assert model.domain_.privacy.entry == model.privacy_.entry == entry.key
-    assert account.statement().epsilon <= 1.0
+    assert account.balance().epsilon <= 1.0
     account.set_limit(2.0, 1e-6)
     PrivBoostClassifier(0.5, 1e-6, model.domain_, budget=account, **how).fit(frame)
     PrivBoostClassifier(0.5, 1e-6, make_domain(), budget=account, **how).fit(frame)
-    again, alone = account.statement().entries[1:]
+    again, alone = account.balance().entries[1:]
     assert again.price.size == pytest.approx(alone.price.size, rel=0.05)  # no lesson in it
 
 
@@ -225,23 +225,23 @@ def test_learning_apart_is_an_entry_of_its_own_and_needs_room_for_both(store):
     how = {"n_estimators": 2, "max_depth": 2}
     account = store.open("a", 3.0, 1e-5, filter="renyi")
     DPXGBClassifier(0.5, 1e-6, domain_share=0.5, budget=account, **how).fit(frame, "income")
-    lesson, training = account.statement().entries
+    lesson, training = account.balance().entries
     assert lesson.price.delta > 0
     assert training.price.delta == 0
     small = store.open("b", 3.0, 1e-5, filter="renyi")
     small.set_limit(1.3, 1e-5)  # room for the lesson, and not for training
     with pytest.raises(BudgetError, match="does not cover"):
         DPXGBClassifier(1.0, 1e-6, budget=small, **how).fit(frame, "income")
-    assert not small.statement().entries
+    assert not small.balance().entries
 
 
 def test_a_stream_is_one_entry(store, tmp_path):
     account = store.open("a", 2.0, 1e-6)
     how = {"domain": make_domain(), "n_estimators": 4, "max_depth": 2}
     model = SBDTClassifier(1.0, 1e-6, budget=account, **how).partial_fit(FRAME)
-    (first,) = account.statement().entries
+    (first,) = account.balance().entries
     model.set_params(epsilon=1.5).partial_fit(make_frame(300, seed=1))
-    (second,) = account.statement().entries
+    (second,) = account.balance().entries
     assert second.key == first.key == model.privacy_.entry
     assert second.price.size > first.price.size
     model.set_params(epsilon=0.9)
@@ -252,13 +252,13 @@ def test_a_stream_is_one_entry(store, tmp_path):
         model.set_params(budget=store.open("b", 9.0, 1e-5)).partial_fit(make_frame(300, seed=2))
     again = SBDTClassifier(1.4, 1e-6, budget=account, **how).load_stream(tmp_path / "stream")
     again.partial_fit(make_frame(300, seed=3))
-    assert [entry.price for entry in account.statement().entries] == [second.price]
+    assert [entry.price for entry in account.balance().entries] == [second.price]
     with pytest.raises(BudgetError, match="does not cover"):
         again.set_params(epsilon=3.0).partial_fit(make_frame(300, seed=4))
     account.set_limit(9.0, 1e-6)
     twice = SBDTClassifier(1.0, 1e-6, budget=account, **how).load_stream(tmp_path / "stream")
     twice.partial_fit(make_frame(300, seed=3))  # its rows paid once already
-    assert [entry.price for entry in account.statement().entries] == [second.price] * 2
+    assert [entry.price for entry in account.balance().entries] == [second.price] * 2
 
 
 def test_reports_of_other_things_do_not_add_up(store):
@@ -331,7 +331,7 @@ def test_a_process_that_dies_between_reserving_and_reading_has_paid(store):
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == -signal.SIGKILL
-    assert len(account.statement().entries) == 1
+    assert len(account.balance().entries) == 1
     with pytest.raises(BudgetError, match="does not cover"):
         train(*GAUSSIAN[0][:1], account, **GAUSSIAN[0][1])
 
@@ -340,7 +340,7 @@ def test_a_ledger_on_a_full_disk_says_that_the_account_was_charged(store):
     account = store.open("a", 1.0, 1e-6)
     with pytest.raises(OSError, match="No space left on device; the account was charged") as full:
         train(PrivBoostClassifier, account, ledger="/dev/full")
-    (entry,) = account.statement().entries
+    (entry,) = account.balance().entries
     assert f"(entry {entry.key}), and nothing is given back" in full.value.strerror
     assert full.value.filename == "/dev/full"
     with pytest.raises(OSError, match=r"No space left on device: '/dev/full'$"):

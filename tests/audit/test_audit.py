@@ -78,12 +78,12 @@ def curator_for(canary, seed):
 
 def gaussian(noise):
     event = GaussianRelease("counts", noise, CLIP_STEPS, 1, 1, (1.0,))
-    return event, lambda canary, seed: curator_for(canary, seed).gaussian(COUNTS, event)[0, 0]
+    return event, lambda canary, seed: curator_for(canary, seed).sums(COUNTS, event)[0, 0]
 
 
 def laplace(noise):
     event = LaplaceRelease("counts", noise, CLIP_STEPS, 1, 1, (1.0,))
-    return event, lambda canary, seed: curator_for(canary, seed).laplace(COUNTS, event)[0, 0]
+    return event, lambda canary, seed: curator_for(canary, seed).sums(COUNTS, event)[0, 0]
 
 
 def selection(noise):

@@ -188,10 +188,10 @@ def test_a_sketch_has_bins_of_its_own(bins):
     asked = []
 
     class Note(Tell):
-        def gaussian(self, query, event):
+        def sums(self, query, event):
             if isinstance(query, NodeHistograms):
                 asked.append(query)
-            return super().gaussian(query, event)
+            return super().sums(query, event)
 
     _, plan, scores, _ = train(
         NUMBER, candidates="hessian", candidate_rounds="all", sketch_bins=bins, curator=Note

@@ -11,7 +11,7 @@ from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
 from privboost.boosting.target_span import learn_span
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.losses import within_steps
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.privacy.events.sums import GaussianRelease
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.public_choices import public_generator
 from privboost.tables.encoding import Encoder
@@ -32,10 +32,6 @@ class Tell(TellGaussian):
     """A curator without noise, for tests only."""
 
     opened = 0
-
-    def laplace(self, query, event):
-        assert isinstance(event, LaplaceRelease)
-        return self.gaussian(query, event)
 
     def open_budget(self, budget):
         self.opened += 1
@@ -233,8 +229,8 @@ def test_every_preset_fits():
 class TellLess(Tell):
     """A curator whose sums of Hessians are too small, so that half of each tree's lie below 0."""
 
-    def gaussian(self, query, event):
-        sums = super().gaussian(query, event)
+    def sums(self, query, event):
+        sums = super().sums(query, event)
         if sums.shape[-1] == 2 and event.cells == 1 and sums.shape[-2] > 1:
             sums[..., 1] -= int(np.median(sums[..., 1])) + 1
         return sums

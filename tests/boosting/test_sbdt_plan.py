@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.closed_forms import calibrate_gaussian
 from privboost import SBDTClassifier, SBDTRegressor
 from privboost.boosting.plan import Budget
 from privboost.grid import BUDGET_STEPS
@@ -12,7 +13,6 @@ from privboost.losses import LossTable
 from privboost.privacy.accountants.choice import ACCOUNTANTS
 from privboost.privacy.budgets.charges import charge_table
 from privboost.privacy.budgets.life import GaussianBudget, RenyiBudget
-from privboost.privacy.equal_releases import calibrate_gaussian
 from privboost.tables.encoding import Encoder
 from tests.tables import NUMBER, THREE, make_domain
 

@@ -22,12 +22,12 @@ from privboost import (
     load_model,
     model_card,
 )
-from privboost.cards.markdown import plain
-from privboost.cards.subject import domain_section
+from privboost.evaluation.model_card import domain_section
 from privboost.forms import listed
 from privboost.models.export import conditions
 from privboost.models.files import model_bytes
 from privboost.reports.curve import ORDERS, Curve
+from privboost.reports.document import escape_markdown
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import describe_target
 from tests.cards.conftest import NASTY
@@ -94,7 +94,7 @@ def test_every_recipe_has_a_card(name, tmp_path):
         hashlib.sha256(path.read_bytes()).hexdigest(),
     ):
         assert any(said in text for text in page.texts)
-        assert plain(said) in words
+        assert escape_markdown(said) in words
     assert load_model(path).privacy == report
     assert model_card(model, name="A name").to_html() == card.to_html()
     assert model_card(load_model(path), name="A name").to_html() == card.to_html()
@@ -146,7 +146,7 @@ def test_words_of_others_stay_words(nasty_model, evaluated):
     ["- a", "1. a", "# a", "> a", "+ a", "=== a", "a\\", "|", "&amp;", "<b>", "a_b_c", "~~a~~"],
 )
 def test_markdown_takes_no_sign_for_its_own(text):
-    shown = MarkdownIt("gfm-like", {"linkify": False}).render(plain(text))
+    shown = MarkdownIt("gfm-like", {"linkify": False}).render(escape_markdown(text))
     page = Outline(shown)
     assert [tag for tag, *_ in page.tags] == ["p"]
     assert "".join(page.texts).strip() == text
@@ -170,10 +170,10 @@ def test_a_seed_is_said_in_red():
     for model, alarms in ((secure, 0), (seeded, 1)):
         for card in (model_card(model).to_html(), model.privacy_.to_html()):
             page = Outline(card)
-            assert len([1 for each in page.all("p") if each.get("class") == "alarm"]) == alarms
-            promised = [1 for each in page.all("p") if each.get("class") == "promise"]
+            assert len([1 for each in page.all("p") if each.get("class") == "warning"]) == alarms
+            promised = [1 for each in page.all("p") if each.get("class") == "guarantee"]
             assert len(promised) == 1 - alarms
-            assert re.search(r"\.alarm \{[^}]*color: #8c1d18", card)
+            assert re.search(r"\.warning \{[^}]*color: #8c1d18", card)
         for words in (model_card(model).to_markdown(), model.privacy_.to_markdown()):
             assert words.count("NO PRIVACY GUARANTEE") == alarms
 
@@ -184,7 +184,7 @@ def test_public_rows_are_said_in_red():
     ).fit(make_frame(40))
     card = model_card(model)
     page = Outline(card.to_html())
-    assert [each for each in page.all("p") if each.get("class") == "alarm"]
+    assert [each for each in page.all("p") if each.get("class") == "warning"]
     assert "is right at most" not in card.to_html()
     assert "differential privacy" not in card.to_markdown()
 
@@ -198,7 +198,7 @@ def test_the_promise_names_who_is_protected(nasty_model):
 
 def test_accountants_stand_side_by_side():
     text = fit("DPXGBClassifier").privacy_.to_markdown()
-    section = text.split("## Accountants side by side")[1].split("##")[0]
+    section = text.split("## Comparison of accountants")[1].split("##")[0]
     rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
     cells = {row[0].removeprefix("| "): row[1] for row in rows}
     assert list(cells) == ["gdp", "game (used)", "pld", "rdp", "pure", "advanced"]
@@ -212,16 +212,16 @@ def test_evaluations_come_with_their_price(nasty_model, evaluated, tmp_path):
     again = Evaluation.from_json(tmp_path / "e.json")
     assert again == evaluated
     words = model_card(model, evaluations=[again]).to_markdown()
-    section = words.split("## What was evaluated")[1].split("\n## ")[0]
+    section = words.split("## Evaluations")[1].split("\n## ")[0]
     together = model.privacy_ + evaluated.privacy
     for said in (evaluated.privacy.guarantee, together.guarantee, str(evaluated["auc"])):
-        assert plain(said) in section
+        assert escape_markdown(said) in section
     assert "missing" in section  # a group
     two = model_card(model, evaluations=[again, replace(again, target="another")]).to_markdown()
     assert "Evaluation 2 of another" in two
     seeded = replace(again, privacy=replace(again.privacy, seeded=True))
     page = Outline(model_card(model, evaluations=[seeded]).to_html())
-    assert [each for each in page.all("p") if each.get("class") == "alarm"]
+    assert [each for each in page.all("p") if each.get("class") == "warning"]
 
 
 def test_what_is_no_evaluation_is_refused(evaluated, tmp_path):
@@ -273,13 +273,13 @@ def test_reports_of_older_forms_have_cards():
     assert "Where the budget went" not in old.to_html()
     first = {name: form[name] for name in form if name not in ("curve", "parts", "rows", "entry")}
     words = PrivacyReport.from_dict(first).to_markdown()
-    assert "tells no more than the one epsilon and delta" in words
+    assert "has no more than the one epsilon and delta" in words
     assert "is right at most 73.2 times in 100" in words  # by epsilon and delta alone
     for part in ("mu_squared", "grid", "extra_delta"):
         with pytest.raises(ValueError, match="curve: numbers of at least 0"):
             Curve.from_dict(report.curve.to_dict() | {part: 10**400})
     odd = {"what": "a", "count": 1, "mechanism": "b", "share": 2}
-    with pytest.raises(ValueError, match="shares: not what a report has there"):
+    with pytest.raises(ValueError, match="shares: not a value that a report can have"):
         PrivacyReport.from_dict(report.to_dict() | {"releases": [odd]})
 
 
@@ -336,9 +336,9 @@ def test_what_to_look_at_is_what_the_model_finds(nasty_model):
     model = nasty_model[0].model_
     found = [each.text for each in model.findings()]
     page = model_card(model).to_markdown()
-    assert "What to look at" in page
+    assert "## Findings" in page
     for sentence in found:
-        assert plain(sentence) in page
+        assert escape_markdown(sentence) in page
 
 
 def test_labels_are_told_apart_whatever_they_hold(nasty_model):

@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from privboost.cards.odds import best_guess, curve_points, most_hits, proved_points
 from privboost.privacy.composition import curve_of
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, ThresholdRelease
 from privboost.reports.curve import ORDERS, Curve
+from privboost.reports.membership import (
+    best_guess,
+    curve_points,
+    max_true_positive_rate,
+    proved_points,
+)
 from privboost.reports.report import PrivacyReport
 
 STEPS = 2**16
@@ -39,7 +44,7 @@ def test_bounds_are_reached_by_the_worst_mechanism(epsilon, delta):
     # The best tests accuse by the likelihood ratio: these are the corners of the curve.
     for accused in (2, 3):
         alarms, hits = other[:accused].sum(), one[:accused].sum()
-        assert most_hits([(epsilon, delta)], alarms) == pytest.approx(hits, abs=1e-8)
+        assert max_true_positive_rate([(epsilon, delta)], alarms) == pytest.approx(hits, abs=1e-8)
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.2, 1.0, 3.0])
@@ -48,7 +53,7 @@ def test_of_gaussian_noise_the_odds_are_exact(mu):
     assert 0 <= best_guess(points) - norm.cdf(mu / 2) < 1e-4 * mu + 1e-7
     for alarms in (1e-3, 0.01, 0.1):
         exact = norm.cdf(norm.ppf(alarms) + mu)
-        assert exact <= most_hits(points, alarms) <= exact * 1.02
+        assert exact <= max_true_positive_rate(points, alarms) <= exact * 1.02
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 2.0])
@@ -91,4 +96,4 @@ def test_no_numbers_of_a_curve_can_raise(mu_squared, rho, delta):
     for epsilon in (0.0, 1e-320, 1.0, 1e5, 1.7e308):
         points = proved_points(replace(REPORT, epsilon=epsilon, curve=curve))
         assert 0.5 <= best_guess(points) <= 1
-        assert 0 <= most_hits(points, 0.01) <= 1
+        assert 0 <= max_true_positive_rate(points, 0.01) <= 1

@@ -387,7 +387,7 @@ def test_numbers_nobody_can_compute_with_are_one_line(trained, command, monkeypa
     def divide(*_, **__):
         raise ZeroDivisionError("float division by zero")
 
-    monkeypatch.setattr("privboost.privacy.calibrated_releases.calibrate_releases", divide)
+    monkeypatch.setattr("privboost.privacy.calibration.calibrate_releases", divide)
     code, _, err = command("calibrate", "--epsilon", 1)
     assert (code, err) == (2, "privboost: a number is too small or too large to compute with\n")
 

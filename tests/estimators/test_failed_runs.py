@@ -156,10 +156,10 @@ def test_a_batch_that_an_account_refuses_leaves_the_stream(batch, learned, tmp_p
     if batch == 2:
         model.partial_fit(*given[0])
     account.set_limit(0.1, 1e-2)
-    before = model.n_batches_, len(account.statement().entries)
+    before = model.n_batches_, len(account.balance().entries)
     with pytest.raises(BudgetError):
         model.partial_fit(*given[1])
-    assert (model.n_batches_, len(account.statement().entries)) == before
+    assert (model.n_batches_, len(account.balance().entries)) == before
     account.set_limit(30.0, 1e-2)
     if learned:
         model.set_params(budget=None)  # else its noise would be too fine

@@ -47,7 +47,7 @@ def account(tmp_path):
 def test_a_preview_says_what_the_fit_then_says(kind, how, account):
     model = make(kind, **how, budget=account)
     preview = model.preview()
-    assert account.statement().entries == ()
+    assert account.balance().entries == ()
     assert not hasattr(model, "model_")
     model.fit(FRAME)
     said, told = preview.privacy, model.privacy_
@@ -62,7 +62,7 @@ def test_a_preview_says_what_the_fit_then_says(kind, how, account):
     ):
         assert getattr(said, part) == getattr(told, part)
     assert sum(release.share or 0 for release in said.releases) == pytest.approx(1)
-    after = account.statement()
+    after = account.balance()
     assert preview.left == after.left < preview.before.left
     assert preview.after.entries[-1].price == after.entries[-1].price
     assert "of it would be taken; epsilon " in str(preview)

@@ -131,7 +131,7 @@ def test_nothing_is_said_where_nothing_is_lost(tmp_path):
     account = BudgetStore(tmp_path / "store").open("people", epsilon=9.0, delta=1e-3)
     kept = [("a", member(budget=account)), ("b", member(budget=account))]
     assert heard(lambda: ensemble.VotingClassifier(kept).fit(X, NUMBERS)) == []
-    assert len(account.statement().entries) == 2
+    assert len(account.balance().entries) == 2
     assert heard(lambda: member().fit(X, NUMBERS)) == []
     public = member(public_rows=True).set_params(epsilon=np.inf)
     assert heard(lambda: ensemble.VotingClassifier([("a", public)]).fit(X, NUMBERS)) == []

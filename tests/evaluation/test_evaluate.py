@@ -38,8 +38,8 @@ from privboost import (
     evaluate,
     load_model,
 )
-from privboost.cards.prices import evaluation_section
 from privboost.evaluation.loader import OutcomeLoader
+from privboost.evaluation.model_card import evaluation_section
 from privboost.evaluation.result import Group, Measures, Residuals, Value
 from privboost.tables.loading import read_loader
 from tests.hostile import HostileBackend

@@ -10,7 +10,6 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 from privboost import Evaluation, PrivBoostRegressor, Sweep, evaluate
 from privboost.boosting.plan import Budget
-from privboost.cards.prices import evaluation_section
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import COUNT, CellSums
 from privboost.engine.updates import Start
@@ -18,6 +17,7 @@ from privboost.evaluation import number_measures
 from privboost.evaluation.evaluate import measure
 from privboost.evaluation.groups import open_groups
 from privboost.evaluation.loader import OutcomeLoader
+from privboost.evaluation.model_card import evaluation_section
 from privboost.evaluation.number_measures import Clip, Tail, choose_clip
 from privboost.evaluation.outcomes import (
     NUMBER_CODES,

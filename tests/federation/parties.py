@@ -28,7 +28,7 @@ def open_account(epsilon=100.0, delta=1e-3, store=_STORE, **kind):
 
 def entries(party):
     """How many runs were charged to a party's account."""
-    return len(party.budget.statement().entries)
+    return len(party.budget.balance().entries)
 
 
 def cut(frame, parties):

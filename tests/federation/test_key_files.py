@@ -106,7 +106,7 @@ def test_joining_opens_an_account_once(pins, table, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "flwr", None)
     assert "north.db" in joined(pins, table)  # there is none, and no limit to open one with
     assert "pip install" in joined(pins, table, *LIMIT)
-    rules = BudgetStore(pins / "north.db").account("north").statement().rules
+    rules = BudgetStore(pins / "north.db").account("north").balance().rules
     assert (rules.epsilon, rules.delta, rules.unit) == (1.0, 1e-6, None)
     assert "pip install" in joined(pins, table)
     assert "has the limit epsilon 1" in joined(

@@ -219,7 +219,7 @@ def test_an_account_is_for_life(tmp_path):
             file.write(b'{"entry": "cha')
     with pytest.raises(FederationError, match=f"'p9': {UNCOVERED}"):
         secure.fit(bring([*others, lone()]))
-    statement = store.account("rows").statement()
+    statement = store.account("rows").balance()
     assert len(statement.entries) == done
     assert statement.epsilon <= 1.7
     assert {entry.what for entry in statement.entries} == {"SBDTClassifier"}

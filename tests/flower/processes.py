@@ -103,7 +103,7 @@ class Ends:
     def runs(self, name):
         """How many runs were charged to a party's account."""
         store = BudgetStore(self.folder / f"{name}.db")
-        return len(store.account(name).statement().entries)
+        return len(store.account(name).balance().entries)
 
     def stop(self):
         for running in self._running:

@@ -3,9 +3,10 @@ import os
 
 import pytest
 
+from bench.closed_forms import bounded_range_delta
 from privboost.privacy.accountants.advanced import AdvancedAccountant
 from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
-from privboost.privacy.accountants.game import GameAccountant
+from privboost.privacy.accountants.game import BoundedRangeAccountant
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.accountants.pld import PldAccountant
 from privboost.privacy.accountants.pure import PureAccountant
@@ -13,7 +14,7 @@ from privboost.privacy.accountants.rdp import RdpAccountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events.event import Planned, Relation
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, ThresholdRelease
-from privboost.privacy.formulas import bounded_range_delta, gdp_epsilon, laplace_rdp
+from privboost.privacy.formulas import gdp_epsilon, laplace_rdp
 from tests.privacy.accountant_suite import AccountantSuite, gaussian, laplace, selection
 
 
@@ -88,7 +89,7 @@ class TestPld(AccountantSuite):
 
 
 class TestGame(AccountantSuite):
-    accountant, event = GameAccountant(), selection(0.1)
+    accountant, event = BoundedRangeAccountant(), selection(0.1)
 
     def test_one_selection_is_its_own_profile(self):
         curve = self.accountant.compose([Planned(selection(1.0), 1)])

@@ -2,12 +2,15 @@ import math
 
 import pytest
 
-from privboost.privacy.equal_releases import calibrate_gaussian, pld_epsilon
-from privboost.privacy.formulas import (
+from bench.closed_forms import (
     bounded_range_delta,
+    calibrate_gaussian,
+    composed_range_delta,
+    composed_range_epsilon,
+    pld_epsilon,
+)
+from privboost.privacy.formulas import (
     bounded_range_rdp,
-    game_delta,
-    game_epsilon,
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
@@ -56,7 +59,7 @@ def test_golden_range_values():
     assert bounded_range_rdp(2, 0.1) == pytest.approx(0.002498959027, rel=1e-9)
     assert bounded_range_rdp(10, 1) == pytest.approx(0.6898335732, rel=1e-9)
     assert bounded_range_delta(0.5, 1) == pytest.approx(0.07740468632, rel=1e-9)
-    assert game_epsilon(1e-5, [0.05] * 60) == pytest.approx(0.701, abs=0.0025)
+    assert composed_range_epsilon(1e-5, [0.05] * 60) == pytest.approx(0.701, abs=0.0025)
 
 
 def test_golden_pld_and_calibration():
@@ -119,13 +122,15 @@ def test_renyi_formulas_are_never_below_the_truth(alpha, epsilon):
 
 def test_the_game_falls_and_adds_gaussians():
     ranges = [0.05] * 20
-    deltas = [game_delta(e, ranges) for e in (-0.2, 0.0, 0.2, 0.4, 1.1)]
+    deltas = [composed_range_delta(e, ranges) for e in (-0.2, 0.0, 0.2, 0.4, 1.1)]
     assert deltas == sorted(deltas, reverse=True)
     assert deltas[-1] == pytest.approx(0.0, abs=1e-12)
-    assert game_delta(0.4, ranges, mu=0.3) > game_delta(0.4, ranges)
-    assert game_delta(1.0, [1e-6], mu=1.0) == pytest.approx(gdp_delta(1, 1), rel=1e-5)
+    assert composed_range_delta(0.4, ranges, mu=0.3) > composed_range_delta(0.4, ranges)
+    assert composed_range_delta(1.0, [1e-6], mu=1.0) == pytest.approx(gdp_delta(1, 1), rel=1e-5)
     # Bounded-range mechanisms are never better than what their Gaussian limit allows.
-    assert game_epsilon(1e-5, ranges) <= gdp_epsilon(math.sqrt(20) * 0.05 / 2, 1e-5) * 1.05
+    assert (
+        composed_range_epsilon(1e-5, ranges) <= gdp_epsilon(math.sqrt(20) * 0.05 / 2, 1e-5) * 1.05
+    )
 
 
 @pytest.mark.parametrize("mu", [1e-3, 0.05, 1, 7, 40])
@@ -168,8 +173,8 @@ def test_the_three_are_inverse_and_never_optimistic(mu, delta):
         lambda: rdp_to_epsilon(2, -0.1, 1e-5),
         lambda: laplace_rdp(0.5, 1.0),
         lambda: bounded_range_rdp(2, 0.0),
-        lambda: game_epsilon(1e-5, []),
-        lambda: game_delta(1.0, [0.1, -0.1]),
+        lambda: composed_range_epsilon(1e-5, []),
+        lambda: composed_range_delta(1.0, [0.1, -0.1]),
         lambda: calibrate_gaussian(1, 1e-5, 0),
         lambda: calibrate_gaussian(0, 1e-5, 5),
         lambda: calibrate_gaussian(1, 1e-5, 5, accountant="magic"),

@@ -60,7 +60,7 @@ def curator_for(planned, contribution=ONE_ROW, seed=1):
 
 def test_each_statistic_has_its_own_scale():
     curator, _ = curator_for([Planned(event(), 400)])
-    noise = np.stack([curator.gaussian(QUERY, event()) - EXACT for _ in range(400)])
+    noise = np.stack([curator.sums(QUERY, event()) - EXACT for _ in range(400)])
     deviations = noise.reshape(-1, 2).std(axis=0)
     np.testing.assert_allclose(deviations, event().sigmas, rtol=0.03)
     for twin in (event(z=55), event(z=45), event(shares=(0.8, 0.2))):
@@ -69,22 +69,22 @@ def test_each_statistic_has_its_own_scale():
 
 def test_the_charge_comes_before_the_rows_are_asked():
     curator, rows = curator_for([Planned(event(), 2)])
-    curator.gaussian(QUERY, event())
-    curator.gaussian(QUERY, event())
+    curator.sums(QUERY, event())
+    curator.sums(QUERY, event())
     assert rows.spent_when_asked == [1, 2]
 
 
 def test_without_a_reservation_the_rows_are_not_asked():
     curator, rows = curator_for([Planned(event(), 1)])
-    curator.gaussian(QUERY, event())
+    curator.sums(QUERY, event())
     with pytest.raises(BudgetError):
-        curator.gaussian(QUERY, event())
+        curator.sums(QUERY, event())
     assert rows.spent_when_asked == [1]
 
 
 def test_noise_is_never_reused():
     curator, _ = curator_for([Planned(event(), 2)])
-    first, second = (curator.gaussian(QUERY, event()) for _ in range(2))
+    first, second = (curator.sums(QUERY, event()) for _ in range(2))
     assert (first != second).mean() > 0.99
 
 
@@ -96,9 +96,9 @@ def test_a_sampling_rate_is_what_the_rows_are_sampled_with():
     rows = Rows(ledger)
     curator = Curator(rows, ledger, KeyStream.seeded(1), ONE_ROW)
     own = replace(QUERY, sample=Sample(np.zeros(32, dtype=np.uint8), 1e-9))
-    curator.gaussian(own, cheap)  # what a recipe wishes does not count
-    curator.gaussian(QUERY, cheap)
-    curator.gaussian(own, event())
+    curator.sums(own, cheap)  # what a recipe wishes does not count
+    curator.sums(QUERY, cheap)
+    curator.sums(own, event())
     first, second, full = rows.samples
     assert first.rate == second.rate == 0.001
     assert full is None
@@ -113,14 +113,14 @@ BUDGET = GaussianBudget("all sums", 1.0, releases=3, touched=2, least_sigma=1e5)
 def test_once_budgets_are_open_every_release_charges_the_rows():
     curator, rows = curator_for([Planned(event(), 1), Planned(BUDGET, 1)])
     curator.publish(Start(LOGISTIC.table(0.3, 0.1)))
-    curator.gaussian(QUERY, event())
+    curator.sums(QUERY, event())
     curator.open_budget(BUDGET)
     for _ in range(3):
-        curator.gaussian(QUERY, event())  # reserved once: the others are within the budget
+        curator.sums(QUERY, event())  # reserved once: the others are within the budget
     kinds = [type(update).__name__ for update in rows.told]
     assert kinds == ["Start", "OpenBudgets", "Price", "Charge", "Charge", "Charge"]
     with pytest.raises(BudgetError, match="no releases left"):
-        curator.gaussian(QUERY, event())
+        curator.sums(QUERY, event())
     assert len(rows.samples) == 4
 
 
@@ -135,9 +135,9 @@ def test_budgets_are_opened_and_charged_by_the_curator_alone():
         curator.open_budget(BUDGET)
     tight = event(z=0.1)
     with pytest.raises(BudgetError, match="does not cover"):
-        curator.gaussian(QUERY, tight)
+        curator.sums(QUERY, tight)
     with pytest.raises(ValueError, match="only Gaussian"):
-        curator.laplace(QUERY, LaplaceRelease("sums", 50.0, CLIP_STEPS, 1, 1, (0.9, 0.1)))
+        curator.sums(QUERY, LaplaceRelease("sums", 50.0, CLIP_STEPS, 1, 1, (0.9, 0.1)))
     query = replace(QUERY, statistics=GRADIENT_COUNT)
     with pytest.raises(ValueError, match="only Gaussian"):
         curator.select(query, LargestCell(), Selection("x", 1.0))
@@ -169,7 +169,7 @@ def test_an_event_that_understates_is_refused_before_anything_is_spent(
 ):
     curator, rows = curator_for([Planned(claimed, 1)], contribution)
     with pytest.raises(ValueError, match="understates"):
-        curator.gaussian(query, claimed)
+        curator.sums(query, claimed)
     assert rows.spent_when_asked == []
     assert rows.ledger.spent == ()
 
@@ -193,11 +193,11 @@ def test_a_group_shares_one_sample_and_makes_just_its_releases():
         with curator.sampling(GROUP):
             curator.select(query, LargestCell(), CHOICE)
             curator.select(query, LargestCell(), CHOICE)
-            curator.laplace(QUERY, LEAF)
+            curator.sums(QUERY, LEAF)
             with pytest.raises(BudgetError, match="made already"):
-                curator.laplace(QUERY, LEAF)
+                curator.sums(QUERY, LEAF)
             with pytest.raises(ValueError, match="under way"):
-                curator.gaussian(QUERY, event())
+                curator.sums(QUERY, event())
     keys = [sample.key.tobytes() for sample in rows.samples]
     assert len(keys) == 6
     assert len(set(keys[:3])) == len(set(keys[3:])) == 1
@@ -206,14 +206,14 @@ def test_a_group_shares_one_sample_and_makes_just_its_releases():
     with pytest.raises(BudgetError, match="spent already"), curator.sampling(GROUP):
         pass
     with pytest.raises(BudgetError):
-        curator.laplace(QUERY, LEAF)  # outside the group nothing is reserved
+        curator.sums(QUERY, LEAF)  # outside the group nothing is reserved
 
 
 def test_a_group_costs_its_releases_together_amplified():
     inner = 2 / 5.0 + 1 / 10.0
     assert GROUP.pure == pytest.approx(np.log1p(0.1 * np.expm1(inner)))
     assert GROUP.scaled(2.0).pure < 0.55 * GROUP.pure
-    with pytest.raises(ValueError, match="together"):
+    with pytest.raises(ValueError, match="cost of its releases"):
         replace(GROUP, noise=10.0)  # claims to cost less than it does
     with pytest.raises(ValueError, match="several"):
         SampledGroup.of("a tree", (Planned(replace(LEAF, rows=2), 1),), 0.1)

@@ -68,11 +68,11 @@ def test_the_curator_of_private_rows_never_tells_exactly(forged):
     gaussian, laplace = GaussianRelease(*shape), LaplaceRelease(*shape)
     make = without_noise if forged else Exact.of
     for act in (
-        lambda: curator.gaussian(QUERY, make(gaussian)),
-        lambda: curator.laplace(QUERY, make(laplace)),
+        lambda: curator.sums(QUERY, make(gaussian)),
+        lambda: curator.sums(QUERY, make(laplace)),
         lambda: curator.select(QUERY, LargestCell(), make(Selection("a cell", 1.0))),
     ):
-        with pytest.raises(BudgetError, match="never told exactly"):
+        with pytest.raises(BudgetError, match="never released exactly"):
             act()
     assert backend.asked == []
 
@@ -94,8 +94,8 @@ def public_curator():
 
 def test_public_rows_are_told_exactly_and_of_equals_the_first_is_chosen():
     _, curator = public_curator()
-    np.testing.assert_array_equal(curator.gaussian(QUERY, Exact.of(GAUSSIAN)), SUMS)
-    np.testing.assert_array_equal(curator.laplace(QUERY, Exact.of(LAPLACE)), SUMS)
+    np.testing.assert_array_equal(curator.sums(QUERY, Exact.of(GAUSSIAN)), SUMS)
+    np.testing.assert_array_equal(curator.sums(QUERY, Exact.of(LAPLACE)), SUMS)
     assert curator.select(QUERY, LargestCell(), Exact.of(CHOICE)).tolist() == [1]
     assert Exact.of(GAUSSIAN).sigmas.tolist() == [0, 0]
 
@@ -103,11 +103,11 @@ def test_public_rows_are_told_exactly_and_of_equals_the_first_is_chosen():
 def test_the_public_curator_takes_no_private_release():
     backend, curator = public_curator()
     for act in (
-        lambda: curator.gaussian(QUERY, GAUSSIAN),
-        lambda: curator.laplace(QUERY, LAPLACE),
+        lambda: curator.sums(QUERY, GAUSSIAN),
+        lambda: curator.sums(QUERY, LAPLACE),
         lambda: curator.select(QUERY, LargestCell(), CHOICE),
     ):
-        with pytest.raises(ValueError, match="told exactly"):
+        with pytest.raises(ValueError, match="released exactly"):
             act()
     assert backend.asked == []
 
@@ -115,16 +115,16 @@ def test_the_public_curator_takes_no_private_release():
 def test_samples_stay():
     backend, curator = public_curator()
     sampled = GaussianRelease("sums", 1.0, CLIP_STEPS, 1, 1, (0.5, 0.5), 0.25)
-    curator.gaussian(QUERY, Exact.of(sampled))
+    curator.sums(QUERY, Exact.of(sampled))
     assert backend.asked[-1].sample.rate == 0.25
     ledger, noisy = Generous(1e9, 1e-6, PureAccountant()), Sums()
-    Curator(noisy, ledger, KeyStream.seeded(1), Contribution()).gaussian(QUERY, sampled)
+    Curator(noisy, ledger, KeyStream.seeded(1), Contribution()).sums(QUERY, sampled)
     np.testing.assert_array_equal(noisy.asked[-1].sample.key, backend.asked[-1].sample.key)
     group = Exact.of(SampledGroup.of("a tree", (Planned(LAPLACE, 1), Planned(CHOICE, 1)), 0.5))
     with curator.sampling(group):
-        curator.laplace(QUERY, group.inner[0].event)
+        curator.sums(QUERY, group.inner[0].event)
         curator.select(QUERY, LargestCell(), group.inner[1].event)
         with pytest.raises(BudgetError, match="not in the group"):
-            curator.laplace(QUERY, group.inner[0].event)
+            curator.sums(QUERY, group.inner[0].event)
     assert backend.asked[-1].sample is backend.asked[-2].sample
     assert backend.asked[-1].sample.rate == 0.5

@@ -291,13 +291,13 @@ def test_a_part_may_be_given_under_any_delta():
 def learned_noise(monkeypatch, rows, numbers, epsilon=0.5, runs=40):
     """The noise on all counts of an empty table, in rows, as the curator adds it."""
     seen = []
-    honest = Curator.laplace
+    honest = Curator.sums
 
     def keep(curator, query, event):
         seen.append(honest(curator, query, event))
         return seen[-1]
 
-    monkeypatch.setattr(Curator, "laplace", keep)
+    monkeypatch.setattr(Curator, "sums", keep)
     frame = pd.DataFrame({f"x{k}": [] for k in range(numbers)} | {"who": [], "y": []}, dtype=float)
     given = {"target": {"bounds": [0, 1]}, "unit": {"column": "who", "max_rows": rows}}
     for seed in range(runs):
@@ -407,7 +407,7 @@ def counted(canary, seed, noise):
     ledger = Ledger(1e9, 0, PureAccountant())
     ledger.reserve([Planned(event, 1)])
     curator = Curator(person(bool(canary)), ledger, KeyStream.seeded(seed), Contribution(rows=2))
-    counts = curator.laplace(number_bounds._sizes(2), event)[0, :, 0] / CLIP_STEPS
+    counts = curator.sums(number_bounds._sizes(2), event)[0, :, 0] / CLIP_STEPS
     bins = np.searchsorted(SIZE_EDGES, [3.0, -3.0]) + np.array([0, SIZE_CODES])
     return float(np.clip(counts[bins], 0, 2).sum())  # all that tells of the person
 

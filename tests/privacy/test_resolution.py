@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from bench.closed_forms import calibrate_gaussian
 from privboost.privacy import range_game
-from privboost.privacy.accountants import resolution
 from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
-from privboost.privacy.accountants.game import GameAccountant
+from privboost.privacy.accountants.game import BoundedRangeAccountant
 from privboost.privacy.accountants.pld import PldAccountant, losses_rounding
-from privboost.privacy.equal_releases import calibrate_gaussian
+from privboost.privacy.accountants.resolution import PER_RELEASE, RESOLVED
 from privboost.privacy.events.event import Planned, Selection
 from privboost.privacy.events.sums import GaussianRelease
 from tests.privacy.accountant_suite import gaussian, laplace, selection
@@ -81,7 +81,7 @@ def understatements(deltas_of):
 
 def test_losses_are_on_the_safe_side_down_to_the_smallest_delta():
     def deltas_of(events):
-        least = resolution.RESOLVED * losses_rounding(tuple(events))
+        least = RESOLVED * losses_rounding(tuple(events))
         return least, 30 * least, 1e-6
 
     assert max(understatements(deltas_of)) <= 1
@@ -100,15 +100,15 @@ def test_the_allowance_is_not_far_from_what_is_lost():
         for epsilon in np.linspace(0.5, 3.0, 6):
             claimed = float(composed.get_delta_for_epsilon(epsilon))
             lost.append((delta_directly(planned, 1e-3, epsilon) - claimed) / planned.count)
-    assert 0.01 * resolution.PER_RELEASE < max(lost) < resolution.PER_RELEASE
+    assert 0.01 * PER_RELEASE < max(lost) < PER_RELEASE
 
 
 MIXED = [Planned(selection(0.02), 30), Planned(laplace(0.05, rate=0.2), 2000)]
 
 
 def test_the_game_with_losses_is_on_the_safe_side():
-    least = GameAccountant().least_delta(MIXED) / 2
-    profile = GameAccountant().compose(MIXED)
+    least = BoundedRangeAccountant().least_delta(MIXED) / 2
+    profile = BoundedRangeAccountant().compose(MIXED)
     bound = profile.bound_epsilon(least)
     epsilon = profile.ideal_epsilon(least)
     curve = profile._curve(bound)

@@ -93,7 +93,7 @@ def test_noise_of_a_search_of_ten_runs_is_far_below_that_of_ten_runs():
 
 
 def test_nonsense_is_refused():
-    with pytest.raises(ValueError, match="chance to stop"):
+    with pytest.raises(ValueError, match="stopping probability"):
         SearchRelease("search", 1.0, 1.0, (None,) * len(ORDERS))
     silent = SearchRelease("search", 1.0, 0.1, (None,) * len(ORDERS))
     assert silent.rdp(2) == math.inf

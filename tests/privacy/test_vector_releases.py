@@ -220,9 +220,9 @@ def test_votes_are_for_choices_between_tables_of_one_size():
         curator.select(VOTES, rule, replace(choice(), relation="add or remove one protected unit"))
     with pytest.raises(ValueError, match="statistics"):
         curator.select(VOTES, LargestCell(), choice())
-    with pytest.raises(ValueError, match="for choices"):
-        curator.gaussian(VOTES, GaussianRelease("votes", 1.0, CLIP_STEPS, 1, 1, (0.5, 0.5)))
+    with pytest.raises(ValueError, match="for selections"):
+        curator.sums(VOTES, GaussianRelease("votes", 1.0, CLIP_STEPS, 1, 1, (0.5, 0.5)))
     sums = GaussianRelease("s", 1.0, CLIP_STEPS, 1, 1, (0.5, 0.5), relation=Relation.REPLACE_ONE)
     with pytest.raises(ValueError, match="only counts are proved"):
-        curator.gaussian(TreeSums((stump(),)), sums)
+        curator.sums(TreeSums((stump(),)), sums)
     assert rows.asked == asked

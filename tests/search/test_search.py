@@ -134,9 +134,9 @@ def test_a_search_is_one_entry_of_a_renyi_account(tmp_path):
         PrivateSearchCV(base(), CANDIDATES, 1.0, 1e-6, budget=gaussian, **how).fit(make_frame(300))
     found = PrivateSearchCV(base(), CANDIDATES, 1.0, 1e-6, budget=renyi, **how)
     found.fit(make_frame(300))
-    (entry,) = renyi.statement().entries
+    (entry,) = renyi.balance().entries
     assert (entry.what, entry.key) == ("PrivateSearchCV", found.privacy_.entry)
-    assert not gaussian.statement().entries
+    assert not gaussian.balance().entries
     again = PrivBoostClassifier(0.3, 1e-6, make_domain(), n_estimators=3, budget=renyi)
     together = found.privacy_ + again.fit(make_frame(300)).privacy_
     assert found.privacy_.epsilon < together.epsilon < found.privacy_.epsilon + 0.3
@@ -149,7 +149,7 @@ def test_a_learned_domain_adds_its_price(tmp_path):
     estimator = PrivBoostClassifier(domain=domain, interactions=False)
     found = PrivateSearchCV(estimator, CANDIDATES, 1.0, 1e-6, expected_runs=2, budget=account)
     report = found.fit(frame).privacy_
-    assert len(account.statement().entries) == 2
+    assert len(account.balance().entries) == 2
     assert report.epsilon == pytest.approx(domain.privacy.epsilon + 1.0, abs=0.01)
     assert [part.what for part in report.parts] == ["learning the domain", "the search"]
 

@@ -125,11 +125,11 @@ def test_the_curators_laplace_has_its_scale():
         Sums(np.zeros((50, 2), np.int64)), ledger, KeyStream.seeded(2), Contribution()
     )
     query = CellSums(CellMap.of_feature(0, np.arange(50)))
-    noise = np.stack([curator.laplace(query, event) for _ in range(300)])
+    noise = np.stack([curator.sums(query, event) for _ in range(300)])
     mean = np.abs(noise).mean() / CLIP_STEPS
     assert mean == pytest.approx(6.0, rel=0.03)  # the scale is 3 · 1 / 0.5
     with pytest.raises(ValueError, match="understates"):
-        curator.laplace(query, LaplaceRelease("sums", 3.0, CLIP_STEPS // 2, 1, 1, (0.5, 0.5)))
+        curator.sums(query, LaplaceRelease("sums", 3.0, CLIP_STEPS // 2, 1, 1, (0.5, 0.5)))
 
 
 def threshold_event(z=2.0, delta=0.05):

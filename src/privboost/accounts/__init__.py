@@ -1,1 +1,1 @@
-"""Accounts of data sets: what was spent on their rows, over days and processes."""
+"""Budget store: accounts of data sets, across runs and processes."""

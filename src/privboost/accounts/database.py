@@ -1,4 +1,4 @@
-"""The file of a store: SQLite, with every write on the disk before it counts."""
+"""Transactions on a store's SQLite file; every write is on disk when it returns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from privboost.files import check_link
 from privboost.progress import tell
 
 _SOON = 1.0
-"""So many seconds a process waits for another's charge without a word, or a look at signals."""
+"""Seconds to wait for another process without a message, or a check for signals."""
 _PATIENCE = 30.0
-"""So many it waits at most."""
-_TABLES = """
+"""Maximum number of seconds to wait."""
+_SCHEMA = """
 CREATE TABLE accounts (
     dataset TEXT PRIMARY KEY,
     relation TEXT NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE store (id TEXT NOT NULL) STRICT;
 
 
 def create_database(path: Path, name: str) -> None:
-    """Make a store's file, whole or not at all; one that is there stays as it is."""
+    """Create a store's file atomically; an existing one stays unchanged."""
     check_link(path)
     check_disk(path)
     check_one_name(path)
@@ -60,30 +60,30 @@ def create_database(path: Path, name: str) -> None:
         if not connection.execute("PRAGMA schema_version").fetchone()[0]:
             connection.execute(f"PRAGMA application_id = {KIND}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
-            for statement in filter(str.strip, _TABLES.split(";\n")):
-                connection.execute(statement)
+            for command in filter(str.strip, _SCHEMA.split(";\n")):
+                connection.execute(command)
             connection.execute("INSERT INTO store VALUES (?)", (name,))
         connection.execute("COMMIT")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a store to look something up: all that is read inside is of one moment."""
+    """Open a store for reading, with a consistent snapshot."""
     with _opened(path, "BEGIN") as connection:
         yield connection
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a store to write: all that happens inside is one write, on the disk when it ends.
+    """Open a store for writing: one transaction, on disk when it ends.
 
-    Nobody else writes meanwhile; an error leaves everything as it was.
+    It excludes other writers; an error rolls it back.
     """
     with _opened(path, "BEGIN IMMEDIATE") as connection:
         try:
             yield connection
         except BaseException:
-            if connection.in_transaction:  # some errors end it by themselves
+            if connection.in_transaction:  # some errors roll back by themselves
                 connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
@@ -101,32 +101,32 @@ def _opened(path: Path, begin: str) -> Iterator[sqlite3.Connection]:
 
 
 def _begun(path: Path, mode: str, begin: str) -> sqlite3.Connection:
-    """Open a file, and begin; where another process writes, wait for it, and say so once."""
-    end, told = monotonic() + _PATIENCE, False
+    """Open a file and begin a transaction; wait for another writer, with one message."""
+    end, announced = monotonic() + _PATIENCE, False
     while True:
         try:
             return _begun_within(_SOON, path, mode, begin)
         except sqlite3.OperationalError as error:
             if not is_held(error) or monotonic() >= end:
                 raise
-        if not told:
+        if not announced:
             tell(f"waiting for {path}: another process is writing")
-        told = True
+        announced = True
 
 
-def _begun_within(patience: float, path: Path, mode: str, begin: str) -> sqlite3.Connection:
+def _begun_within(timeout: float, path: Path, mode: str, begin: str) -> sqlite3.Connection:
     address = f"file:{quote(str(path.resolve()))}?mode={mode}"
-    connection = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
+    connection = sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None)
     try:
-        # A journal that is deleted, and EXTRA: a charge is on the disk, and so is the end of its
-        # journal, before a run goes on. (A journal of another kind needs shared memory.)
+        # A deleted journal and EXTRA: a charge and the end of its journal are on disk before a run
+        # continues. (Write-ahead logs need shared memory.)
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute(begin)
-        connection.execute("PRAGMA schema_version")  # a reader's turn begins with what it reads
-        connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")  # readers end soon
+        connection.execute("PRAGMA schema_version")  # a read transaction begins with its first read
+        connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")  # readers are short
     except BaseException:
         connection.close()
         raise

@@ -1,8 +1,8 @@
-"""How runs add up whose budgets are chosen one after another: filters, and prices by them.
+"""Privacy filters: composition of runs whose budgets are chosen adaptively.
 
-What is spent on a data set over days is chosen in view of what was released before. Two theories
-hold then as they hold for one plan: Gaussian DP, where μ² adds up, and Rényi divergences of one
-order that is fixed beforehand. `docs/guarantees/accounts.md` has the proofs.
+Budgets that are spent on a data set over days depend on earlier releases. Two theories then hold
+as they do for one plan: Gaussian DP, where μ² adds up, and Rényi divergences of one order that is
+fixed beforehand. `docs/guarantees/accounts.md` has the proofs.
 """
 
 from __future__ import annotations
@@ -11,34 +11,35 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
+from typing import ClassVar
 
 from privboost.errors import BudgetError
+from privboost.privacy.accountants.discretisation import EXCHANGE_ROOM
 from privboost.privacy.composition import gaussian_epsilon, gaussian_sizes
 from privboost.privacy.events.event import Event, Planned, Relation
 from privboost.privacy.formulas import rdp_to_epsilon
-from privboost.privacy.ledger import EXCHANGE_ROOM
 from privboost.reports.curve import Curve
 
-_MOST_ORDER = 1024
+_MAX_ORDER = 1024
 _ROUNDING = 1 + 1e-12
 _KEPT = 5e-4
-"""The part of its ε that a run leaves to the account, which allows for more rounding than it."""
+"""Relative part of a run's ε that its plan leaves unused: an account rounds up by more."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What a run takes of an account.
+    """Cost of a run in an account's filter.
 
     Attributes
     ----------
     size : float
-        What adds up: Σμ², or a Rényi divergence.
+        The additive quantity: Σμ², or a Rényi divergence.
     grid : float
-        What the price of the integer grid follows: see `gaussian_epsilon`.
+        Σ coordinates/σ², which determines the slack of the integer grid: see `gaussian_epsilon`.
     delta : float
-        What thresholds add to δ.
+        δ of thresholds.
     far_delta : float
-        The same of runs about adding or removing a unit, in an account about replacing one.
+        δ of thresholds of add/remove runs in a replace-one account.
     """
 
     size: float = 0.0
@@ -47,91 +48,89 @@ class Price:
     far_delta: float = 0.0
 
     def __add__(self, other: Price) -> Price:
-        return Price(
-            (self.size + other.size) * _ROUNDING,
-            (self.grid + other.grid) * _ROUNDING,
-            (self.delta + other.delta) * _ROUNDING,
-            (self.far_delta + other.far_delta) * _ROUNDING,
-        )
+        return self._merged(other, lambda one, two: (one + two) * _ROUNDING)
 
     def joined(self, other: Price) -> Price:
-        """Return what covers either: of units that are in one of two runs."""
-        return Price(
-            max(self.size, other.size),
-            max(self.grid, other.grid),
-            max(self.delta, other.delta),
-            max(self.far_delta, other.far_delta),
-        )
+        """Return the maximum of both: the price for units that are in one of two runs."""
+        return self._merged(other, max)
+
+    def _merged(self, other: Price, merge: Callable[[float, float], float]) -> Price:
+        return Price(*map(merge, astuple(self), astuple(other)))
 
     def covers(self, other: Price) -> bool:
-        """Whether no part of another price exceeds this one's, but for rounding."""
+        """Whether no component of another price exceeds this one's, up to rounding."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return all(theirs <= own * (1 + 1e-9) for own, theirs in pairs)
 
     def words_delta(self, epsilon: float) -> float:
-        """Return what thresholds take of δ where everything together may cost ε.
+        """Return the δ of thresholds where the total cost is at most ε.
 
-        (Two neighbours on the way from a unit to another: their δ adds up as d + e^ε d.)
+        Replacing a unit is two add/remove steps, whose δ adds up to d + e^ε d.
         """
         far = self.far_delta * far_factor(epsilon) if self.far_delta else 0.0
         return self.delta + far
 
 
 def far_factor(epsilon: float) -> float:
-    """Return by how much δ grows on the way from a unit to another."""
+    """Return the factor of δ from add/remove to replace-one neighbours."""
     return 1 + math.exp(epsilon) if epsilon < 700 else math.inf
 
 
 class Filter(ABC):
-    """A theory by which runs add up."""
+    """A privacy filter: an additive cost of runs, and its conversion to ε."""
 
-    name: str
+    name: ClassVar[str]
+    additive: ClassVar[str]
+    """The quantity that adds up, for display."""
+    note: ClassVar[str] = ""
+    """A remark on the filter's figures, for display."""
 
     @abstractmethod
     def price(self, plan: Sequence[Planned], relation: Relation) -> Price:
-        """Return what a plan takes of an account with these neighbours; refuse what it cannot add.
+        """Return the price of a plan in an account with this neighbouring relation.
 
         Raises
         ------
         BudgetError
-            It says why.
+            If the filter does not cover the plan.
         """
 
     @abstractmethod
     def price_of(self, curve: Curve, near: bool) -> Price:
-        """Return the same of what a report carries; `near` where its neighbours are the account's.
+        """Return the price of a report's curve; `near` if its neighbours are the account's.
 
         Raises
         ------
         BudgetError
-            It says why.
+            If the filter does not cover the curve.
         """
 
     @abstractmethod
     def epsilon(self, spent: Price, delta: float) -> float:
-        """Return the ε of the noise of all that was spent, at its part of the account's δ."""
+        """Return the ε of a total price, at the δ for noise."""
 
     @abstractmethod
     def room(self, epsilon: float, delta: float) -> float:
-        """Return the size that a limit has room for."""
+        """Return the largest size within a limit."""
 
     @abstractmethod
     def as_gaussian(self, size: float, delta: float) -> float:
-        """Return the ε at δ of Gaussian noise that takes as much of an account."""
+        """Return the ε at δ of Gaussian noise of this size."""
 
     def kept(self, epsilon: float) -> float:
-        """Return what of a run's ε its plan may use."""
+        """Return the ε that the plan of a run of ε may use."""
         return epsilon
 
 
 @dataclass(frozen=True)
 class GaussianFilter(Filter):
-    """μ² adds up: exact, for runs whose every release is Gaussian, of all rows."""
+    """Additive μ²: exact, for runs whose every release is Gaussian and of all rows."""
 
     name = "gaussian"
+    additive = "mu squared"
 
     def price(self, plan: Sequence[Planned], relation: Relation) -> Price:
-        """Return Σμ², with what an exchange may add to it."""
+        """Return Σμ², with the allowance for exchanges."""
         for planned in plan:
             event = planned.event
             if event.mu is None:
@@ -139,7 +138,7 @@ class GaussianFilter(Filter):
                     "this account was opened for Gaussian noise on all rows, and "
                     f"{event.what!r} is released with {event.mechanism}: searches, samples, a "
                     "delta of 0 and the recipes dpxgb, sarus and lazybb need an account with the "
-                    "filter 'renyi'; ask whoever owns the data (a second account of the same "
+                    "filter 'renyi'; ask the owner of the data (a second account of the same "
                     "people adds its limit to this one's)"
                 )
         sizes = gaussian_sizes(plan)
@@ -149,13 +148,13 @@ class GaussianFilter(Filter):
         return _gaussian_price(*sizes, delta, _is_near(plan, relation))
 
     def price_of(self, curve: Curve, near: bool) -> Price:
-        """Return the μ² that a report states."""
+        """Return the μ² of a report's curve."""
         if curve.mu_squared is None:
-            raise BudgetError("this account adds up Gaussian noise only, and its report tells no μ")
+            raise BudgetError("this account adds up Gaussian noise only, and its report has no μ")
         return _gaussian_price(curve.mu_squared, curve.grid, curve.extra_delta, near)
 
     def epsilon(self, spent: Price, delta: float) -> float:
-        """Return the exact ε, with the grid's price."""
+        """Return the exact ε, with the slack of the grid."""
         return gaussian_epsilon(spent.size, spent.grid, delta)
 
     def room(self, epsilon: float, delta: float) -> float:
@@ -167,13 +166,13 @@ class GaussianFilter(Filter):
         return gaussian_epsilon(size, 0.0, delta)
 
     def kept(self, epsilon: float) -> float:
-        """Leave a little of ε to the account: it allows for any grid, and for exchanges."""
+        """Leave a little of ε unused: the account allows for any grid, and for exchanges."""
         return epsilon * (1 - _KEPT)
 
 
 @dataclass(frozen=True)
 class RenyiFilter(Filter):
-    """Divergences of one order add up: nearly every plan has one.
+    """Additive Rényi divergence of one order, which nearly every plan has.
 
     Parameters
     ----------
@@ -183,22 +182,26 @@ class RenyiFilter(Filter):
 
     order: int
     name = "renyi"
+    additive = "Rényi divergences"
+    note = (
+        ": the first run costs an epsilon of its own, whatever it is; shares say how much is left"
+    )
 
     def __post_init__(self) -> None:
         order = self.order
-        if not isinstance(order, int) or isinstance(order, bool) or not 2 <= order <= _MOST_ORDER:
-            raise BudgetError(f"order must be a whole number from 2 to {_MOST_ORDER}")
+        if not isinstance(order, int) or isinstance(order, bool) or not 2 <= order <= _MAX_ORDER:
+            raise BudgetError(f"order must be a whole number from 2 to {_MAX_ORDER}")
 
     @classmethod
     def of_limit(cls, epsilon: float, delta: float) -> RenyiFilter:
-        """Return the order at which a limit has most room for Gaussian noise."""
-        orders = [k for k in range(2, _MOST_ORDER + 1) if cls(k).room(epsilon, delta) > 0]
+        """Return the filter whose order has most room for Gaussian noise at a limit."""
+        orders = [k for k in range(2, _MAX_ORDER + 1) if cls(k).room(epsilon, delta) > 0]
         if not orders:
             raise BudgetError("the limit is too small for a Rényi filter: raise epsilon or delta")
         return cls(max(orders, key=lambda k: cls(k).room(epsilon, delta) / k))
 
     def price(self, plan: Sequence[Planned], relation: Relation) -> Price:
-        """Return the divergence of this order, with what an exchange may add to it."""
+        """Return the divergence of this order, with the allowance for exchanges."""
         near = _is_near(plan, relation)
         total = delta = 0.0
         for planned in plan:
@@ -207,18 +210,18 @@ class RenyiFilter(Filter):
         return _price(total * EXCHANGE_ROOM, delta, near)
 
     def price_of(self, curve: Curve, near: bool) -> Price:
-        """Return the divergence that a report states, at this order or the next above."""
+        """Return the divergence of a report's curve, at this order or the next above."""
         if near or curve.mu_squared is not None:
             size = curve.rho_at(self.order) * (1 if near else 4)
         else:
             size = _replaced(curve.rho_at, self.order)
         if not math.isfinite(size):
-            raise BudgetError(f"its report tells no Rényi divergence of order {self.order}")
+            raise BudgetError(f"its report has no Rényi divergence of order {self.order}")
         return _price(size, curve.extra_delta, near)
 
     def _divergence(self, event: Event, near: bool) -> float:
         known = self._own(event, self.order)
-        if not near:  # from one unit to none, and to another; of Gaussian noise twice as far
+        if not near:  # two add/remove steps; Gaussian noise: twice the distance
             known = (
                 4 * known
                 if event.mu is not None
@@ -251,7 +254,7 @@ class RenyiFilter(Filter):
 
 
 def filter_of(name: str, order: int | None) -> Filter:
-    """Return a filter that was written down."""
+    """Return a filter by its stored name and order."""
     return GaussianFilter() if name == GaussianFilter.name else RenyiFilter(order or 0)
 
 
@@ -259,7 +262,7 @@ FILTERS = (GaussianFilter.name, RenyiFilter.name)
 
 
 def _gaussian_price(mu_squared: float, grid: float, delta: float, near: bool) -> Price:
-    """Return a price; from a unit to another it is twice as far, over twice the coordinates."""
+    """Return a price; replacing a unit is twice the distance, in twice the coordinates."""
     far = replace(_price(4 * mu_squared, delta, near), grid=2 * grid)
     return Price(mu_squared, grid, delta) if near else far
 
@@ -269,18 +272,18 @@ def _price(size: float, delta: float, near: bool) -> Price:
 
 
 def _replaced(rho: Callable[[int], float], order: int) -> float:
-    """Return the divergence between tables that are both neighbours of a third."""
+    """Return the divergence between two neighbours of a common table."""
     far = (order - 0.5) / (order - 1) * rho(2 * order)
     return (far + rho(2 * order - 1)) * _ROUNDING
 
 
 def _is_near(plan: Sequence[Planned], relation: Relation) -> bool:
-    """Whether a plan is about an account's own neighbours, or can be converted to them."""
+    """Whether a plan has an account's own relation; see `are_near`."""
     return are_near({planned.event.relation for planned in plan}, relation)
 
 
 def are_near(own: set[Relation], relation: Relation) -> bool:
-    """Whether neighbours are an account's own; refuse those that cannot be converted to them."""
+    """Whether relations are the account's own; refuse those that cannot be converted."""
     if own <= {relation}:
         return True
     if relation == Relation.REPLACE_ONE and own == {Relation.ADD_REMOVE}:
@@ -298,7 +301,7 @@ _TOO_FINE = (
 
 
 def _largest(holds: Callable[[float], bool]) -> float:
-    """Return nearly the largest size that holds."""
+    """Return the largest size that holds, by bisection."""
     low, high = 0.0, 1.0
     while holds(high):
         low, high = high, 2 * high

@@ -1,4 +1,4 @@
-"""Accounts as callers give them."""
+"""Validation of the `budget` parameter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from privboost.errors import BudgetError
 
 
 def check_account(name: str, value: Any, random_state: Any) -> BudgetAccount | None:
-    """Return the account to charge, if one is given; refuse what is none, and a seed with one."""
+    """Return the account to charge, or None; refuse other types, and a seed with an account."""
     if value is None:
         return None
     if not isinstance(value, BudgetAccount):

@@ -1,4 +1,4 @@
-"""Where a store may lie: on a disk of this machine, under one name."""
+"""Location of a store: a local disk, under one name."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MOUNTS = Path("/proc/mounts")
 
 
 def check_disk(path: Path) -> None:
-    """Refuse a place on another machine, where this one can tell (on Linux).
+    """Refuse a network file system, where it can be recognised (on Linux).
 
-    Locks and flushes of many network file systems are promises that they do not keep: two processes
-    could spend the same budget.
+    Locks and flushes of many network file systems are unreliable: two processes could spend the
+    same budget.
     """
     kind = _kind_of_mount(path.resolve().parent)
     if kind in _NETWORKS or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE):
@@ -41,21 +41,21 @@ def check_disk(path: Path) -> None:
 
 
 def check_one_name(path: Path) -> None:
-    """Refuse a file with a second hard link; one that is not there yet has none.
+    """Refuse an existing file with a second hard link.
 
-    SQLite looks for the journal of an interrupted write beside the path that it opens. A process
+    SQLite looks for the journal of an interrupted write next to the path that it opens. A process
     that opens the store by its other name would miss that journal, and a charge could be lost.
     """
     if path.exists() and path.stat().st_nlink > 1:
         raise StoreError(
             f"{path} has more than one name (hard links), and a charge could be lost: SQLite finds "
             "the journal of an interrupted write by the store's path; keep one name, the one that "
-            "a -journal file lies beside if there is any, and remove the others"
+            "a -journal file belongs to if there is any, and remove the others"
         )
 
 
 def _kind_of_mount(folder: Path) -> str:
-    """Return the kind of file system that a folder is on, or nothing where nobody says."""
+    """Return the type of a folder's file system, or "" where it is unknown."""
     try:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Accounts as they are written in a store's file: its lines read, an entry added."""
+"""Reading accounts from the tables of a store, and writing entries."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from typing import Any
 from privboost.accounts.checks import as_it_looks
 from privboost.accounts.damage import damaged
 from privboost.accounts.filters import Price, filter_of
-from privboost.accounts.statement import Entry, Rules, Statement
+from privboost.accounts.statement import Balance, Entry, Rules
 from privboost.errors import StoreError
 from privboost.privacy.events.event import Relation
 
 _LISTED = 20
-"""How many names an error lists."""
+"""Maximum number of names in an error message."""
 
 
-def read_statement(
-    connection: sqlite3.Connection, path: Path, store: str, dataset: str
-) -> Statement:
-    """Read an account with its entries, from the store that it was opened in and no other."""
+def read_balance(connection: sqlite3.Connection, path: Path, store: str, dataset: str) -> Balance:
+    """Read an account with its entries; refuse another store than the account's own."""
     found = connection.execute("SELECT id FROM store").fetchone()
     if found is None or found[0] != store:
         raise StoreError(f"{path} is another store than the one that was opened")
@@ -44,21 +42,21 @@ def read_statement(
         (dataset,),
     ).fetchall()
     try:
-        return Statement(dataset, _read_rules(row), tuple(_read_entry(*row) for row in rows))
+        return Balance(dataset, _read_rules(row), tuple(map(_read_entry, rows)))
     except ValueError:
         raise damaged(path, f"a line of the account of {dataset!r}") from None
 
 
 def read_datasets(connection: sqlite3.Connection) -> list[str]:
-    """Read the names of all accounts, in the order in which they were opened."""
+    """Return the names of all accounts, in order of opening."""
     rows = connection.execute("SELECT dataset FROM accounts ORDER BY rowid").fetchall()
     return [name for (name,) in rows]
 
 
 def find_dataset(connection: sqlite3.Connection, dataset: str) -> str | None:
-    """Return the name, as it is written, of the account of a name that looks so, or None.
+    """Return the stored name of the account whose canonical name is the same, or None.
 
-    One that is written exactly so comes first: earlier versions kept names as they were given.
+    An exact match comes first: earlier versions stored names unchanged.
     """
     known = read_datasets(connection)
     alike = (name for name in known if as_it_looks(name) == as_it_looks(dataset))
@@ -66,7 +64,7 @@ def find_dataset(connection: sqlite3.Connection, dataset: str) -> str | None:
 
 
 def no_account(path: Path, dataset: str, known: list[str]) -> StoreError:
-    """Return the error that says which accounts there are, and which was meant perhaps."""
+    """Return the error that lists the accounts and suggests the nearest name."""
     near = get_close_matches(dataset, known, n=1)
     has = ", ".join(map(repr, known[:_LISTED])) + (", …" if len(known) > _LISTED else "")
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -77,8 +75,8 @@ def no_account(path: Path, dataset: str, known: list[str]) -> StoreError:
 
 
 def write_entry(connection: sqlite3.Connection, dataset: str, entry: Entry) -> None:
-    """Add an entry, with a number of its own; one of the same key takes its price and batches."""
-    words = (entry.key, dataset, entry.date, entry.who, entry.name, entry.what)
+    """Insert an entry, or update the price and batches of an entry with the same key."""
+    texts = (entry.key, dataset, entry.date, entry.who, entry.name, entry.what)
     connection.execute(
         "INSERT INTO entries (key, dataset, date, who, name, what, epsilon, delta, batches,"
         " size, grid, near_delta, far_delta) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -86,24 +84,14 @@ def write_entry(connection: sqlite3.Connection, dataset: str, entry: Entry) -> N
         " near_delta = excluded.near_delta, far_delta = excluded.far_delta,"
         " epsilon = max(epsilon, excluded.epsilon), delta = max(delta, excluded.delta),"
         " batches = excluded.batches",
-        (*words, entry.epsilon, entry.delta, entry.batches, *astuple(entry.price)),
+        (*texts, entry.epsilon, entry.delta, entry.batches, *astuple(entry.price)),
     )
 
 
-def _read_entry(
-    number: int,
-    key: str,
-    date: str,
-    who: str,
-    name: str,
-    what: str,
-    epsilon: float,
-    delta: float,
-    batches: int,
-    *price: float,
-) -> Entry:
-    if not all(0 <= part < math.inf for part in price):
-        raise ValueError("no part of a price is below 0 or infinite")
+def _read_entry(row: tuple[Any, ...]) -> Entry:
+    if not all(0 <= part < math.inf for part in row[9:]):
+        raise ValueError("no component of a price is below 0 or infinite")
+    number, key, date, who, name, what, epsilon, delta, batches, *price = row
     return Entry(number, key, date, who, name, what, epsilon, delta, batches, Price(*price))
 
 
@@ -114,13 +102,13 @@ def _read_rules(row: tuple[Any, ...]) -> Rules:
 
 
 def now() -> str:
-    """Return the date and time, as this machine's clock says."""
+    """Return the date and time of this machine's clock, in UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def user() -> str:
-    """Return who runs this process, and on which machine."""
+    """Return the user and the machine of this process."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):  # a process without a name
+    except (KeyError, OSError):  # a process without a user name
         return "unknown"

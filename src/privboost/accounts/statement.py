@@ -1,4 +1,4 @@
-"""What an account says at one moment: its limit, its entries, and what is left."""
+"""The balance of an account: its limit, its entries, and what is left."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from privboost.accounts.filters import Filter, GaussianFilter, Price, far_factor
+from privboost.accounts.filters import Filter, Price, far_factor
+from privboost.errors import BudgetError
 from privboost.privacy.events.event import Relation
-from privboost.reports.report import round_up
+from privboost.privacy.searches import round_up
 
-_WORDS_SHARE = 0.1
-_PERCENTS = 1.0
-"""Beyond all of an account, parts are told in times."""
+_THRESHOLD_SHARE = 0.1
+"""Part of δ that is reserved for thresholds of private domain inference."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of an account: something that spent, or was about to.
+    """A charge to an account, written before its run begins.
 
     Attributes
     ----------
     number : int
-        Its place in the store.
+        Sequence number in the store.
     key : str
-        Its own name, which reports carry.
+        Unique key, which reports carry.
     date : str
-        When it was written, as the machine's clock said; nothing depends on it.
+        Date and time by the machine's clock; for display only.
     who : str
-        The user and the machine.
+        User and machine.
     name : str
-        What the caller called it.
+        Name that the caller chose.
     what : str
         What was run.
     epsilon, delta : float
-        What its own report states.
+        Guarantee of the run's own report.
     batches : int
-        Of a stream: how many batches were charged to it; 0 of anything else.
+        Number of batches of a stream; 0 for any other run.
     price : Price
-        What it takes of the account.
+        Cost in the account's filter.
     """
 
     number: int
@@ -55,22 +55,22 @@ class Entry:
 
 @dataclass(frozen=True)
 class Rules:
-    """What an account is about; all but the limit is fixed once something is spent.
+    """Terms of an account; all but the limit are fixed once something is spent.
 
     Attributes
     ----------
     relation : Relation
-        Which tables are neighbours.
+        Neighbouring relation.
     unit : str or None
-        The column that tells protected units apart; None is one row.
+        Unit column; None is one row.
     filter : Filter
-        How runs add up.
+        Privacy filter by which runs compose.
     epsilon, delta : float
         The limit.
     opened : str
-        When it was opened.
+        Date of opening.
     closed : str or None
-        When it was closed: nothing can be spent since.
+        Date of closing, after which nothing can be spent.
     """
 
     relation: Relation
@@ -83,27 +83,27 @@ class Rules:
 
     @property
     def noise_delta(self) -> float:
-        """The part of δ that noise has; fixed, so that nobody can choose between the two."""
-        return self.delta * (1 - _WORDS_SHARE)
+        """Part of δ for noise; fixed, so that it cannot be chosen in view of releases."""
+        return self.delta * (1 - _THRESHOLD_SHARE)
 
     @property
     def words_delta(self) -> float:
-        """The part of δ that thresholds of learned words have."""
-        return self.delta * _WORDS_SHARE
+        """Part of δ for thresholds of private domain inference."""
+        return self.delta * _THRESHOLD_SHARE
 
 
 @dataclass(frozen=True)
-class Statement:
-    """What an account says at one moment.
+class Balance:
+    """State of an account at one moment.
 
     Attributes
     ----------
     dataset : str
         The data set.
     rules : Rules
-        What it is about.
+        Terms of the account.
     entries : tuple of Entry
-        What was spent, in order.
+        Charges, in order.
     """
 
     dataset: str
@@ -112,16 +112,16 @@ class Statement:
 
     @property
     def spent(self) -> Price:
-        """All prices together."""
+        """Total price of all entries."""
         return sum((entry.price for entry in self.entries), Price())
 
     @property
     def epsilon(self) -> float:
-        """The ε of all runs together, at the account's δ."""
+        """ε of all runs together, at the account's δ."""
         return self.epsilon_of(self.spent)
 
     def epsilon_of(self, price: Price) -> float:
-        """The ε that a price costs by itself, at the account's δ."""
+        """Return the ε of a price, at the account's δ."""
         rules = self.rules
         if price.words_delta(rules.epsilon) > rules.words_delta * (1 + 1e-9):
             return math.inf
@@ -129,7 +129,7 @@ class Statement:
 
     @property
     def left(self) -> float:
-        """The ε that one more run of Gaussian noise could have, at the account's δ."""
+        """Largest ε of one more run with Gaussian noise, at the account's δ."""
         rules, spent = self.rules, self.spent
         room = rules.filter.room(rules.epsilon, rules.noise_delta) - spent.size
         if rules.closed is not None or self.epsilon > rules.epsilon or room <= 0:
@@ -138,19 +138,55 @@ class Statement:
 
     @property
     def words_delta_left(self) -> float:
-        """What one more lesson may use of δ for thresholds: half of what is left for them."""
+        """δ for the thresholds of one more domain inference: half of what is left for them."""
         rules = self.rules
         left = rules.words_delta - self.spent.words_delta(rules.epsilon)
         near = rules.relation == Relation.ADD_REMOVE
         return max(0.0, left / 2 / (1 if near else far_factor(rules.epsilon)))
 
+    def check_open(self) -> None:
+        """Refuse to spend from a closed account."""
+        if self.rules.closed is not None:
+            raise BudgetError(f"the account of {self.dataset!r} is closed: nothing can be spent")
+
+    def check_unit(self, unit: str | None) -> None:
+        """Refuse a run that protects another unit than the account."""
+        if unit != self.rules.unit:
+            hint = "" if self.entries else "; while nothing is spent, privboost budget unit does"
+            raise BudgetError(
+                f"the account {self.dataset!r} protects {_describe_unit(self.rules.unit)}; this "
+                f"run would protect {_describe_unit(unit)}: they do not add up (an account is "
+                f"opened with the unit column that domains name: --unit{hint})"
+            )
+
+    def check_unspent(self) -> None:
+        """Refuse to change the protected unit once something is spent."""
+        if self.entries:
+            raise BudgetError(
+                f"the account of {self.dataset!r} has entries, whose noise protects "
+                f"{_describe_unit(self.rules.unit)}: its unit cannot change, since they guarantee "
+                "nothing to others, and a new account would forget what was spent"
+            )
+
+    def check_room(self, spent: Price) -> None:
+        """Refuse a total price above the limit."""
+        rules, cost = self.rules, self.epsilon_of(spent)
+        if cost <= rules.epsilon:
+            return
+        total = f"cost epsilon {cost:.6g}" if cost < math.inf else "leave nothing of delta"
+        raise BudgetError(
+            f"the account of {self.dataset!r} does not cover this: with what was spent before it "
+            f"would {total} of {rules.epsilon:g} at delta {rules.delta:g}; epsilon "
+            f"{round_down(self.left)} is left for one more run of Gaussian noise"
+        )
+
     def share_of(self, price: Price) -> float:
-        """The part of the account that a price takes."""
+        """Return a price as a fraction of the limit."""
         room = self.rules.filter.room(self.rules.epsilon, self.rules.noise_delta)
         return price.size / room if room > 0 else math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON, where an infinite number is null."""
+        """Return a JSON-compatible dict, in which infinity is null."""
         rules = self.rules
         own = {
             "dataset": self.dataset,
@@ -181,7 +217,6 @@ class Statement:
 
     def __str__(self) -> str:
         rules = self.rules
-        unit = "one row" if rules.unit is None else f"all rows of one {rules.unit}"
         order = f" of order {rules.filter.order}" if hasattr(rules.filter, "order") else ""
         closed = "" if rules.closed is None else "CLOSED; "
         part = share_words(self.share_of(self.spent))
@@ -190,15 +225,15 @@ class Statement:
             f"{self.dataset}: {closed}epsilon {round_up(self.epsilon)} of {rules.epsilon:g} is "
             f"spent, at delta {rules.delta:g}: {part} of the account",
             f"  left        {left if self.left > 0 else 'nothing'}",
-            f"  protects    {unit}; neighbours {rules.relation.value}",
-            f"  adds up by  {rules.filter.name}{order}{_why(rules.filter)}",
+            f"  protects    {_describe_unit(rules.unit)}; neighbours {rules.relation.value}",
+            f"  adds up by  {rules.filter.name}{order}{rules.filter.note}",
             f"  opened      {rules.opened}"
             + (f"; closed {rules.closed}" if rules.closed is not None else ""),
         ]
         if self.epsilon > rules.epsilon:
             lines.append("  note        the limit was lowered below what is spent: no run fits")
         if self.entries:
-            lines += [f"  {name:<10}  {words}" for name, words in _meanings(self)]
+            lines += [f"  {name:<10}  {text}" for name, text in _explanations(self)]
         wide = max([9, *(len(entry.name) for entry in self.entries)])
         for entry in self.entries:
             cost = f"({round_up(entry.epsilon)}, {round_up(entry.delta)})"
@@ -211,40 +246,35 @@ class Statement:
         return "\n".join(lines)
 
 
-def _why(kind: Filter) -> str:
-    """Say what is odd about a filter's figures."""
-    if isinstance(kind, GaussianFilter):
-        return ""
-    return (
-        ": the first run costs an epsilon of its own, whatever it is; shares say how much is left"
-    )
+def _describe_unit(column: str | None) -> str:
+    return "one row" if column is None else f"all rows of one {column}"
 
 
-def _meanings(statement: Statement) -> list[tuple[str, str]]:
-    """Say what the figures of an account with entries mean, each in a sentence."""
-    rules = statement.rules
-    squares = isinstance(rules.filter, GaussianFilter)
-    adds = "mu squared" if squares else "Rényi divergences"
-    said = [
+def _explanations(balance: Balance) -> list[tuple[str, str]]:
+    """Explain the figures of an account with entries, each in a sentence."""
+    rules = balance.rules
+    found = [
         (
             "epsilon",
-            f"of the account: of all runs together, at its delta {rules.delta:g}; of a run: what "
-            "its report states, at its own delta",
+            f"of the account: of all runs together, at its delta {rules.delta:g}; of a run: that "
+            "of its report, at its own delta",
         )
     ]
-    if len(statement.entries) > 1:
-        own = round_up(sum(entry.epsilon for entry in statement.entries))
-        words = (
-            f"add up, being parts of {adds}; epsilons do not: the sum of the runs' own, {own}, is "
-            "not what they cost together"
+    if len(balance.entries) > 1:
+        own = round_up(sum(entry.epsilon for entry in balance.entries))
+        found.append(
+            (
+                "shares",
+                f"add up, being parts of {rules.filter.additive}; epsilons do not: the sum of the "
+                f"runs' own, {own}, is not what they cost together",
+            )
         )
-        said.append(("shares", words))
-    return said
+    return found
 
 
 def share_words(share: float) -> str:
-    """Write a part of an account; what is far more than all of it in times."""
-    if share <= _PERCENTS:
+    """Format a share of an account: a percentage, or a multiple of the whole."""
+    if share <= 1:
         return f"{share:.2%}"
     return f"{share:.3g} times all" if math.isfinite(share) else "beyond all"
 
@@ -254,5 +284,5 @@ def _finite(value: float) -> float | None:
 
 
 def round_down(value: float) -> str:
-    """Return a number in words that promise no more than there is."""
+    """Format a number, rounded down."""
     return f"{math.floor(value * 1e4) / 1e4:.6g}"

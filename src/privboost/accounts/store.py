@@ -1,4 +1,4 @@
-"""A store of accounts: one file, for all data sets of an owner."""
+"""A store of accounts: one SQLite file for all data sets of an owner."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from privboost.accounts.damage import damaged
 from privboost.accounts.database import create_database, reading, writing
 from privboost.accounts.filters import FILTERS, GaussianFilter, RenyiFilter
 from privboost.accounts.records import find_dataset, no_account, now, read_datasets
-from privboost.accounts.statement import Statement
+from privboost.accounts.statement import Balance
 from privboost.errors import BudgetError
 from privboost.privacy.events.event import Relation
 
 RELATIONS = {"add-remove": Relation.ADD_REMOVE, "replace-one": Relation.REPLACE_ONE}
-"""Neighbours, in the words that users write."""
+"""Neighbouring relations by the names of the `relation` parameter."""
 
 
 class BudgetStore:
-    """What was spent on data sets, over days and processes, in one SQLite file.
+    """Privacy budgets of data sets, across runs and processes, in one SQLite file.
 
-    Every charge is on the disk before a row is read, and two processes never spend the same budget.
-    Whoever can write the file can change what it says: it belongs to whoever answers for the data.
-    Keep it on a disk of the machine, not on a network; a copy that is put back forgets what was
-    spent since.
+    Every charge is on disk before a row is read, and two processes never spend the same budget.
+    Users who can write the file can change it: it belongs to the owner of the data. Keep it on a
+    local disk; a restored copy forgets what was spent since.
 
     Parameters
     ----------
     path : path
-        The file; it is made when the first account is opened.
+        The file; it is created when the first account is opened.
 
     Examples
     --------
@@ -38,7 +37,7 @@ class BudgetStore:
     >>> folder = tempfile.TemporaryDirectory()
     >>> store = BudgetStore(folder.name + "/store.db")
     >>> patients = store.open("patients", epsilon=3.0, delta=1e-5)
-    >>> patients.statement().left > 2.99
+    >>> patients.balance().left > 2.99
     True
     >>> folder.cleanup()
     """
@@ -64,25 +63,25 @@ class BudgetStore:
         Parameters
         ----------
         dataset : str
-            Its name, which is kept in NFKC, with single blanks and none outside. Characters that
-            cannot be seen are refused.
+            Its name, stored in NFKC, with single blanks and none at the ends. Invisible characters
+            are refused.
         epsilon, delta : float
-            The limit of everything that is ever spent on it.
+            The limit of all charges.
         unit : str, optional
-            The column that tells protected units apart, as domains name it; None is one row.
+            Unit column, as in domains; None is one row.
         relation : {"add-remove", "replace-one"}
-            Which tables are neighbours. Runs about adding or removing a unit are converted where
-            the account is about replacing one, never the other way round.
+            Neighbouring relation. Add/remove runs are converted in a replace-one account, never
+            the other way round.
         filter : {"gaussian", "renyi"}
-            How runs add up: exactly, for Gaussian noise on all rows; or by Rényi divergences of one
-            order, for all recipes.
+            Composition of runs: exact, for Gaussian noise on all rows; or by Rényi divergences of
+            one order, for all recipes.
         order : int, optional
-            That order; by default the one with most room for Gaussian noise at the limit.
+            The Rényi order; by default the one with most room for Gaussian noise at the limit.
 
         Raises
         ------
         BudgetError
-            If there is an account of that name already: use `account`.
+            If there is an account of that name: use `account`.
         """
         dataset = normal_name("dataset", dataset)
         check_limit(epsilon, delta)
@@ -112,7 +111,7 @@ class BudgetStore:
         return self.account(dataset)
 
     def account(self, dataset: str) -> BudgetAccount:
-        """Return an account that was opened before."""
+        """Return an existing account."""
         check_name("dataset", as_it_looks(dataset) if isinstance(dataset, str) else dataset)
         with reading(self.path) as connection:
             known, own = read_datasets(connection), find_dataset(connection, dataset)
@@ -124,13 +123,13 @@ class BudgetStore:
         return BudgetAccount(self.path.resolve(), found[0], own)
 
     def datasets(self) -> list[str]:
-        """Return the data sets that have accounts."""
+        """Return the names of data sets with accounts."""
         with reading(self.path) as connection:
             return read_datasets(connection)
 
-    def statements(self) -> list[Statement]:
-        """Return what each account says."""
-        return [self.account(dataset).statement() for dataset in self.datasets()]
+    def balances(self) -> list[Balance]:
+        """Return the balance of each account."""
+        return [self.account(dataset).balance() for dataset in self.datasets()]
 
     def __repr__(self) -> str:
         return f"BudgetStore({str(self.path)!r})"

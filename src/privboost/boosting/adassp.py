@@ -282,7 +282,7 @@ def _class_weights(curator: Curator, plan: AdaSSPPlan) -> tuple[float, float]:
     if plan.counts is None:
         return 1.0, 1.0
     curator.publish(Start(class_indicator(), plan.task.n_outputs))
-    own, all_rows = curator.gaussian(TreeSums((stump(),), 0, GRADIENT_COUNT), plan.counts)[0, 0]
+    own, all_rows = curator.sums(TreeSums((stump(),), 0, GRADIENT_COUNT), plan.counts)[0, 0]
     counts = np.maximum([all_rows - own, own], plan.contribution.row_steps)
     other, same = counts.min() / counts
     return float(other), float(same)

@@ -84,7 +84,7 @@ def boost_dpxgb(
     for round_ in track(range(settings.n_estimators)):
         if plan.sketch is not None and round_ < settings.refinements:
             query = NodeHistograms(stump(), sketch.cells(), round_ % outputs, HESSIAN)
-            sketch.refine(curator.gaussian(query, plan.sketch)[0, :, 0])
+            sketch.refine(curator.sums(query, plan.sketch)[0, :, 0])
             thresholds = sketch.thresholds
         features = structures.features_of(round_)
         splits = splits_of(plan.encoder, thresholds, features)
@@ -98,7 +98,7 @@ def boost_dpxgb(
                 output,
             )
             tree = structures.deepen(tree, round_, thresholds, features)
-            sums = curator.gaussian(TreeSums((tree,), output), plan.leaf)[0]
+            sums = curator.sums(TreeSums((tree,), output), plan.leaf)[0]
             leaves = np.zeros((outputs, tree.n_leaves), dtype=np.int32)
             leaves[output] = plan.step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
             curator.publish(AddTreeValues((tree,), leaves[output][None], output))

@@ -54,7 +54,7 @@ def leave_some(budget: Budget, account: BudgetAccount) -> Budget:
     """
     if isinstance(budget, PublicRows):
         return budget
-    rules = account.statement().rules
+    rules = account.balance().rules
     return replace(
         budget,
         epsilon=rules.filter.kept(budget.epsilon),

@@ -131,10 +131,10 @@ def _ask_jointly(
     pairs = joined.next_pairs(questions, generator)
     if pairs:
         cells = CellMap.side_by_side(pair.cells for pair in pairs)
-        sums = curator.gaussian(CellSums(cells, output), answer)
+        sums = curator.sums(CellSums(cells, output), answer)
         changes = joined.hear_pairs(pairs, cells.split(sums))
         curator.publish(AddCellValues(cells, np.concatenate(changes), output))
     else:
         trees = joined.next_trees(questions, generator)
-        sums = curator.gaussian(TreeSums(trees, output), answer)
+        sums = curator.sums(TreeSums(trees, output), answer)
         curator.publish(AddTreeValues(trees, joined.hear_trees(trees, sums), output))

@@ -118,7 +118,7 @@ class _Candidates:
         """Release a sketch, where there is one, and follow it."""
         if self._plan.sketch is not None:
             spans = NodeHistograms(stump(), self._sketch.cells(), output, self._statistics)
-            self._sketch.refine(curator.laplace(spans, self._plan.sketch)[0, :, 0])
+            self._sketch.refine(curator.sums(spans, self._plan.sketch)[0, :, 0])
 
     def splits(self) -> Splits:
         """Return all split candidates."""
@@ -131,7 +131,7 @@ def _released_leaves(curator: Curator, plan: SarusPlan, tree: Tree, output: int)
     """Release what a tree's leaves are made of: sums and counts, or means, by leaf."""
     query = TreeSums((tree,), output, GRADIENT_COUNT)
     if plan.settings.leaves == "sums":
-        sums: np.ndarray = curator.laplace(query, plan.leaf)[0]
+        sums: np.ndarray = curator.sums(query, plan.leaf)[0]
         return sums
     means = curator.laplace_means(query, lambda_steps(plan.step.reg_lambda), plan.leaf)
     return means.reshape(-1, 1)

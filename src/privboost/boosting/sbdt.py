@@ -76,7 +76,7 @@ def boost_sbdt(
         bends = np.empty(steps.shape, dtype=np.int64)
         for output in range(plan.task.n_outputs):
             query = TreeSums(batch, output, settings.statistics)
-            sums = curator.gaussian(query, plan.leaf)
+            sums = curator.sums(query, plan.leaf)
             bends[output] = sums[..., 1]
             leaves = plan.step.values(sums[..., 0], sums[..., 1], plan.weight_bound)
             leaves[settings.left_at_zero(sums[..., 1])] = 0
@@ -101,5 +101,5 @@ def _refine(
     assert plan.hessian is not None
     output = update % plan.task.n_outputs
     query = NodeHistograms(stump(), refined.cells(), output, HESSIAN)
-    refined.refine(curator.gaussian(query, plan.hessian)[0, :, 0])
+    refined.refine(curator.sums(query, plan.hessian)[0, :, 0])
     return refined.thresholds

@@ -61,7 +61,7 @@ def account_of(
                 "back, for what was spent is not in this one"
             )
     account = store.account(dataset)
-    rules = account.statement().rules
+    rules = account.balance().rules
     if limit_epsilon is not None and (rules.epsilon, rules.delta) != limit:
         raise ValueError(
             f"the account of {dataset!r} has the limit epsilon {rules.epsilon:g}, delta "

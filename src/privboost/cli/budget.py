@@ -82,7 +82,7 @@ def show(
     from privboost.accounts.store import BudgetStore
 
     opened = BudgetStore(store)
-    found = opened.statements() if dataset is None else [opened.account(dataset).statement()]
+    found = opened.balances() if dataset is None else [opened.account(dataset).balance()]
     check_output()
     if as_json:
         print_json([statement.to_dict() for statement in found])
@@ -104,7 +104,7 @@ def limit(
     from privboost.accounts.store import BudgetStore
 
     account = BudgetStore(store).account(dataset)
-    before = account.statement().rules
+    before = account.balance().rules
     epsilon = before.epsilon if limit_epsilon is None else limit_epsilon
     delta = before.delta if limit_delta is None else limit_delta
     account.set_limit(epsilon, delta)
@@ -151,7 +151,7 @@ def close(
 
 
 def _print(account: Any, as_json: bool) -> None:
-    statement = account.statement()
+    statement = account.balance()
     if as_json:
         print_json(statement.to_dict())
     else:

@@ -28,7 +28,7 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Say how much noise a budget needs, before any data are touched."""
-    from privboost.privacy.calibrated_releases import calibrate_releases
+    from privboost.privacy.calibration import calibrate_releases
     from privboost.progress import waiting
 
     with waiting(is_watched(), "calibrating the noise"):

@@ -256,7 +256,7 @@ def join(
     from privboost.federation.flower_party import join_federation
     from privboost.federation.key_files import CERTIFICATE, read_pins, read_private
     from privboost.federation.party import Party, checked_record
-    from privboost.reports.report import round_up
+    from privboost.privacy.searches import round_up
     from privboost.tables.domain import Domain
     from privboost.unit import column_of
 
@@ -312,7 +312,7 @@ def join(
     except KeyboardInterrupt:
         tell("interrupted")
     if account is not None:
-        said = account.statement()
+        said = account.balance()
         spent, most = round_up(said.epsilon), said.rules
         tell(f"epsilon {spent} of {most.epsilon:g} is spent in all, at delta {most.delta:g}")
     party.close()

@@ -59,7 +59,7 @@ def report(
 
 
 def _write_card(model: Path, form: Form, name: str, evaluations: list[Path]) -> str:
-    from privboost.cards.card import model_card
+    from privboost.evaluation.model_card import model_card
     from privboost.evaluation.result import Evaluation
 
     found = [Evaluation.from_json(path) for path in evaluations]

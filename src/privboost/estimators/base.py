@@ -255,7 +255,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         y = named_target(part) if given.y is None else given.y
         own = (given.X, y, self._task, self.domain_share, budget, given.sample_weight)
         account = check_account("budget", self.budget, self.random_state)
-        words_delta = math.inf if account is None else account.statement().words_delta_left
+        words_delta = math.inf if account is None else account.balance().words_delta_left
         lesson = Lesson(*own, seeded, backend, part, words_delta)
         spare = lesson.stand_in(self._stand_in())
         self._check_target(spare)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from privboost.accounts.statement import Statement, round_down, share_words
+from privboost.accounts.statement import Balance, round_down, share_words
 from privboost.boosting.checks import check_count
 from privboost.boosting.plan import PublicRows
 from privboost.errors import BudgetError, DomainError
@@ -25,13 +25,13 @@ class Preview:
         What `privacy_` would be: ε and δ, every release with its noise and its share, what is
         assumed; what a recipe chooses on the way is one release, which stands for it. Nothing of it
         was released.
-    before, after : Statement or None
+    before, after : Balance or None
         What the account says, and what it would say; None without one.
     """
 
     privacy: PrivacyReport
-    before: Statement | None = None
-    after: Statement | None = None
+    before: Balance | None = None
+    after: Balance | None = None
 
     @property
     def left(self) -> float | None:
@@ -86,7 +86,7 @@ def price_of(preparation: Preparation) -> Preview:
     if posting is None:
         return Preview(whole)
     after = posting.after(plan.releases, ledger.cost, ledger.delta)
-    return Preview(whole, posting.account.statement(), after)
+    return Preview(whole, posting.account.balance(), after)
 
 
 def told_rows(n_rows: Any) -> int:

@@ -18,7 +18,8 @@ from privboost.evaluation.plan import digest_of
 from privboost.evaluation.result import BoundedValue, Evaluation
 from privboost.files import write_file
 from privboost.forms import is_writable
-from privboost.reports.report import PrivacyReport, round_up
+from privboost.privacy.searches import round_up
+from privboost.reports.report import PrivacyReport
 
 _VERSION = 1
 _MAIN = ("auc", "accuracy", "rmse")

@@ -14,7 +14,7 @@ from privboost.federation.distributed import GAUSSIAN
 from privboost.grid import Contribution
 from privboost.privacy.curator import Curator
 from privboost.privacy.events.event import Event, Planned, SampledGroup
-from privboost.privacy.events.sums import GaussianRelease, GramRelease
+from privboost.privacy.events.sums import GaussianRelease, GramRelease, NoisySums
 from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 
@@ -63,7 +63,7 @@ class RelayCurator(FederatedCurator):
     It makes Gaussian releases only: nothing else was drawn by the parties.
     """
 
-    def _gaussian_noise(self, scales: np.ndarray, stream: KeyStream) -> np.ndarray:
+    def _draw(self, event: NoisySums, scales: np.ndarray, stream: KeyStream) -> np.ndarray:
         """Add none: each party has added its part."""
         return np.zeros(len(scales), dtype=np.int64)
 

@@ -117,7 +117,7 @@ class NoisyAnswers(PartyCurator):
         if isinstance(query, GramSums) and type(event) is GramRelease:
             return self.gram(query, event)
         if not isinstance(query, LinearSums | GramSums) and type(event) is GaussianRelease:
-            return self.gaussian(query, event)
+            return self.sums(query, event)
         raise FederationError(f"noise: parties cannot add that of {event.what!r}")
 
 

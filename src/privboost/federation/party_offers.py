@@ -10,7 +10,6 @@ from typing import Any
 
 from privboost import __version__
 from privboost.accounts.account import BudgetAccount
-from privboost.accounts.checks import need_unit
 from privboost.accounts.posting import Posting
 from privboost.errors import BudgetError, DomainError, FederationError, SchemaError
 from privboost.federation.agreement import COORDINATOR, DISTRIBUTED, Agreement
@@ -76,7 +75,7 @@ class Member:
             raise FederationError("budget: this party has no account to charge (budget)")
         unit = column_of(own.plan.encoder.domain.unit)
         with keeping_reasons("unit: this party's account protects another one"):
-            need_unit(self.budget.statement(), unit)
+            self.budget.balance().check_unit(unit)
         return Posting(self.budget, agreement.estimator, unit)
 
     def ledger_for(self, accepted: Accepted) -> Ledger:

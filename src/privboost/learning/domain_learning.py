@@ -346,7 +346,7 @@ def _releases(
 
 def _count_rows(curator: Curator, event: Event) -> float:
     assert isinstance(event, GaussianRelease)
-    counts = curator.gaussian(TreeSums((stump(),), statistics=COUNT), event)
+    counts = curator.sums(TreeSums((stump(),), statistics=COUNT), event)
     return float(counts[0, 0, 0]) / CLIP_STEPS
 
 

@@ -12,7 +12,7 @@ from privboost.boosting.checks import check_path
 from privboost.cautions import warn, warn_last
 from privboost.errors import DomainError
 from privboost.privacy.ledger import Ledger
-from privboost.reports.report import round_up
+from privboost.privacy.searches import round_up
 from privboost.tables.domain import Domain, read_json
 from privboost.tables.domain_checks import MAX_CLASSES, Label, check_labels
 from privboost.tables.encoding import Encoder, code_target

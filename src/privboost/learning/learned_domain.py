@@ -56,7 +56,7 @@ def learn_domain(
     words_delta = math.inf
     if account is not None:
         budget = leave_some(budget, account)
-        words_delta = account.statement().words_delta_left
+        words_delta = account.balance().words_delta_left
     epsilon, delta, part = budget.epsilon, budget.delta, open_given("given", given)
     stream = KeyStream.of(random_state)
     caution(epsilon, delta, random_state)

@@ -57,8 +57,7 @@ def learn_bounds(
     -------
     Spends `event`; bounds are post-processing.
     """
-    release = curator.laplace if isinstance(event, LaplaceRelease) else curator.gaussian
-    counts = release(_sizes(len(names)), event)[0, :, 0] / CLIP_STEPS  # type: ignore[arg-type]
+    counts = curator.sums(_sizes(len(names)), event)[0, :, 0] / CLIP_STEPS
     least = least_count(event, len(counts))
     by_name = counts.reshape(len(names), SIZE_CODES)[:, :-1]  # the last are missing
     return {name: _span(own, least) for name, own in zip(names, by_name, strict=True)}

@@ -1,1 +1,1 @@
-"""Releases and what they cost: noise, mechanisms, events, the ledger and the accountants."""
+"""Privacy accounting: events, accountants, composition, calibration and the ledger."""

@@ -1,4 +1,4 @@
-"""From (ε, δ) and a plan of releases to noise scales."""
+"""Calibration: the noise with which a plan of releases costs a budget of (ε, δ)."""
 
 from __future__ import annotations
 
@@ -7,37 +7,42 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from privboost.files import write_file
+from privboost.grid import CLIP_STEPS
 from privboost.privacy.accountants.base import Accountant
-from privboost.privacy.events.event import Planned
+from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
+from privboost.privacy.events.event import Planned, Selection
+from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.privacy.formulas import gdp_mu
 from privboost.privacy.searches import safe_root
 
 LEAST_DELTA = 1e-300
-"""Below it, a δ that is not 0 has no logarithm, or no digits."""
+"""Smallest positive δ: below it logarithms lose their digits."""
 LEAST_RATE = 1e-6
-"""The least chance of a row to be sampled: below it, a usual δ covers sampled rows whole."""
-_CLOSE = 1e-7
-"""What a quick accountant leaves of ε, relatively, so that rounding never overspends."""
-_NEAR = 2e-3
-"""The same for a slow accountant, of which few answers are asked."""
-_FIRST_NOISE = 0.1
-"""Where the search begins at least, for samples: a Gaussian would need less, and they more."""
-_FAR = 1e3
-"""A factor on disk that is further than this from the first guess was never found for its plan."""
-_LEAST_RENYI = 1e-5
-"""About ln(1/δ) over the largest order: nearer to 0 the best order is beyond all of them."""
-_TURNS, _QUICK_TURNS = 30, 8
-_NARROW = 1e-4
-"""Where so small a change of noise takes the cost from far too little to too much, it jumps."""
+"""Smallest sampling rate: below it, a usual δ covers the whole probability of being sampled."""
+_EXACT_TOLERANCE = 1e-7
+"""Relative part of ε left unspent by root finding, so that rounding never overspends."""
+_TOLERANCE = 2e-3
+"""The same for slow accountants, which are evaluated a few times only."""
+_MIN_SAMPLED_NOISE = 0.1
+"""Least start of the search for sampled releases, which need more noise than a Gaussian."""
+_MAX_CACHE_RATIO = 1e3
+"""A cached factor that is further than this from the first guess is no result for its plan."""
+_MAX_STEPS, _POWER_STEPS = 30, 8
+_JUMP = 1e-4
+"""Relative change of noise below which a change of cost counts as a jump."""
+_MAX_EPSILON = 1e50
+_MAX_RELEASES = 10**9
+_MIN_SHARE = 1e-6
 _LARGE_DELTA = (
     "delta is so large that it allows releases nearly without noise, whatever epsilon is: choose "
-    "it far below one over the number of protected units, and below the chance of a row to be "
-    "used (subsample)"
+    "it far below one over the number of protected units, and below the sampling rate of rows "
+    "(subsample)"
 )
-_QUICK = ("gdp", "pure")
 _VERSION = 2
 
 _Cost = Callable[[float], float]
@@ -50,24 +55,24 @@ def calibrate(
     accountant: Accountant,
     before: Sequence[Planned] = (),
 ) -> tuple[Planned, ...]:
-    """Multiply all noise by one factor, the smallest with which the plan costs at most (ε, δ).
+    """Multiply all noise by the smallest factor with which the plan costs at most (ε, δ).
 
     Parameters
     ----------
     events : sequence of Planned
-        The plan; its amounts of noise matter only relative to each other. See `by_shares`.
+        The plan; only ratios between its amounts of noise matter. See `by_shares`.
     epsilon, delta : float
         The budget.
     accountant : Accountant
-        Who computes the cost. The factors of slow ones are kept on disk, by the plan's hash; what
-        a file says is checked like any other plan when it is reserved.
+        Computes the cost. Factors of slow accountants are cached on disk by the plan's hash; the
+        ledger checks the cost of a cached factor like that of any other plan.
     before : sequence of Planned
-        What is spent already, within the same budget.
+        Releases that are paid from the same budget already.
 
     Returns
     -------
     tuple of Planned
-        The same plan with calibrated noise: it spends at most ε, and at least 99 % of it.
+        The plan with calibrated noise: it spends at most ε, and at least 99 % of it.
     """
     if not events:
         raise ValueError("a plan without releases has nothing to calibrate")
@@ -76,35 +81,35 @@ def calibrate(
         scaled = [planned.scaled(factor) for planned in events]
         return accountant.cost([*before, *scaled], delta)
 
-    if accountant.name in _QUICK:
+    if accountant.closed_form:
         factor = _solve(cost, epsilon)
     else:
-        if accountant.name == "rdp" and epsilon < _LEAST_RENYI:
+        if epsilon < accountant.min_epsilon:
             raise ValueError(
-                f"epsilon is too small for Rényi accounting, which tells little below "
-                f"{_LEAST_RENYI:g}: raise it"
+                f"epsilon is too small for Rényi accounting, which is loose below "
+                f"{accountant.min_epsilon:g}: raise it"
             )
         _check_samples(events, delta)
-        cached = _cache_file([*before, *events], epsilon, delta, accountant)
+        path = _cache_path([*before, *events], epsilon, delta, accountant)
         guess = _first_guess(events, epsilon, delta)
-        found = _read_factor(cached, guess)
+        found = _read_factor(path, guess)
         if found is None or not 0.99 * epsilon <= cost(found) <= epsilon:
             found = _approach(cost, epsilon, guess)
-            _write_factor(cached, found)
+            _write_factor(path, found)
         factor = found
     return tuple(planned.scaled(factor) for planned in events)
 
 
 def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
-    """Set the relative noise of a plan so that each part has its share of the whole μ².
+    """Return a plan whose parts have prescribed shares of its total μ².
 
-    A Gaussian release counts 1/z² of μ², a selection ε₀²/4, a Laplace release 2ε²; a part's count
-    of releases divide its share evenly.
+    A Gaussian release counts 1/z² of μ², a selection ε₀²/4, a Laplace release 2ε²; the releases of
+    a part divide its share evenly.
 
     Parameters
     ----------
     parts : sequence of (Planned, share)
-        Shares are not negative and not all zero; a part of share 0 is left out.
+        Non-negative shares, not all zero; parts of share 0 are left out.
     """
     shares = [share for _, share in parts]
     if any(not (math.isfinite(s) and s >= 0) for s in shares) or not sum(shares) > 0:
@@ -120,8 +125,8 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
 
 
 def _solve(cost: _Cost, epsilon: float) -> float:
-    """Find the factor exactly, with an accountant that answers at once."""
-    target = epsilon * (1 - _CLOSE)
+    """Find the factor by root finding, with an accountant in closed form."""
+    target = epsilon * (1 - _EXACT_TOLERANCE)
 
     def excess(log_factor: float) -> float:
         return min(cost(math.exp(log_factor)), 1e300) - target
@@ -139,23 +144,23 @@ def _solve(cost: _Cost, epsilon: float) -> float:
 
 
 def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
-    """Come near from a guess: ε is nearly proportional to a power of the factor.
+    """Find the factor from a guess: ε is nearly proportional to a power of the factor.
 
-    Where it is not, as with few rows sampled, steps go to and fro: then the gap is halved.
+    Where it is not, as with small samples, power steps oscillate: then the bracket is bisected.
     """
-    target = epsilon * (1 - _NEAR / 2)
+    target = epsilon * (1 - _TOLERANCE / 2)
     spent = cost(factor)
     power = 1.0
-    best, most = 0.0, 0.99 * epsilon  # costs that jump, on a grid, may come no nearer
-    low, high = 0.0, math.inf  # too little noise, and enough
-    for turn in range(_TURNS):
-        if (1 - _NEAR) * epsilon <= spent <= epsilon:
+    best, most = 0.0, 0.99 * epsilon  # costs on a grid may jump over the tolerance
+    low, high = 0.0, math.inf  # bracket: too little noise, and enough
+    for number in range(_MAX_STEPS):
+        if (1 - _TOLERANCE) * epsilon <= spent <= epsilon:
             return factor
         low, high = (low, min(high, factor)) if spent <= epsilon else (max(low, factor), high)
         if most <= spent <= epsilon:
             best, most = factor, spent
-        if turn >= _QUICK_TURNS and 0 < low < high < math.inf:
-            if high / low < 1 + _NARROW:
+        if number >= _POWER_STEPS and 0 < low < high < math.inf:
+            if high / low < 1 + _JUMP:
                 break
             factor = math.sqrt(low * high)
             spent = cost(factor)
@@ -177,7 +182,7 @@ def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
 
 
 def _check_samples(events: Sequence[Planned], delta: float) -> None:
-    """Refuse a δ that covers the whole chance of a row to be in any sample: no noise is needed."""
+    """Refuse a δ that covers the probability of being in any sample: no noise would be needed."""
     sampled = [planned for planned in events if planned.count]
     if all(planned.event.rate < 1 for planned in sampled):
         never = sum(planned.count * math.log1p(-planned.event.rate) for planned in sampled)
@@ -186,41 +191,43 @@ def _check_samples(events: Sequence[Planned], delta: float) -> None:
 
 
 def _first_guess(events: Sequence[Planned], epsilon: float, delta: float) -> float:
-    """The factor that a Gaussian of the same μ² would need."""
+    """Return the factor that Gaussian noise of the same μ² would need."""
     total = 0.0
     for planned in events:
         mu = planned.event.rate / planned.event.noise
         total += planned.count * planned.event.plain_mu_squared * mu * mu
     guess = math.sqrt(total) / gdp_mu(epsilon, delta)
     sampled = [planned.event.noise for planned in events if planned.event.rate < 1]
-    return max(guess, _FIRST_NOISE / min(sampled)) if sampled else guess
+    return max(guess, _MIN_SAMPLED_NOISE / min(sampled)) if sampled else guess
 
 
-def _cache_file(
+def _cache_path(
     events: Sequence[Planned], epsilon: float, delta: float, accountant: Accountant
 ) -> Path | None:
-    """Return where a plan's factor is kept, or None where no folder is known."""
+    """Return the cache file of a plan's factor, or None without a cache folder."""
     plan = [{"count": p.count, **p.event.to_dict(), "what": ""} for p in events]
     text = json.dumps([_VERSION, accountant.name, epsilon, delta, plan], sort_keys=True)
     name = f"calibration-{hashlib.sha256(text.encode()).hexdigest()}.json"
-    if given := os.environ.get("PRIVBOOST_CACHE"):
-        return Path(given) / name
+    if folder := os.environ.get("PRIVBOOST_CACHE"):
+        return Path(folder) / name
     try:
         return Path.home() / ".cache" / "privboost" / name
-    except RuntimeError:  # a user without a home
+    except RuntimeError:  # the user has no home folder
         return None
 
 
 def _read_factor(path: Path | None, guess: float) -> float | None:
-    """Return what a file says, if it may be so: anybody may have written it."""
+    """Return a plausible cached factor, or None; anybody may have written the file."""
     if path is None:
         return None
     try:
         factor = json.loads(path.read_text())["factor"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    near = isinstance(factor, float) and guess / _FAR < factor < guess * _FAR
-    return factor if near else None
+    plausible = (
+        isinstance(factor, float) and guess / _MAX_CACHE_RATIO < factor < guess * _MAX_CACHE_RATIO
+    )
+    return factor if plausible else None
 
 
 def _write_factor(path: Path | None, factor: float) -> None:
@@ -229,5 +236,133 @@ def _write_factor(path: Path | None, factor: float) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, json.dumps({"factor": factor}).encode())
-    except OSError:  # a cache that cannot be written is no loss
+    except OSError:  # the cache is optional
         return
+
+
+@dataclass(frozen=True)
+class CalibratedReleases:
+    """A plan with calibrated noise.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The budget.
+    accountant : str
+        Name of the accountant.
+    releases : tuple of Planned
+        The plan.
+    costs : dict
+        ε of this plan by every accountant that covers it.
+    """
+
+    epsilon: float
+    delta: float
+    accountant: str
+    releases: tuple[Planned, ...]
+    costs: dict[str, float]
+
+    def to_text(self) -> str:
+        """Return a human-readable summary."""
+        lines = [f"for ({self.epsilon:g}, {self.delta:g})-DP, by the {self.accountant} accountant:"]
+        for planned in self.releases:
+            lines.append(f"  {planned.count} × {planned.event.what}: {planned.event.mechanism}")
+            if isinstance(planned.event, GaussianRelease):
+                lines.append(f"      sigma of a leaf release {_leaf_sigma(planned.event):.6g}")
+        lines.append("epsilon of this plan by each accountant:")
+        lines += [f"  {name:5} {cost:.6g}" for name, cost in self.costs.items()]
+        return "\n".join(lines)
+
+    __str__ = to_text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-compatible dict."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "accountant": self.accountant,
+            "releases": [_release_dict(planned) for planned in self.releases],
+            "epsilon_by_accountant": self.costs,
+        }
+
+
+def calibrate_releases(
+    epsilon: float,
+    delta: float,
+    rounds: int = 0,
+    sampling_rate: float = 1.0,
+    selections: int = 0,
+    selection_share: float = 0.7,
+    laplace: int = 0,
+    accountant: str = "auto",
+) -> CalibratedReleases:
+    """Return the noise that equal releases need, and their ε by each accountant.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget; delta may be 0 without Gaussian releases.
+    rounds, selections, laplace : int
+        Number of Gaussian releases, selections and Laplace releases.
+    sampling_rate : float
+        Probability of a row to be in the sample of a Gaussian or Laplace release.
+    selection_share : float
+        Share of selections in the budget (on μ²), the rest is for noisy sums.
+    accountant : str
+        See `choose_accountant`.
+    """
+    if not 0 < epsilon < _MAX_EPSILON:
+        raise ValueError(
+            f"epsilon must be a finite number above 0, and below {_MAX_EPSILON:g}; {epsilon!r} "
+            "is not"
+        )
+    if delta != 0 and not LEAST_DELTA < delta < 1:
+        raise ValueError(
+            f"delta, if not 0, must be a finite number above {LEAST_DELTA:g} and below 1; "
+            f"{delta!r} is not"
+        )
+    if min(rounds, selections, laplace) < 0 or max(rounds, selections, laplace) > _MAX_RELEASES:
+        raise ValueError(
+            "rounds, selections and laplace must be whole numbers of at least 0, and at most "
+            f"{_MAX_RELEASES}"
+        )
+    if not LEAST_RATE <= sampling_rate <= 1:
+        raise ValueError(
+            f"sampling_rate must lie between {LEAST_RATE:g} and 1; {sampling_rate!r} does not"
+        )
+    if rounds + selections + laplace == 0:
+        raise ValueError("give at least one of rounds, selections and laplace")
+    if not _MIN_SHARE <= selection_share <= 1 - _MIN_SHARE:
+        raise ValueError(
+            f"selection_share must lie strictly between 0 and 1 (at least {_MIN_SHARE:g} from "
+            f"both); {selection_share!r} does not"
+        )
+    sums = rounds + laplace
+    rest = 1.0 if not selections else 1 - selection_share
+    one = ("sums", 1.0, CLIP_STEPS, 1, 1, (1.0,), sampling_rate)
+    noisy = (Planned(GaussianRelease(*one), rounds), Planned(LaplaceRelease(*one), laplace))
+    shared = [(planned, rest * planned.count / sums) for planned in noisy if planned.count]
+    if selections:
+        share = selection_share if sums else 1.0
+        shared.append((Planned(Selection("choices", 1.0), selections), share))
+    plan = by_shares(shared)
+    chosen = choose_accountant(accountant, plan, delta)
+    made = calibrate(plan, epsilon, delta, chosen)
+    costs = compare_accountants(made, delta)
+    return CalibratedReleases(epsilon, delta, chosen.name, made, costs)
+
+
+def _release_dict(planned: Planned) -> dict[str, Any]:
+    event = planned.event
+    out = {
+        "what": event.what,
+        "count": planned.count,
+        "mechanism": event.mechanism,
+        "noise": event.noise,
+    }
+    return out | ({"leaf_sigma": _leaf_sigma(event)} if isinstance(event, GaussianRelease) else {})
+
+
+def _leaf_sigma(event: GaussianRelease) -> float:
+    """Return σ of a release of leaves, which has two sums."""
+    return math.sqrt(2) * event.noise

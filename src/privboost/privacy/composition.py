@@ -1,26 +1,25 @@
-"""What runs cost together: curves that add up, and ε of their sums."""
+"""Composition of runs: the additive curve of a plan, and ε of sums of curves."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from privboost.privacy.accountants.discretisation import grid_allowed
+from privboost.privacy.accountants.discretisation import EXCHANGE_ROOM, grid_allowed
 from privboost.privacy.accountants.gdp import GdpAccountant
 from privboost.privacy.budgets.life import GaussianBudget
 from privboost.privacy.events.event import Event, Planned
 from privboost.privacy.formulas import rdp_to_epsilon
-from privboost.privacy.ledger import EXCHANGE_ROOM
 from privboost.reports.curve import ORDERS, Curve
 
 _COORDINATES = 2**62
-"""More than all releases of all runs will ever touch."""
-_LEAST_GRID = 2.0**-20
+"""Bound on the coordinates of all releases of all runs."""
+_MIN_GRID = 2.0**-20
 _ROUNDING = 1 + 1e-12
 
 
 def curve_of(plan: Sequence[Planned]) -> Curve:
-    """Return what adds up of a plan, with what an exchange may add to it."""
+    """Return the additive curve of a plan, with the allowance for exchanges."""
     events = [(planned.event, planned.count) for planned in plan if planned.count]
     delta = math.fsum(count * event.extra_delta for event, count in events) * _ROUNDING
     mu = gaussian_sizes(plan)
@@ -33,9 +32,9 @@ def curve_of(plan: Sequence[Planned]) -> Curve:
 
 
 def gaussian_sizes(plan: Sequence[Planned]) -> tuple[float, float] | None:
-    """Return Σμ² of a plan and its coordinates over σ²; None if not all of it is Gaussian.
+    """Return Σμ² and Σ coordinates/σ² of a plan, with the allowance for exchanges.
 
-    Both with what an exchange may add to them; None also where noise is too fine.
+    None if an event is not Gaussian, or if σ is too small for the slack of the grid.
     """
     if not all(planned.event.mu is not None for planned in plan):
         return None
@@ -55,21 +54,21 @@ def _rho(events: Sequence[tuple[Event, int]], order: int) -> float | None:
 
 
 def gaussian_epsilon(mu_squared: float, grid: float, delta: float) -> float:
-    """Return ε at δ of Gaussian releases, however many they are.
+    """Return ε at δ of any number of Gaussian releases.
 
     Parameters
     ----------
     mu_squared : float
         Σμ².
     grid : float
-        Their coordinates over σ², added up: what the price of the integer grid follows; of their
-        number it knows the logarithm only.
+        Σ coordinates/σ², which determines the slack of the integer grid; it depends on their
+        number only through its logarithm.
     delta : float
         δ.
     """
     if mu_squared == 0:
         return 0.0
-    sigma = math.sqrt(_COORDINATES / max(grid, _LEAST_GRID * mu_squared))
+    sigma = math.sqrt(_COORDINATES / max(grid, _MIN_GRID * mu_squared))
     together = GaussianBudget(
         "all runs", 1 / math.sqrt(mu_squared), _COORDINATES, touched=1, least_sigma=sigma
     )
@@ -77,7 +76,7 @@ def gaussian_epsilon(mu_squared: float, grid: float, delta: float) -> float:
 
 
 def curve_epsilons(curve: Curve, delta: float) -> dict[str, float]:
-    """Return ε at δ by each theory in which a curve is known; none where δ is used up."""
+    """Return ε at δ by each theory of a curve; empty where thresholds use δ up."""
     left = delta - curve.extra_delta * _ROUNDING
     found = {}
     if left > 0 and curve.mu_squared is not None:

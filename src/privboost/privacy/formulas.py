@@ -1,24 +1,18 @@
-"""The formulas of differential privacy, as plain functions.
+"""Formulas of differential privacy as plain functions.
 
-Rényi divergences, and what is said of ε and noise, are rounded to the safe side: what float64 can
-lose of each term is added to it.
+Results are upper bounds in float64: the rounding error of each term is added to it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
-from privboost.privacy.range_game import compose_ranges
-from privboost.privacy.searches import (
-    log_or_floor,
-    safe_root,
-    smallest_epsilon,
-)
+from privboost.privacy.searches import log_or_floor, safe_root, smallest_epsilon
 
 
 def gdp_delta(epsilon: float, mu: float) -> float:
@@ -29,7 +23,7 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     >>> round(gdp_delta(1.0, 1.0), 10)
     0.1269367375
     """
-    _finite("epsilon", epsilon)
+    check_finite("epsilon", epsilon)
     check_positive("mu", mu)
     if mu < _SMALL_MU:
         return _small_gdp_delta(epsilon, mu)
@@ -86,14 +80,14 @@ def subsampled_gaussian_rdp(
     Parameters
     ----------
     alpha : int
-        The order, at least 2 (any real above 1 where `sampling_rate` is 1).
+        The order, at least 2 (any real number above 1 if `sampling_rate` is 1).
     sampling_rate : float
-        γ, the chance of a row to be used.
+        γ, the sampling rate.
     noise_multiplier : float
         z, the noise over the sensitivity.
     share : float
-        The part of the squared sensitivity that a row uses: for one row of a leaf-balanced
-        release, s = r₁h²/h*² + r₂g²/g*².
+        Fraction of the squared sensitivity that a row uses; for one row of a leaf-balanced
+        release s = r₁h²/h*² + r₂g²/g*².
 
     Examples
     --------
@@ -114,7 +108,7 @@ def subsampled_gaussian_rdp(
         raise ValueError(f"alpha must be at most {MOST_ORDER}")
     if t == 0:
         return 0.0
-    # In logarithms: the terms pass every float64 from orders of a few hundred on. The terms without
+    # In logarithms: the terms overflow float64 from orders of a few hundred on. The terms without
     # e^{l(l−1)t} add up to 1, so only what exceeds them counts: no cancellation.
     order = np.arange(2, int(alpha) + 1, dtype=np.float64)
     grow = order * (order - 1) * t
@@ -168,7 +162,7 @@ def laplace_rdp(alpha: float, epsilon: float) -> float:
         up = math.log(alpha / (2 * alpha - 1)) + (alpha - 1) * epsilon
         down = math.log((alpha - 1) / (2 * alpha - 1)) - alpha * epsilon
         return min(float(np.logaddexp(up, down)) / (alpha - 1) * _UP, epsilon)
-    # What exceeds 1: near zero its first-order terms cancel, which costs 10⁻¹⁶/ε, relatively.
+    # The excess over 1: near zero its first-order terms cancel, at a relative error of 10⁻¹⁶/ε.
     excess = alpha * math.expm1((alpha - 1) * epsilon) + (alpha - 1) * math.expm1(-alpha * epsilon)
     exact = math.log1p(excess / (2 * alpha - 1)) / (alpha - 1)
     return min(exact * (1 + 1e-14 / epsilon + 1e-14), general, epsilon)
@@ -206,70 +200,22 @@ def bounded_range_rdp(alpha: float, epsilon: float) -> float:
     return min(float(total + rounding) / (alpha - 1), hoeffding, epsilon)
 
 
-def bounded_range_delta(epsilon: float, range_epsilon: float) -> float:
-    """Return δ(ε) of one mechanism of bounded range.
-
-    Examples
-    --------
-    >>> round(bounded_range_delta(0.5, 1.0), 10)
-    0.0774046863
-    """
-    _finite("epsilon", epsilon)
-    check_positive("range_epsilon", range_epsilon)
-    if epsilon >= range_epsilon:
-        return 0.0
-    if epsilon <= -range_epsilon:
-        return -math.expm1(epsilon)
-    return math.expm1((epsilon - range_epsilon) / 2) ** 2 / -math.expm1(-range_epsilon)
-
-
-def game_delta(epsilon: float, range_epsilons: Sequence[float], mu: float = 0.0) -> float:
-    """Return δ(ε) of bounded-range mechanisms, adaptively composed, with μ-GDP releases among them.
-
-    Examples
-    --------
-    >>> game_delta(0.72, [0.05] * 60) < 1e-5 < game_delta(0.68, [0.05] * 60)
-    True
-    """
-    _finite("epsilon", epsilon)
-    curve = compose_ranges(range_epsilons, game_reach(epsilon, mu))
-    return curve.delta_with_gaussian(epsilon, mu) if mu > 0 else curve.delta(epsilon)
-
-
-def game_epsilon(delta: float, range_epsilons: Sequence[float], mu: float = 0.0) -> float:
-    """Return ε at δ of the same composition as `game_delta`.
-
-    Examples
-    --------
-    >>> abs(game_epsilon(1e-5, [0.05] * 60) - 0.701) < 0.0025
-    True
-    """
-    check_probability("delta", delta)
-    spread = math.sqrt(sum(r * r for r in range_epsilons) / 4 + mu * mu)
-    guess = gdp_epsilon(max(spread, 1e-9), delta)
-    reach = game_reach(1.5 * guess + max(range_epsilons, default=0.0), mu)
-    curve = compose_ranges(range_epsilons, reach)
-    return smallest_epsilon(
-        lambda e: curve.delta_with_gaussian(e, mu) if mu > 0 else curve.delta(e), delta
-    )
-
-
 _TERM = 2e-15
-"""What float64 may lose of a sum of a few terms, for each unit of their sizes added up.
+"""Relative rounding error of a sum of a few terms.
 
 gammaln errs by less than 7·10⁻¹⁶ of itself (of 1, where it is less than 1), every other operation
 by 2⁻⁵³ = 1.1·10⁻¹⁶ or twice that; a term passes at most eight of them.
 """
 _UP = 1 + 4e-15
-"""The same for products alone."""
+"""Rounding up of products."""
 _GDP_ROUNDING = 1e-10
-"""What `gdp_delta` may be wrong by, relatively."""
+"""Relative error of `gdp_delta`."""
 _SMALL_MU = 0.25
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def _small_gdp_delta(epsilon: float, mu: float) -> float:
-    """δ(ε) without the difference of two close numbers.
+    """Return δ(ε) without cancellation.
 
     With a = −ε/μ + μ/2 and R = Φ/φ it is φ(a)·(R(a) − R(a − μ)), and R′(x) = 1 + x·R(x) is
     integrated over the short interval.
@@ -287,13 +233,13 @@ def _small_gdp_delta(epsilon: float, mu: float) -> float:
 
 
 MOST_ORDER = 2**20
-"""The largest Rényi order that is tried."""
+"""Largest Rényi order."""
 
 
 def best_order(rho: Callable[[int], float], delta: float) -> int:
-    """Return the whole order with the smallest ε.
+    """Return the integer order with the smallest ε.
 
-    ε falls and then rises with the order, so the best one is found by narrowing.
+    ε falls and then rises with the order, so ternary search finds the best one.
     """
 
     def epsilon(alpha: int) -> float:
@@ -313,7 +259,7 @@ def best_order(rho: Callable[[int], float], delta: float) -> int:
 
 
 def renyi_epsilon(rho: Callable[[int], float], delta: float) -> float:
-    """Return the smallest ε over whole orders."""
+    """Return the smallest ε over integer orders."""
     alpha = best_order(rho, delta)
     return rdp_to_epsilon(alpha, rho(alpha), delta)
 
@@ -322,22 +268,17 @@ def replace_one(epsilon: float, delta: float) -> tuple[float, float]:
     """Convert an add/remove guarantee into one for replacing a unit: (2ε, (1 + e^ε)δ)."""
     if delta == 0:
         return 2 * epsilon, 0.0
-    grown = 1 + math.exp(epsilon) if epsilon < 700 else math.inf  # beyond that it is no number
+    grown = 1 + math.exp(epsilon) if epsilon < 700 else math.inf  # it overflows beyond
     return 2 * epsilon, min(grown * delta * _UP, 1.0)
 
 
-def game_reach(epsilon: float, mu: float) -> float:
-    """How far a curve must be known so that its Gaussian mean at ε is."""
-    return abs(epsilon) + mu * mu / 2 + 12 * mu + 0.5
-
-
 def _log_one_minus_exp(x: float) -> float:
-    """ln(1 − e^{−x}) for x > 0."""
+    """Return ln(1 − e^{−x}) for x > 0."""
     return math.log(-math.expm1(-x)) if x < 0.7 else math.log1p(-math.exp(-x))
 
 
 def _sum_up(*terms: Any) -> tuple[Any, Any]:
-    """Return the sum of terms, and of their sizes."""
+    """Return the sum of terms, and of their absolute values."""
     return sum(terms), sum(map(abs, terms))
 
 
@@ -347,23 +288,24 @@ def _above_one(alpha: float) -> None:
 
 
 def check_sampling_rate(value: float) -> None:
-    """Refuse a chance that is 0 or less, or above 1."""
+    """Refuse a rate that is 0 or less, or above 1."""
     if not 0 < value <= 1:
         raise ValueError("sampling_rate must lie above 0, and be at most 1")
 
 
-def _finite(name: str, value: float) -> None:
+def check_finite(name: str, value: float) -> None:
+    """Refuse infinity and NaN."""
     if not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number")
 
 
 def check_positive(name: str, value: float) -> None:
-    """Refuse what is no finite number above 0."""
+    """Refuse all but finite numbers above 0."""
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number above 0")
 
 
 def check_probability(name: str, value: float) -> None:
-    """Refuse what does not lie strictly between 0 and 1."""
+    """Refuse numbers that do not lie strictly between 0 and 1."""
     if not 0 < value < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1")

@@ -1,4 +1,4 @@
-"""Mean gradients by leaf as whole numbers, and how much one protected unit can change them.
+"""Mean gradients by leaf on the integer grid, and their sensitivity.
 
 A leaf of n rows with gradients that add up to G has the mean G/(n + λ). For whole counts a row
 changes it by at most 1/(1 + λ) clips, whatever n is; for weighted counts there is no such bound.
@@ -35,7 +35,7 @@ def row_steps(added: int) -> int:
 
 
 def means_bound(query: TreeSums, added: int, contribution: Contribution) -> Bound:
-    """Return how much one protected unit can change the means of a query's leaves.
+    """Return the sensitivity of the mean gradients of a query's leaves.
 
     Its rows are added one at a time; each changes one leaf's mean in each tree.
 
@@ -54,7 +54,7 @@ def means_bound(query: TreeSums, added: int, contribution: Contribution) -> Boun
 
 
 def exact_means(sums: np.ndarray, added: int) -> np.ndarray:
-    """Turn sums of gradients and counts into means: exact fractions, rounded down to steps."""
+    """Return means from sums of gradients and counts: exact fractions, rounded down to steps."""
     gradient, count = (sums[..., k].astype(object) for k in range(2))
     means: np.ndarray = (gradient * MEAN_STEPS // (count + added)).astype(np.int64)
     return means

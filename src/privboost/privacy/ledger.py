@@ -1,4 +1,4 @@
-"""What may be spent, what is reserved, what was spent: append-only."""
+"""The ledger of a run: budget, reservations and charges, append-only."""
 
 from __future__ import annotations
 
@@ -13,50 +13,51 @@ from typing import Any, Protocol
 from privboost.errors import BudgetError, StoreError
 from privboost.files import check_link
 from privboost.privacy.accountants.base import Accountant, Profile
-from privboost.privacy.accountants.discretisation import grid_allowed, grid_size
+from privboost.privacy.accountants.discretisation import (
+    EXCHANGE_ROOM,
+    grid_allowed,
+    grid_size,
+)
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.events.event import Event, Planned
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.progress import before_charge, charge_refused
 
-EXCHANGE_ROOM = 1 + 1e-4
-"""What takes the place of a reservation may exceed its μ² by so much: calibrations are rounded."""
-
 
 class Posting(Protocol):
-    """An account that lasts, and what is about to be run."""
+    """A run that is about to be charged to an account."""
 
     @property
     def rows(self) -> str:
-        """What tells these rows from others."""
+        """Identifier of the rows."""
 
-    def post(self, plan: Sequence[Planned], epsilon: float, delta: float) -> str:
-        """Write down what a plan takes, for good, or refuse it; return the entry's name."""
+    def charge(self, plan: Sequence[Planned], epsilon: float, delta: float) -> str:
+        """Charge a plan permanently, or refuse it; return the entry's key."""
 
 
 class Ledger:
-    """Reserves whole plans before data are touched, and records each event before its release.
+    """Reserves plans before data are accessed, and records each event before its release.
 
     Parameters
     ----------
     epsilon, delta : float
         The budget.
     accountant : Accountant
-        Who computes what events cost.
+        Computes the cost of events.
     path : path, optional
         A file to which every entry is appended as a line of JSON before it takes effect. A
-        reservation is on the disk before any data are touched, so a process that is killed has
-        spent at most what the file says. What is exchanged for a part of a reservation has an
-        entry of its own; its ε is that of all that is reserved then, not a further one.
+        reservation is on disk before any data are accessed, so a killed process has spent at most
+        the recorded reservations. An exchange has an entry of its own; its ε is that of the whole
+        new reservation, not an additional one.
     posting : Posting, optional
-        An account to which every reservation goes first, and which may refuse it.
+        An account to which every reservation is charged first, and which may refuse it.
 
     Attributes
     ----------
     entry : str
-        The account's name for what was reserved; empty without one.
+        Key of the account's entry; empty without an account.
     adds_up : bool
-        Whether what was exchanged is still within what was reserved first, grid and all.
+        Whether exchanges stayed within the grid allowance of the first reservation.
     """
 
     def __init__(
@@ -74,40 +75,38 @@ class Ledger:
         self._left: Counter[Event] = Counter()
         self._spent: Counter[Event] = Counter()
         self._within: Counter[Event] = Counter()
-        self._open: dict[LifeBudget, int] = {}  # budgets for life, and releases made within each
-        self._ranges: list[
-            list[float]
-        ] = []  # of selections yet to come: [range, how many], in order
+        self._open: dict[LifeBudget, int] = {}  # individual budgets, and releases made within each
+        self._ranges: list[list[float]] = []  # selections to come, in order: [range, count]
         self._exchanged = False
-        self._posted: list[Planned] = []
+        self._first_reserved: list[Planned] = []
 
     def reserve(self, plan: Sequence[Planned]) -> None:
-        """Set a plan aside; refuse it if the budget does not cover it and what came before."""
+        """Reserve a plan; refuse it if the budget does not cover all reservations together."""
         self._set_aside("reserve", self._reserved, plan)
 
     def exchange(
         self, placeholder: Planned, plan: Sequence[Planned], accountant: Accountant
     ) -> None:
-        """Put a plan in the place of a reservation that stood for it and was not touched."""
+        """Replace a reservation that was not spent by another plan."""
         if placeholder not in self._reserved or self._left[placeholder.event] < placeholder.count:
             raise BudgetError(f"not reserved, or spent already: {placeholder.event.what}")
         made = [planned for planned in plan if planned.count]
-        # A failure of its own has no μ: on some paths it would come on top of the fixed sum.
+        # Failure probabilities are not part of μ²: on some paths they would exceed the fixed sum.
         whole = all(p.event.mu is not None and p.event.extra_delta == 0 for p in made)
         others = list(self._reserved)
         others.remove(placeholder)
         held, kept = _mu_squared([placeholder]), _mu_squared(others)
-        first = _mu_squared(self._posted)  # what is exchanged again must not grow by turns
+        first = _mu_squared(self._first_reserved)  # repeated exchanges must not accumulate
         if not (
             whole
             and _mu_squared(made) <= held * EXCHANGE_ROOM
             and kept + _mu_squared(made) <= first * EXCHANGE_ROOM
         ):
-            # What comes was chosen after seeing releases: only a fixed sum of μ² bounds that.
+            # The new plan depends on earlier releases: only a fixed sum of μ² bounds it.
             raise BudgetError(
                 f"the plan needs more than was reserved for it: {placeholder.event.what}"
             )
-        coarse = grid_size([*others, *made]) > grid_allowed(self._posted) * EXCHANGE_ROOM
+        coarse = grid_size([*others, *made]) > grid_allowed(self._first_reserved) * EXCHANGE_ROOM
         if coarse and self._posting is not None:
             raise BudgetError(
                 f"the noise is too fine for the account: {placeholder.event.what}; use a smaller "
@@ -116,7 +115,7 @@ class Ledger:
         before, self.accountant = self.accountant, accountant
         try:
             self._set_aside("exchange", others, plan, instead_of=placeholder.event.what)
-        except BaseException:  # also where somebody interrupts
+        except BaseException:  # KeyboardInterrupt too
             self.accountant = before
             raise
         self._left[placeholder.event] -= placeholder.count
@@ -125,17 +124,17 @@ class Ledger:
 
     @property
     def cost(self) -> float:
-        """The ε that all reserved releases cost, whatever they turned out to be.
+        """ε of all reservations.
 
-        What was exchanged follows from releases, and so does what the grid adds to its cost: then
-        it is the whole budget, which no path exceeds.
+        After an exchange it is the whole budget, which no path exceeds: exchanged plans depend on
+        releases, and so does the slack of their grid.
         """
         if self._exchanged:
             return self.epsilon
         return self.accountant.cost(self.reserved, self.delta)
 
     def check(self, plan: Sequence[Planned]) -> float:
-        """Return the ε that a plan costs; refuse one that the whole budget does not cover."""
+        """Return the ε of a plan; refuse one that the whole budget does not cover."""
         cost = self.accountant.cost(plan, self.delta)
         if not cost <= self.epsilon:
             raise BudgetError(
@@ -145,16 +144,16 @@ class Ledger:
         return cost
 
     def _set_aside(
-        self, entry: str, others: Sequence[Planned], plan: Sequence[Planned], **words: str
+        self, entry: str, others: Sequence[Planned], plan: Sequence[Planned], **details: str
     ) -> None:
-        """Reserve a plan beside others, once an entry of the file says so."""
+        """Reserve a plan in addition to others, once the account and the file have the entry."""
         together = [*others, *plan]
         cost = self.check(together)
-        content = {"epsilon": cost, "delta": self.delta, **words, "plan": _rows(plan)}
+        content = {"epsilon": cost, "delta": self.delta, **details, "plan": _plan_dicts(plan)}
         before_charge()
         try:
             if self._posting is not None and entry == "reserve":  # an exchange costs no more
-                self.entry = self._posting.post(plan, cost, self.delta)
+                self.entry = self._posting.charge(plan, cost, self.delta)
             self._write({"entry": entry, **content}, durable=True)
         except (BudgetError, StoreError, OSError):
             if not self.entry:  # an account that was charged stays charged
@@ -162,14 +161,14 @@ class Ledger:
             raise
         self._reserved = together
         if entry == "reserve":
-            self._posted += plan
+            self._first_reserved += plan
         for planned in plan:
             self._left[planned.event] += planned.count
             if planned.event.range_epsilon is not None and planned.count:
                 self._ranges.append([planned.event.range_epsilon, planned.count])
 
     def _write(self, entry: dict[str, Any], durable: bool) -> None:
-        """Add an entry to the file, if there is one; who cannot says what was charged before."""
+        """Append an entry to the file, if any; an error names a charge that was made before."""
         if self._path is None:
             return
         try:
@@ -181,7 +180,7 @@ class Ledger:
             raise OSError(error.errno, why, str(self._path)) from None
 
     def _note(self, entry: str, event: Event) -> None:
-        """Add an event to the file: not forced to the disk, where its reservation is already."""
+        """Append an event to the file, without fsync: its reservation is on disk already."""
         if self._path is not None:
             self._write({"entry": entry, **event.to_dict()}, durable=False)
 
@@ -190,7 +189,7 @@ class Ledger:
         if self._left[event] < 1:
             raise BudgetError(f"not reserved, or spent already: {event.what}")
         if event.range_epsilon is not None:
-            self._take_turn(event)
+            self._check_order(event)
         self._note("charge", event)
         self._left[event] -= 1
         self._spent[event] += 1
@@ -198,11 +197,11 @@ class Ledger:
             self._open[event] = 0
 
     def adopt(self, budget: LifeBudget, used: int) -> None:
-        """Go on with a budget that an earlier ledger has charged and partly used."""
+        """Continue a budget that an earlier ledger has charged and partly used."""
         self._open[budget] = used
 
     def charge_within(self, event: GaussianRelease) -> None:
-        """Record a release that rows pay from their open budgets. Call it before the release."""
+        """Record a release that rows pay from individual budgets. Call it before the release."""
         for budget, used in self._open.items():
             budget.check(event, 1, used)
         self._note("within", event)
@@ -211,55 +210,55 @@ class Ledger:
             self._open[budget] += 1
 
     def note_within(self, event: Event) -> None:
-        """Record a release that a group, which is charged already, pays for."""
+        """Record a release of a group, which is charged already."""
         self._note("within", event)
 
     def used(self, budget: LifeBudget) -> int:
-        """How many releases were made within a budget: public, like the number of rounds."""
+        """Return the number of releases within a budget: public, like the number of rounds."""
         return self._open[budget]
 
-    def _take_turn(self, event: Event) -> None:
-        """Hold selections of different ranges to the plan's order, which decides their cost."""
-        turn = self._ranges[0]
-        if event.range_epsilon != turn[0]:
-            raise BudgetError(f"out of turn: selections follow the order of the plan: {event.what}")
-        turn[1] -= 1
-        if turn[1] == 0:
+    def _check_order(self, event: Event) -> None:
+        """Refuse selections out of the plan's order: the cost of different ranges depends on it."""
+        due = self._ranges[0]
+        if event.range_epsilon != due[0]:
+            raise BudgetError(f"selections must follow the order of the plan: {event.what}")
+        due[1] -= 1
+        if due[1] == 0:
             self._ranges.pop(0)
 
     @property
     def reserved(self) -> tuple[Planned, ...]:
-        """All that was set aside; what is reported, whether a run came to its end or not."""
+        """All reservations: the basis of the report, whether or not a run completes."""
         return tuple(self._reserved)
 
     @property
-    def posted(self) -> tuple[Planned, ...]:
-        """What was set aside before anything was exchanged: public, whatever was released."""
-        return tuple(self._posted)
+    def first_reserved(self) -> tuple[Planned, ...]:
+        """Reservations before any exchange: public, whatever was released."""
+        return tuple(self._first_reserved)
 
     @property
     def rows(self) -> str:
-        """What tells these rows from others; empty without an account."""
+        """Identifier of the rows; empty without an account."""
         return "" if self._posting is None else self._posting.rows
 
     @property
     def spent(self) -> tuple[Planned, ...]:
-        """The events recorded so far."""
+        """Events recorded so far."""
         return tuple(Planned(event, count) for event, count in self._spent.items())
 
     @property
     def within(self) -> tuple[Planned, ...]:
-        """The releases that rows paid from their own budgets."""
+        """Releases that rows paid from individual budgets."""
         return tuple(Planned(event, count) for event, count in self._within.items())
 
     @property
     def profile(self) -> Profile:
-        """The privacy curve of all that was reserved."""
+        """Privacy curve of all reservations."""
         return self.accountant.compose(self._reserved)
 
 
 def _mu_squared(plan: Sequence[Planned]) -> float:
-    """Add up μ² of what is Gaussian."""
+    """Return Σμ² of Gaussian events."""
     return math.fsum(planned.count * (planned.event.mu or 0.0) ** 2 for planned in plan)
 
 
@@ -267,7 +266,7 @@ _FIRST = b'{"entry"'
 
 
 def checked_ledger(path: Path) -> Path:
-    """Return a path; refuse to add entries to what is no ledger, or cannot be written."""
+    """Return a path to which entries can be appended; refuse other files."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"ledger: no such folder: {path.parent}")
     check_link(path)
@@ -275,8 +274,8 @@ def checked_ledger(path: Path) -> Path:
         raise PermissionError(f"ledger: {path} cannot be written")
     if path.is_file():
         with path.open("rb") as file:
-            if not _FIRST.startswith(file.read(len(_FIRST))):  # a crash may have cut it short
-                raise ValueError(f"ledger: {path} is there already and is no ledger")
+            if not _FIRST.startswith(file.read(len(_FIRST))):  # a crash may have truncated it
+                raise ValueError(f"ledger: {path} exists and is no ledger")
     return path
 
 
@@ -284,7 +283,7 @@ def _append(path: Path, entry: dict[str, Any], durable: bool) -> None:
     with path.open("ab+") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":  # a crash cut the last one short
+            if file.read(1) != b"\n":  # a crash truncated the last one
                 file.write(b"\n")
         file.write(json.dumps(entry).encode() + b"\n")
         file.flush()
@@ -292,5 +291,5 @@ def _append(path: Path, entry: dict[str, Any], durable: bool) -> None:
             os.fsync(file.fileno())
 
 
-def _rows(plan: Sequence[Planned]) -> list[dict[str, Any]]:
+def _plan_dicts(plan: Sequence[Planned]) -> list[dict[str, Any]]:
     return [{"count": planned.count, **planned.event.to_dict()} for planned in plan]

@@ -1,4 +1,7 @@
-"""Does an event promise what a query reveals? Asked before anything is charged or added up."""
+"""Sensitivity checks: an event covers what one protected unit can change in a query.
+
+The curator runs them before anything is charged or summed.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from privboost.privacy.events.sums import NoisySums
 
 
 def need_noise(event: Event) -> None:
-    """Refuse an event without noise, whatever made it."""
+    """Refuse an event without noise."""
     if not event.noise > 0:
-        raise BudgetError(f"private rows are never told exactly: {event.what}")
+        raise BudgetError(f"private rows are never released exactly: {event.what}")
 
 
 def need_promise(bound: Bound, event: NoisySums, relation: Relation = Relation.ADD_REMOVE) -> None:
-    """Refuse an event that promises less than what one protected unit can change."""
+    """Refuse an event whose sensitivity is below what one protected unit can change."""
     need_noise(event)
-    honest = (
+    covered = (
         event.steps >= bound.steps
         and event.rows >= bound.rows
         and event.cells >= bound.cells
@@ -26,17 +29,17 @@ def need_promise(bound: Bound, event: NoisySums, relation: Relation = Relation.A
         and event.touched >= bound.rows * bound.coordinates
         and event.relation == relation
     )
-    if not honest:
+    if not covered:
         raise ValueError(f"the event understates what the query reveals: {event.what}")
 
 
 def need_promise_of_sums(query: SumQuery, event: NoisySums, contribution: Contribution) -> None:
-    """Refuse an event that promises less than what sums by cell can reveal of a unit."""
+    """Refuse an event whose sensitivity is below that of a query of sums by cell."""
     if query.statistics not in STATISTICS:
-        raise ValueError("these counts are for choices: no noise is proved for them")
+        raise ValueError("these counts are for selections: no noise is proved for them")
     bound = query.bound(contribution)
     if event.relation == Relation.REPLACE_ONE:
         if query.statistics != COUNT:
-            raise ValueError("of units that are replaced, only counts are proved")
+            raise ValueError("for units that are replaced, only counts are proved")
         bound = bound.of_two
     need_promise(bound, event, event.relation)

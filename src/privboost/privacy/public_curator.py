@@ -1,4 +1,4 @@
-"""The curator of rows that were declared public: the same verbs, answered exactly."""
+"""The curator of rows that were declared public: exact results of the same methods."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from privboost.randomness.keystream import KeyStream
 
 
 def empty_ledger(accountant: Accountant) -> Ledger:
-    """Return a ledger that allows nothing: no private release can be charged to it."""
+    """Return a ledger without a budget: no private release can be charged to it."""
     return Ledger(0.0, 0.0, accountant)
 
 
 class PublicCurator(Curator):
-    """Tells exact sums, and the best candidate of each choice. It protects nobody.
+    """Returns exact sums, and the best candidate of each selection. It protects nobody.
 
-    It takes `Exact` events only, which nothing but a plan for public rows has, and has an empty
-    ledger: a verb that it does not answer itself finds nothing reserved. Samples are those that a
-    private run with the same seed would have.
+    It takes `Exact` events only, which no plan but one for public rows has. Its ledger is empty: a
+    method that it does not override finds nothing reserved. Samples are those of a private run
+    with the same seed.
 
     Parameters
     ----------
     backend : Backend
-        Who holds the rows.
+        Holder of the rows.
     accountant : Accountant
-        Of the empty ledger.
+        Accountant of the empty ledger.
     stream : KeyStream
-        The randomness of samples.
+        Randomness of samples.
     contribution : Contribution
-        How a row is weighted.
+        Weighting of rows.
     """
 
     def __init__(
@@ -51,39 +51,37 @@ class PublicCurator(Curator):
     ) -> None:
         super().__init__(backend, empty_ledger(accountant), stream, contribution)
 
-    def gaussian(self, query: SumQuery, event: Event) -> np.ndarray:
-        """Tell the sums of a query, in grid steps."""
+    def sums(self, query: SumQuery, event: Event) -> np.ndarray:
+        """Return the sums of a query, in grid steps."""
         return self._backend.sum(self._sampled(query, event.rate, self._charge(event)))
 
-    laplace = gaussian
-
     def exchange(self, reserved: Event, releases: Sequence[Planned]) -> None:
-        """Take other exact releases instead: nothing is reserved, since nothing is paid."""
+        """Accept exact releases as a replacement: nothing is reserved, since nothing is paid."""
         for planned in releases:
-            _need_exact(planned.event)
+            _check_exact(planned.event)
 
     def laplace_means(self, query: TreeSums, added: int, event: Event) -> np.ndarray:
-        """Tell the mean gradient of each leaf, in `leaf_means.MEAN_STEPS`."""
-        return exact_means(self.gaussian(query, event), added)
+        """Return the mean gradient of each leaf, in steps of `MEAN_STEPS`."""
+        return exact_means(self.sums(query, event), added)
 
     def select(self, query: SumQuery, utility: Utility, event: Event) -> np.ndarray:
-        """Tell the best candidate of each choice; of equals, the first."""
-        scores = utility.scores(self.gaussian(query, event), self._contribution)
+        """Return the best candidate of each selection; the first one of ties."""
+        scores = utility.scores(self.sums(query, event), self._contribution)
         if utility.allowed is not None:
             scores = np.where(utility.allowed, scores, np.iinfo(np.int64).min)
         best: np.ndarray = scores.argmax(axis=1)
         return best
 
     def linear(self, query: LinearSums, event: Event) -> np.ndarray:
-        """Tell the sum of the rows' vectors, each times its gradient."""
+        """Return the sum of the rows' vectors, each times its gradient."""
         return self._linear_sum(query, event)
 
     def gram(self, query: GramSums, event: Event) -> np.ndarray:
-        """Tell the sum of the outer products of the rows' vectors."""
+        """Return the sum of the outer products of the rows' vectors."""
         return self._linear_sum(query, event)
 
     def least_eigenvalue(self, query: GramSums, event: Event) -> int:
-        """Tell the smallest eigenvalue of the sum of outer products, in its steps."""
+        """Return the smallest eigenvalue of the sum of outer products, in its steps."""
         gram = self._linear_sum(query, event)
         return int(np.rint(np.linalg.eigvalsh(gram.astype(np.float64))[0]))
 
@@ -93,13 +91,13 @@ class PublicCurator(Curator):
         return self._backend.sum(query)
 
     def _charge(self, event: Event) -> KeyStream:
-        """Take what costs nothing; refuse a private release, which is not this one's to make."""
-        _need_exact(event)
+        """Accept an exact event, which costs nothing; refuse a private one."""
+        _check_exact(event)
         if self._group is not None:
             self._group.take(event)
         return self._next_stream()
 
 
-def _need_exact(event: Event) -> None:
+def _check_exact(event: Event) -> None:
     if not isinstance(event, Exact):
-        raise ValueError(f"of public rows all is told exactly, without noise: {event.what}")
+        raise ValueError(f"public rows are released exactly, without noise: {event.what}")

@@ -1,7 +1,7 @@
-"""Exact adaptive composition of bounded-range mechanisms, with anything else outermost.
+"""Optimal adaptive composition of bounded-range mechanisms, with other mechanisms outermost.
 
 An ε₀-bounded-range mechanism (the exponential mechanism) is dominated by a family of two-point
-losses: t with chance q_t and t − ε₀ with chance 1 − q_t, for t in [0, ε₀]. An adversary who picks
+losses: t with probability q_t and t − ε₀ otherwise, for t in [0, ε₀]. An adversary who picks
 t anew before each release attains
 
     V₀(e) = (1 − e^e)₊ ,  V_k(e) = sup_t [ q_t V_{k−1}(e − t) + (1 − q_t) V_{k−1}(e − t + ε₀) ] ,
@@ -28,17 +28,17 @@ from scipy.special import ndtr
 from privboost.compiling import compiled
 
 _MOST_WORK = 3e8
-"""Cell visits allowed in one recursion: a second or two."""
+"""Maximum number of cell visits in one recursion: a second or two."""
 _STEPS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
-"""Grid steps within the smallest range, the finest affordable is taken."""
+"""Grid steps within the smallest range; the finest affordable number is taken."""
 _ROUND = 2.0**-42
-"""By what each round is raised, relatively: a hundred times what float64 loses in it."""
+"""Relative increase in each round: a hundred times its rounding error."""
 _ROUNDING = 1e-12
-"""The same for reading a curve: relative, of values and of ε; and, a millionth of it, absolute."""
+"""Relative rounding of values and of ε when a curve is evaluated; a millionth of it, absolute."""
 GAUSSIAN_ALLOWANCE = _ROUNDING * 1e-6
-"""What is kept of δ where Gaussian releases are mixed in."""
+"""Part of δ kept for rounding where Gaussian releases are mixed in."""
 _NORMAL = 5e-14
-"""What a normal distribution function may be wrong by, relatively."""
+"""Relative error of the normal distribution function."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +53,10 @@ class GameCurve:
         return min(1.0, float(self._at(np.array([_less(epsilon)]))[0]))
 
     def delta_with_gaussian(self, epsilon: float, mu: float) -> float:
-        """Return δ(ε) when μ-Gaussian-DP releases are mixed in, at any place.
+        """Return δ(ε) when μ-Gaussian-DP releases are mixed in, at any position.
 
         It is the mean of V(ε − L) over the Gaussian privacy loss L ~ N(μ²/2, μ²), integrated
-        exactly over each cell's chord. What the difference of two chances may be wrong by is added.
+        exactly over each cell's chord. The error of differences of probabilities is added.
         """
         epsilon = _less(epsilon)
         points, x = self._points()
@@ -81,10 +81,10 @@ class GameCurve:
         return float(min(1.0, total * (1 + _ROUNDING) + GAUSSIAN_ALLOWANCE))
 
     def delta_with_losses(
-        self, epsilon: float, losses: np.ndarray, chances: np.ndarray, infinite: float
+        self, epsilon: float, losses: np.ndarray, probabilities: np.ndarray, infinite: float
     ) -> float:
         """Return δ(ε) when a mechanism with a discrete privacy loss is mixed in."""
-        return min(1.0, infinite + float((self._at(_less(epsilon) - losses) * chances).sum()))
+        return min(1.0, infinite + float((self._at(_less(epsilon) - losses) * probabilities).sum()))
 
     def _points(self) -> tuple[np.ndarray, np.ndarray]:
         n = len(self.values) - 1
@@ -92,7 +92,7 @@ class GameCurve:
         return points, np.exp(points)
 
     def _at(self, epsilon: np.ndarray) -> np.ndarray:
-        """V at any ε: chords in e^ε right of zero, reflection left of it."""
+        """Return V at any ε: chords in e^ε right of zero, reflection left of it."""
         away = np.abs(epsilon)
         place = np.minimum(away / self.step, len(self.values) - 1)
         low = np.minimum(np.floor(place).astype(np.int64), len(self.values) - 2)
@@ -108,16 +108,16 @@ class GameCurve:
 
 
 def compose_ranges(ranges: Sequence[float], reach: float = math.inf) -> GameCurve:
-    """Compose ε₀-bounded-range mechanisms, chosen adaptively, in the given order of their ranges.
+    """Compose adaptive ε₀-bounded-range mechanisms in the order of their ranges.
 
-    The order matters where ranges differ; a ledger holds selections to that of the plan.
+    The order matters where ranges differ; a ledger enforces that of the plan.
 
     Parameters
     ----------
     ranges : sequence of float
         ε₀ of each release.
     reach : float
-        The largest ε of interest: beyond it the curve is bounded by its value there.
+        Largest ε of interest: beyond it the curve is bounded by its value there.
     """
     ranges = [float(r) for r in ranges]
     if not ranges or min(ranges) <= 0 or not math.isfinite(max(ranges)):
@@ -128,8 +128,13 @@ def compose_ranges(ranges: Sequence[float], reach: float = math.inf) -> GameCurv
     most = max(widths)
     v = np.maximum(-np.expm1((np.arange(n + most + 1) - most) * step), 0.0)
     for width in reversed(widths):  # the last release is the innermost
-        v = _play(v, width, most, step)
+        v = _compose_one(v, width, most, step)
     return GameCurve(step, v[most:])
+
+
+def mixed_reach(epsilon: float, mu: float) -> float:
+    """Return the largest ε of a curve that its mean over a Gaussian loss depends on, at ε."""
+    return abs(epsilon) + mu * mu / 2 + 12 * mu + 0.5
 
 
 def _grid(ranges: list[float], reach: float) -> tuple[float, list[int], float]:
@@ -145,12 +150,12 @@ def _grid(ranges: list[float], reach: float) -> tuple[float, list[int], float]:
 
 
 @compiled
-def _play(v, width, most, step):  # type: ignore[no-untyped-def]
-    """One round: from V_{k−1} to V_k, on the grid points from −most·step up.
+def _compose_one(v, width, most, step):  # type: ignore[no-untyped-def]
+    """Return V_k from V_{k−1}, on the grid points from −most·step up.
 
     In a cell whose lower end lies m steps above e − ε₀, at the share s of the cell (y = e^{−t}
     relative to that end), q_t = (y − e^{−m·step})/(y·whole), and V_{k−1} is linear in s at both
-    places where it is needed.
+    points where it is needed.
     """
     n = v.size
     out = np.empty(n)
@@ -184,12 +189,12 @@ def _play(v, width, most, step):  # type: ignore[no-untyped-def]
 
 
 def _less(epsilon: float) -> float:
-    """An ε that is certainly not above the one meant, whatever its place on the grid lost."""
+    """Return an ε rounded down by more than the error of its grid position."""
     return epsilon - _ROUNDING * abs(epsilon)
 
 
 def _interval(edges: np.ndarray, mean: float, deviation: float) -> tuple[np.ndarray, np.ndarray]:
-    """The normal chance of [edges[j+1], edges[j]] (edges decrease), and what it may be wrong by."""
+    """Return the normal probability of [edges[j+1], edges[j]] (decreasing), and its error."""
     high, low = (edges[:-1] - mean) / deviation, (edges[1:] - mean) / deviation
     right = low > 0  # of the two tails, the smaller numbers cancel least
     less = np.where(right, ndtr(-high), ndtr(low))

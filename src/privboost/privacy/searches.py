@@ -1,4 +1,4 @@
-"""Searches whose answers are rounded to the safe side."""
+"""Root finding and number formatting, with results rounded to the safe side."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ def safe_root(
     nudge: Callable[[float], float],
     **tolerances: float,
 ) -> float:
-    """Return a root, moved until what is promised of it holds.
+    """Return a root, moved to the safe side until a condition holds.
 
     Parameters
     ----------
     excess : callable
-        Is zero at the root.
+        Function whose root is sought.
     bracket : (float, float)
-        Where its signs differ.
+        Interval at whose ends its signs differ.
     holds : callable
-        The promise: checked, never taken from the root finder.
+        The condition, checked independently of the root finder.
     nudge : callable
         A small step to the safe side.
     **tolerances
-        Of `scipy.optimize.brentq`.
+        Tolerances of `scipy.optimize.brentq`.
     """
     root: float = brentq(excess, *bracket, **tolerances)
     while not holds(root):
@@ -37,7 +37,7 @@ def safe_root(
 
 
 def smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
-    """Return the smallest ε ≥ 0 at which a falling curve is at most δ, rounded up."""
+    """Return the smallest ε ≥ 0 at which a decreasing curve is at most δ, rounded up."""
     if delta_of(0.0) <= delta:
         return 0.0
     high = 1.0
@@ -49,9 +49,11 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
     return not_below(root, lambda e: delta_of(e) <= delta)
 
 
-def smallest_true(holds: Callable[[float], bool], low: float, high: float, close: float) -> float:
-    """Return the smallest x, from above, at which a condition that turns true once is true."""
-    while high - low > close:
+def smallest_true(
+    holds: Callable[[float], bool], low: float, high: float, tolerance: float
+) -> float:
+    """Return the smallest x for a monotone condition, by bisection from above."""
+    while high - low > tolerance:
         middle = (low + high) / 2
         if holds(middle):
             high = middle
@@ -60,31 +62,24 @@ def smallest_true(holds: Callable[[float], bool], low: float, high: float, close
     return high
 
 
-def smallest_multiplier(
-    cost: Callable[[float], float], epsilon: float, low: float, high: float
-) -> float:
-    """Return the smallest z with cost(z) ≤ ε, to a relative 10⁻⁸ above."""
-    while cost(high) > epsilon:
-        high *= 2
-    while cost(low) <= epsilon:
-        low /= 2
-    return safe_root(
-        lambda z: min(cost(z), 1e300) - epsilon,
-        (low, high),
-        holds=lambda z: cost(z) <= epsilon,
-        nudge=lambda z: z * (1 + 1e-9),
-        rtol=1e-10,
-    )
-
-
 def log_or_floor(value: float) -> float:
-    """Return ln of a value, or of nearly nothing where it is zero."""
+    """Return the logarithm of a value, or a large negative number for zero."""
     return math.log(value) if value > 0 else -1e4
 
 
 def not_below(root: float, good: Callable[[float], bool]) -> float:
-    """Step up from a root found numerically until the promise holds: ε is never optimistic."""
+    """Increase a numerical root until a condition holds: ε is never optimistic."""
     step = 1e-14 * max(1.0, root)
     while not good(root):
         root, step = root + step, step * 2
     return root
+
+
+def round_up(value: float) -> str:
+    """Format a number in six digits, never below its value."""
+    text, more = f"{value:.6g}", value
+    while float(text) < value:
+        # The smallest numbers are further apart than a part of themselves.
+        more = max(more + abs(value) * 1e-6, math.nextafter(more, math.inf))
+        text = f"{more:.6g}"
+    return text

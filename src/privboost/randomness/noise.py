@@ -78,6 +78,10 @@ def discrete_laplace(scale: np.ndarray, stream: KeyStream, margin: float = MARGI
     return _draw_all(np.ascontiguousarray(scale, dtype=np.float64), False, stream, margin)
 
 
+SAMPLERS = {"discrete_gaussian": discrete_gaussian, "discrete_laplace": discrete_laplace}
+"""Samplers by the names that events of noisy sums refer to."""
+
+
 def _draw_all(scale: np.ndarray, gaussian: bool, stream: KeyStream, margin: float) -> np.ndarray:
     out = np.empty(scale.size, dtype=np.int64)
     words = stream.words(_WORDS_PER_SAMPLE * scale.size + 64)

@@ -1,1 +1,1 @@
-"""What was spent, in words and as JSON."""
+"""Privacy reports: their fields, their composition and their rendering."""

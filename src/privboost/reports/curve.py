@@ -1,31 +1,33 @@
-"""What a report carries so that it adds up with others: μ², or divergences of many orders."""
+"""Additive privacy curves: μ², or Rényi divergences of many orders."""
 
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 ORDERS = (*range(2, 65), 80, 96, 128, 160, 192, 256, 384, 512, 768, 1024)
-"""The Rényi orders that a report tells."""
+"""Rényi orders of a curve."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What was spent, in theories that add up.
+    """Cost of releases in theories with additive costs.
 
     Attributes
     ----------
     mu_squared : float or None
-        Σμ² of Gaussian DP; None where not every release is Gaussian on all rows.
+        Σμ² of Gaussian DP; None unless every release is Gaussian on all rows.
     grid : float
-        The coordinates over σ² that the price of the integer grid follows.
+        Σ coordinates/σ², which determines the slack of the integer grid.
     rho : tuple of float or None
-        The Rényi divergence of each of `ORDERS`, None where there is none.
+        Rényi divergence of each of `ORDERS`, or None.
     extra_delta : float
-        What is added to δ beside all noise.
+        Failure probability of thresholds, which adds to δ.
     """
 
     mu_squared: float | None
@@ -34,37 +36,36 @@ class Curve:
     extra_delta: float = 0.0
 
     def __add__(self, other: Curve) -> Curve:
-        both = None not in (self.mu_squared, other.mu_squared)
-        return Curve(
-            self.mu_squared + other.mu_squared if both else None,  # type: ignore[operator]
-            self.grid + other.grid,
-            tuple(_sum(one, two) for one, two in zip(self.rho, other.rho, strict=True)),
-            self.extra_delta + other.extra_delta,
-        )
+        return self._merged(other, operator.add)
 
     def joined(self, other: Curve) -> Curve:
-        """Return what covers either: of units that are in one of two batches."""
-        both = None not in (self.mu_squared, other.mu_squared)
+        """Return the pointwise maximum: the cost for units that are in one of two batches."""
+        return self._merged(other, max)
+
+    def _merged(self, other: Curve, merge: Callable[[float, float], float]) -> Curve:
+        def optional(one: float | None, two: float | None) -> float | None:
+            return None if one is None or two is None else merge(one, two)
+
         return Curve(
-            max(self.mu_squared, other.mu_squared) if both else None,  # type: ignore[type-var]
-            max(self.grid, other.grid),
-            tuple(_most(one, two) for one, two in zip(self.rho, other.rho, strict=True)),
-            max(self.extra_delta, other.extra_delta),
+            optional(self.mu_squared, other.mu_squared),
+            merge(self.grid, other.grid),
+            tuple(map(optional, self.rho, other.rho)),
+            merge(self.extra_delta, other.extra_delta),
         )
 
     def rho_at(self, order: int) -> float:
-        """Return a bound of the divergence of an order: that of the next one told."""
+        """Return a bound on the divergence of an order: that of the next order in `ORDERS`."""
         place = bisect_left(ORDERS, order)
         known = self.rho[place] if place < len(ORDERS) else None
         return math.inf if known is None else known
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON."""
+        """Return a JSON-compatible dict."""
         return asdict(self) | {"rho": list(self.rho)}
 
     @classmethod
     def from_dict(cls, form: Any) -> Curve:
-        """Read what `to_dict` gave; raise ValueError for what is none."""
+        """Read a dict of `to_dict`; raise ValueError if it is invalid."""
         if not isinstance(form, dict) or set(form) != _PARTS:
             raise ValueError(f"curve: {', '.join(sorted(_PARTS))} are needed")
         if not isinstance(form["rho"], list) or len(form["rho"]) != len(ORDERS):
@@ -79,16 +80,8 @@ class Curve:
 _PARTS = {"mu_squared", "grid", "rho", "extra_delta"}
 
 
-def _sum(one: float | None, two: float | None) -> float | None:
-    return None if one is None or two is None else one + two
-
-
-def _most(one: float | None, two: float | None) -> float | None:
-    return None if one is None or two is None else max(one, two)
-
-
 def _is_size(value: Any) -> bool:
     if value is None:
         return True
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value <= sys.float_info.max  # whole numbers may be larger
+    return is_number and 0 <= value <= sys.float_info.max  # integers may be larger

@@ -1,341 +1,169 @@
-"""What a model's training leaked at most: the statement that goes with the model."""
+"""Privacy reports: written from a ledger, added up, and rendered."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-import sys
-from dataclasses import MISSING, asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import Any
 
+from privboost.errors import BudgetError
 from privboost.files import write_file
-from privboost.forms import MAX_INT, is_writable
+from privboost.privacy.composition import curve_epsilons
+from privboost.privacy.shares import BY_PART, MU_SQUARED
 from privboost.reports.curve import Curve
-from privboost.unit import Unit, describe_unit
+from privboost.reports.record import PUBLIC as PUBLIC
+from privboost.reports.record import Part as Part
+from privboost.reports.record import Release, ReportRecord
+from privboost.reports.sections import report_document
+from privboost.unit import column_of
 
-SEEDED = "no privacy guarantee: seeded"
 WEIGHTED = "sample weights are clipped to"
-PUBLIC = "NO PRIVACY: the caller declared all rows public, and nothing is protected"
-
-_DERIVED = ("guarantee", "protects")
-_MOST = sys.float_info.max
-_LISTED = 20
-"""How many releases and reasons the text form lists; the other forms have all."""
 
 
-@dataclass(frozen=True)
-class Release:
-    """A kind of release, how it was made, how often, and its share of what was spent.
+class PrivacyReport(ReportRecord):
+    """The privacy guarantee of a run: its cost, its releases and its assumptions.
 
-    The share is of all of them together; None where it is not told, or another release pays.
+    Attributes are those of `ReportRecord`. ``report_a + report_b`` is the report of two runs on
+    the same rows.
     """
-
-    what: str
-    count: int
-    mechanism: str
-    share: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON; a share that is not told is left out."""
-        form = asdict(self)
-        if self.share is None:
-            del form["share"]
-        return form
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the guarantees that add up to a report's, and what it is worth there."""
-
-    what: str
-    epsilon: float
-    delta: float
-
-
-@dataclass(frozen=True)
-class PrivacyReport:
-    """What was spent, on what, and under which assumptions.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        The proved guarantee: (ε, δ)-differential privacy of everything that left the data. With
-        `seeded`, the guarantee that the same run would have had with secure noise.
-    relation : str
-        Which tables count as neighbours.
-    unit : Unit or None
-        Who is protected; None is one row.
-    accountant : str
-        The theory that composed the releases.
-    alternatives : dict
-        The ε that every accountant which covers the releases would state at this δ.
-    slack : float
-        The part of epsilon that pays for noise on an integer grid.
-    releases : tuple of Release
-        Every release, in words.
-    assumptions : tuple of str
-        What was taken to be public, and what else the guarantee rests on.
-    seeded : bool
-        Whether the noise came from a seed; then there is no guarantee.
-    parameters : dict
-        The parameters of the plan.
-    plan : str
-        SHA-256 of the public plan.
-    software : str
-        The package and its version.
-    parts : tuple of Part
-        The guarantees whose sum this is, if there are several: a domain learned from the same
-        rows, and training.
-    public_rows : bool
-        Whether the caller declared all rows public: nothing is protected, epsilon is infinite
-        (null in JSON) and delta 1.
-    curve : Curve or None
-        What it adds up by with other reports; None where it does not.
-    rows : str
-        The account of the rows, where one was charged: reports of other rows do not add up.
-    entry : str
-        The account's name for what was charged.
-    what : str
-        What spent it, in a word: the estimator's name, or "evaluate"; empty where that is not told.
-    share_of : str
-        What shares of releases are shares of; empty where there are none.
-    """
-
-    epsilon: float
-    delta: float
-    relation: str
-    unit: Unit | None
-    accountant: str
-    alternatives: dict[str, float]
-    slack: float
-    releases: tuple[Release, ...]
-    assumptions: tuple[str, ...]
-    seeded: bool
-    parameters: dict[str, Any]
-    plan: str
-    software: str
-    parts: tuple[Part, ...] = ()
-    public_rows: bool = False
-    curve: Curve | None = None
-    rows: str = ""
-    entry: str = ""
-    what: str = ""
-    share_of: str = ""
-
-    @property
-    def guarantee(self) -> str:
-        """The statement in one line."""
-        if self.public_rows:
-            return PUBLIC
-        if self.seeded:
-            return SEEDED
-        if self.delta == 0:
-            return f"{round_up(self.epsilon)}-differential privacy (pure)"
-        return f"({round_up(self.epsilon)}, {round_up(self.delta)})-differential privacy"
-
-    @property
-    def protects(self) -> str:
-        """Who is protected, in words."""
-        return "nobody" if self.public_rows else describe_unit(self.unit)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON, which has no infinite number; what is not told is left out."""
-        own = asdict(self)
-        for name in ("what", "share_of"):
-            if not own[name]:
-                del own[name]
-        if not own.pop("public_rows"):
-            return own | self._written_parts()
-        return own | self._written_parts() | {"epsilon": None, "public_rows": True}
-
-    def _written_parts(self) -> dict[str, Any]:
-        return {
-            "guarantee": self.guarantee,
-            "protects": self.protects,
-            "unit": None if self.unit is None else self.unit.to_dict(),
-            "releases": [release.to_dict() for release in self.releases],
-            "assumptions": list(self.assumptions),
-            "parts": [asdict(part) for part in self.parts],
-            "curve": None if self.curve is None else self.curve.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, form: dict[str, Any]) -> PrivacyReport:
-        """Read what `to_dict` gave; raise ValueError for what cannot be a statement."""
-        names = {each.name for each in fields(cls)}
-        needed = {each.name for each in fields(cls) if each.default is MISSING} | set(_DERIVED)
-        if not isinstance(form, dict) or not needed <= set(form) <= names | needed:
-            raise ValueError("a report has these parts: " + ", ".join(sorted(names)))
-        own = {name: form[name] for name in names if name in form}
-        own["unit"] = None if form["unit"] is None else Unit.from_dict(form["unit"])
-        own["releases"] = tuple(Release(**release) for release in form["releases"])
-        own["assumptions"] = tuple(form["assumptions"])
-        own["parts"] = tuple(Part(**part) for part in form.get("parts", ()))
-        if form.get("curve") is not None:
-            own["curve"] = Curve.from_dict(form["curve"])
-        if own.get("public_rows") is True and own["epsilon"] is None:
-            own["epsilon"] = math.inf
-        report = cls(**own)
-        report._check()
-        if report.curve is not None:
-            from privboost.privacy.statements import check_curve
-
-            check_curve(report)
-        return report
-
-    def _check(self) -> None:
-        """Refuse what cannot be a statement; it may come from anywhere."""
-        spent: list[PrivacyReport | Part] = [self, *self.parts]
-        texts = [self.relation, self.accountant, self.plan, self.software, *self.assumptions]
-        texts += [text for each in self.releases for text in (each.what, each.mechanism)]
-        texts += [self.rows, self.entry, self.what, self.share_of]
-        texts += [*(part.what for part in self.parts), *self.alternatives, *self.parameters]
-        if self.public_rows is True:
-            self._check_public()
-            spent = []
-        epsilons = [*(each.epsilon for each in spent), self.slack]
-        epsilons += [value for value in self.alternatives.values() if value != math.inf]
-        counts = [each.count for each in self.releases]
-        rules = {
-            "texts": all(map(is_writable, texts)),
-            "epsilon": all(_is_number(value) and 0 <= value <= _MOST for value in epsilons),
-            "delta": all(_is_number(each.delta) and 0 <= each.delta <= 1 for each in spent),
-            "counts": all(type(count) is int and 0 <= count <= MAX_INT for count in counts),
-            "shares": all(_is_share(each.share) for each in self.releases),
-            "seeded": isinstance(self.seeded, bool),
-            "public_rows": isinstance(self.public_rows, bool),
-            "parameters": all(_is_plain(value) for value in self.parameters.values()),
-        }
-        for part, holds in rules.items():
-            if not holds:
-                raise ValueError(f"{part}: not what a report has there")
-
-    def _check_public(self) -> None:
-        """Refuse a promise where there is none."""
-        nothing = not (self.unit or self.parts or self.alternatives or self.curve or self.entry)
-        if not (nothing and self.epsilon == math.inf and self.delta == 1 and self.slack == 0):
-            raise ValueError("public_rows: such a report promises nothing")
 
     def __add__(self, other: PrivacyReport) -> PrivacyReport:
-        """State what two runs on the same rows cost together.
+        """Return the report of two runs on the same rows.
+
+        The curves of both compose at the larger δ where both have one; else ε and δ add up. Where
+        one δ is 0, the smaller of both results is stated. A seeded run leaves no guarantee.
 
         Raises
         ------
         BudgetError
-            If they are about other rows, units or neighbours, or promise nothing.
+            If the reports are about other rows, units or neighbours, or have no guarantee.
         """
-        from privboost.privacy.statements import add_reports
-
-        return add_reports(self, other)
+        if not isinstance(other, PrivacyReport):
+            raise TypeError("a report adds up with a report")
+        check_private(self, other)
+        if column_of(self.unit) != column_of(other.unit):
+            raise BudgetError(
+                f"one report protects {self.protects}, the other {other.protects}: they do not add "
+                "up"
+            )
+        if self.relation != other.relation:
+            raise BudgetError("reports about different neighbours do not add up")
+        if self.rows and other.rows and self.rows != other.rows:
+            raise BudgetError("the reports are about different rows: each holds for its own")
+        if self.entry and self.entry == other.entry:
+            raise BudgetError("both reports are about the same run: it is charged once")
+        curve = added_curve(self, other)
+        delta = max(self.delta, other.delta)
+        found = {} if curve is None or delta == 0 else curve_epsilons(curve, delta)
+        if not found and delta:
+            curve = None  # thresholds use δ up; at the sum of both it would imply less than ε
+        if not found or 0 in (self.delta, other.delta):  # then the sum of both δ is the larger one
+            found["sum"] = self.epsilon + other.epsilon
+            delta = min(1.0, self.delta + other.delta)
+        accountant = min(found, key=lambda name: found[name])
+        releases, share_of = pool_releases(*_costs(self, other, accountant))
+        added = (
+            "the budgets of all runs were fixed beforehand, and all are about the same rows",
+            f"together: {self.guarantee}, and {other.guarantee}",
+        )
+        return replace(
+            self,
+            epsilon=found[accountant],
+            delta=delta,
+            accountant=accountant,
+            alternatives=found,
+            slack=self.slack + other.slack,
+            releases=releases,
+            assumptions=(*dict.fromkeys((*self.assumptions, *other.assumptions)), *added),
+            seeded=self.seeded or other.seeded,
+            parameters={},
+            plan=hashlib.sha256((self.plan + other.plan).encode()).hexdigest(),
+            parts=(),
+            curve=curve,
+            rows=self.rows or other.rows,
+            entry="",
+            what="",
+            share_of=share_of,
+        )
 
     def __radd__(self, other: int) -> PrivacyReport:
-        """Let `sum` begin with 0: nothing is spent before the first run."""
+        """Support `sum`, which starts with 0."""
         return self if type(other) is int and other == 0 else NotImplemented
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return the report as JSON, and write it to `path` if one is given."""
-        return _written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
+        """Return the report as JSON; write it to `path`."""
+        return write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return the report as a page that stands alone, and write it to `path` if one is given."""
-        from privboost.cards.card import report_card
-
-        return report_card(self).to_html(path)
+        """Return the report as a stand-alone HTML page; write it to `path`."""
+        return write_text(report_document(self).to_html(), path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """Return the report as Markdown, and write it to `path` if one is given."""
-        from privboost.cards.card import report_card
-
-        return report_card(self).to_markdown(path)
+        """Return the report as Markdown; write it to `path`."""
+        return write_text(report_document(self).to_markdown(), path)
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame of its own: its style must not reach the notebook's."""
+        """Return the page in an iframe, so that its style does not reach the notebook's."""
         page = escape(self.to_html())
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 32rem; border: 0"></iframe>'
 
-    def __str__(self) -> str:
-        lines = [f"Privacy: {self.guarantee}"]
-        lines += self._told_as_public() if self.public_rows else self._promised()
-        if self.entry:
-            lines.append(f"  account     {self.rows}, entry {self.entry}")
-        for mechanism in dict.fromkeys(release.mechanism for release in self.releases):
-            lines.append(f"  released with {mechanism}")
-            made = [r for r in self.releases if r.mechanism == mechanism]
-            lines += _few([f"    {release.count} × {release.what}" for release in made])
-        lines.append("  assumed")
-        lines += _few([f"    {assumption}" for assumption in self.assumptions])
-        lines.append("  parameters  " + ", ".join(f"{k}={v}" for k, v in self.parameters.items()))
-        lines.append(f"  made by     {self.software}, plan sha256 {self.plan}")
-        return "\n".join(lines)
 
-    __repr__ = __str__
-
-    def _told_as_public(self) -> list[str]:
-        return [
-            "  epsilon     infinite: no noise was added",
-            "  rows        declared public by the caller; if they are not, this model leaks them",
-        ]
-
-    def _promised(self) -> list[str]:
-        lines = [
-            f"  neighbours  {self.relation}",
-            f"  unit        {self.protects}",
-            f"  accountant  {self.accountant}; discretisation slack {self.slack:.2g} of epsilon",
-        ]
-        others = [
-            f"{n} {round_up(e)}" for n, e in self.alternatives.items() if n != self.accountant
-        ]
-        if others:
-            lines.append(f"  otherwise   epsilon by {', '.join(others)}")
-        for number, part in enumerate(self.parts):
-            worth = f"({round_up(part.epsilon)}, {round_up(part.delta)}) for {part.what}"
-            lines.append(f"  {'' if number else 'sum of':<10}  {worth}")
-        if self.seeded:
-            same = f"({round_up(self.epsilon)}, {round_up(self.delta)})"
-            lines.append(f"  note        with secure noise the same run would be {same}-DP")
-        return lines
+def check_private(*reports: PrivacyReport) -> None:
+    """Refuse to compose reports without a guarantee."""
+    if any(report.public_rows for report in reports):
+        raise BudgetError("a report about rows that were declared public has no guarantee to add")
 
 
-def _written(text: str, path: str | Path | None) -> str:
+def added_curve(one: PrivacyReport, other: PrivacyReport) -> Curve | None:
+    """Return the composed curve of two guarantees about the same neighbours, if both have one."""
+    if one.curve is None or other.curve is None or one.relation != other.relation:
+        return None
+    return one.curve + other.curve
+
+
+def _costs(
+    one: PrivacyReport, other: PrivacyReport, accountant: str
+) -> tuple[list[tuple[PrivacyReport, float]], str]:
+    """Return the additive cost of each of two reports, and the name of the quantity."""
+    if accountant == "sum":
+        return [(one, one.epsilon), (other, other.epsilon)], BY_PART
+    curves = [report.curve for report in (one, other)]
+    costs = [0.0 if curve is None else curve.mu_squared or 0.0 for curve in curves]
+    gaussian = accountant == "gdp" and {one.share_of, other.share_of} == {MU_SQUARED}
+    return list(zip((one, other), costs, strict=True)), MU_SQUARED if gaussian else ""
+
+
+def pool_releases(
+    parts: Sequence[tuple[PrivacyReport, float]], of: str
+) -> tuple[tuple[Release, ...], str]:
+    """Return the releases of several reports with shares of the whole, and the quantity shared.
+
+    Parameters
+    ----------
+    parts : sequence of (PrivacyReport, float)
+        Each report with its additive cost.
+    of : str
+        Name of the additive quantity; empty where there is none: then shares are left out.
+    """
+    total = math.fsum(cost for _, cost in parts)
+    known = bool(of) and 0 < total < math.inf and all(report.share_of for report, _ in parts)
+    releases = tuple(
+        replace(
+            release,
+            share=release.share * cost / total if known and release.share is not None else None,
+        )
+        for report, cost in parts
+        for release in report.releases
+    )
+    return releases, of if known else ""
+
+
+def write_text(text: str, path: str | Path | None) -> str:
+    """Return a text, after writing it to a file if there is a path."""
     if path is not None:
         write_file(path, text.encode())
     return text
-
-
-def round_up(value: float) -> str:
-    """Write a number in six digits, never below its value."""
-    text, more = f"{value:.6g}", value
-    while float(text) < value:
-        # The smallest numbers are further apart than a part of themselves.
-        more = max(more + abs(value) * 1e-6, math.nextafter(more, math.inf))
-        text = f"{more:.6g}"
-    return text
-
-
-def _few(lines: list[str]) -> list[str]:
-    if len(lines) <= _LISTED:
-        return lines
-    return [*lines[:_LISTED], f"    … and {len(lines) - _LISTED} more, in to_json() and to_html()"]
-
-
-def _is_plain(value: Any, depth: int = 2) -> bool:
-    """Say whether a parameter is a number, a text, true, false, nothing, or a list of such."""
-    if isinstance(value, list | tuple):
-        return depth > 0 and all(_is_plain(each, depth - 1) for each in value)
-    if isinstance(value, str):
-        return is_writable(value)
-    return (
-        value is None
-        or isinstance(value, float)
-        or (isinstance(value, int) and abs(value) <= MAX_INT)
-    )
-
-
-def _is_share(value: Any) -> bool:
-    return value is None or (_is_number(value) and 0 <= value <= 1)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

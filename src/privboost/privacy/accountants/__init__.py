@@ -1,1 +1,1 @@
-"""Accountants: they interpret events, each by its own theory, through one interface."""
+"""Accountants: composition of privacy events."""

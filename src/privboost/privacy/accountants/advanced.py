@@ -1,4 +1,4 @@
-"""Advanced composition: the classical bound for many ε-DP releases."""
+"""The advanced composition theorem for ε-DP releases."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class AdvancedProfile(Profile):
         if not 0 < delta < 1:
             raise ValueError("delta must lie strictly between 0 and 1")
         parts = [(p.count, p.event.pure or 0.0) for p in self.events]
-        spread = math.fsum(count * e * e for count, e in parts)
+        squares = math.fsum(count * e * e for count, e in parts)
         drift = math.fsum(count * e * math.expm1(min(e, 700.0)) for count, e in parts)
-        bound = math.sqrt(2 * math.log(1 / delta) * spread) + drift
+        bound = math.sqrt(2 * math.log(1 / delta) * squares) + drift
         return min(bound, math.fsum(count * e for count, e in parts)) * (1 + 1e-14)
 
     def delta(self, epsilon: float) -> float:
@@ -35,14 +35,12 @@ class AdvancedProfile(Profile):
 
 
 class AdvancedAccountant(Accountant):
-    """For comparison: bounded ranges and losses compose far more tightly."""
+    """Advanced composition, for comparison: other theories are far tighter."""
 
     name = "advanced"
+    theory = "the advanced composition theorem"
+    profile = AdvancedProfile
 
     def covers(self, planned: Planned) -> bool:
-        """Say whether an event is ε-DP."""
+        """Whether an event is ε-DP."""
         return planned.event.pure is not None
-
-    def profile(self, events: tuple[Planned, ...]) -> AdvancedProfile:
-        """Return the curve."""
-        return AdvancedProfile(events)

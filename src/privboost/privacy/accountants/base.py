@@ -1,4 +1,4 @@
-"""The interface of accountants, and what those share whose theory has continuous noise."""
+"""Accountants: from planned events to a privacy curve, each by one theory of composition."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 from privboost.privacy.accountants.discretisation import Slack, discretisation_slack
 from privboost.privacy.events.event import Planned
@@ -14,7 +15,7 @@ from privboost.privacy.events.event import Planned
 
 @dataclass(frozen=True)
 class Profile(ABC):
-    """What a composition of events costs, as a curve.
+    """Privacy curve ε(δ) of a composition.
 
     Parameters
     ----------
@@ -38,12 +39,12 @@ class Profile(ABC):
 
     @property
     def extra_delta(self) -> float:
-        """What is added to δ beside all noise, rounded up."""
+        """Failure probabilities of thresholds, which add to δ; rounded up."""
         return math.fsum(p.count * p.event.extra_delta for p in self.events) * (1 + 1e-14)
 
 
 class GridProfile(Profile):
-    """A curve of continuous noise, to which the slack of the integer grid is added."""
+    """Curve of continuous noise, plus the slack of the integer grid."""
 
     @abstractmethod
     def ideal_epsilon(self, delta: float) -> float:
@@ -54,7 +55,7 @@ class GridProfile(Profile):
         """Return δ at ε for continuous noise."""
 
     def bound_epsilon(self, delta: float) -> float:
-        """Return an upper bound of `ideal_epsilon` that is quick to have."""
+        """Return a fast upper bound of `ideal_epsilon`."""
         return self.ideal_epsilon(delta)
 
     def epsilon(self, delta: float) -> float:
@@ -89,33 +90,41 @@ class GridProfile(Profile):
 
 
 class Accountant(ABC):
-    """Turns events into a privacy curve, by one theory."""
+    """Composes events by one theory."""
 
-    name: str
+    name: ClassVar[str]
+    theory: ClassVar[str]
+    """Description for model cards."""
+    profile: ClassVar[type[Profile]]
+    """The curve of covered events."""
+    closed_form: ClassVar[bool] = False
+    """Whether costs are fast enough to calibrate noise by root finding."""
+    needs_delta: ClassVar[bool] = True
+    """Whether δ must be above 0."""
+    approximates: ClassVar[str] = ""
+    """An exact accountant that makes this one superfluous where it applies."""
+    min_epsilon: ClassVar[float] = 0.0
+    """Below this ε the theory is too loose for calibration."""
 
     @abstractmethod
     def covers(self, planned: Planned) -> bool:
-        """Say whether this theory covers an event."""
-
-    @abstractmethod
-    def profile(self, events: tuple[Planned, ...]) -> Profile:
-        """Return the curve of events that are covered."""
+        """Whether the theory covers an event."""
 
     def supports(self, events: Sequence[Planned]) -> bool:
-        """Say whether this theory covers all of these events together."""
+        """Whether the theory covers the composition of these events."""
         relations = {p.event.relation for p in events}
         return len(relations) <= 1 and all(map(self.covers, events))
 
     def least_delta(self, events: Sequence[Planned]) -> float:
-        """Return the smallest δ for which this accountant's arithmetic can tell these events."""
+        """Return the smallest δ that this accountant's arithmetic resolves for these events."""
         return 0.0
 
     def cost(self, events: Sequence[Planned], delta: float) -> float:
-        """Return ε at δ of a composition; what was computed once is remembered."""
+        """Return ε at δ of a composition; results are cached."""
         return _cost(type(self), tuple(events), delta)
 
     def compose(self, events: Sequence[Planned]) -> Profile:
-        """Compose the events, adaptively chosen within the plan."""
+        """Return the curve of the events, adaptively chosen within the plan."""
         if len({p.event.relation for p in events}) > 1:
             raise ValueError(
                 "events of different neighbouring relations do not compose: convert one guarantee "

@@ -1,12 +1,12 @@
-"""What it costs that noise is discrete and the theory speaks of continuous noise.
+"""Slack of theories for continuous noise when noise is drawn on an integer grid.
 
 Let P_d be a discrete Gaussian of scale σ and P_r a continuous one rounded to integers. For every
 integer k, P_d(k) ≤ e^a P_r(k) with a = 1/(24σ²) + ν, and for |k| ≤ zσ also P_r(k) ≤ e^b P_d(k)
 with b = z²/(24σ²) · e^{z²/8σ²} + ν, where ν = 3 e^{−2π²σ²} covers the two normalisers. For
 Laplace noise of scale s the same holds for all k with a = 1/(2s) and b = 1/(8s²). Replacing one by
 the other in all coordinates that a unit can touch, first under one table and then under its
-neighbour, turns (ε, δ) into (ε + Σa + Σb, e^{Σa}(δ + e^ε τ)), where τ bounds the chance that one
-of the Gaussian coordinates exceeds z. `docs/guarantees/gaussian_release.md` has the proof.
+neighbour, turns (ε, δ) into (ε + Σa + Σb, e^{Σa}(δ + e^ε τ)), where τ bounds the probability that
+one of the Gaussian coordinates exceeds z. `docs/guarantees/gaussian_release.md` has the proof.
 """
 
 from __future__ import annotations
@@ -17,60 +17,61 @@ from dataclasses import dataclass
 
 from privboost.privacy.events.event import Planned
 
+EXCHANGE_ROOM = 1 + 1e-4
+"""Factor by which releases may exceed the μ² of the reservation that they replace: calibrations
+are rounded."""
 _TAIL = 1e-9
-"""How small, relative to δ, e^ε τ is made; a larger z costs more ε, a smaller one more δ."""
+"""e^ε τ relative to δ; a larger z costs more ε, a smaller one more δ."""
 _ROUNDING = 1e-9
-"""The part of δ, relatively, kept for float64 rounding in the formulas."""
-
-
+"""Relative part of δ kept for float64 rounding in the formulas."""
 _GRID_BY_MU = 2.0**-20
-"""Coordinates over σ², by μ², that are allowed for at least."""
-_LEAST_SIGMA = 2.0**10
+"""Least Σ coordinates/σ² relative to μ² that is allowed for."""
+_MIN_SIGMA = 2.0**10
 
 
 def grid_size(plan: Sequence[Planned], least: float = 0.0) -> float:
-    """Return what the price of Gaussian releases' grid follows: coordinates over σ², added up.
+    """Return Σ coordinates/σ² of Gaussian releases, which determines the slack of their grid.
 
-    Infinite where noise is so fine that it does not. `least` is what counts for a release at least,
-    by its μ².
+    The result is infinite where σ is too small for that. `least` times its μ² is a lower bound for
+    each release.
     """
     total = 0.0
     for planned in plan:
         grid, mu = planned.event.gaussian_grid, planned.event.mu
         if grid is None or mu is None or not planned.count:
             continue
-        if grid[1] < _LEAST_SIGMA:
+        if grid[1] < _MIN_SIGMA:
             return math.inf
         total += planned.count * max(1.01 * grid[0] / grid[1] ** 2, least * mu**2)
     return total
 
 
 def grid_allowed(plan: Sequence[Planned]) -> float:
-    """Return the same with what may be exchanged for parts of a plan."""
+    """Return an upper bound of `grid_size` for everything that may replace parts of a plan."""
     return grid_size(plan, _GRID_BY_MU)
 
 
 @dataclass(frozen=True)
 class Slack:
-    """The price of the grid for one composition."""
+    """Slack of the grid for one composition."""
 
     epsilon: float
-    """Σa + Σb: add it to the continuous ε."""
+    """Σa + Σb, to be added to the continuous ε."""
     delta: float
-    """The δ for which the continuous ε is to be taken: at most e^{−Σa} δ − e^ε τ."""
+    """The δ at which the continuous ε is taken: at most e^{−Σa} δ − e^ε τ."""
 
 
 def discretisation_slack(events: Sequence[Planned], delta: float, epsilon: float) -> Slack:
-    """Compute the slack of noisy sums; a selection has none.
+    """Return the slack of noisy sums; selections have none.
 
     Parameters
     ----------
     events : sequence of Planned
         The releases.
     delta : float
-        The δ of the final statement.
+        δ of the final guarantee.
     epsilon : float
-        An upper bound of the continuous ε.
+        Upper bound of the continuous ε.
     """
     forward = backward = 0.0
     gaussian = [
@@ -82,8 +83,8 @@ def discretisation_slack(events: Sequence[Planned], delta: float, epsilon: float
         touched = sum(count for count, _ in gaussian)
         # A rounded Gaussian beyond zσ was beyond zσ − ½ before: τ ≤ touched · 2Φ(−(z − 1/2σ)). As
         # 2Φ(−x) ≤ 2 exp(−x²/2), this z has e^ε τ ≤ _TAIL · δ.
-        chance = math.log(2 * touched) - math.log(_TAIL) - math.log(delta) + epsilon
-        z = math.sqrt(2 * chance) + 1 / (2 * min(s for _, s in gaussian))
+        log_odds = math.log(2 * touched) - math.log(_TAIL) - math.log(delta) + epsilon
+        z = math.sqrt(2 * log_odds) + 1 / (2 * min(s for _, s in gaussian))
         forward += sum(count * (1 / (24 * s * s) + _normaliser(s)) for count, s in gaussian)
         backward += sum(count * (_ratio(z / s) + _normaliser(s)) for count, s in gaussian)
     for planned in events:

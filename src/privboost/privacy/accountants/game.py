@@ -1,4 +1,4 @@
-"""The game: exact adaptive composition of selections, with noisy sums outermost."""
+"""Optimal composition of bounded-range mechanisms (selections), with noisy sums outermost."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from functools import cached_property
 import numpy as np
 
 from privboost.privacy.accountants.base import Accountant, GridProfile
+from privboost.privacy.accountants.gdp import total_mu
 from privboost.privacy.accountants.pld import compose_losses, losses_rounding
 from privboost.privacy.accountants.rdp import RdpProfile
 from privboost.privacy.accountants.resolution import RESOLVED, less_rounding
 from privboost.privacy.events.event import Planned
-from privboost.privacy.formulas import game_reach
-from privboost.privacy.range_game import GAUSSIAN_ALLOWANCE, GameCurve, compose_ranges
+from privboost.privacy.range_game import GAUSSIAN_ALLOWANCE, GameCurve, compose_ranges, mixed_reach
 from privboost.privacy.searches import smallest_epsilon
 
-_CELLS = 1000
-_MOST_EPSILON = 300.0
-"""Beyond this e^ε is too large a number, and nobody minds the Rényi bound."""
+_LOSS_CELLS = 1000
+_MAX_EPSILON = 300.0
+"""Beyond this e^ε is too large for the recursion, and the Rényi bound is used."""
 
 
-class GameProfile(GridProfile):
-    """The curve of selections (by the recursion) and of everything else (by its loss)."""
+class BoundedRangeProfile(GridProfile):
+    """Curve of selections, by the recursion, and of all other events, by their losses."""
 
     def bound_epsilon(self, delta: float) -> float:
         """Return the Rényi bound."""
@@ -34,7 +34,7 @@ class GameProfile(GridProfile):
         bound = self.bound_epsilon(delta)
         if bound == 0:
             return 0.0
-        if bound > _MOST_EPSILON:
+        if bound > _MAX_EPSILON:
             return bound
         left = less_rounding(delta, self._rounding, "game")
         curve = self._curve(bound)
@@ -61,19 +61,18 @@ class GameProfile(GridProfile):
 
     def _curve(self, epsilon: float) -> GameCurve:
         spread = math.sqrt(sum((p.event.rdp(2) or 0.0) * p.count for p in self._others))
-        return compose_ranges(self._ranges, game_reach(epsilon, spread))
+        return compose_ranges(self._ranges, mixed_reach(epsilon, spread))
 
     def _delta(self, curve: GameCurve, epsilon: float, near: float) -> float:
         if not self._others:
             return curve.delta(epsilon)
         if _all_gaussian(self._others):
-            mu = math.sqrt(sum(p.count * (p.event.mu or 0.0) ** 2 for p in self._others))
-            return curve.delta_with_gaussian(epsilon, mu)
+            return curve.delta_with_gaussian(epsilon, total_mu(self._others))
         return max(curve.delta_with_losses(epsilon, *losses) for losses in self._losses(near))
 
     def _losses(self, near: float) -> list[tuple[np.ndarray, np.ndarray, float]]:
-        """The loss of what is not a selection, in both directions: values, chances, infinity."""
-        grid = min(1e-3, near / _CELLS)
+        """Return the losses of all but selections, both ways: values, probabilities, mass at ∞."""
+        grid = min(1e-3, near / _LOSS_CELLS)
         if grid not in self._built:
             composed = compose_losses(self._others, grid)
             self._built[grid] = [
@@ -91,34 +90,32 @@ class GameProfile(GridProfile):
         return {}
 
 
-class GameAccountant(Accountant):
-    """Bounded ranges exactly; everything else outermost, which bounds every order of events."""
+class BoundedRangeAccountant(Accountant):
+    """Selections exactly; everything else outermost, which bounds every order of events."""
 
     name = "game"
+    theory = "optimal composition of bounded-range mechanisms, with noisy sums"
+    profile = BoundedRangeProfile
 
     def covers(self, planned: Planned) -> bool:
-        """Say whether an event is a selection, or a noisy sum."""
+        """Whether an event is a selection or a noisy sum."""
         event = planned.event
         return event.range_epsilon is not None or event.mu is not None or event.has_pld
 
-    def supports(self, events: tuple[Planned, ...]) -> bool:  # type: ignore[override]
-        """Say whether there is a selection, and nothing that is not covered."""
+    def supports(self, events: Sequence[Planned]) -> bool:
+        """Whether there is a selection, and every event is covered."""
         return super().supports(events) and any(p.event.range_epsilon for p in events)
 
     def least_delta(self, events: Sequence[Planned]) -> float:
-        """Return the smallest δ that is told from rounding, half of it left for the grid."""
+        """Return the smallest δ well above rounding, half of it left for the grid."""
         extra = sum(p.count * p.event.extra_delta for p in events)
         mixed = any(p.event.range_epsilon is None for p in events)
         kept = GAUSSIAN_ALLOWANCE if mixed else 0.0
         return extra + 2 * RESOLVED * (kept + _losses_rounding(tuple(events)))
 
-    def profile(self, events: tuple[Planned, ...]) -> GameProfile:
-        """Return the curve."""
-        return GameProfile(events)
-
 
 def _outermost(events: tuple[Planned, ...]) -> tuple[Planned, ...]:
-    """What is not a selection."""
+    """Return all events but selections."""
     return tuple(p for p in events if p.event.range_epsilon is None)
 
 
@@ -127,6 +124,6 @@ def _all_gaussian(events: tuple[Planned, ...]) -> bool:
 
 
 def _losses_rounding(events: tuple[Planned, ...]) -> float:
-    """What is kept for composed losses, if there are any beside the recursion and Gaussians."""
+    """Return the part of δ that rounding of composed losses needs; Gaussians need none."""
     others = _outermost(events)
     return 0.0 if _all_gaussian(others) else losses_rounding(others)

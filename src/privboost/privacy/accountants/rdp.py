@@ -1,4 +1,4 @@
-"""Rényi accounting at whole orders: what the papers use, and what covers nearly everything."""
+"""Rényi differential privacy at integer orders."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from privboost.privacy.searches import smallest_true
 
 
 class RdpProfile(Profile):
-    """The curve of the best whole order. It holds for discrete noise without any slack."""
+    """The curve of the best integer order. It holds for discrete noise without slack."""
 
     def rho(self, alpha: int) -> float:
-        """Return the composed Rényi divergence of an order, rounded up.
+        """Return the composed Rényi divergence of an order.
 
-        By more than noise scales and shares, which are float64 too, can have lost.
+        It is rounded up by more than noise scales and shares lose in float64.
         """
         total = math.fsum(p.count * (p.event.rdp(alpha) or 0.0) for p in self.events)
         return total * (1 + 1e-13)
@@ -28,7 +28,7 @@ class RdpProfile(Profile):
         return self.noise_epsilon(left) if left > 0 else math.inf
 
     def noise_epsilon(self, delta: float) -> float:
-        """Return ε at δ of the noise alone, without what is added to δ beside it."""
+        """Return ε at δ of the noise alone, without the failure probability of thresholds."""
         return renyi_epsilon(self.rho, delta) if self.events else 0.0
 
     def delta(self, epsilon: float) -> float:
@@ -41,14 +41,14 @@ class RdpProfile(Profile):
 
 
 class RdpAccountant(Accountant):
-    """Rényi differential privacy at whole orders up to 2²⁰."""
+    """Rényi differential privacy at integer orders up to 2²⁰."""
 
     name = "rdp"
+    theory = "Rényi divergences"
+    profile = RdpProfile
+    min_epsilon = 1e-5
+    """About ln(1/δ) over the largest order: nearer to 0 the best order is beyond all of them."""
 
     def covers(self, planned: Planned) -> bool:
-        """Say whether an event has a Rényi divergence."""
+        """Whether an event has a Rényi divergence."""
         return planned.event.rdp(2) is not None
-
-    def profile(self, events: tuple[Planned, ...]) -> RdpProfile:
-        """Return the curve."""
-        return RdpProfile(events)

@@ -1,4 +1,4 @@
-"""How small a δ a composed privacy loss can tell, and what is kept for its rounding.
+"""Resolution of δ in composed privacy losses, and the part of δ that covers rounding.
 
 dp-accounting composes losses by fast Fourier transforms, whose rounding is absolute and of either
 sign. It errs in δ(ε), at any ε, by less than
@@ -15,13 +15,13 @@ sum is reserved. `docs/guarantees/accounting.md` has the figures.
 from __future__ import annotations
 
 PER_RELEASE = 1e-15
-"""What is kept of δ for each release, and for each joining of two kinds of releases."""
+"""Part of δ kept for each release, and for each composition of two kinds of releases."""
 RESOLVED = 1000
-"""δ must be at least this many times what is kept."""
+"""Least ratio of δ to its rounding."""
 
 
 def less_rounding(delta: float, rounding: float, name: str) -> float:
-    """Return what is left of δ once rounding is paid for.
+    """Return δ less its rounding.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def less_rounding(delta: float, rounding: float, name: str) -> float:
 
 
 def unresolved(name: str, least: float) -> str:
-    """Say that δ is too small for an accountant, and what to do."""
+    """Return the message for a δ that is too small for an accountant."""
     return (
         f"delta is below what {name} can resolve for these releases ({least:.3g}); "
         "choose a larger delta or accountant='rdp'"

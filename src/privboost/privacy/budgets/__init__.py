@@ -1,1 +1,1 @@
-"""Budgets for life, and what each row's own contribution costs."""
+"""Individual privacy filters."""

@@ -1,11 +1,11 @@
-"""Individual accounting: what each row's own contribution costs, and when it has given enough.
+"""Individual accounting: the cost of each row's own contribution to a release.
 
 A release is charged to a row by the row's own share of the sensitivity,
 s = share_g·(g/g*)² + share_h·(h/h*)², instead of the worst case 1. A row takes part in a round
 only if its charges so far and the one about to be made stay within its budget; then the whole run
 satisfies the budget for every row, however many rounds there are. Every active row is charged in
 each round, whether or not it was sampled. Charges are tables on the row's state like gradients,
-rounded up; shards evaluate them, and who is active never leaves a shard.
+rounded up; shards evaluate them, and the set of active rows never leaves a shard.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def charge_table(
     statistics: tuple[str, ...],
     weighted: bool,
 ) -> np.ndarray:
-    """Return what a release of these statistics costs each kind of row, in parts of a budget.
+    """Return the cost of a release for each kind of row, as a fraction of a budget.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def charge_table(
 def _shares(
     loss: LossTable, event: GaussianRelease, statistics: tuple[str, ...], weighted: bool
 ) -> np.ndarray:
-    """Each row's share of the squared sensitivity: by weight class, kind of row and state."""
+    """Return the share of the squared sensitivity by weight class, kind of row and state."""
     parts = zip(event.shares, statistics, strict=True)
     share = sum(part * (loss.statistic(name) / CLIP_STEPS) ** 2 for part, name in parts)
     weight = np.arange(WEIGHT_CLASSES + 1) / WEIGHT_CLASSES if weighted else np.ones(1)
@@ -48,6 +48,6 @@ def _shares(
 
 
 def _in_steps(part: np.ndarray) -> np.ndarray:
-    """Write charges as parts of a budget, rounded up; what exceeds it is never affordable."""
+    """Round fractions of a budget up to steps; those above 1 are never affordable."""
     steps = np.ceil(np.minimum(part, 1.5) * BUDGET_STEPS * (1 + 1e-12))
     return np.where(part > 0, np.maximum(steps, 1), 0).astype(np.int32)

@@ -1,6 +1,6 @@
-"""Budgets for life: events that stand for all releases which a filter lets through.
+"""Individual privacy filters as events: one budget covers all releases that a filter permits.
 
-`charges` turns a budget into charges of single rows; an accountant sees the budget alone.
+An accountant sees the budget alone; `charge_table` turns it into charges of single rows.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from privboost.errors import BudgetError
 from privboost.privacy.events.event import Event
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.formulas import subsampled_gaussian_rdp
-from privboost.reports.report import round_up
+from privboost.privacy.searches import round_up
 
 _LEVELS = 1024
-"""Steps to which a share is rounded up before its Rényi divergence is computed."""
+"""Levels to which a share is rounded up before its Rényi divergence is computed."""
 
 
 @dataclass(frozen=True)
 class LifeBudget(Event):
-    """All releases that a filter lets through: each row's own charges stay within one budget.
+    """An individual privacy filter: the charges of each row stay within one budget.
 
     Attributes
     ----------
     releases : int
-        How many releases may be made within it, at most: fixed, whatever the rows have left.
+        Maximum number of releases within the budget: fixed, whatever the rows have left.
     """
 
     releases: int
 
     def check(self, event: GaussianRelease, count: int, used: int) -> None:
-        """Raise unless so many releases of a kind fit beside those made within it already."""
+        """Raise unless further releases of a kind fit within the budget."""
         if used + count > self.releases:
             raise BudgetError(f"the budget has no releases left for this: {self.what}")
         if not self.admits(event):
@@ -47,25 +47,25 @@ class LifeBudget(Event):
 
     @abstractmethod
     def admits(self, event: GaussianRelease) -> bool:
-        """Say whether a release can be charged to this budget."""
+        """Whether a release can be charged to this budget."""
 
     @abstractmethod
     def part(self, event: GaussianRelease, shares: np.ndarray) -> np.ndarray:
-        """Return which part of the budget a release costs rows with these sensitivity shares."""
+        """Return the fraction of the budget that a release costs rows with these shares."""
 
 
 @dataclass(frozen=True)
 class GaussianBudget(LifeBudget):
-    """A budget of μ² a row: all releases together are μ-Gaussian-DP. Full batches only.
+    """A budget of μ² for each row: all releases together are μ-Gaussian-DP. Full batches only.
 
     Attributes
     ----------
     noise : float
         1/μ.
     touched : int
-        The coordinates that one unit can change in one release.
+        Number of coordinates that one unit can change in one release.
     least_sigma : float
-        No release within the budget has a noise scale below this, in grid steps.
+        Smallest noise scale of releases within the budget, in grid steps.
     """
 
     kind: ClassVar[str] = "gaussian budget"
@@ -74,7 +74,7 @@ class GaussianBudget(LifeBudget):
     least_sigma: float
 
     def admits(self, event: GaussianRelease) -> bool:
-        """Say whether a release is a full batch on the grid that the budget's slack assumes."""
+        """Whether a release is a full batch on the grid that the budget's slack assumes."""
         return (
             event.sampling_rate == 1
             and event.touched <= self.touched
@@ -87,15 +87,15 @@ class GaussianBudget(LifeBudget):
 
     @property
     def mu(self) -> float | None:
-        """The Gaussian-DP parameter."""
+        """Parameter μ of Gaussian DP."""
         return 1 / self.noise
 
     def rdp(self, alpha: int) -> float | None:
-        """The Rényi divergence of μ-Gaussian-DP."""
+        """Return the Rényi divergence of μ-Gaussian-DP."""
         return alpha / (2 * self.noise**2)
 
     def pld(self, grid: float) -> Any:
-        """The privacy loss distribution of a Gaussian."""
+        """Return the privacy loss distribution of a Gaussian."""
         from dp_accounting.pld import privacy_loss_distribution
 
         return privacy_loss_distribution.from_gaussian_mechanism(
@@ -104,21 +104,21 @@ class GaussianBudget(LifeBudget):
 
     @property
     def has_pld(self) -> bool:
-        """Whether `pld` gives a distribution."""
+        """Whether `pld` returns a distribution."""
         return True
 
     @property
     def gaussian_grid(self) -> tuple[int, float] | None:
-        """The coordinates of all releases, and the smallest noise scale among them."""
+        """Number of coordinates of all releases, and the smallest noise scale among them."""
         return self.releases * self.touched, self.least_sigma
 
     def scaled(self, factor: float) -> Self:
-        """Return the same with more (or less) noise."""
+        """Return the same budget with its noise multiplied by a factor."""
         return replace(self, noise=self.noise * factor, least_sigma=self.least_sigma * factor)
 
     @property
     def mechanism(self) -> str:
-        """How the releases are made, in words."""
+        """Description of the mechanism."""
         return (
             f"discrete Gaussian noise with an individual filter: each row's own charges stay "
             f"within mu = {round_up(1 / self.noise)} over at most {self.releases} releases"
@@ -127,14 +127,14 @@ class GaussianBudget(LifeBudget):
 
 @dataclass(frozen=True)
 class RenyiBudget(LifeBudget):
-    """A budget ρ of Rényi divergence at one order α a row; releases may be sampled.
+    """A budget ρ of Rényi divergence of one order α for each row; releases may be sampled.
 
     Attributes
     ----------
     noise : float
         1/ρ.
     alpha : int
-        The order, fixed for life.
+        The order, the same for all releases.
     """
 
     kind: ClassVar[str] = "renyi budget"
@@ -146,7 +146,7 @@ class RenyiBudget(LifeBudget):
         return 1 / self.noise
 
     def admits(self, event: GaussianRelease) -> bool:
-        """Say whether a release can be charged: any Gaussian one."""
+        """Whether a release can be charged: any Gaussian one."""
         return True
 
     def part(self, event: GaussianRelease, shares: np.ndarray) -> np.ndarray:
@@ -161,12 +161,12 @@ class RenyiBudget(LifeBudget):
         return part
 
     def rdp(self, alpha: int) -> float | None:
-        """ρ up to the budget's own order (divergences grow with their order), nothing beyond."""
+        """Return ρ up to the budget's own order (divergences grow with it), infinity beyond."""
         return self.rho if alpha <= self.alpha else math.inf
 
     @property
     def mechanism(self) -> str:
-        """How the releases are made, in words."""
+        """Description of the mechanism."""
         return (
             f"discrete Gaussian noise with an individual filter: each row's own charges stay "
             f"within a Rényi divergence of {round_up(self.rho)} at order {self.alpha} over at most "
@@ -178,6 +178,6 @@ _KINDS = {kind.kind: kind for kind in (GaussianBudget, RenyiBudget)}
 
 
 def budget_from_dict(form: dict[str, Any]) -> LifeBudget:
-    """Read what a budget's `to_dict` gave."""
+    """Read a budget from its `to_dict`."""
     fields = {name: value for name, value in form.items() if name != "kind"}
     return _KINDS[form["kind"]](**fields)

@@ -1,4 +1,4 @@
-"""How rows pay from budgets for life: which are open, and what a kind of release costs a row."""
+"""Open individual budgets, and the prices that rows pay from them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from privboost.privacy.events.sums import GaussianRelease
 
 
 class Payments:
-    """What a curator keeps of the rows' budgets, and tells the rows about them.
+    """Individual budgets of the rows, from the curator's side.
 
-    It spends nothing: the curator charges the ledger before it opens a budget or has rows pay.
+    It spends nothing: the curator charges the ledger before it opens a budget or charges rows.
 
     Parameters
     ----------
     backend : Backend
-        Who holds the rows.
+        Holder of the rows.
     weighted : bool
         Whether rows have weights.
     """
@@ -35,36 +35,36 @@ class Payments:
         self._next_price = 0
 
     def __bool__(self) -> bool:
-        """Whether rows pay for releases themselves."""
+        """Whether individual budgets are open."""
         return bool(self._budgets)
 
     def use(self, loss: LossTable | None) -> None:
-        """Charge for the gradients of this loss from now on."""
+        """Set the loss whose gradients are charged for."""
         self._loss = loss
         self._prices.clear()
 
     def need_open(self) -> None:
         """Refuse to open a budget after all were closed."""
         if self._closed:
-            raise ValueError("budgets are for life: once closed, none is opened")
+            raise ValueError("individual budgets were closed: none can be opened again")
 
     def open(self, budget: LifeBudget) -> None:
-        """Give the rows of the newest cohort a budget for life."""
+        """Open a budget for each row of the newest cohort."""
         self.need_open()
         if not self._budgets:
             self._backend.apply(OpenBudgets())
         self._budgets.append(budget)
-        self._prices.clear()  # they lack the new cohort
+        self._prices.clear()  # they lack the new cohort's budget
 
     def close(self) -> None:
-        """Let all rows count again, if they had budgets."""
+        """Close all budgets, so that every row takes part again."""
         if self._budgets:
             self._backend.apply(CloseBudgets())
             self._budgets.clear()
             self._closed = True
 
     def replay(self, updates: Iterable[Update], budgets: Iterable[LifeBudget]) -> None:
-        """Tell the rows again what earlier batches of a stream were told."""
+        """Replay the update log of earlier batches of a stream."""
         for update in updates:
             if isinstance(update, Start):
                 self._loss = update.loss
@@ -73,7 +73,7 @@ class Payments:
         self._budgets.extend(budgets)
 
     def charge(self, query: SumQuery, event: GaussianRelease) -> None:
-        """Have each row that can afford it pay for its own contribution to just this release."""
+        """Charge each row that can afford it for its own contribution to one release."""
         if self._loss is None:
             raise ValueError("a filtered release needs a Start first")
         kind = (event, query.statistics)

@@ -1,1 +1,1 @@
-"""What was done to the rows: events that answer every theory."""
+"""Privacy events."""

@@ -1,4 +1,4 @@
-"""The event of a search: the best of a random number of runs, none of which is told."""
+"""The event of a hyperparameter search: the best of a random number of hidden runs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _UP = 1 + 1e-12
 class SearchRelease(Event):
     """The run with the best released score, of K runs with P(K = k) ∝ (1 − γ)^k / k.
 
-    With ρ(α) what one run costs, the whole costs, for any order λ,
+    With ρ(α) the divergence of one run, that of the search is, for any order λ,
     ρ(α) + (1 − 1/λ)ρ(λ) + ln(1/γ)/λ + ln E[K]/(α − 1): the theorem of Papernot and Steinke for
     truncated negative binomial numbers of runs with η = 0.
 
     Attributes
     ----------
     noise : float
-        1: runs have their own.
+        1: each run has noise of its own.
     stop : float
         γ.
     rho : tuple of float or None
-        What one run costs at each of the orders that curves tell.
+        Divergence of one run at each of `ORDERS`.
     """
 
     kind: ClassVar[str] = "search"
@@ -39,24 +39,24 @@ class SearchRelease(Event):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.stop < 1:
-            raise ValueError("the chance to stop lies between 0 and 1")
+            raise ValueError("the stopping probability must lie between 0 and 1")
 
     def rdp(self, alpha: int) -> float | None:
-        """The Rényi divergence of the winner, score and model and parameters."""
+        """Return the Rényi divergence of the winner: its score, model and parameters."""
         own = Curve(None, 0.0, self.rho).rho_at(alpha)
         spread = math.log(mean_runs(self.stop)) / (alpha - 1)
         return (own + self._hidden + spread) * _UP
 
     @property
     def _hidden(self) -> float:
-        """What is paid for losers, at the order that makes it least."""
+        """Cost of the hidden runs, at the order that makes it least."""
         known = [(o, r) for o, r in zip(ORDERS, self.rho, strict=True) if r is not None]
         costs = [(1 - 1 / o) * r + math.log(1 / self.stop) / o for o, r in known]
         return min(costs, default=math.inf)
 
     @property
     def mechanism(self) -> str:
-        """How it is made, in words."""
+        """Description of the mechanism."""
         return (
             f"the best of about {mean_runs(self.stop):.3g} runs, whose number is random and hidden "
             "(logarithmic), each with its own noise"

@@ -1,4 +1,4 @@
-"""Events of noisy sums: Gaussian and Laplace noise on vectors of integers."""
+"""Events of noisy sums: a class for each noise distribution, with its formulas and sampler."""
 
 from __future__ import annotations
 
@@ -9,32 +9,39 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from privboost.privacy.events.event import Event, amplified, check_sampling, sampled_words
+from privboost.privacy.events.event import (
+    Event,
+    amplified,
+    check_sampling,
+    describe_sampling,
+    pure_rdp,
+)
 from privboost.privacy.formulas import laplace_rdp, subsampled_gaussian_rdp
-from privboost.reports.report import round_up
+from privboost.privacy.searches import round_up
 
 
 @dataclass(frozen=True)
 class NoisySums(Event):
-    """A vector of integer sums with noise, shared out between its statistics.
+    """A vector of integer sums with noise, whose statistics share one release.
 
     Attributes
     ----------
     steps : int
-        The most by which one protected unit changes one cell, in grid steps, if all its rows lie
-        there.
+        Maximum change of one cell by one protected unit, in grid steps, if all its rows lie there.
     cells : int
-        The number of cells of each statistic that one row touches.
+        Number of cells of each statistic that one row touches.
     rows : int
-        The number of rows of one protected unit.
+        Number of rows of one protected unit.
     shares : tuple of float
-        The share of each statistic; they add up to 1.
+        Share of each statistic in the release; they add up to 1.
     sampling_rate : float
-        The chance of a row to take part (Poisson sampling).
+        Sampling rate of rows (Poisson sampling).
     """
 
+    sampler: ClassVar[str]
+    """Name of the noise distribution in `randomness.noise.SAMPLERS`."""
     spread: ClassVar[float] = 1.0
-    """The standard deviation of noise of scale 1."""
+    """Standard deviation of noise of scale 1."""
     steps: int
     cells: int
     rows: int
@@ -45,41 +52,46 @@ class NoisySums(Event):
         super().__post_init__()
         if not all(share > 0 for share in self.shares):
             raise ValueError("every share must be above 0")
-        if not abs(math.fsum(self.shares) - 1) <= 2**-48:  # accountants keep more than that
+        if not abs(math.fsum(self.shares) - 1) <= 2**-48:  # accountants round up by more
             raise ValueError("shares must add up to 1")
         check_sampling(self)
 
     @property
     def rate(self) -> float:
-        """The chance of a row to take part."""
+        """Sampling rate of rows."""
         return self.sampling_rate
 
     @property
     def unit_rows(self) -> int:
-        """How many rows of one protected unit may be in it."""
+        """Maximum number of rows of one protected unit."""
         return self.rows
 
     @property
     def has_pld(self) -> bool:
-        """Whether `pld` gives a distribution."""
+        """Whether `pld` returns a distribution."""
         return True
 
     @property
     def touched(self) -> int:
-        """The number of coordinates that one protected unit can change."""
+        """Number of coordinates that one protected unit can change."""
         return self.rows * self.cells * len(self.shares)
 
     @property
+    def drawn_scales(self) -> np.ndarray:
+        """Noise scale of each statistic, as the sampler takes it."""
+        return self.scales
+
+    @property
     def deviations(self) -> np.ndarray:
-        """The standard deviation of each statistic's noise, in grid steps."""
+        """Standard deviation of each statistic's noise, in grid steps."""
         return self.spread * self.scales
 
-    def asking(self, questions: int) -> Self:
-        """Return the same for so many questions at once: a row touches the cells of each."""
-        return replace(self, cells=questions * self.cells)
+    def asking(self, queries: int) -> Self:
+        """Return the event of several queries at once: a row touches the cells of each."""
+        return replace(self, cells=queries * self.cells)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON."""
+        """Return a JSON-compatible dict."""
         return super().to_dict() | {"shares": list(self.shares)}
 
 
@@ -98,19 +110,20 @@ class GaussianRelease(NoisySums):
     """
 
     kind: ClassVar[str] = "gaussian"
+    sampler: ClassVar[str] = "discrete_gaussian"
     plain_mu_squared: ClassVar[float] = 1.0
 
     @property
     def mu(self) -> float | None:
-        """The Gaussian-DP parameter; samples have none that composes exactly."""
+        """Parameter μ of Gaussian DP; None with sampling."""
         return 1 / self.noise if self.sampling_rate == 1 else None
 
     def rdp(self, alpha: int) -> float | None:
-        """The Rényi divergence; it holds for discrete noise as it is."""
+        """Return the Rényi divergence; it holds for discrete noise without slack."""
         return subsampled_gaussian_rdp(alpha, self.sampling_rate, self.noise)
 
     def pld(self, grid: float) -> Any:
-        """The privacy loss distribution."""
+        """Return the privacy loss distribution."""
         from dp_accounting.pld import privacy_loss_distribution
 
         return privacy_loss_distribution.from_gaussian_mechanism(
@@ -119,40 +132,40 @@ class GaussianRelease(NoisySums):
 
     @property
     def gaussian_grid(self) -> tuple[int, float] | None:
-        """The coordinates that one unit can change, and the smallest noise scale."""
+        """Number of coordinates that one unit can change, and the smallest noise scale."""
         return self.touched, float(self.sigmas.min())
 
     @cached_property
     def sigmas(self) -> np.ndarray:
-        """The noise scale of each statistic, in grid steps."""
+        """Noise scale of each statistic, in grid steps."""
         sensitivity = self.steps * math.sqrt(self.cells)
         scales: np.ndarray = self.noise * sensitivity / np.sqrt(self.shares)
         return scales
 
     @property
     def scales(self) -> np.ndarray:
-        """The same, as every noisy sum calls it."""
+        """Noise scale of each statistic, in grid steps."""
         return self.sigmas
 
     @property
     def mechanism(self) -> str:
-        """How the release is made, in words."""
+        """Description of the mechanism."""
         shares = " : ".join(f"{share:g}" for share in self.shares)
         among = f" (statistics share the sensitivity {shares})" if len(self.shares) > 1 else ""
-        sampled = sampled_words(self.sampling_rate)
+        sampled = describe_sampling(self.sampling_rate)
         return f"discrete Gaussian noise, {self.noise:.6g} times the sensitivity{among}{sampled}"
 
 
 @dataclass(frozen=True)
 class VectorRelease(GaussianRelease):
-    """A vector with discrete Gaussian noise, whose change by one unit is bounded in length.
+    """A vector of bounded L2 sensitivity with discrete Gaussian noise.
 
     Attributes
     ----------
     steps : int
-        The L2 sensitivity: the most by which one protected unit moves the whole vector.
+        L2 sensitivity of the whole vector.
     coordinates : int
-        How many coordinates one row can change.
+        Number of coordinates that one row can change.
     """
 
     kind: ClassVar[str] = "gaussian vector"
@@ -165,7 +178,7 @@ class VectorRelease(GaussianRelease):
 
     @property
     def touched(self) -> int:
-        """The number of coordinates that one protected unit can change."""
+        """Number of coordinates that one protected unit can change."""
         return self.rows * self.coordinates
 
 
@@ -181,20 +194,20 @@ class GramRelease(VectorRelease):
 
     @property
     def gaussian_grid(self) -> tuple[int, float] | None:
-        """The coordinates that one unit can change, and the smallest noise scale."""
+        """Number of coordinates that one unit can change, and the smallest noise scale."""
         return self.touched, float(self.sigmas[0]) / math.sqrt(2)
 
     @property
     def mechanism(self) -> str:
-        """How the release is made, in words."""
+        """Description of the mechanism."""
         return f"{super().mechanism} (off the diagonal less by a factor of √2)"
 
 
 @dataclass(frozen=True)
 class ThresholdRelease(GaussianRelease):
-    """Counts of values that occur, with Gaussian noise, of which those above a threshold are told.
+    """Values whose counts, with Gaussian noise, exceed a threshold.
 
-    A value that only one unit has is told with a chance of at most `delta_of_threshold`.
+    A value that only one unit has is released with probability at most `delta_of_threshold`.
     """
 
     kind: ClassVar[str] = "threshold"
@@ -202,12 +215,12 @@ class ThresholdRelease(GaussianRelease):
 
     @property
     def extra_delta(self) -> float:
-        """The chance that a value of one unit alone passes the threshold."""
+        """Probability that a value of one unit alone exceeds the threshold."""
         return self.delta_of_threshold
 
     @property
     def mechanism(self) -> str:
-        """How the release is made, in words."""
+        """Description of the mechanism."""
         return f"{super().mechanism}, told above a threshold (delta {self.delta_of_threshold:g})"
 
 
@@ -220,30 +233,31 @@ class LaplaceRelease(NoisySums):
     """
 
     kind: ClassVar[str] = "laplace"
+    sampler: ClassVar[str] = "discrete_laplace"
     spread: ClassVar[float] = math.sqrt(2)
     plain_mu_squared: ClassVar[float] = 2.0
 
     @property
     def pure(self) -> float | None:
-        """The ε of pure DP, amplified by sampling."""
+        """ε of pure DP, amplified by sampling."""
         return amplified(1 / self.noise, self.sampling_rate)
 
     def rdp(self, alpha: int) -> float | None:
-        """The Rényi divergence of the noise, with what the grid adds to it.
+        """Return the Rényi divergence of the noise, with the slack of the grid.
 
-        Never above that of any ε-DP mechanism, which is all that is known of a sample.
+        It never exceeds the bound for any ε-DP mechanism, which is used with sampling.
         """
         epsilon = amplified(1 / self.noise, self.sampling_rate)
-        general = min(epsilon, alpha * epsilon**2 / 2)
+        general = pure_rdp(alpha, epsilon)
         if self.sampling_rate < 1:
             return general
-        # P_d ≤ e^a P_r and P_r ≤ e^b P_d in each touched coordinate: accountants.discretisation.
+        # P_d ≤ e^a P_r and P_r ≤ e^b P_d in each touched coordinate: see `discretisation_slack`.
         scale = float(self.scales.min())
         slack = alpha / (alpha - 1) / (2 * scale) + 1 / (8 * scale * scale)
         return min(laplace_rdp(alpha, epsilon) + self.touched * slack, general)
 
     def pld(self, grid: float) -> Any:
-        """The privacy loss distribution."""
+        """Return the privacy loss distribution."""
         from dp_accounting.pld import privacy_loss_distribution
 
         return privacy_loss_distribution.from_laplace_mechanism(
@@ -252,17 +266,23 @@ class LaplaceRelease(NoisySums):
 
     @property
     def laplace_grid(self) -> tuple[int, float] | None:
-        """The coordinates that one unit can change, and the smallest noise scale."""
+        """Number of coordinates that one unit can change, and the smallest noise scale."""
         return self.touched, float(self.scales.min())
 
     @property
     def scales(self) -> np.ndarray:
-        """The noise scale of each statistic, in grid steps."""
+        """Noise scale of each statistic, in grid steps."""
         scales: np.ndarray = self.noise * self.steps * self.cells / np.array(self.shares)
         return scales
 
     @property
+    def drawn_scales(self) -> np.ndarray:
+        """Noise scale of each statistic, rounded up to integers."""
+        scales: np.ndarray = np.ceil(self.scales).astype(np.int64)
+        return scales
+
+    @property
     def mechanism(self) -> str:
-        """How the release is made, in words."""
-        sampled = sampled_words(self.sampling_rate)
+        """Description of the mechanism."""
+        sampled = describe_sampling(self.sampling_rate)
         return f"discrete Laplace noise, {round_up(1 / self.noise)}-DP{sampled}"

@@ -1,1 +1,1 @@
-"""Scores with proved ranges, for private choices."""
+"""Utilities of private selection, with proved ranges."""

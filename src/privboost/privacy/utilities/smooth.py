@@ -1,23 +1,23 @@
-"""Scores for smooth boosting: weights that never lean on one row, and choices under them.
+"""Utilities of smooth boosting: selections under weights of bounded density.
 
 Neighbours replace one row; the number of rows n is public. A row whose margin is m (votes for its
 own class minus votes against it) has the raw weight μ̃ = κ·exp(−λm). The Bregman projection onto
 κ-dense measures is μ = min(1, c·μ̃), with the least c ≥ 1 for which the weights add up to κn or
-more. Neither c nor any weight leaves this module: choices are all that come out.
+more. Neither c nor any weight leaves this module: only selections are released.
 
 Scores are in rows: all weights are multiplied by κn/|μ|, so no row has a weight above 1. Replacing
-a row moves its own weight from a to b (both at most 1), and those of all others in one direction
-(c and |μ| move them alike), by |b − a| in all, since the weights add up to κn before and after. So
-at most a + b + |b − a| = 2·max(a, b) ≤ 2 of weight moves. A row of unknown label has the weight of
-margin 0 and counts for no class.
+a row changes its own weight from a to b (both at most 1), and those of all others in one direction
+(c and |μ| change them alike), by |b − a| in all, since the weights add up to κn before and after.
+So at most a + b + |b − a| = 2·max(a, b) ≤ 2 of weight changes. A row of unknown label has the
+weight of margin 0 and counts for no class.
 
 Rounding: the projection is solved in exact fractions, and each weight is rounded to a float64 once.
 The mass of a cell is a sum over at most 2·MOST_VOTES products, so it errs by less than 2¹²·2⁻⁵³ of
 itself, and is then rounded down to steps of 2⁻³¹ rows. From there on masses are integers. There are
-fewer than 2³¹ rows (more are refused, which tells nothing: n is public), at most 2¹⁶ cells of a
+fewer than 2³¹ rows (more are refused; n is public), at most 2¹⁶ cells of a
 feature, and at most MOST_NODES = 31 nodes; so the masses of any set of a feature's cells, in all
-nodes, err by less than 2³¹·2⁻⁴¹ + 31·2¹⁶·2⁻³¹ < 2⁻⁹ rows together, here called e. Each utility says
-what that adds to its range.
+nodes, err by less than 2³¹·2⁻⁴¹ + 31·2¹⁶·2⁻³¹ < 2⁻⁹ rows together, here called e. Each utility
+states how much e adds to its range.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from privboost.privacy.events.event import Relation
 from privboost.trees.splits import Splits
 
 ROW = 2**31
-"""A row of weight 1, in steps of scores."""
+"""Score of a row of weight 1, in steps."""
 MOST_ROWS = 2**31 - 1
-"""Rows for which ranges are proved; their masses fit int64."""
+"""Maximum number of rows for which ranges are proved; their masses fit int64."""
 MOST_VOTES = 1023
-"""Votes on one output."""
+"""Maximum number of votes on one output."""
 MOST_NODES = 31
-"""Leaves of a tree, so that what rounding leaves of their cells' masses stays small."""
+"""Maximum number of leaves of a tree, which bounds the rounding error of masses."""
 MOST_DECAY = 500.0
-"""λ times the number of votes stays below this, so that exp(−λm) is a float64 of full precision."""
+"""Maximum of λ times the number of votes, so that exp(−λm) has full precision."""
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How margins become weights.
+    """Weights of margins.
 
     Parameters
     ----------
@@ -74,9 +74,9 @@ class Smoothing:
         Parameters
         ----------
         counts : int64 array of shape (votes + 1, 2)
-            All rows of known label.
+            Rows of known label by sum of votes and class.
         unknown : int
-            How many rows have none.
+            Number of rows without a label.
         """
         votes = len(counts) - 1
         if self.learning_rate * votes > MOST_DECAY:
@@ -92,7 +92,7 @@ class Smoothing:
         return np.array([[float(projected[int(m)]) for m in line] for line in margins])
 
     def _project(self, rows: Mapping[int, int]) -> dict[int, Fraction]:
-        """Return the weight of each margin, given how many rows have it."""
+        """Return the weight of each margin from the number of rows by margin."""
         density = Fraction(self.density)
         target = density * sum(rows.values())
         raw = {m: density * Fraction(math.exp(-self.learning_rate * m)) for m in rows}
@@ -103,7 +103,7 @@ class Smoothing:
             return {m: scale * min(one, raw[m]) for m in rows}
         capped = Fraction(0)
         rest = sum(rows[m] * raw[m] for m in rows)
-        for margin in sorted(rows):  # from the heaviest on
+        for margin in sorted(rows):  # from the largest weight on
             factor = (target - capped) / rest if rest else one / raw[margin]
             if factor * raw[margin] <= 1:
                 return {m: min(one, factor * raw[m]) for m in rows}
@@ -114,12 +114,12 @@ class Smoothing:
 
 @dataclass(frozen=True, eq=False)
 class _SmoothUtility:
-    """What the choices of smooth boosting share.
+    """Base of the utilities of smooth boosting.
 
     Parameters
     ----------
     splits : Splits
-        The literals: a candidate is true on its right side.
+        The literals, which are true on their right side.
     smoothing : Smoothing
         The weights.
     """
@@ -127,7 +127,7 @@ class _SmoothUtility:
     statistics: ClassVar[tuple[tuple[str, ...], ...]] = (VOTES,)
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
     widest: ClassVar[int]
-    """The proved range, in steps of scores, with its rounding."""
+    """Proved range, in steps of scores, including rounding."""
     splits: Splits
     smoothing: Smoothing
 
@@ -155,7 +155,7 @@ class _SmoothUtility:
 
     @property
     def _first_feature(self) -> slice:
-        """The cells of one feature: every row has one of them."""
+        """Cells of one feature, which partition the rows."""
         return slice(int(self.splits.first[0]), int(self.splits.first[0] + self.splits.count[0]))
 
     def sides(self, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -174,8 +174,8 @@ class RuleError(_SmoothUtility):
     Candidate 2k is "class 1 where literal k is true, else class 0", 2k + 1 the opposite; literal 0
     is never true, so that 0 and 1 are the constants. There is one node.
 
-    Range: weight that is added changes an error by between 0 and itself, and so does weight that is
-    taken away. In all, weights of at most 2 move, so all changes lie within 2 of each other. A
+    Range: adding or removing weight changes an error by between 0 and that weight. In all, weights
+    of at most 2 change, so all changes lie within 2 of each other. A
     score is a sum of masses of disjoint cells, so it errs by e; before and after, for two
     candidates: 4e.
     """
@@ -184,7 +184,7 @@ class RuleError(_SmoothUtility):
 
     @property
     def allowed(self) -> np.ndarray | None:
-        """Which candidates there are: literals that can tell rows apart, and the constants."""
+        """Mask of candidates: literals that split rows, and the constants."""
         return np.repeat(self.splits.allowed(self.splits.start_reach()), 2, axis=1)
 
     def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
@@ -201,23 +201,23 @@ class GiniGain(_SmoothUtility):
     """Score the splits of all leaves of a tree by how much they lower its Gini impurity.
 
     A leaf with weights u, v of the two classes has the impurity f(u, v) = 4uv/(u + v); a split is
-    worth f of the leaf minus f of its two parts. One choice is made among all leaves: candidate
+    worth f of the leaf minus f of its two parts. There is one selection among all leaves: candidate
     `node · literals + literal`.
 
     Range: ∂f/∂u = 4v²/(u + v)² lies in [0, 4]. Adding weight d to a row changes the worth of a
     split of its own leaf by d times a difference p − q, where p belongs to the leaf (the same for
     all its splits) and q to a part of it; the splits of other leaves do not change. With p, q in
     [0, 4] all changes lie in [p − 4, p]·d or are 0, within 4d of each other. The same holds if
-    weights d₁, d₂ of two leaves move at once: all changes lie in [p₁ − 4, p₁]·d₁, or in
-    [p₂ − 4, p₂]·d₂, or are 0, within 4(d₁ + d₂) of each other. Weights of 2 move in all: 8.
+    weights d₁, d₂ of two leaves change at once: all changes lie in [p₁ − 4, p₁]·d₁, or in
+    [p₂ − 4, p₂]·d₂, or are 0, within 4(d₁ + d₂) of each other. Weights of 2 change in all: 8.
 
-    Masses that err by e move a worth by 8e at most (f is 4-Lipschitz, for the leaf and its parts),
-    and float64 adds less than e; before and after, for two candidates, that is 36e.
+    Masses that err by e change a worth by 8e at most (f is 4-Lipschitz, for the leaf and its
+    parts), and float64 adds less than e; before and after, for two candidates, that is 36e.
 
     Parameters
     ----------
     reach : bool array of shape (nodes, cells)
-        Which cells the path to each leaf leaves open: public.
+        Public mask of the cells that the path to each leaf admits.
     """
 
     widest: ClassVar[int] = 8 * ROW + 36 * (ROW >> 9)
@@ -225,7 +225,7 @@ class GiniGain(_SmoothUtility):
 
     @property
     def allowed(self) -> np.ndarray | None:
-        """Which candidates there are: those that part a leaf, and not splitting at all."""
+        """Mask of candidates: splits of a leaf, and no split."""
         allowed = self.splits.allowed(self.reach)
         allowed[1:, 0] = False
         return allowed.reshape(1, -1)
@@ -241,11 +241,11 @@ class GiniGain(_SmoothUtility):
 
 @dataclass(frozen=True, eq=False)
 class LeafClass(_SmoothUtility):
-    """Choose the class of each leaf: class 1 scores by how much it outweighs class 0.
+    """Score the classes of each leaf: class 1 by its weight minus that of class 0.
 
-    Range: a row's weight is in one leaf. Weights of at most 2 move, and each moves the score of one
-    leaf by itself, so the ranges of all leaves add up to 2 at most. Leaves are disjoint, so all of
-    them together err by 2e (both classes), before and after 4e.
+    Range: a row's weight is in one leaf. Weights of at most 2 change, and each changes the score of
+    one leaf by itself, so the ranges of all leaves add up to 2 at most. Leaves are disjoint, so all
+    of them together err by 2e (both classes), before and after 4e.
     """
 
     widest: ClassVar[int] = 2 * ROW + 4 * (ROW >> 9)

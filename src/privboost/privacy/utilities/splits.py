@@ -1,9 +1,9 @@
-"""Scores for private selection, each with its proved range.
+"""Utilities of private selection, each with its proved range.
 
 The exponential mechanism P(j) ∝ exp(ε₀ · score_j / range) is ε₀-bounded-range, hence ε₀-DP, if
 adding a protected unit changes all scores by amounts that lie within `range` of each other:
-max_j Δ_j − min_j Δ_j ≤ range. A utility turns the exact sums of a query into integer scores; only
-the mechanism sees either.
+max_j Δ_j − min_j Δ_j ≤ range. A utility maps the exact sums of a query to integer scores; only the
+mechanism sees either.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from privboost.privacy.events.event import Relation
 from privboost.trees.splits import Splits
 
 SCORE = 2**20
-"""Steps of a score of 1."""
+"""Score of 1, in steps."""
 MOST_ROWS = 2**38
-"""Ranges of splits are proved for tables of fewer rows: their sums fit int64, weighted or not."""
+"""Bound on rows for which ranges of splits are proved: sums fit int64, weighted or not."""
 ROUNDING = 4 * (MOST_ROWS * SCORE // 2**50 + 1)
-"""By how many steps two candidates, before and after, can be misjudged together."""
+"""Total rounding error of two candidates, in both neighbours, in steps."""
 
 
 class Utility(Protocol):
-    """From exact sums to integer scores."""
+    """Maps exact sums to integer scores."""
 
     statistics: ClassVar[tuple[tuple[str, ...], ...]]
-    """The statistics of which its range is proved."""
+    """Statistics for which the range is proved."""
     relation: ClassVar[Relation]
-    """The neighbours for which it is proved."""
+    """Neighbouring relation for which it is proved."""
 
     def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
-        """Return integer scores of shape (choices, candidates).
+        """Return integer scores of shape (selections, candidates).
 
-        Where there are several choices, a row must count for one of them only: then the ranges
-        of all choices that a unit's rows move add up to `range` at most.
+        With several selections, a row must count for one of them only: then the ranges of all
+        selections that a unit's rows change add up to `range` at most.
         """
 
     def range(self, contribution: Contribution) -> int:
-        """Return the proved range, in the same steps."""
+        """Return the proved range, in steps of scores."""
 
     @property
     def allowed(self) -> np.ndarray | None:
-        """Which candidates each choice has: public; None for all."""
+        """Public mask of each selection's candidates; None for all."""
 
 
 def scores_these(utility: Utility, query: SumQuery) -> bool:
-    """Whether a utility of splits is about the cells that a query counts."""
+    """Whether a utility of splits refers to the cells of a query."""
     splits: Splits | None = getattr(utility, "splits", None)
     if splits is None or not isinstance(query, NodeHistograms | VoteCounts):
         return splits is None
@@ -63,8 +63,8 @@ def scores_these(utility: Utility, query: SumQuery) -> bool:
 class SplitGain:
     """Score the splits of each node by G_L²/(n_L + λ) + G_R²/(n_R + λ), over counts.
 
-    Sums are of gradients and counts, of shape (nodes, cells, 2). Each node is a choice of its own;
-    a row lies in one node, and the rows of a unit in one node each: its ranges add up.
+    Sums are of gradients and counts, of shape (nodes, cells, 2). Each node is a selection of
+    its own; a row lies in one node, and the rows of a unit in one node each: its ranges add up.
 
     Range, in parts of the gradient's clip: adding a row of weight w ≤ 1 and gradient ws, |s| ≤ 1,
     to a side with N = n + λ and G = aN, |a| ≤ 1, changes G²/N by
@@ -73,7 +73,7 @@ class SplitGain:
 
     w times a mean of 2as − a² (between −3 and 1) and s² (between 0 and 1). So the changes of all
     candidates lie within [−3, 1], whichever side the row falls on: a range of 4 for each row. A row
-    that counts for nothing (w = 0) changes nothing.
+    of weight 0 changes nothing.
 
     Rounding: scores are computed in float64 and rounded down to steps of 2⁻²⁰. Seven operations err
     by 2⁻⁵³ each, relatively (the sums as float64 among them), and a score is at most the number of
@@ -88,7 +88,7 @@ class SplitGain:
     reg_lambda : float
         λ, in rows; it must be above 0.
     allowed : bool array of shape (nodes, candidates), optional
-        Which candidates each node has: decided by public paths, never by sums.
+        Candidates of each node, determined by public paths, never by sums.
     """
 
     statistics: ClassVar[tuple[tuple[str, ...], ...]] = (GRADIENT_COUNT,)
@@ -110,7 +110,7 @@ class SplitGain:
         return out
 
     def range(self, contribution: Contribution) -> int:
-        """Return four for each row, and the rounding."""
+        """Return 4 for each row, plus rounding."""
         return (4 * SCORE + ROUNDING) * contribution.rows
 
 

@@ -1,8 +1,9 @@
-"""Equal Gaussian releases, on samples or on all rows: what they cost, and the noise they need."""
+"""Formulas of continuous theory without grid slack, to compare with papers."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from privboost.privacy.accountants.choice import choose_accountant
@@ -10,14 +11,17 @@ from privboost.privacy.accountants.pld import PldProfile
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.formulas import (
+    check_finite,
     check_positive,
     check_probability,
     check_sampling_rate,
+    gdp_epsilon,
     gdp_mu,
     renyi_epsilon,
     subsampled_gaussian_rdp,
 )
-from privboost.privacy.searches import smallest_multiplier
+from privboost.privacy.range_game import compose_ranges, mixed_reach
+from privboost.privacy.searches import safe_root, smallest_epsilon
 
 
 def pld_epsilon(noise_multiplier: float, sampling_rate: float, rounds: int, delta: float) -> float:
@@ -51,9 +55,9 @@ def calibrate_gaussian(
     epsilon, delta : float
         The budget.
     rounds : int
-        How many releases.
+        Number of releases.
     sampling_rate : float
-        The chance of a row to be used in a round.
+        Probability of a row to be in the sample of a round.
     accountant : {"auto", "gdp", "rdp", "pld"}
         "auto" is exact for full batches ("gdp"), and uses "pld" for samples, or "rdp" where δ is
         below what "pld" can resolve.
@@ -82,7 +86,7 @@ def calibrate_gaussian(
         cost = partial(_pld_cost, sampling_rate, rounds, delta)
     else:
         raise ValueError(f"accountant must be auto, gdp, rdp or pld; {accountant!r} is not")
-    return smallest_multiplier(cost, epsilon, max(0.5 * sampling_rate * full, 0.3), 2 * full)
+    return _smallest_multiplier(cost, epsilon, max(0.5 * sampling_rate * full, 0.3), 2 * full)
 
 
 def _rdp_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
@@ -101,3 +105,68 @@ def _equal_gaussians(
 
 def _pld_cost(sampling_rate: float, rounds: int, delta: float, noise_multiplier: float) -> float:
     return pld_epsilon(noise_multiplier, sampling_rate, rounds, delta)
+
+
+def _smallest_multiplier(
+    cost: Callable[[float], float], epsilon: float, low: float, high: float
+) -> float:
+    """Return the smallest z with cost(z) ≤ ε, to a relative 10⁻⁸ above."""
+    while cost(high) > epsilon:
+        high *= 2
+    while cost(low) <= epsilon:
+        low /= 2
+    return safe_root(
+        lambda z: min(cost(z), 1e300) - epsilon,
+        (low, high),
+        holds=lambda z: cost(z) <= epsilon,
+        nudge=lambda z: z * (1 + 1e-9),
+        rtol=1e-10,
+    )
+
+
+def bounded_range_delta(epsilon: float, range_epsilon: float) -> float:
+    """Return δ(ε) of one bounded-range mechanism.
+
+    Examples
+    --------
+    >>> round(bounded_range_delta(0.5, 1.0), 10)
+    0.0774046863
+    """
+    check_finite("epsilon", epsilon)
+    check_positive("range_epsilon", range_epsilon)
+    if epsilon >= range_epsilon:
+        return 0.0
+    if epsilon <= -range_epsilon:
+        return -math.expm1(epsilon)
+    return math.expm1((epsilon - range_epsilon) / 2) ** 2 / -math.expm1(-range_epsilon)
+
+
+def composed_range_delta(epsilon: float, range_epsilons: Sequence[float], mu: float = 0.0) -> float:
+    """Return δ(ε) of adaptively composed bounded-range mechanisms and μ-GDP releases.
+
+    Examples
+    --------
+    >>> composed_range_delta(0.72, [0.05] * 60) < 1e-5 < composed_range_delta(0.68, [0.05] * 60)
+    True
+    """
+    check_finite("epsilon", epsilon)
+    curve = compose_ranges(range_epsilons, mixed_reach(epsilon, mu))
+    return curve.delta_with_gaussian(epsilon, mu) if mu > 0 else curve.delta(epsilon)
+
+
+def composed_range_epsilon(delta: float, range_epsilons: Sequence[float], mu: float = 0.0) -> float:
+    """Return ε at δ of the same composition as `composed_range_delta`.
+
+    Examples
+    --------
+    >>> abs(composed_range_epsilon(1e-5, [0.05] * 60) - 0.701) < 0.0025
+    True
+    """
+    check_probability("delta", delta)
+    spread = math.sqrt(sum(r * r for r in range_epsilons) / 4 + mu * mu)
+    guess = gdp_epsilon(max(spread, 1e-9), delta)
+    reach = mixed_reach(1.5 * guess + max(range_epsilons, default=0.0), mu)
+    curve = compose_ranges(range_epsilons, reach)
+    return smallest_epsilon(
+        lambda e: curve.delta_with_gaussian(e, mu) if mu > 0 else curve.delta(e), delta
+    )

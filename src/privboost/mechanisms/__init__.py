@@ -1,0 +1,1 @@
+"""The curator, sensitivity checks, individual filters, and utilities of selection."""
