@@ -56,7 +56,6 @@ from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
 from privboost.tables.domain import Domain
 from privboost.tables.domain_checks import MAX_CATEGORIES, MAX_CLASSES
-from privboost.tables.encoding import need_columns
 from privboost.tables.features import (
     LEARNED,
     BooleanFeature,
@@ -72,7 +71,7 @@ from privboost.tables.file_sources import are_files
 from privboost.tables.loader import UnitRule
 from privboost.tables.loading import Load
 from privboost.tables.size_loader import SizeLoader
-from privboost.tables.sources import Table, open_table
+from privboost.tables.sources import Table, need_columns, open_table
 from privboost.tables.text_sources import check_header, is_number
 from privboost.tables.values import column_kind, label_kind
 from privboost.trees.tree import stump

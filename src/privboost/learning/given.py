@@ -15,7 +15,7 @@ from privboost.privacy.ledger import Ledger
 from privboost.reports.report import round_up
 from privboost.tables.domain import Domain, read_json
 from privboost.tables.domain_checks import MAX_CLASSES, Label, check_labels
-from privboost.tables.encoding import Encoder, code_target
+from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget, Feature, NumberTarget, Target
 from privboost.tables.pieces import Batch
 from privboost.tables.times import read_durations
@@ -98,7 +98,7 @@ def check_columns(
     if known:
         Encoder.of(Domain(tuple(known.values()), _ANY_TARGET)).code(batch)
     if target is not None and target.name in batch:
-        code_target(batch[target.name], target)
+        target.code(batch[target.name])
     if unit is not None:
         read_unit_names(batch[unit.column], unit.column)
 

@@ -35,9 +35,8 @@ from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import need_weights, put_beside
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import need_columns
 from privboost.tables.features import CategoricalFeature, ClassTarget, lessons_of
-from privboost.tables.sources import Table
+from privboost.tables.sources import Table, need_columns
 from privboost.tables.values import holds_floats, holds_text
 from privboost.unit import Unit
 

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from privboost.errors import SchemaError
+from privboost.tables.comparisons import compare
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import need_columns
 from privboost.tables.loader import Roles
 from privboost.tables.pieces import Batch, Column, Piece
 from privboost.tables.remote import RemoteTable, refuse_remote
-from privboost.tables.sources import Table, open_table, open_vector, slice_vector
+from privboost.tables.sources import Table, need_columns, open_table, open_vector, slice_vector
 from privboost.tables.streamed_sources import StreamedTable
 from privboost.tables.values import holds_text, read_numbers
 
@@ -103,6 +103,16 @@ def open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> tuple[T
     if weights is not None:
         need_weights(source, named["sample_weight"])
     return source, Roles(named["y"], named["sample_weight"])
+
+
+def need_fit(domain: Domain, table: Table, weights: str | None) -> None:
+    """Raise SchemaError unless a table's schema fits a domain; no row is read."""
+    found = compare(domain.parts(), table)
+    need_columns(table, found.absent if weights is None else (*found.absent, weights))
+    for message in found.unfit:
+        raise SchemaError(message)
+    if weights is not None:
+        need_weights(table, weights)
 
 
 def need_weights(table: Table, name: str) -> None:

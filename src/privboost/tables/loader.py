@@ -15,7 +15,7 @@ from privboost.grid import WEIGHT_STEPS
 from privboost.losses import UNKNOWN_LABEL
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder, code_target, code_weights
+from privboost.tables.encoding import Encoder, code_weights
 from privboost.tables.pieces import Batch
 from privboost.tables.rows import Codes, Rows
 from privboost.tables.unit_names import read_unit_names
@@ -139,7 +139,7 @@ class RowLoader:
 
     def join(self, codes: Codes, batch: Batch, first: int) -> Rows:
         """Return the rows of a batch whose features are coded."""
-        label, start = code_target(batch[self.roles.target], self.encoder.domain.target)
+        label, start = self.encoder.domain.target.code(batch[self.roles.target])
         weight = self._weigh(batch, label)
         at = self.first_id + first
         return Rows(codes, label, weight, start, range(at, at + len(codes)), self.cohort)

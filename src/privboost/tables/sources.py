@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from privboost.errors import SchemaError
+from privboost.forms import did_you_mean
 from privboost.tables.arrays import ArrayTable, SparseTable, plain_column
 from privboost.tables.file_sources import FilesTable, ParquetTable, are_files, open_file, open_files
 from privboost.tables.frames import FrameTable, column_of, objects
@@ -211,3 +212,27 @@ def _row(row: Any, names: Sequence[str]) -> list[Any]:
         return [] if isinstance(row, str | bytes) else list(islice(iter(row), len(names)))
     except Exception:  # whatever a row may be, it must not raise
         return []
+
+
+def need_columns(table: Table, names: Sequence[str]) -> None:
+    """Raise SchemaError unless a table has these columns; column names are public.
+
+    The error does not list the columns of a text file: its first line may be a record.
+    """
+    absent = [name for name in names if name not in table.columns]
+    if not absent:
+        return
+    listed = ", ".join(map(repr, absent[:10])) + (" …" if len(absent) > 10 else "")
+    if isinstance(table, ArrayTable | SparseTable):
+        raise SchemaError(
+            f"an array has features only: pass a data frame with {listed}, or y apart"
+        )
+    if table.is_text:
+        raise SchemaError(
+            f"the table has no column {listed}: the file's header names no such column; is the "
+            "separator right?"
+        )
+    has = ", ".join(map(repr, table.columns[:20])) + (" …" if len(table.columns) > 20 else "")
+    hint = did_you_mean(absent[0], list(map(str, table.columns)))
+    hint = f" ({hint})" if hint and len(absent) == 1 else ""
+    raise SchemaError(f"the table has no column {listed}{hint}; it has {has or 'no columns'}")
