@@ -133,6 +133,8 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 register("Domain.learn", "privboost.learning.learned_domain", "learn_domain")
+register("loader PVBLOAD1", "privboost.tables.loader", "RowLoader")
+register("loader PVBPART1", "privboost.tables.part_loader", "PartLoader")
 register("loader PVBSIZE1", "privboost.tables.size_loader", "SizeLoader")
 register("loader PVBEVAL1", "privboost.evaluation.loader", "OutcomeLoader")
 

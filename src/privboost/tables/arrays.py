@@ -1,4 +1,4 @@
-"""Arrays, dense and sparse, as tables whose columns have the domain's names, in its order."""
+"""Dense and sparse arrays as tables; their columns are the domain's features, in order."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from privboost.tables.frames import arrow_or_bytes, spans
 from privboost.tables.pieces import Batch, Column, Piece
 
 _DENSE_VALUES = 2**22
-"""How many values of a sparse matrix are written out at once."""
+"""Largest number of values of a sparse matrix that are made dense at once."""
 
 
 class ArrayTable:
-    """A two-dimensional numpy array whose columns have the domain's names, in its order."""
+    """A two-dimensional numpy array; its columns are the domain's features, in order."""
 
     is_text = False
 
@@ -46,7 +46,7 @@ class ArrayTable:
 
 
 class SparseTable:
-    """A sparse matrix of scipy: what is not stored is 0. It is written out a few rows at a time."""
+    """A sparse matrix of scipy, made dense a few rows at a time."""
 
     is_text = False
 
@@ -54,7 +54,7 @@ class SparseTable:
         _check_shape(matrix, names)
         if matrix.dtype.kind not in "fiub":
             raise SchemaError("a sparse matrix must hold numbers")
-        self._matrix = matrix.tocsr()  # the form whose rows lie together
+        self._matrix = matrix.tocsr()
         self.columns = tuple(names)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
@@ -77,7 +77,7 @@ class SparseTable:
 
 
 def _check_shape(array: Any, names: Sequence[str]) -> None:
-    """Refuse an array that is no table of the domain's features."""
+    """Raise SchemaError unless an array has the shape of a table of the domain's features."""
     if array.ndim != 2:
         raise SchemaError(
             "a table is needed: a data frame, a two-dimensional array, or the path of a file. "
@@ -94,9 +94,9 @@ def _check_shape(array: Any, names: Sequence[str]) -> None:
 
 
 def plain_column(array: np.ndarray) -> Column:
-    """Return texts as an arrow array; other arrays stay as they are."""
+    """Return strings as an arrow array; other arrays unchanged."""
     if array.dtype.kind not in "US":
         return array
     kind = pa.large_string() if array.dtype.kind == "U" else pa.large_binary()
-    # By way of a list: arrow itself ends a numpy text at its first null byte.
+    # By way of a list: arrow would end a numpy string at its first null byte.
     return arrow_or_bytes(lambda: pa.array(array.tolist(), kind), array.tolist)

@@ -76,13 +76,13 @@ class Domain(DeclaredState):
             raise DomainError("privacy: a domain is learned with noise, at a price, or written")
 
     @property
-    def lessons(self) -> frozenset[str]:
+    def inferences(self) -> frozenset[str]:
         """The identifiers of the private inferences that parts of it come from."""
         return lessons_of((*self.features, self.target))
 
     def check_price(self) -> None:
         """Raise DomainError if a part was inferred privately and its cost is not recorded."""
-        if not self.lessons <= paid_lessons(self.privacy):
+        if not self.inferences <= paid_lessons(self.privacy):
             raise DomainError(
                 'domain: a part of it was learned privately, but its price ("privacy") is not '
                 "there: pass the learned domain whole, or say why that part is public"

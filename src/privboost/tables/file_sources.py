@@ -1,4 +1,4 @@
-"""Files as tables that are read in a stream: Parquet, several files as one, and which is which."""
+"""Files as tables that are read as a stream: Parquet, and several files as one table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ParquetTable:
         self.columns = unique(self.schema.names)
 
     def count_rows(self) -> int:
-        """Return the number of rows, which the file itself says."""
+        """Return the number of rows in the file's metadata."""
         with pa.parquet.ParquetFile(self._path) as file:
             return int(file.metadata.num_rows)
 
@@ -57,7 +57,7 @@ class ParquetTable:
     def _read(
         self, names: Sequence[str], rows: int, groups: Sequence[int] | None
     ) -> Iterator[Batch]:
-        # Without pre-buffering: it keeps the bytes of the whole file in memory.
+        # Without pre-buffering, which keeps the bytes of the whole file in memory.
         with pa.parquet.ParquetFile(self._path, pre_buffer=False) as file:
             of_row = self.n_bytes / max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(rows, row_groups=groups, columns=list(names)):
@@ -67,7 +67,7 @@ class ParquetTable:
 
 
 class FilesTable:
-    """Several files of one kind, one after the other, as one table."""
+    """The concatenation of several files of one format."""
 
     def __init__(self, tables: Sequence[ParquetTable | CsvTable]) -> None:
         self._tables = tuple(tables)
@@ -83,12 +83,12 @@ class FilesTable:
 
     @property
     def n_bytes(self) -> int:
-        """How large the files are."""
+        """The total size of the files."""
         return sum(table.n_bytes for table in self._tables)
 
     @property
     def watch(self) -> Watch | None:
-        """Who is told of bytes that were read."""
+        """Progress callback for bytes that were read."""
         return self._tables[0].watch
 
     @watch.setter
@@ -98,7 +98,7 @@ class FilesTable:
 
     @property
     def is_text(self) -> bool:
-        """Whether the files are text files, of which every value is text."""
+        """Whether the files are text files, whose values are all strings."""
         return self._tables[0].is_text
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
@@ -130,14 +130,14 @@ def open_file(
     Parameters
     ----------
     path : path
-        The file; its suffix says what it is. The files of a folder are one table, in the order of
-        their names; those whose names begin with a dot or an underscore are left out.
+        The file; its suffix determines the format. The files of a folder are one table, in the
+        order of their names, without those whose names begin with a dot or an underscore.
     missing : sequence of str
-        Texts that mean a missing value in a CSV file, besides nothing at all.
+        Strings that mean a missing value in a CSV file, besides the empty string.
     every_line : bool
         Whether a text file's malformed lines are refused (see `CsvTable`).
     separator : str, optional
-        What stands between the values of a text file; by default its suffix says it.
+        The separator of a text file; by default its suffix determines it.
     """
     path = Path(path)
     if path.is_dir():
@@ -173,10 +173,10 @@ def open_files(
 
 
 def are_files(data: Any) -> bool:
-    """Whether a list is one of paths; texts count as paths only if all end like data files."""
+    """Whether a list holds paths; strings count only if all have suffixes of data files."""
     if not isinstance(data, list | tuple) or not data:
         return False
-    # By type: an element may be anything, and must not be asked.
+    # By type: no method of an element may be called.
     return all(
         issubclass(type(each), Path)
         or (type(each) is str and suffixes(Path(each)) & _DATA_FILES != set())

@@ -1,4 +1,4 @@
-"""Columns in memory, and parts of tables that threads can read apart."""
+"""Columns and batches, and pieces of tables that threads read independently."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Column: TypeAlias = Any
 Batch = Mapping[str, Column]
 """Some rows of a table, column by column."""
 Watch = Callable[[int], None]
-"""Who is told of bytes that were read, from any thread."""
+"""Progress callback: the number of bytes read, called from any thread."""
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some rows of a table, which any thread can read by itself.
+    """Consecutive rows of a table, which any thread can read.
 
     Attributes
     ----------
     first, rows : int
-        The place of the first row in the table, and how many there are.
+        The index of the first row in the table, and the number of rows.
     batches : callable
         Reads the rows, batch by batch.
     """

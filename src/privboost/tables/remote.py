@@ -1,4 +1,4 @@
-"""Tables whose rows lie elsewhere: with the workers of a cluster, who load them themselves."""
+"""Tables whose rows are held by the workers of a cluster, which load them themselves."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MIXTURE = (
 
 
 class RemoteTable(ABC):
-    """A table of which only the schema is here.
+    """A table of which only the schema is in this process.
 
     Attributes
     ----------
     columns : tuple of str
         The columns.
     place : str
-        Where the rows lie, in words.
+        A description of where the rows are.
     """
 
     is_text = False
@@ -35,18 +35,18 @@ class RemoteTable(ABC):
 
     @abstractmethod
     def no_rows(self, names: Sequence[str]) -> Batch:
-        """Return the named columns without rows: they show what each column holds."""
+        """Return the named columns without rows, with their types."""
 
     @abstractmethod
     def count_rows(self) -> int:
-        """Return the number of rows: as private as they are, but for whom it is public."""
+        """Return the number of rows; private unless declared public."""
 
     @abstractmethod
     def open_backend(self, loads: Sequence[Any]) -> Any:
-        """Have the workers load the rows; return the backend that asks them."""
+        """Make the workers load the rows; return their backend."""
 
     def preparation(self, estimator: Any) -> Any:
-        """Return the kind of stages that lead to a run of an estimator; None for the usual ones."""
+        """Return the class that prepares a run of an estimator; None for the default."""
         return None
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
@@ -54,15 +54,15 @@ class RemoteTable(ABC):
         yield self.no_rows(names)
 
     def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Refuse: rows do not come here."""
+        """Raise SchemaError: rows are not brought into this process."""
         refuse_remote()
 
 
 def refuse_remote() -> NoReturn:
-    """Say that rows are wanted here that lie elsewhere."""
+    """Raise SchemaError: rows of a cluster are needed in this process."""
     raise SchemaError(_ELSEWHERE)
 
 
 def refuse_mixture() -> NoReturn:
-    """Say that batches of a stream lie in several places."""
+    """Raise SchemaError: batches of a stream are in several places."""
     raise SchemaError(_MIXTURE)

@@ -1,10 +1,10 @@
-"""Any table as batches of columns: which kind it is, and lists.
+"""Opening of tables of any kind, as batches of columns.
 
-Only a table's schema can raise here. What a value holds cannot, and no value changes how another is
-read: a column's type is what its table declares, and a column without a type of its own (Python
-objects, lists) stays a column of objects whose values are read one by one. A list has no schema at
-all: in training its rows are cut or filled up with missing values to the domain's features. For
-predictions, where no private row is at stake, such rows are refused.
+Only a table's schema can raise here. No value can raise or change how another is read: a column's
+type is the one that its table declares, and a column without a type (Python objects, lists) stays a
+column of objects, which are read one by one. A list has no schema at all: in training its rows are
+truncated or padded with missing values to the domain's features. For predictions, where no private
+row is at stake, such rows are refused.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ class Table(Protocol):
 
     @property
     def is_text(self) -> bool:
-        """Whether it is a text file, of which every value is text."""
+        """Whether it is a text file, whose values are all strings."""
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time.
 
-        The first batch has no rows: it shows the columns' kinds, which no value can change.
+        The first batch has no rows: it shows the columns' types, which no value can change.
         """
 
     def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
         """Yield the table in pieces whose batches have at most `rows` rows, in order."""
 
     def count_rows(self) -> int:
-        """Return the number of rows: as private as they are, but for whom it is public."""
+        """Return the number of rows; private unless declared public."""
 
 
 _OPEN = (ParquetTable, CsvTable, FilesTable, StreamedTable, RemoteTable)
-"""Tables that were opened already."""
+"""Tables that are open already."""
 
 
 def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Table:
-    """Recognise a table.
+    """Open a table of any kind.
 
     Parameters
     ----------
     data : data frame, array, sparse matrix, list of rows, arrow dataset, Parquet or CSV files
         The table: files as the path of one, a list of paths, or a folder (see `open_file`). A
-        polars frame may be lazy: it is then evaluated batch by batch, as a dataset is read.
+        polars frame may be lazy: it is then evaluated batch by batch.
     names : sequence of str
         The domain's features, which name the columns of an array or a list.
     every_line : bool
@@ -97,7 +97,7 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
 
 
 def count_rows(data: Any) -> int:
-    """Return the number of rows of any table. Only where neighbours have the same number of them.
+    """Return the number of rows of any table; only for use if it is public.
 
     Parameters
     ----------
@@ -115,9 +115,9 @@ def count_rows(data: Any) -> int:
 
 
 def open_vector(data: Any, name: str) -> Any:
-    """Recognise one column (labels, weights) given apart from its table.
+    """Open one column (labels, weights) that is passed apart from its table.
 
-    An array of one column will do, too (see `is_column_vector`).
+    A two-dimensional array of one column is accepted (see `is_column_vector`).
     """
     series = nw.from_native(data, series_only=True, pass_through=True)
     if isinstance(series, nw.Series) or isinstance(data, pa.Array | pa.ChunkedArray):
@@ -133,13 +133,13 @@ def open_vector(data: Any, name: str) -> Any:
 
 
 def is_column_vector(data: Any) -> bool:
-    """Whether labels or weights have a second dimension that they do not need."""
+    """Whether labels or weights have an unnecessary second dimension."""
     shape: tuple[int, ...] = getattr(data, "shape", ())
     return len(shape) == 2 and shape[1] == 1
 
 
 def slice_vector(vector: Any, start: int, stop: int) -> Column:
-    """Take some rows of a column that `open_vector` gave."""
+    """Return some rows of a column that `open_vector` returned."""
     part = vector[start:stop]
     if isinstance(part, nw.Series):
         return column_of(part)
@@ -147,13 +147,13 @@ def slice_vector(vector: Any, start: int, stop: int) -> Column:
 
 
 def _is_sparse(data: Any) -> bool:
-    """Whether this is one of scipy's sparse arrays; scipy itself need not be loaded to tell."""
-    scipy_sparse = sys.modules.get("scipy.sparse")  # who has such a matrix has imported it
+    """Whether this is one of scipy's sparse arrays, without importing scipy."""
+    scipy_sparse = sys.modules.get("scipy.sparse")  # imported if such a matrix exists
     return scipy_sparse is not None and bool(scipy_sparse.issparse(data))
 
 
 def _array(data: Any) -> np.ndarray:
-    """Return an array as it is; values under a mask are missing, whatever lies there."""
+    """Return an array unchanged, but masked values as missing."""
     if isinstance(data, np.ma.MaskedArray):
         number = data.dtype.kind in "fiub"
         with np.errstate(all="ignore"):  # no value may warn
@@ -164,10 +164,10 @@ def _array(data: Any) -> np.ndarray:
 
 
 def _values(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
-    """Return nested lists as objects: numpy would find a common type.
+    """Return nested lists as an array of objects: numpy would choose a common type.
 
-    A row has one value for each name: the rest of a longer one is left out, what a shorter one
-    lacks is missing. A mapping has its values by name.
+    A row has one value for each name: longer rows are truncated, shorter ones padded with missing
+    values. A mapping is read by name.
     """
     values = np.full((len(rows), len(names)), None, dtype=object)
     for place, row in enumerate(rows):
@@ -177,7 +177,7 @@ def _values(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
 
 
 def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
-    """Refuse a list whose elements are not rows with a value for each name."""
+    """Raise SchemaError unless all elements of a list are rows with a value for each name."""
     for row in rows:
         if isinstance(row, Mapping):
             if absent := [name for name in names if name not in row]:
@@ -195,7 +195,7 @@ def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
 
 
 def _width(row: Any) -> int | None:
-    """Return how many values a row has; None if it is none."""
+    """Return the number of values of a row; None if it is no row."""
     if isinstance(row, str | bytes):
         return None
     try:

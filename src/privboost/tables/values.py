@@ -44,7 +44,7 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
     column = as_arrow(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return by_word(column, lambda words: read_numbers(words, name))
+        return by_distinct_value(column, lambda distinct: read_numbers(distinct, name))
     if is_text(kind):
         try:
             return _floats(column.cast(pa.float64()))
@@ -138,7 +138,7 @@ def count_unlisted(column: Column, labels: Sequence[Label], name: str) -> dict[s
     return {"missing": int((places == MISSING).sum()), "other": int((places == OTHER).sum())}
 
 
-def by_word(column: pa.Array, read: Callable[[pa.Array], np.ndarray]) -> np.ndarray:
+def by_distinct_value(column: pa.Array, read: Callable[[pa.Array], np.ndarray]) -> np.ndarray:
     """Convert each distinct value of a column to a number once; null is NaN."""
     coded = _coded(column)
     numbers = np.append(read(coded.dictionary), math.nan)
@@ -146,10 +146,10 @@ def by_word(column: pa.Array, read: Callable[[pa.Array], np.ndarray]) -> np.ndar
     return own
 
 
-def words_of(column: pa.Array) -> list[bytes | None]:
+def as_bytes(column: pa.Array) -> list[bytes | None]:
     """Return strings as bytes: they need not be valid UTF-8."""
-    words: list[bytes | None] = column.cast(_bytes_like(column.type)).to_pylist()
-    return words
+    found: list[bytes | None] = column.cast(_bytes_like(column.type)).to_pylist()
+    return found
 
 
 def read_texts(column: Column, name: str) -> pa.Array:
