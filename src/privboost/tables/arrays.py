@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from privboost.errors import SchemaError
-from privboost.tables.frames import arrow_or_bytes, spans
-from privboost.tables.pieces import Batch, Column, Piece
+from privboost.tables.frames import arrow_or_bytes
+from privboost.tables.pieces import Batch, Column, MemoryTable
 
 _DENSE_VALUES = 2**22
 """Largest number of values of a sparse matrix that are made dense at once."""
 
 
-class ArrayTable:
+class ArrayTable(MemoryTable):
     """A two-dimensional numpy array; its columns are the domain's features, in order."""
-
-    is_text = False
 
     def __init__(self, array: np.ndarray, names: Sequence[str]) -> None:
         _check_shape(array, names)
         self._array = array
         self.columns = tuple(names)
 
-    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time."""
-        places = {name: self.columns.index(name) for name in names}
-        for start, stop in spans(len(self._array), rows):
-            part = self._array[start:stop]
-            yield {name: plain_column(part[:, place]) for name, place in places.items()}
-
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield slices of the array."""
-        for start in range(0, len(self._array), rows):
-            part = ArrayTable(self._array[start : start + rows], self.columns)
-            yield Piece(start, part.count_rows(), partial(part.batches, names, rows))
+    def _slice(self, names: Sequence[str], start: int, stop: int) -> Batch:
+        part = self._array[start:stop]
+        return {name: plain_column(part[:, self.columns.index(name)]) for name in names}
 
     def count_rows(self) -> int:
         """Return the number of rows."""
         return len(self._array)
 
 
-class SparseTable:
+class SparseTable(MemoryTable):
     """A sparse matrix of scipy, made dense a few rows at a time."""
-
-    is_text = False
 
     def __init__(self, matrix: Any, names: Sequence[str]) -> None:
         _check_shape(matrix, names)
@@ -57,19 +43,12 @@ class SparseTable:
         self._matrix = matrix.tocsr()
         self.columns = tuple(names)
 
-    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time."""
-        places = [self.columns.index(name) for name in names]
-        rows = max(1, min(rows, _DENSE_VALUES // max(len(self.columns), 1)))
-        for start, stop in spans(self.count_rows(), rows):
-            dense = np.asfortranarray(self._matrix[start:stop].toarray())
-            yield {name: dense[:, place] for name, place in zip(names, places, strict=True)}
+    def _slice(self, names: Sequence[str], start: int, stop: int) -> Batch:
+        dense = np.asfortranarray(self._matrix[start:stop].toarray())
+        return {name: dense[:, self.columns.index(name)] for name in names}
 
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield slices of the matrix."""
-        for start in range(0, self.count_rows(), rows):
-            part = SparseTable(self._matrix[start : start + rows], self.columns)
-            yield Piece(start, part.count_rows(), partial(part.batches, names, rows))
+    def _most_rows(self, rows: int) -> int:
+        return max(1, min(rows, _DENSE_VALUES // max(len(self.columns), 1)))
 
     def count_rows(self) -> int:
         """Return the number of rows."""

@@ -20,7 +20,7 @@ _APART = "\0 {} given apart"
 """Name of an attached column in batches, which no table's own column has."""
 
 
-class BesideTable:
+class BesideTable(Table):
     """A table with attached columns.
 
     Parameters

@@ -21,7 +21,7 @@ from privboost.pickling import DeclaredState
 from privboost.tables.bins import Bins, BinsOfColumns
 from privboost.tables.cutting import block_rows, threads_for
 from privboost.tables.domain import Domain
-from privboost.tables.feature_base import OrderedFeature
+from privboost.tables.features import OrderedFeature
 from privboost.tables.layout import Layout
 from privboost.tables.pieces import Batch, Column, Piece
 from privboost.tables.rows import Codes

@@ -32,11 +32,11 @@ from privboost.tables.feature_base import (
     common_keys,
     count_clipped,
 )
-from privboost.tables.feature_base import OrderedFeature as OrderedFeature
 from privboost.tables.ordered_features import BooleanFeature as BooleanFeature
 from privboost.tables.ordered_features import DateFeature as DateFeature
 from privboost.tables.ordered_features import DurationFeature as DurationFeature
 from privboost.tables.ordered_features import NumericFeature as NumericFeature
+from privboost.tables.ordered_features import OrderedFeature as OrderedFeature
 from privboost.tables.ordered_features import OrdinalFeature as OrdinalFeature
 from privboost.tables.ordered_features import format_range
 from privboost.tables.pieces import Column

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from privboost.errors import SchemaError
-from privboost.tables.pieces import Batch, Piece, Watch
+from privboost.tables.pieces import Batch, Piece, Table, Watch
 from privboost.tables.text_sources import CsvTable, suffixes, unique
 
 _PARQUET_FILES = {".parquet", ".pq"}
@@ -19,10 +19,9 @@ _TEXT_FILES = {".csv", ".tsv"}
 _DATA_FILES = _PARQUET_FILES | _TEXT_FILES
 
 
-class ParquetTable:
+class ParquetTable(Table):
     """A Parquet file, read batch by batch."""
 
-    is_text = False
     watch: Watch | None = None
 
     def __init__(self, path: Path) -> None:
@@ -66,13 +65,13 @@ class ParquetTable:
                 yield dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
-class FilesTable:
+class FilesTable(Table):
     """The concatenation of several files of one format."""
 
     def __init__(self, tables: Sequence[ParquetTable | CsvTable]) -> None:
         self._tables = tuple(tables)
         first = self._tables[0]
-        self.columns = first.columns
+        self.columns, self.is_text = first.columns, first.is_text
         for table in self._tables[1:]:
             if type(table) is not type(first) or set(table.columns) != set(first.columns):
                 raise SchemaError("files of one table are of one kind and have the same columns")
@@ -95,11 +94,6 @@ class FilesTable:
     def watch(self, watch: Watch | None) -> None:
         for table in self._tables:
             table.watch = watch
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the files are text files, whose values are all strings."""
-        return self._tables[0].is_text
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time, file after file."""

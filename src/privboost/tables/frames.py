@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
 
-from privboost.tables.pieces import Batch, Column, Piece
+from privboost.tables.pieces import Batch, Column, MemoryTable
 from privboost.tables.text_sources import unique
 
 
-class FrameTable:
+class FrameTable(MemoryTable):
     """A data frame that narwhals supports: pandas, polars, pyarrow and others."""
-
-    is_text = False
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
         self.columns = unique([str(name) for name in frame.columns])
         self._held: dict[str, Callable[[int, int], Column]] = {}
 
-    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time."""
-        for start, stop in spans(len(self._frame), rows):
-            yield from self._part(names, start, stop)
-
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield slices of the frame."""
-        for start in range(0, len(self._frame), rows):
-            stop = min(start + rows, len(self._frame))
-            yield Piece(start, stop - start, partial(self._part, names, start, stop))
-
-    def _part(self, names: Sequence[str], start: int, stop: int) -> Iterator[Batch]:
-        """Yield the named columns of some rows."""
+    def _slice(self, names: Sequence[str], start: int, stop: int) -> Batch:
         for name in names:
             if name not in self._held:
                 series = self._frame.get_column(self._frame.columns[self.columns.index(name)])
                 self._held[name] = _slicer(series)
-        yield {name: self._held[name](start, stop) for name in names}
+        return {name: self._held[name](start, stop) for name in names}
 
     def count_rows(self) -> int:
         """Return the number of rows."""
@@ -64,13 +49,6 @@ def _slicer(series: Any) -> Callable[[int, int], Column]:
 def _in_one(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array, without a copy if it has one chunk."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def spans(count: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and last index of each batch; the first batch has no rows."""
-    yield 0, 0
-    for start in range(0, count, rows):
-        yield start, min(start + rows, count)
 
 
 def column_of(series: Any) -> Column:

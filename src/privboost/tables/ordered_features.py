@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from privboost.tables.domain_checks import (
     check_labels,
     check_scale,
 )
-from privboost.tables.feature_base import OrderedFeature
+from privboost.tables.feature_base import MISSING_LABEL, BaseFeature, count_clipped
 from privboost.tables.pieces import Column
 from privboost.tables.times import (
     DAY,
@@ -38,6 +39,74 @@ from privboost.tables.values import (
     read_numbers,
     read_ordinals,
 )
+
+if TYPE_CHECKING:
+    from privboost.tables.bins import Bins
+
+
+class OrderedFeature(BaseFeature):
+    """A feature whose values are read as numbers, which are binned."""
+
+    ordered: ClassVar[bool] = True
+
+    @property
+    def counted_in(self) -> str:
+        """What bin edges count.
+
+        One of "numbers", "days" and "seconds" (since 1970), and "durations" (in seconds).
+        """
+        return "numbers"
+
+    @property
+    @abstractmethod
+    def number(self) -> NumericFeature:
+        """The number that values are read as."""
+
+    @abstractmethod
+    def format_value(self, value: float) -> str:
+        """Format one of the numbers that values are read as."""
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The listed values in the order of their codes; empty if codes are bins of a range."""
+        return ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels as strings."""
+        return tuple(map(str, self.labels))
+
+    def encode(self, column: Column, bins: Bins, out: np.ndarray) -> None:
+        """Write the code of each value of a column to `out`."""
+        bins.code(self.read(column), out)
+
+    def fine_edges(self) -> np.ndarray:
+        """Return the upper edges of all bins but the last."""
+        return self.number.fine_edges()
+
+    def count_codes(self, edges: np.ndarray) -> int:
+        """Return the number of codes: one more than edges, and "missing"."""
+        return len(edges) + 2
+
+    def describe_codes(self, values: np.ndarray, edges: np.ndarray) -> Iterator[tuple[str, int]]:
+        """Yield a description and the first code of each run of codes with the same value."""
+        changes = np.flatnonzero(np.diff(values[:-1]))
+        for first, last in zip([0, *(changes + 1)], [*changes, len(edges)], strict=True):
+            yield self._describe_run(int(first), int(last), edges), int(first)
+        yield MISSING_LABEL, len(values) - 1
+
+    def _describe_run(self, first: int, last: int, edges: np.ndarray) -> str:
+        if first == 0 and last == len(edges):
+            return "any"
+        if names := self.names:
+            return names[first] if first == last else f"{names[first]} to {names[last]}"
+        low = "" if first == 0 else f"{self.format_value(float(edges[first - 1]))} < "
+        high = "" if last == len(edges) else f" ≤ {self.format_value(float(edges[last]))}"
+        return f"{low}x{high}"
+
+    def count_outside(self, column: Column) -> dict[str, int]:
+        """Count values that are missing or clipped: exactly, so for public rows only."""
+        return count_clipped(self.read(column), self.number.bounds)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from privboost.errors import SchemaError
-from privboost.tables.pieces import Batch, Piece
+from privboost.tables.pieces import Batch, Piece, Table
 
 _ELSEWHERE = (
     "the rows of this table lie with a cluster's workers: labels and weights must be columns of it"
@@ -18,7 +18,7 @@ _MIXTURE = (
 )
 
 
-class RemoteTable(ABC):
+class RemoteTable(Table):
     """A table of which only the schema is in this process.
 
     Attributes
@@ -29,17 +29,11 @@ class RemoteTable(ABC):
         A description of where the rows are.
     """
 
-    is_text = False
     place: str
-    columns: tuple[str, ...]
 
     @abstractmethod
     def no_rows(self, names: Sequence[str]) -> Batch:
         """Return the named columns without rows, with their types."""
-
-    @abstractmethod
-    def count_rows(self) -> int:
-        """Return the number of rows; private unless declared public."""
 
     @abstractmethod
     def open_backend(self, loads: Sequence[Any]) -> Any:

@@ -10,10 +10,10 @@ row is at stake, such rows are refused.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -23,38 +23,11 @@ import pyarrow.dataset
 from privboost.errors import SchemaError
 from privboost.forms import did_you_mean
 from privboost.tables.arrays import ArrayTable, SparseTable, plain_column
-from privboost.tables.file_sources import FilesTable, ParquetTable, are_files, open_file, open_files
+from privboost.tables.file_sources import are_files, open_file, open_files
 from privboost.tables.frames import FrameTable, column_of, objects
-from privboost.tables.pieces import Batch, Column, Piece
-from privboost.tables.remote import RemoteTable
-from privboost.tables.streamed_sources import DatasetTable, LazyTable, StreamedTable
-from privboost.tables.text_sources import CsvTable
-
-
-class Table(Protocol):
-    """Columns by name, in batches of rows."""
-
-    columns: tuple[str, ...]
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is a text file, whose values are all strings."""
-
-    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time.
-
-        The first batch has no rows: it shows the columns' types, which no value can change.
-        """
-
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield the table in pieces whose batches have at most `rows` rows, in order."""
-
-    def count_rows(self) -> int:
-        """Return the number of rows; private unless declared public."""
-
-
-_OPEN = (ParquetTable, CsvTable, FilesTable, StreamedTable, RemoteTable)
-"""Tables that are open already."""
+from privboost.tables.pieces import Column
+from privboost.tables.pieces import Table as Table
+from privboost.tables.streamed_sources import DatasetTable, LazyTable
 
 
 def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Table:
@@ -71,7 +44,7 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
         Whether a text file's malformed lines (see `CsvTable`), and a list's rows that do not fit
         the features, are refused.
     """
-    if isinstance(data, _OPEN):
+    if isinstance(data, Table):
         return data
     if isinstance(data, str | Path):
         return open_file(data, every_line=every_line)

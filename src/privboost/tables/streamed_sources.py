@@ -6,9 +6,9 @@ Their own error messages may quote values, so none is repeated.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NoReturn
 
 import narwhals.stable.v1 as nw
@@ -17,7 +17,7 @@ import pyarrow.dataset
 
 from privboost.errors import SchemaError
 from privboost.tables.frames import FrameTable
-from privboost.tables.pieces import Batch, Piece
+from privboost.tables.pieces import Batch, Table
 from privboost.tables.text_sources import unique
 
 _OWN_ENDS = (KeyboardInterrupt, MemoryError, SystemExit)
@@ -25,11 +25,8 @@ _OWN_ENDS = (KeyboardInterrupt, MemoryError, SystemExit)
 _TEXT_FORMATS = (pa.dataset.CsvFileFormat, pa.dataset.JsonFileFormat)
 
 
-class StreamedTable(ABC):
+class StreamedTable(Table):
     """A table that is read as a stream of batches, and whose length is unknown until then."""
-
-    is_text = False
-    columns: tuple[str, ...]
 
     @abstractmethod
     def _no_rows(self, names: Sequence[str]) -> Batch:
@@ -57,14 +54,6 @@ class StreamedTable(ABC):
             readable = False  # a panic of polars is no Exception
         if not readable:  # outside the handler: the error of the query quotes its values
             self._fail()
-
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield the batches: one thread reads them, any thread codes them."""
-        first = 0
-        for batch in self.batches(names, rows):
-            size = len(batch[names[0]])
-            yield Piece(first, size, partial(iter, [batch]))
-            first += size
 
     def count_rows(self) -> int:
         """Return the number of rows, by a pass over them that is made once."""

@@ -9,7 +9,6 @@ import re
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from privboost.errors import SchemaError
-from privboost.tables.pieces import Batch, Piece, Watch
+from privboost.tables.pieces import Batch, Table, Watch
 
 _CSV_BYTES = 2**24
 """The longest record of a text file, and the size of the blocks that are read."""
@@ -25,7 +24,7 @@ _PATIENCE = 1000
 """Milliseconds to wait for arrow's threads."""
 
 
-class CsvTable:
+class CsvTable(Table):
     """A text file with a header. All values are strings; the empty string is missing.
 
     A line with the wrong number of values is left out (`every_line=False`, for training) or
@@ -96,14 +95,6 @@ class CsvTable:
                 f"{self._path.name} is not well formed"
                 + (", or a line has the wrong number of cells" if self.every_line else "")
             )
-
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield parsed batches; one thread parses, for quoted values may hold line breaks."""
-        first = 0
-        for batch in self.batches(names, rows):
-            size = len(batch[names[0]])
-            yield Piece(first, size, partial(iter, [batch]))
-            first += size
 
     def _records(self, convert: Any) -> Iterator[pa.RecordBatch]:
         """Yield records as arrow parses them; then wait until its threads hold no Python object."""
