@@ -32,8 +32,8 @@ from privboost.errors import BudgetError, DomainError, SchemaError
 from privboost.forms import MAX_INT, check_text, is_writable
 from privboost.grid import CLIP_STEPS, Contribution
 from privboost.learning.given import (
+    NOTHING_TO_INFER,
     check_columns,
-    nothing_to_learn,
     too_few_classes,
     warn_of_objects,
     warn_of_silence,
@@ -248,7 +248,7 @@ def plan_learning(
     if delta == 0 and words:
         raise DomainError(words_without_delta(words, kinds, target))
     if delta == 0 and not numbers:
-        raise DomainError(nothing_to_learn())
+        raise DomainError(NOTHING_TO_INFER)
     contribution = Contribution(rows=1 if unit is None else unit.max_rows)
     return LearningPlan(
         known,

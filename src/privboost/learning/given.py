@@ -22,6 +22,10 @@ from privboost.tables.unit_names import read_unit_names
 from privboost.tables.values import code_labels, column_kind, read_numbers
 from privboost.unit import Unit
 
+NOTHING_TO_INFER = (
+    "given: every column is known, so there is nothing to learn at delta = 0: write it as a "
+    "domain, which costs nothing"
+)
 _READERS = {"number": read_numbers, "duration": read_durations, "text": column_kind}
 
 
@@ -115,14 +119,6 @@ def words_without_delta(words: Sequence[str], kinds: Mapping[str, str], target: 
         "(domain_given of an estimator, --domain-given, `given` in Domain.learn); or choose a "
         "delta above 0, or write a domain. Declare a column of numbers without a type as "
         '{"kind": "numeric"}'
-    )
-
-
-def nothing_to_learn() -> str:
-    """Return the error for an inference without anything to infer."""
-    return (
-        "given: every column is known, so there is nothing to learn at delta = 0: write it as a "
-        "domain, which costs nothing"
     )
 
 

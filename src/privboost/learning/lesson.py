@@ -272,11 +272,11 @@ class Learned:
 
 
 def learn_within(
-    lesson: Lesson, path: Path | None, posting: Posting | None, keys: KeyStream
+    inference: Lesson, path: Path | None, posting: Posting | None, keys: KeyStream
 ) -> Learned:
     """Infer a domain with a share of μ²; the rest is reserved for training."""
-    budget, share = lesson.budget, lesson.share
-    plan = lesson.plan(budget.delta)
+    budget, share = inference.budget, inference.share
+    plan = inference.plan(budget.delta)
     ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), path, posting)
     # Where an account adds up grids, the placeholder's grid is coarser than that of most plans that
     # may replace it: individual privacy filters have many coordinates.
@@ -289,12 +289,12 @@ def learn_within(
     ledger.reserve(made)
     part = Ledger(budget.epsilon, budget.delta, ledger.accountant)
     part.reserve(plan.releases)  # the cost of the inference alone, for later uses of the domain
-    domain = _learn(plan, lesson, ledger, part, keys)
+    domain = _learn(plan, inference, ledger, part, keys)
     return Learned(domain, replace(budget, before=plan.releases), ledger, placeholder)
 
 
 def learn_apart(
-    lesson: Lesson,
+    inference: Lesson,
     relation: str,
     path: Path | None,
     posting: Posting | None,
@@ -307,28 +307,32 @@ def learn_apart(
     basic composition holds whatever the second guarantee is. An account is charged with both; it
     must have enough left for a plan like the one that follows.
     """
-    epsilon, delta = lesson.own(relation)
-    plan = lesson.plan(delta)
+    epsilon, delta = inference.own(relation)
+    plan = inference.plan(delta)
     ledger = Ledger(epsilon, delta, plan.accountant, path, posting)
     made = calibrate(plan.releases, epsilon, delta, ledger.accountant)
     check_grid(planned.event for planned in made)
     if posting is not None:
         posting.check(made, after)
     ledger.reserve(made)
-    return Learned(_learn(plan.with_releases(made), lesson, ledger, ledger, keys), lesson.rest)
+    return Learned(
+        _learn(plan.with_releases(made), inference, ledger, ledger, keys), inference.rest
+    )
 
 
 def _learn(
-    plan: LearningPlan, lesson: Lesson, ledger: Ledger, own: Ledger, keys: KeyStream
+    plan: LearningPlan, inference: Lesson, ledger: Ledger, own: Ledger, keys: KeyStream
 ) -> Domain:
     """Infer a domain with the report of its cost; `own` holds the inference's releases alone."""
-    domain, rows = learn(plan, lesson.table, lesson.open_backend, ledger, keys.child("domain"))
-    if rows is not None and lesson.budget.delta > 1 / max(rows, 1.0):
+    domain, rows = learn(
+        plan, inference.table, inference.open_backend, ledger, keys.child("domain")
+    )
+    if rows is not None and inference.budget.delta > 1 / max(rows, 1.0):
         warn(
             "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
             "publishes a whole record; choose a smaller one"
         )
-    report = state_lesson(own, plan, domain, lesson.seeded)
+    report = state_lesson(own, plan, domain, inference.seeded)
     # Inference within a fit is part of the fit's entry in the account.
     return replace(domain, privacy=replace(report, rows=ledger.rows, entry=ledger.entry))
 

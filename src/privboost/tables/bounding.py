@@ -83,7 +83,7 @@ def row_bytes(part: Any, key: np.ndarray) -> Iterator[np.ndarray]:
     elif isinstance(part, np.ndarray):
         yield _bytes_of(part.T if part.ndim == 2 else part)
     elif part is not None:
-        raise TypeError(f"rows that carry {type(part).__name__} cannot be told apart")
+        raise TypeError(f"rows with fields of type {type(part).__name__} cannot be hashed")
 
 
 def _bytes_of(values: np.ndarray) -> np.ndarray:
