@@ -304,18 +304,18 @@ def test_truth_values_match_the_words_for_them(labels, column):
 )
 def test_numbers_for_classes_that_are_words_are_refused(column):
     column = slice_vector(open_vector(column, "y"), 0, len(column))
-    with pytest.raises(SchemaError, match=r"column 'income' holds .* labels are words"):
+    with pytest.raises(SchemaError, match=r"column 'income' holds .* labels are strings"):
         make_domain().target.code(column)
-    with pytest.raises(SchemaError, match="labels are words"):
+    with pytest.raises(SchemaError, match="labels are strings"):
         make_domain().target.code(column[:0])
 
 
 def test_numbers_for_words_of_truth_are_refused():
-    with pytest.raises(SchemaError, match="labels are words"):
+    with pytest.raises(SchemaError, match="labels are strings"):
         code_labels(np.array([1, 0]), ["True", "False"], "x")
-    with pytest.raises(SchemaError, match="labels are words"):
+    with pytest.raises(SchemaError, match="labels are strings"):
         code_labels(np.array([True]), ["yes", "no"], "x")
-    with pytest.raises(SchemaError, match="labels are words"):
+    with pytest.raises(SchemaError, match="labels are strings"):
         code_labels(np.array([True]), ["0", "1"], "x")
 
 

@@ -187,7 +187,7 @@ DATES = pd.Series(pd.date_range("2000", periods=10))
     [
         ({"features": {"when": {"kind": "numeric", "bounds": [0, 1]}}}, {}, "'when' holds"),
         ({"unit": {"column": "many", "max_rows": 2}}, {}, "'many' holds"),
-        ({"target": {"classes": ["old", "young"]}}, {"y": np.arange(10.0)}, "labels are words"),
+        ({"target": {"classes": ["old", "young"]}}, {"y": np.arange(10.0)}, "labels are strings"),
         ({}, {"sample_weight": "when"}, "'sample_weight' holds"),
         ({}, {"sample_weight": DATES}, "'sample_weight' holds"),
     ],

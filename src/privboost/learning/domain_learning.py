@@ -93,7 +93,7 @@ class LearningPlan:
     ----------
     known : dict from name to Feature
         Features that are given.
-    numbers, words : tuples of str
+    numbers, strings : tuples of str
         Columns whose bounds, and whose categories or classes, are inferred; the target is among
         them unless it is given.
     features : tuple of str
@@ -113,7 +113,7 @@ class LearningPlan:
 
     known: dict[str, Feature]
     numbers: tuple[str, ...]
-    words: tuple[str, ...]
+    strings: tuple[str, ...]
     features: tuple[str, ...]
     target: Target | str
     kinds: dict[str, str]
@@ -155,7 +155,7 @@ class LearningPlan:
     @property
     def digest(self) -> str:
         """SHA-256 of the plan."""
-        form = [self.features, self.target_name, self.numbers, self.words, sorted(self.known)]
+        form = [self.features, self.target_name, self.numbers, self.strings, sorted(self.known)]
         events = [[p.count, p.event.to_dict()] for p in self.releases]
         return hashlib.sha256(json.dumps([form, events]).encode()).hexdigest()
 
@@ -213,12 +213,12 @@ def plan_learning(
         The largest δ of thresholds.
     """
     part = read_known(given, target)
-    known, said, known_target, unit = part.features, part.kinds, part.target, part.unit
+    known, declared, known_target, unit = part.features, part.kinds, part.target, part.unit
     if table.is_text:
         check_header(table.columns, target)
     if known_target is None:
         need_columns(table, [target])  # first, so that the error names this column
-    for name in [*known, *said, *part.leave_out, *([unit.column] if unit else [])]:
+    for name in [*known, *declared, *part.leave_out, *([unit.column] if unit else [])]:
         if name not in table.columns:
             raise SchemaError(f"the table has no column {name!r}, which was given")
     skip = {target, weights, *part.leave_out} | ({unit.column} if unit else set())
@@ -231,34 +231,36 @@ def plan_learning(
     unknown = [name for name in features if name not in known]
     judged = {*features, target} | ({unit.column} if unit else set())
     batch = next(table.batches([name for name in table.columns if name in judged], 1), {})
-    kinds = {name: column_kind(batch[name], name) for name in unknown if name not in said} | said
+    kinds = {
+        name: column_kind(batch[name], name) for name in unknown if name not in declared
+    } | declared
     if table.is_text:
-        kinds |= {name: "untyped" for name in unknown if name not in said}
+        kinds |= {name: "untyped" for name in unknown if name not in declared}
     known = known | {name: _boolean(name) for name in unknown if kinds[name] == "bool"}
     known = {name: known[name] for name in features if name in known}
-    check_columns(batch, known, said, known_target, unit)
+    check_columns(batch, known, declared, known_target, unit)
     unknown = [name for name in unknown if name not in known]
     numbers = [name for name in unknown if kinds[name] in ("number", "duration")]
-    words = [name for name in unknown if name not in numbers]
+    strings = [name for name in unknown if name not in numbers]
     if known_target is None:
         kinds[target], classes = _target_type(table, batch, target, task or part.task)
         if classes and part.scale != "linear":
             raise DomainError("target.scale: classes have none")
-        (words if classes else numbers).append(target)
-    if delta == 0 and words:
-        raise DomainError(words_without_delta(words, kinds, target))
+        (strings if classes else numbers).append(target)
+    if delta == 0 and strings:
+        raise DomainError(words_without_delta(strings, kinds, target))
     if delta == 0 and not numbers:
         raise DomainError(NOTHING_TO_INFER)
     contribution = Contribution(rows=1 if unit is None else unit.max_rows)
     return LearningPlan(
         known,
         tuple(numbers),
-        tuple(words),
+        tuple(strings),
         features,
         known_target or target,
         kinds,
         unit,
-        _releases(contribution, len(numbers), len(words), delta, words_delta),
+        _releases(contribution, len(numbers), len(strings), delta, words_delta),
         part.scale,
     )
 
@@ -286,10 +288,10 @@ def learn(
     Spends exactly `plan.releases`, which must be reserved. Raises, and warns, by released values
     alone.
     """
-    warn_of_objects([name for name in plan.words if plan.kinds.get(name) == "object"])
+    warn_of_objects([name for name in plan.strings if plan.kinds.get(name) == "object"])
     warn_of_untyped("untyped" in plan.kinds.values())
     rule = UnitRule.of(plan.unit, stream.child("units"))
-    loader = SizeLoader(plan.numbers, plan.words, rule, table.columns[0], plan.durations)
+    loader = SizeLoader(plan.numbers, plan.strings, rule, table.columns[0], plan.durations)
     backend = open_backend([Load(loader, table)])
     try:
         curator = Curator(backend, ledger, stream.child("releases"), plan.contribution)
@@ -310,7 +312,7 @@ def _release(
         assert isinstance(event, GaussianRelease | LaplaceRelease)
         bounds = learn_bounds(plan.numbers, curator, event)
     values: dict[str, list[str]] = {}
-    if plan.words:
+    if plan.strings:
         event = next(events)
         assert isinstance(event, ThresholdRelease)
         values = _read_values(plan, curator.threshold(event, stream.child("values")))
@@ -326,7 +328,7 @@ def _release(
 
 
 def _releases(
-    contribution: Contribution, numbers: int, words: int, delta: float, words_delta: float
+    contribution: Contribution, numbers: int, strings: int, delta: float, words_delta: float
 ) -> tuple[Planned, ...]:
     if delta == 0:
         return (Planned(plan_sizes(contribution, numbers, pure=True), 1),)
@@ -335,15 +337,15 @@ def _releases(
     parts: list[tuple[Event, str]] = [(count, "rows")]
     if numbers:
         parts.append((plan_sizes(contribution, numbers, pure=False), "numbers"))
-    if words:
-        what = f"values that occur in {words} columns of words"
+    if strings:
+        what = f"values that occur in {strings} columns of words"
         share = min(delta * _DELTA_SHARE, words_delta)
         if not share > 0:
             raise BudgetError(
                 "the account has nothing left of its delta for values of words: write the domain, "
                 "or give them"
             )
-        event = ThresholdRelease(what, 1.0, steps, words, rows, (1.0,), delta_of_threshold=share)
+        event = ThresholdRelease(what, 1.0, steps, strings, rows, (1.0,), delta_of_threshold=share)
         parts.append((event, "words"))
     return by_shares([(Planned(event, 1), PARTS[part]) for event, part in parts])
 
@@ -355,12 +357,12 @@ def _count_rows(curator: Curator, event: Event) -> float:
 
 
 def _read_values(plan: LearningPlan, released: Sequence[bytes]) -> dict[str, list[str]]:
-    values: dict[str, list[str]] = {name: [] for name in plan.words}
+    values: dict[str, list[str]] = {name: [] for name in plan.strings}
     for key in released:
         number, _, value = key.partition(b" ")
         text = value.decode(errors="surrogateescape")
         if is_writable(text):  # else a domain cannot hold it
-            values[plan.words[int(number)]].append(text)
+            values[plan.strings[int(number)]].append(text)
     return values
 
 

@@ -79,12 +79,12 @@ def need_same_classes(classes: Sequence[Label], target: ClassTarget) -> None:
 
 def with_classes(given: Mapping[str, Any], classes: Sequence[Label] | None) -> Mapping[str, Any]:
     """Return a part of a domain's JSON payload with classes added, if its target has none."""
-    said = given.get("target") or {}
-    if classes is None or not isinstance(said, Mapping):
+    declared = given.get("target") or {}
+    if classes is None or not isinstance(declared, Mapping):
         return given
-    if said.get("classes") is not None or said.get("bounds") is not None:
+    if declared.get("classes") is not None or declared.get("bounds") is not None:
         return given
-    return {**given, "target": {**said, "classes": list(classes)}}
+    return {**given, "target": {**declared, "classes": list(classes)}}
 
 
 def check_columns(
@@ -105,13 +105,13 @@ def check_columns(
         read_unit_names(batch[unit.column], unit.column)
 
 
-def words_without_delta(words: Sequence[str], kinds: Mapping[str, str], target: str) -> str:
+def words_without_delta(strings: Sequence[str], kinds: Mapping[str, str], target: str) -> str:
     """Return the error for categories that are not given under pure DP; no text column is named."""
-    features = [name for name in words if name != target and kinds[name] != "untyped"]
+    features = [name for name in strings if name != target and kinds[name] != "untyped"]
     needed = [f"the categories of {_listed(features)}"] if features else []
     if "untyped" in kinds.values():
         needed.append("the kinds and categories of the text file's columns")
-    if target in words:
+    if target in strings:
         needed.append(f"the classes of the target {target!r}")
     return (
         "delta = 0: categories that occur in a table can be released only with a delta above 0. "

@@ -72,13 +72,13 @@ def read_known(given: Mapping[str, Any], target: str) -> Known:
         whole, kinds = _sort(features)
         features = whole
     payload: dict[str, Any] = {"version": 1, "features": features or _SPARE}
-    said = given.get("target") or {}
-    if not isinstance(said, Mapping):
+    declared = given.get("target") or {}
+    if not isinstance(declared, Mapping):
         raise DomainError('given: target: a mapping with "classes" or "bounds" is needed')
-    if said.get("name", target) != target:
-        raise DomainError(f"given: the target is {said['name']!r}, not {target!r}")
-    task, scale, whole_target = _judge(said)
-    payload["target"] = {"name": target} | (dict(said) if whole_target else {"bounds": [0, 1]})
+    if declared.get("name", target) != target:
+        raise DomainError(f"given: the target is {declared['name']!r}, not {target!r}")
+    task, scale, whole_target = _read_target(declared)
+    payload["target"] = {"name": target} | (dict(declared) if whole_target else {"bounds": [0, 1]})
     if given.get("unit"):
         payload["unit"] = given["unit"]
     domain = Domain.from_dict(payload)
@@ -100,14 +100,14 @@ def _sort(features: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     whole: dict[str, Any] = {}
     kinds: dict[str, str] = {}
     for name, part in features.items():
-        said = _filled(part) if isinstance(part, Mapping) else {}
-        kind = said.get("kind")
+        declared = _filled(part) if isinstance(part, Mapping) else {}
+        kind = declared.get("kind")
         if kind == OPEN_KIND:
             kind = None
-            del said["kind"]
+            del declared["kind"]
         known = FEATURE_KINDS.get(kind) if isinstance(kind, str) else None
         complete = known is not None and not known.required
-        if not isinstance(part, Mapping) or set(said) - {"kind", "missing"} or complete:
+        if not isinstance(part, Mapping) or set(declared) - {"kind", "missing"} or complete:
             whole[name] = part
         elif known is not None and known.inferable:
             kinds[name] = known.column_type
@@ -121,13 +121,15 @@ def _sort(features: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     return whole, kinds
 
 
-def _judge(said: Mapping[str, Any]) -> tuple[str | None, str, bool]:
+def _read_target(declared: Mapping[str, Any]) -> tuple[str | None, str, bool]:
     """Return a target's task and scale, and whether it is declared completely."""
-    filled = _filled(said)
-    left = {key for key in ("classes", "bounds") if key in said and said[key] is None}
+    filled = _filled(declared)
+    left = {key for key in ("classes", "bounds") if key in declared and declared[key] is None}
     if {"classes", "bounds"} & set(filled) or not (left or "scale" in filled):
-        return None, "linear", bool(said)
-    check_mapping(said, "given: target", set(), {"name", "classes", "bounds", "scale", "reason"})
+        return None, "linear", bool(declared)
+    check_mapping(
+        declared, "given: target", set(), {"name", "classes", "bounds", "scale", "reason"}
+    )
     scale = filled.get("scale", "linear")
     check_scale(scale, "target.scale")
     if "scale" in filled or left == {"bounds"}:

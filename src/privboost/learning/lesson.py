@@ -141,7 +141,7 @@ class Lesson:
         """Raise ValueError for features that will be categorical; types of columns are public."""
         plan = self.plan(self.budget.delta)
         for name in names:
-            if name in plan.words or (name in plan.known and not plan.known[name].ordered):
+            if name in plan.strings or (name in plan.known and not plan.known[name].ordered):
                 raise ValueError(f"{parameter}: {name!r} is a category, and has no order")
 
     def check_two_classes(self, parameter: str) -> None:

@@ -313,8 +313,8 @@ class Domain(DeclaredState):
         notes = [about, f"protected unit: {describe_unit(self.unit)}"]
         if self.privacy is not None:
             notes.append(f"learned at: {self.privacy.guarantee}")
-        said = "".join(f"<p>{escape(note)}</p>" for note in notes)
-        return f"<table><tr>{head}</tr>{lines}</table>{said}"
+        footer = "".join(f"<p>{escape(note)}</p>" for note in notes)
+        return f"<table><tr>{head}</tr>{lines}</table>{footer}"
 
     def __str__(self) -> str:
         width = max(len(feature.name) for feature in self.features)

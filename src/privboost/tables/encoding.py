@@ -66,8 +66,8 @@ class Encoder(DeclaredState):
 
         Neighbouring bins of a number that have the same value are one interval.
         """
-        for words, code in self.spans_of_codes(feature, values):
-            yield words, values[code]
+        for description, code in self.spans_of_codes(feature, values):
+            yield description, values[code]
 
     def spans_of_codes(self, feature: int, values: np.ndarray) -> Iterator[tuple[str, int]]:
         """Yield the same descriptions, each with its first code."""

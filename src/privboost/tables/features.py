@@ -390,8 +390,8 @@ def _read_kind(kind: Any, place: str) -> type[Feature]:
     if kind is None or kind == OPEN_KIND:
         raise Hole(f"{place}.kind", f"one of {', '.join(most)} or {last}")
     if not isinstance(kind, str) or kind not in FEATURE_KINDS:
-        said = "is missing; it is" if kind == "" else f"{kind!r} is not"
-        raise DomainError(f"{place}.kind: {said} {', '.join(most)} or {last}")
+        problem = "is missing; it is" if kind == "" else f"{kind!r} is not"
+        raise DomainError(f"{place}.kind: {problem} {', '.join(most)} or {last}")
     return FEATURE_KINDS[kind]
 
 

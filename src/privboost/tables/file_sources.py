@@ -159,8 +159,8 @@ def open_files(
     for path in paths:
         if Path(path).is_dir():
             raise SchemaError(
-                f"{path} is a folder: list its files, or pass one folder alone. What only the "
-                "names of folders say is no column: write it into the files"
+                f"{path} is a folder: list its files, or pass one folder alone. Names "
+                "of folders are no columns: write their values into the files"
             )
     tables = [open_file(path, missing, every_line, separator) for path in paths]
     return FilesTable([table for table in tables if not isinstance(table, FilesTable)])

@@ -118,9 +118,9 @@ def bin_columns(rows, columns, guesses, starts, edges, out):
         end = min(begin + _STRIDE, rows)
         part, own = values[: end - begin], slots[: end - begin]
         for c in range(columns.shape[0]):
-            address, apart, kind, line, b = columns[c]
+            address, stride, kind, line, b = columns[c]
             for i in range(part.size):
-                part[i] = number_at(address + (begin + i) * apart, kind)
+                part[i] = number_at(address + (begin + i) * stride, kind)
             own_start = start[start_first[b] : start_first[b + 1]]
             own_edges = edge[edge_first[b] : edge_first[b + 1]]
             guess_slots(part, low[b], scale[b], first[b], bits[b], own_start.size - 1, own)

@@ -10,10 +10,10 @@ from privboost.errors import SchemaError
 from privboost.tables.pieces import Batch, Piece, Table
 
 _ELSEWHERE = (
-    "the rows of this table lie with a cluster's workers: labels and weights must be columns of it"
+    "a cluster's workers hold the rows of this table: labels and weights must be columns of it"
 )
 _MIXTURE = (
-    "a stream stays where it began: all of its batches lie on this machine, or all with Dask, or "
+    "a stream stays where it began: all of its batches are on this machine, or all with Dask, or "
     "all with Spark"
 )
 

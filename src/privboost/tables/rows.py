@@ -19,7 +19,7 @@ class Codes:
     Attributes
     ----------
     narrow, wide : uint8 and uint16 arrays of shape (columns, rows)
-        The codes; `layout` says which feature lies where.
+        The codes; `layout` is the position of each feature.
     """
 
     layout: Layout
@@ -148,7 +148,7 @@ def join(blocks: Iterable[Rows]) -> Rows:
     parts = list(blocks)
     first = parts[0]
     if any(part.cohort != first.cohort for part in parts):
-        raise ValueError("rows of different cohorts have different budgets: join them apart")
+        raise ValueError("rows of different cohorts have different budgets and cannot be joined")
     return Rows(
         Codes(
             first.layout,

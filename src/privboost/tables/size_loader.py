@@ -36,7 +36,7 @@ class SizeLoader:
 
     Attributes
     ----------
-    numbers, words : tuples of str
+    numbers, strings : tuples of str
         The columns whose bounds, and whose categories or classes, are inferred.
     unit : UnitRule or None
         The bound on the rows of one unit.
@@ -50,7 +50,7 @@ class SizeLoader:
     by_place: ClassVar[bool] = False
 
     numbers: tuple[str, ...]
-    words: tuple[str, ...]
+    strings: tuple[str, ...]
     unit: UnitRule | None
     spare: str
     durations: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class SizeLoader:
     def columns(self) -> tuple[str, ...]:
         """The columns that are read."""
         unit = () if self.unit is None else (self.unit.column,)
-        return tuple(dict.fromkeys([*self.numbers, *self.words, *unit])) or (self.spare,)
+        return tuple(dict.fromkeys([*self.numbers, *self.strings, *unit])) or (self.spare,)
 
     def read(self, batch: Batch, first: int) -> Rows:
         """Code some rows. They have one label, and no ids: they are never sampled."""
@@ -70,7 +70,7 @@ class SizeLoader:
             values = read(batch[name], name)
             values = np.where(np.isinf(values), np.nan, values)  # bounds are of finite numbers
             _SIZES.code(values, codes.column(k))
-        texts = tuple(read_texts(batch[name], name) for name in self.words)
+        texts = tuple(read_texts(batch[name], name) for name in self.strings)
         return Rows(codes, np.zeros(size, dtype=np.uint8), texts=texts)
 
     def name_units(self, batch: Batch) -> pa.Array:
@@ -82,7 +82,7 @@ class SizeLoader:
         """Serialise the loader for another process."""
         payload: dict[str, Any] = {
             "numbers": list(self.numbers),
-            "words": list(self.words),
+            "words": list(self.strings),
             "unit": None if self.unit is None else self.unit.to_dict(),
             "spare": self.spare,
             "durations": list(self.durations),
@@ -94,7 +94,7 @@ class SizeLoader:
         """Read the bytes of `to_bytes`."""
         payload = codec.load(data, cls.magic)
         unit = None if payload["unit"] is None else UnitRule(**payload["unit"])
-        numbers, words, durations = (
+        numbers, strings, durations = (
             tuple(payload[key]) for key in ("numbers", "words", "durations")
         )
-        return cls(numbers, words, unit, payload["spare"], durations)
+        return cls(numbers, strings, unit, payload["spare"], durations)

@@ -107,12 +107,12 @@ def code_labels(
         raise SchemaError(f"column {name!r} holds {kind}, but the domain says labels")
     if not places.can_be(kind):
         raise SchemaError(
-            f"column {name!r} holds {kind}, but the domain's labels are words"
+            f"column {name!r} holds {kind}, but the domain's labels are strings"
             + ("" if sparse else _RECODED)
         )
     column = _coded(column)
-    words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
-    found = np.array([*map(places.find, words.to_pylist()), MISSING], dtype=np.int32)
+    distinct = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
+    found = np.array([*map(places.find, distinct.to_pylist()), MISSING], dtype=np.int32)
     places_of_rows: np.ndarray = found[_places_of(column)]
     return places_of_rows
 
@@ -164,8 +164,8 @@ def read_texts(column: Column, name: str) -> pa.Array:
         column = pa.array(_native(column))
     column = _coded(as_arrow(column))
     kind = column.type.value_type
-    words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
-    texts = map(_text_or_none, words.to_pylist())
+    distinct = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
+    texts = map(_text_or_none, distinct.to_pylist())
     return pa.array(texts, pa.large_binary()).take(column.indices.cast(pa.int64()))
 
 

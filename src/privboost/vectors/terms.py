@@ -49,9 +49,9 @@ class Terms(DeclaredState):
     def check(self) -> None:
         """Raise ValueError if two terms share a coordinate: squared norms would not add up."""
         coordinates = [np.unique(coordinate) for coordinate in self.coordinate]
-        apart = sum(map(len, coordinates)) == len(np.unique(np.concatenate(coordinates)))
+        disjoint = sum(map(len, coordinates)) == len(np.unique(np.concatenate(coordinates)))
         inside = all(own[0] >= 0 and own[-1] < self.n_coordinates for own in coordinates)
-        if not (apart and inside and len(self.features) == len(coordinates) == len(self.value)):
+        if not (disjoint and inside and len(self.features) == len(coordinates) == len(self.value)):
             raise ValueError("terms of a linear model have coordinates of their own")
         if self.most_square > MOST_SQUARE:
             raise ValueError(
