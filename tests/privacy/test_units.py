@@ -23,7 +23,7 @@ from privboost.evaluation.plan import plan_evaluation
 from privboost.learning import number_bounds
 from privboost.losses.squared_number import SQUARED_NUMBER
 from privboost.randomness.keystream import KeyStream
-from privboost.tables import bounding
+from privboost.tables import bounding, kernels
 from privboost.tables.beside import open_source
 from privboost.tables.encoding import Encoder
 from privboost.tables.layout import Layout
@@ -292,7 +292,7 @@ def test_the_hash_is_siphash(length, digest):
     """The published values of the key 00 01 … 0f and the message 00 01 …"""
     key, data = np.frombuffer(bytes(range(16)), dtype=np.uint64), np.arange(40, dtype=np.uint8)
     out = np.empty((2, 2), dtype=np.uint64)
-    bounding.hash_strings(data, np.array([0, length, 40]), key.copy(), out)
+    kernels.hash_strings(data, np.array([0, length, 40]), key.copy(), out)
     assert out[0].tobytes().hex() == digest
 
 

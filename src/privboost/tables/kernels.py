@@ -1,4 +1,4 @@
-"""Kernels that find the bins of numbers, compiled by numba: each value by itself."""
+"""Bins of numbers and hashes of rows, compiled by numba: each value by itself."""
 
 from __future__ import annotations
 
@@ -125,3 +125,56 @@ def bin_columns(rows, columns, guesses, starts, edges, out):
             own_edges = edge[edge_first[b] : edge_first[b + 1]]
             guess_slots(part, low[b], scale[b], first[b], bits[b], own_start.size - 1, own)
             _settle(part, own, own_start, halvings[b], own_edges, out[line, begin:end])
+
+
+@compiled
+def _rotate(word, bits):
+    """Rotate a 64-bit word to the left."""
+    return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
+
+
+@compiled
+def _sip_rounds(rounds, a, b, c, d):
+    """Mix the state of SipHash."""
+    for _ in range(rounds):
+        a, c = a + b, c + d
+        b, d = _rotate(b, 13) ^ a, _rotate(d, 16) ^ c
+        a, c = _rotate(a, 32) + d, c + b
+        b, d = _rotate(b, 17) ^ c, _rotate(d, 21) ^ a
+        c = _rotate(c, 32)
+    return a, b, c, d
+
+
+@compiled
+def hash_strings(data, ends, key, out):
+    """Write SipHash-2-4 of each string of bytes, with 128 bits: a pseudorandom function.
+
+    Parameters
+    ----------
+    data : uint8 array
+        The strings.
+    ends : int64 array
+        The start of the first, and the end of each.
+    key : uint64 array of length 2
+        The key.
+    out : uint64 array of shape (strings, 2)
+        Output.
+    """
+    for i in range(out.shape[0]):
+        begin, size = ends[i], ends[i + 1] - ends[i]
+        a = key[0] ^ np.uint64(0x736F6D6570736575)
+        b = key[1] ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
+        c = key[0] ^ np.uint64(0x6C7967656E657261)
+        d = key[1] ^ np.uint64(0x7465646279746573)
+        for at in range(0, size + 1, 8):
+            word = np.uint64(0)
+            for k in range(min(8, size - at)):
+                word |= np.uint64(data[begin + at + k]) << np.uint64(8 * k)
+            if size - at < 8:  # the last word, which may hold only the length
+                word |= np.uint64(size) << np.uint64(56)
+            a, b, c, d = _sip_rounds(2, a, b, c, d ^ word)
+            a ^= word
+        a, b, c, d = _sip_rounds(4, a, b, c ^ np.uint64(0xEE), d)
+        out[i, 0] = a ^ b ^ c ^ d
+        a, b, c, d = _sip_rounds(4, a, b ^ np.uint64(0xDD), c, d)
+        out[i, 1] = a ^ b ^ c ^ d
