@@ -8,18 +8,8 @@ from dataclasses import replace
 
 from privboost.engine.backend import Backend
 from privboost.engine.queries import GramSums, LinearSums, SumQuery
-from privboost.engine.updates import (
-    Charge,
-    CloseBudgets,
-    OpenBudgets,
-    Price,
-    SetTerms,
-    Start,
-    Update,
-    UseLoss,
-)
+from privboost.engine.updates import SetTerms, Start, Update, UseLoss
 from privboost.grid import Contribution
-from privboost.losses import within_steps
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.budgets.payments import Payments
 from privboost.privacy.events.event import Event, Planned, SampledGroup
@@ -62,17 +52,12 @@ class Bookkeeper:
 
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""
+        update = update.frozen()  # what is checked stays
         if isinstance(update, Start | UseLoss):
-            if update.loss is not None:
-                update = replace(update, loss=update.loss.frozen())  # what is checked stays
-                if not within_steps(update.loss):  # type: ignore[arg-type]
-                    raise ValueError("a loss table exceeds its clip: it would be undercharged")
             self._payments.use(update.loss)
         if isinstance(update, SetTerms):
-            update = SetTerms(update.terms.frozen())
-            update.terms.check()
             self._linear = update.terms
-        if isinstance(update, OpenBudgets | CloseBudgets | Price | Charge):
+        if update.of_budgets:
             raise ValueError(
                 "budgets are opened by open_budget, closed by close_budgets, and charged with a "
                 "release only"
