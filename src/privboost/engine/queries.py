@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -88,7 +88,6 @@ class Query(Message, ABC):
         """Return the exact sums over the rows of one shard."""
 
 
-@dataclass(frozen=True, eq=False)
 class SumQuery(Query):
     """Sums of the rows' statistics by cell, over all rows or a Poisson sample of them."""
 
@@ -111,6 +110,10 @@ class SumQuery(Query):
     def summand(self) -> Summand:
         """What each row adds."""
         return Summand(self.statistics, self.output, self.sample)
+
+    def sampled(self, sample: Sample | None) -> Self:
+        """Return the same query over a sample of rows, or over all."""
+        return replace(self, sample=sample)  # type: ignore[type-var]
 
     def check(self, checks: QueryChecks) -> None:
         """Check the fields that all sums have."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from privboost.engine.backend import Backend
 from privboost.engine.queries import GramSums, LinearSums, SumQuery
@@ -160,10 +159,10 @@ class Bookkeeper:
     def _sampled(self, query: SumQuery, rate: float, stream: KeyStream) -> SumQuery:
         """Have a query answered by the group's sample, a fresh one, or all rows."""
         if self._group is not None:
-            return replace(query, sample=self._group.sample)
+            return query.sampled(self._group.sample)
         if rate == 1:
-            return query if query.sample is None else replace(query, sample=None)
-        return replace(query, sample=fresh_sample(rate, stream, self._contribution))
+            return query if query.sample is None else query.sampled(None)
+        return query.sampled(fresh_sample(rate, stream, self._contribution))
 
     def _next_stream(self) -> KeyStream:
         self._releases += 1
