@@ -18,13 +18,15 @@ import pandas as pd
 from privboost import ModelFileError, codec
 from privboost.engine import (
     block_kernels,
-    commands,
     copy_kernels,
     kernels,
     linear_kernels,
     node_kernels,
 )
 from privboost.engine.backend import LocalBackend
+from privboost.engine.protocol import MAGIC
+from privboost.engine.queries import TreeSums
+from privboost.engine.updates import AddTreeValues
 from privboost.estimators import stream_bytes
 from privboost.forms import is_writable
 from privboost.models import (
@@ -145,8 +147,8 @@ class Forger:
         elif self.rng.random() < 0.2:
             messages[at : at + 1] = [messages[at]] * int(self.rng.integers(3))
         else:
-            update = codec.load(messages[at], commands._MAGIC)
-            messages[at] = write(self.change(update), commands._MAGIC)
+            update = codec.load(messages[at], MAGIC)
+            messages[at] = write(self.change(update), MAGIC)
         joined = np.frombuffer(b"".join(messages), dtype=np.uint8)
         return form | {"lengths": [len(m) for m in messages], "log": joined}
 
@@ -250,9 +252,9 @@ def try_stream(data: bytes) -> bool:
     backend = LocalBackend(stream.blocks)
     for update in stream.log:
         backend.apply(update)
-    last = [update for update in stream.log if isinstance(update, commands.AddTreeValues)][-1]
+    last = [update for update in stream.log if isinstance(update, AddTreeValues)][-1]
     if stream.blocks:
-        assert backend.sum(commands.TreeSums(last.trees, last.output)).dtype == np.int64
+        assert backend.sum(TreeSums(last.trees, last.output)).dtype == np.int64
     return True
 
 

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from privboost.engine.backend import Backend
 from privboost.engine.queries import GramSums, LinearSums, SumQuery
-from privboost.engine.updates import (
-    Charge,
-    CloseBudgets,
-    OpenBudgets,
-    Price,
-    SetTerms,
-    Start,
-    Update,
-    UseLoss,
-)
+from privboost.engine.updates import SetTerms, Start, Update, UseLoss
 from privboost.grid import Contribution
-from privboost.losses import within_steps
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.budgets.payments import Payments
 from privboost.privacy.events.event import Event, Planned, SampledGroup
@@ -62,17 +51,12 @@ class Bookkeeper:
 
     def publish(self, update: Update) -> None:
         """Tell the rows what has been released, so that they follow the model."""
+        update = update.frozen()  # what is checked stays
         if isinstance(update, Start | UseLoss):
-            if update.loss is not None:
-                update = replace(update, loss=update.loss.frozen())  # what is checked stays
-                if not within_steps(update.loss):  # type: ignore[arg-type]
-                    raise ValueError("a loss table exceeds its clip: it would be undercharged")
             self._payments.use(update.loss)
         if isinstance(update, SetTerms):
-            update = SetTerms(update.terms.frozen())
-            update.terms.check()
             self._linear = update.terms
-        if isinstance(update, OpenBudgets | CloseBudgets | Price | Charge):
+        if update.of_budgets:
             raise ValueError(
                 "budgets are opened by open_budget, closed by close_budgets, and charged with a "
                 "release only"
@@ -175,10 +159,10 @@ class Bookkeeper:
     def _sampled(self, query: SumQuery, rate: float, stream: KeyStream) -> SumQuery:
         """Have a query answered by the group's sample, a fresh one, or all rows."""
         if self._group is not None:
-            return replace(query, sample=self._group.sample)
+            return query.sampled(self._group.sample)
         if rate == 1:
-            return query if query.sample is None else replace(query, sample=None)
-        return replace(query, sample=fresh_sample(rate, stream, self._contribution))
+            return query if query.sample is None else query.sampled(None)
+        return query.sampled(fresh_sample(rate, stream, self._contribution))
 
     def _next_stream(self) -> KeyStream:
         self._releases += 1

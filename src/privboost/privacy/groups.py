@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 
-from privboost.engine.queries import Sample
 from privboost.errors import BudgetError
 from privboost.grid import Contribution
 from privboost.privacy.events.event import Event, SampledGroup
 from privboost.randomness.keystream import KeyStream
+from privboost.randomness.sampling import Sample
 
 
 class Group:
