@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privboost.compiling import compiled
+from privboost.compiling import compiled, inlined
 
 
 @compiled
@@ -46,7 +46,7 @@ def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
                 out[at] += chances[at] * (on_right if goes_right[node, code] else on_left)
 
 
-@compiled
+@inlined
 def _find_codes(feature, goes_right, node, reaches):
     """Write which codes of a node's feature the path to it lets through."""
     reaches[:] = True
@@ -99,7 +99,7 @@ def add_changes(feature, goes_right, first, rows, others, values, noise, change,
                     doubt[place, output, row] += unsure
 
 
-@compiled
+@inlined
 def _is_above(feature, node):
     """Say whether a node's feature is looked at before, on the way to it."""
     above = node
@@ -110,7 +110,7 @@ def _is_above(feature, node):
     return False
 
 
-@compiled
+@inlined
 def _leaf(feature, goes_right, rows, others, row, changed, node):
     """Follow a row, one of whose features is changed, from a node on; turns are packed as bits."""
     while node < feature.size:
@@ -165,7 +165,7 @@ def add_moves(features, reach, first, mean, values, points, weights, columns, fo
                     moved[row] += values[output] * own[leads[row]]
 
 
-@compiled
+@inlined
 def _find_moves(leads, mean, points, weights, out):
     """Write what each feature moves by; of `leads` a bit says whether a feature's code leads on."""
     for k in range(points.size):
