@@ -52,13 +52,14 @@ def looped(function: Callable[..., Any]) -> Any:
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
-    found = njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
-    if isinstance(found, Dispatcher):  # where numba is not disabled
-        found._cache = _Cache(function)
+    decorate: Any = njit  # numba's types do not know all options
+    found = decorate(nogil=True, no_cfunc_wrapper=True, **options)(function)
+    if isinstance(found, Dispatcher):  # unless numba is disabled
+        found._cache = _Cache(function)  # type: ignore[attr-defined]
     return found
 
 
-class _Cache(NullCache):  # type: ignore[misc]
+class _Cache(NullCache):
     """The cached machine code of one function, a file for each signature."""
 
     def __init__(self, function: Any) -> None:
@@ -78,14 +79,14 @@ class _Cache(NullCache):  # type: ignore[misc]
                 payload = pickle.loads((folder / name).read_bytes())
             except (OSError, EOFError, pickle.UnpicklingError):
                 continue
-            return CompileResult._rebuild(target_context, *payload)
+            return CompileResult._rebuild(target_context, *payload)  # type: ignore[no-untyped-call]
         return None
 
     def save_overload(self, sig: Any, cres: Any) -> None:
         """Write the compiled function for a signature into the first folder that takes it."""
         if cres.library.has_dynamic_globals or cres.lifted:
             return
-        name, data = self._name(sig, cres.codegen), dumps(cres._reduce())
+        name, data = self._name(sig, cres.codegen), dumps(cres._reduce())  # type: ignore[no-untyped-call]
         for folder in cache_folders():
             try:
                 _write(folder / name, data)
@@ -212,7 +213,7 @@ def count_compilations() -> Iterator[list[str]]:
     found += [str(each.data["dispatcher"]) for _, each in recorder.buffer if each.is_start]
 
 
-class _Announcement(event.Listener):  # type: ignore[misc]
+class _Announcement(event.Listener):
     """Prints one line when a function is compiled."""
 
     def on_start(self, event: Any) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import joblib
 import numba
 import numpy as np
-from numba import prange  # type: ignore[attr-defined]
+from numba import prange
 
 from privboost.compiling import compiled, looped
 
@@ -97,7 +97,8 @@ def compile_loops() -> None:
     words, marks = numba.types.int64[::1], numba.types.boolean[::1]
     for serial, parallel in KERNELS:
         for _, _, _, *arguments in serial.signatures:  # type: ignore[attr-defined]
-            parallel.compile((words, marks, numba.types.Tuple(arguments)))  # type: ignore[attr-defined]
+            task = numba.types.Tuple(arguments)  # type: ignore[no-untyped-call]
+            parallel.compile((words, marks, task))  # type: ignore[attr-defined]
 
 
 def run_serially(kernel: Kernel, first: int, last: int, arguments: tuple[Any, ...]) -> None:
@@ -155,7 +156,8 @@ def _start_threads() -> AbstractContextManager[Any]:
             if ours:
                 del os.environ["OMP_WAIT_POLICY"]
     # The work queue is the one layer that two threads must not enter at once.
-    return _launch_lock if numba.threading_layer() == "workqueue" else nullcontext()
+    layer = numba.threading_layer()  # type: ignore[attr-defined]
+    return _launch_lock if layer == "workqueue" else nullcontext()
 
 
 def _flatten(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
