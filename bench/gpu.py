@@ -1,13 +1,13 @@
-"""How fast a card is: single commands, and training alone.
+"""How fast a device is: single commands, and training alone.
 
     python -m bench.gpu                                     # 100,000,000 rows × 30 numbers
     python -m bench.gpu commands --rows 1000000
-    python -m bench.gpu streamed --rows 50000000            # none of the rows lies on the card
+    python -m bench.gpu streamed --rows 50000000            # none of the rows lies on the device
     python -m bench.gpu coding                              # float32 in this machine's memory
     python -m bench.gpu fits --case "random trees"
     python -m bench.gpu adult                               # a small table, whole fits
 
-Rows are made up, coded already and repeated: what is measured is what a card does with them, from
+Rows are made up, coded already and repeated: what is measured is what a device does with them, from
 the first command to the last, without reading, coding and bringing them there, but for `coding`.
 """
 
@@ -26,7 +26,7 @@ from bench import runner
 from privboost import Domain, DPXGBClassifier, PrivBoostClassifier, SBDTClassifier
 from privboost.boosting.adassp_terms import design
 from privboost.cuda.backend import CudaBackend, open_cuda
-from privboost.cuda.card import find_cards, open_card
+from privboost.cuda.card import find_devices, open_device
 from privboost.cuda.coding import leave_numbers
 from privboost.datasets import load_adult
 from privboost.engine.backend import LocalBackend
@@ -37,12 +37,12 @@ from privboost.engine.queries import (
     LinearSums,
     NodeHistograms,
     Query,
-    Sample,
     TreeSums,
 )
 from privboost.engine.updates import AddCellValues, AddTreeValues, SetTerms, Start, Update
 from privboost.grid import BLOCK_ROWS, VECTOR_STEPS
 from privboost.losses import loss_of
+from privboost.randomness.sampling import Sample
 from privboost.tables.beside import open_source
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import RowLoader
@@ -154,9 +154,9 @@ def measure_commands(blocks: list[Rows], encoder: Encoder) -> list[dict[str, Any
 
 
 def measure_streamed(blocks: list[Rows], encoder: Encoder) -> list[dict[str, Any]]:
-    """Return the same where all rows are brought to the card for every command."""
-    card: Any = open_card(find_cards()[0]).beside()
-    card.free = lambda: 0
+    """Return the same where all rows are brought to the device for every command."""
+    device: Any = open_device(find_devices()[0]).beside()
+    device.free = lambda: 0
     tree, after = random_tree(encoder, 6, 2), random_tree(encoder, 6, 3)
     codes = encoder.layout.n_codes
     cells = CellMap.side_by_side(
@@ -174,7 +174,7 @@ def measure_streamed(blocks: list[Rows], encoder: Encoder) -> list[dict[str, Any
         query = NodeHistograms(after.top(depth), cells, 0, GRADIENT_COUNT)
         asked.append((f"node histograms, {2**depth} × {len(codes)} × 64 cells", query))
     start = time.perf_counter()
-    backend = CudaBackend(blocks, [card])
+    backend = CudaBackend(blocks, [device])
     results = [{"case": "bring rows to pinned memory", "first_ms": _ms(start)}]
     return results + _measure(backend, asked)
 
@@ -197,7 +197,7 @@ def _measure(
 
 
 def measure_coding(encoder: Encoder, rows: int) -> list[dict[str, Any]]:
-    """Return the seconds from numbers in ordinary memory to coded rows on the card.
+    """Return the seconds from numbers in ordinary memory to coded rows on the device.
 
     Labels are read by the processor first. Beside them stands what it takes to copy as many bytes
     from pinned memory, and to code a million rows by the processor.
@@ -240,21 +240,21 @@ def _load_of(encoder: Encoder, table: np.ndarray, label: np.ndarray) -> Load:
 
 
 def _time_copies(size: int, piece: int = 2**26) -> float:
-    """Return the seconds that copies of pinned memory to the card take."""
-    card = open_card(find_cards()[0])
-    memory = card.pinned(min(piece, size), np.uint8)
-    with card.at_work():
-        there = card.bring(memory)
-        card.wait()
+    """Return the seconds that copies of pinned memory to the device take."""
+    device = open_device(find_devices()[0])
+    memory = device.pinned(min(piece, size), np.uint8)
+    with device.at_work():
+        there = device.bring(memory)
+        device.wait()
         start = time.perf_counter()
         for _ in range(-(-size // len(memory))):
             there.data.copy_from_host_async(memory.ctypes.data, len(memory))
-        card.wait()
+        device.wait()
     return time.perf_counter() - start
 
 
 class _Held:
-    """Rows on a card, or with the processor, and a clock from the first command to the last."""
+    """Rows on a device, or with the processor, and a clock from the first command to the last."""
 
     def __init__(self, blocks: list[Rows], kind: Any = CudaBackend) -> None:
         self._blocks, self._kind, self.seconds = blocks, kind, 0.0
@@ -306,7 +306,7 @@ def measure_fits(blocks: list[Rows], encoder: Encoder, words: str) -> list[dict[
 
 
 def measure_adult(turns: int = 5) -> list[dict[str, Any]]:
-    """Return the seconds of whole fits of a small table, on the card and on the processor."""
+    """Return the seconds of whole fits of a small table, on the device and on the processor."""
     adult, results = load_adult(), []
     for kind, how in ((PrivBoostClassifier, {}), (SBDTClassifier, {}), (DPXGBClassifier, {})):
         seconds: dict[str, float] = {}

@@ -16,15 +16,17 @@ import numpy as np
 import pandas as pd
 
 from privboost import ModelFileError, codec
+from privboost.crew import Kernel
 from privboost.engine import (
     block_kernels,
-    commands,
-    copy_kernels,
     kernels,
     linear_kernels,
     node_kernels,
 )
 from privboost.engine.backend import LocalBackend
+from privboost.engine.protocol import MAGIC
+from privboost.engine.queries import TreeSums
+from privboost.engine.updates import AddTreeValues
 from privboost.estimators import stream_bytes
 from privboost.forms import is_writable
 from privboost.models import (
@@ -64,13 +66,16 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(importance, "N_DRAWS", 1)
     monkeypatch.setattr(trees, "_SHARINGS", 2)
     for module in (
-        *(kernels, block_kernels, node_kernels, copy_kernels, linear_kernels),
+        *(kernels, block_kernels, node_kernels, linear_kernels),
         *(tree_kernels, line_kernels, effect_kernels),
         *(routing_kernels, turn_kernels, coding_kernels),
     ):
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, numba.core.registry.CPUDispatcher):
                 monkeypatch.setattr(module, name, kernel.py_func)
+            elif isinstance(kernel, Kernel):
+                serial = getattr(kernel.serial, "py_func", kernel.serial)
+                monkeypatch.setattr(module, name, Kernel(serial, kernel.parallel))
 
 
 def write(value, magic: bytes) -> bytes:
@@ -145,8 +150,8 @@ class Forger:
         elif self.rng.random() < 0.2:
             messages[at : at + 1] = [messages[at]] * int(self.rng.integers(3))
         else:
-            update = codec.load(messages[at], commands._MAGIC)
-            messages[at] = write(self.change(update), commands._MAGIC)
+            update = codec.load(messages[at], MAGIC)
+            messages[at] = write(self.change(update), MAGIC)
         joined = np.frombuffer(b"".join(messages), dtype=np.uint8)
         return form | {"lengths": [len(m) for m in messages], "log": joined}
 
@@ -250,9 +255,9 @@ def try_stream(data: bytes) -> bool:
     backend = LocalBackend(stream.blocks)
     for update in stream.log:
         backend.apply(update)
-    last = [update for update in stream.log if isinstance(update, commands.AddTreeValues)][-1]
+    last = [update for update in stream.log if isinstance(update, AddTreeValues)][-1]
     if stream.blocks:
-        assert backend.sum(commands.TreeSums(last.trees, last.output)).dtype == np.int64
+        assert backend.sum(TreeSums(last.trees, last.output)).dtype == np.int64
     return True
 
 

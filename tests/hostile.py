@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.engine.backend import add_answers, add_tallies
-from privboost.engine.commands import from_bytes, to_bytes
+from privboost.engine.queries import Query
 from privboost.engine.shard import Shard
+from privboost.engine.updates import Update
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.loading import (
     Coded,
@@ -47,16 +48,16 @@ class HostileBackend:
         self.deaths = 0
 
     def sum(self, query):
-        message = to_bytes(query)
+        message = query.to_bytes()
         self._kill_some()
         order = self._rng.permutation(len(self._shards))
-        return add_answers([self._shards[k].sum(from_bytes(message)) for k in order])
+        return add_answers([self._shards[k].sum(Query.from_bytes(message)) for k in order])
 
     def apply(self, update):
-        message = to_bytes(update)
+        message = update.to_bytes()
         self._log.append(message)
         for k in self._rng.permutation(len(self._shards)):
-            self._shards[k].apply(from_bytes(message))
+            self._shards[k].apply(Update.from_bytes(message))
 
     def tally(self):
         self._kill_some()
@@ -72,7 +73,7 @@ class HostileBackend:
             self.deaths += 1
             self._shards[k] = self._load(k)
             for message in self._log:
-                self._shards[k].apply(from_bytes(message))
+                self._shards[k].apply(Update.from_bytes(message))
 
     def _load(self, party):
         """Load what one party holds: the same rows whenever it is asked, cut anew each time."""

@@ -29,7 +29,6 @@ from privboost.boosting.target_span import (
 )
 from privboost.engine import shard
 from privboost.engine.backend import LocalBackend
-from privboost.engine.commands import from_bytes, to_bytes
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import SetSpan, Start
 from privboost.grid import CLIP_STEPS, LABEL_STEPS, SCORE_STEPS, WHOLE_SPAN
@@ -110,10 +109,10 @@ def test_laplace_noise_passes_for_normal_noise_of_the_same_rank():
 
 
 def test_a_span_is_told_in_bytes_and_refused_where_it_is_none():
-    span = from_bytes(to_bytes(SetSpan(-4, 2)))
+    span = SetSpan.from_bytes(SetSpan(-4, 2).to_bytes())
     assert (span.low, span.high) == (-4, 2)
     for low, high in [(0, 0), (2, -2), (0, 3), (-LABEL_STEPS - 2, 0), (0.0, 2.0), (False, 2)]:
-        with pytest.raises(ValueError, match="a span"):
+        with pytest.raises(ValueError, match="a clipping range"):
             SetSpan(low, high)
 
 

@@ -1,6 +1,6 @@
-"""Stands in for a card: the same kernels, compiled for the processor, with one thread a block.
+"""Stands in for a device: the same kernels, compiled for the processor, with one thread a block.
 
-So every line of them can be tested where there is no card; what it cannot show is what threads do
+So every line of them can be tested where there is no device; what it cannot show is what threads do
 to each other.
 """
 
@@ -69,8 +69,8 @@ def library():
     return ctypes.CDLL(str(built))
 
 
-class ProcessorCard:
-    """What is on the card are arrays apart from the machine's, as they would be there."""
+class ProcessorDevice:
+    """What is on the device are arrays apart from the machine's, as they would be there."""
 
     keeps, processors, near, near_all, threads = True, 3, 200_000, 228 * 1024, 1
     spare = 2**14

@@ -17,7 +17,7 @@ import numpy as np
 
 from privboost.boosting.adassp_terms import design
 from privboost.cuda.backend import CudaBackend
-from privboost.cuda.card import MANY_ROWS, find_cards, open_card, source
+from privboost.cuda.card import MANY_ROWS, find_devices, open_device, source
 from privboost.cuda.coding import NumberLoader, Uncoded
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistograms, TreeSums
@@ -46,14 +46,14 @@ def kernels():
     return set(re.findall(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", source()))
 
 
-def check_sums(card):
-    """Histograms, trees, nodes, counts and samples, on one card."""
-    need_equal_sums(lambda blocks: CudaBackend(blocks, [card]))
+def check_sums(device):
+    """Histograms, trees, nodes, counts and samples, on one device."""
+    need_equal_sums(lambda blocks: CudaBackend(blocks, [device]))
 
 
-def check_streams(card):
-    """The same on three cards, of which some stream their rows."""
-    need_equal_sums(lambda blocks: CudaBackend(blocks, crowd(card), 300, least_rows=1))
+def check_streams(device):
+    """The same on three devices, of which some stream their rows."""
+    need_equal_sums(lambda blocks: CudaBackend(blocks, crowd(device), 300, least_rows=1))
 
 
 def need_equal_sums(build):
@@ -68,18 +68,18 @@ def need_equal_sums(build):
             need_equal(one, other, query)
 
 
-def check_vectors(card):
+def check_vectors(device):
     for columns in ("short", "products"):
         encoder, blocks = coded(CLASSES, 400, weighted=True)
         terms = design(encoder, **DESIGNS[columns]).terms
         loss = loss_of("classes", "hinge").gradient_table(0.6, (1.0, 0.5))
         one = started(blocks, terms, loss, 1)
-        other = started(blocks, terms, loss, 1, CudaBackend, cards=[card])
+        other = started(blocks, terms, loss, 1, CudaBackend, devices=[device])
         need_equal(one, other, LinearSums.of(terms, 0))
         need_equal(one, other, GramSums.of(terms, np.array([VECTOR_STEPS, 20000])))
 
 
-def check_many_rows(card):
+def check_many_rows(device):
     """From so many rows on blocks have all their threads, and tables are brought near them."""
     layout, rng = Layout((193, 193, 9)), np.random.default_rng(0)
     blocks = []
@@ -87,7 +87,7 @@ def check_many_rows(card):
         narrow = rng.integers(0, 9, (3, BLOCK_ROWS), dtype=np.uint8)
         codes = Codes(layout, narrow, np.zeros((0, BLOCK_ROWS), dtype=np.uint16))
         blocks.append(Rows(codes, rng.integers(0, 2, BLOCK_ROWS, dtype=np.uint8)))
-    one, other = LocalBackend(blocks), CudaBackend(blocks, [card])
+    one, other = LocalBackend(blocks), CudaBackend(blocks, [device])
     for backend in (one, other):
         backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
     whole = [CellMap.of_feature(f, np.arange(n)) for f, n in enumerate(layout.n_codes)]
@@ -99,26 +99,26 @@ def check_many_rows(card):
         need_equal(one, other, query)
 
 
-def check_codes(card):
+def check_codes(device):
     domain, frame = make_domain(), make_frame(2000)
     encoder, (source, roles) = Encoder.of(domain), open_source(domain, frame, None, None)
     loader = RowLoader(encoder, roles)
     blocks = load_rows([Load(loader, source)])[0].blocks
     left = load_rows([Load(NumberLoader(loader, few_rows=1), source)])[0].blocks
     assert any(isinstance(block.codes, Uncoded) for block in left)
-    one, other = LocalBackend(blocks), CudaBackend(left, [card])
+    one, other = LocalBackend(blocks), CudaBackend(left, [device])
     for backend in (one, other):
         backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
     for feature, codes in enumerate(encoder.layout.n_codes):
         need_equal(one, other, CellSums(CellMap.of_feature(feature, np.arange(codes))))
 
 
-def check_fits(card):
+def check_fits(device):
     """Budgets, and votes."""
     fits = [partial(fit_trees, CLASSES, False, TREES[0])]
     fits += [partial(fit_other, *other) for other in OTHERS[:3:2]]
     for fit in fits:
-        assert bytes_of(fit(backend=opens(CudaBackend, cards=[card]))) == bytes_of(fit())
+        assert bytes_of(fit(backend=opens(CudaBackend, devices=[device]))) == bytes_of(fit())
 
 
 def need_equal(one, other, query):
@@ -136,21 +136,21 @@ CHECKS = {
 """The latter two take longest under the checker of races."""
 
 
-def launched_on(card, checks=tuple(CHECKS)):
+def launched_on(device, checks=tuple(CHECKS)):
     """Run checks, and return which kernels were launched."""
-    launched, launch = set(), card.launch
+    launched, launch = set(), device.launch
 
     def noted(kernel, *task, **how):
         launched.add(kernel)
         launch(kernel, *task, **how)
 
-    card.launch = noted
+    device.launch = noted
     try:
         for name in checks:
-            CHECKS[name](card)
+            CHECKS[name](device)
             print(f"{name}: {', '.join(sorted(launched))}", flush=True)
     finally:
-        del card.launch
+        del device.launch
     return launched
 
 
@@ -165,11 +165,11 @@ class Apart:
 
 
 def main():
-    card = open_card(find_cards()[0])
-    card._pool = Apart(card._cupy.cuda)
-    card._cupy.cuda.set_allocator(None)
+    device = open_device(find_devices()[0])
+    device._pool = Apart(device._cupy.cuda)
+    device._cupy.cuda.set_allocator(None)
     named = sys.argv[1:]
-    missing = kernels() - launched_on(card, named or tuple(CHECKS))
+    missing = kernels() - launched_on(device, named or tuple(CHECKS))
     if missing and not named:
         sys.exit(f"kernels that were not launched: {', '.join(sorted(missing))}")
     print(f"{len(kernels()) - len(missing)} of {len(kernels())} kernels launched")

@@ -1,4 +1,4 @@
-"""Every answer of a card is that of the processor's own kernels."""
+"""Every answer of a device is that of the processor's own kernels."""
 
 import json
 
@@ -21,7 +21,7 @@ from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.cuda.conftest import crowd
-from tests.cuda.processor_card import ProcessorCard
+from tests.cuda.processor_card import ProcessorDevice
 from tests.engine.test_linear import DESIGNS, LOSSES, coded, started
 from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
 from tests.engine.test_samples import sampled
@@ -34,15 +34,15 @@ def need_equal(one, other, query):
 
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize(("target", "loss", "n_outputs", "weighted"), CASES)
-def test_sums(card, target, loss, n_outputs, weighted, small):
+def test_sums(device, target, loss, n_outputs, weighted, small):
     """Where little memory is near, sums are made in several goes, or far."""
     if small:
-        if not isinstance(card, ProcessorCard):
-            pytest.skip("a card has the memory that it has")
-        card.near = 70_000
+        if not isinstance(device, ProcessorDevice):
+            pytest.skip("a device has the memory that it has")
+        device.near = 70_000
     encoder, blocks = rows_for(target, weighted)
     one = LocalBackend(blocks)
-    others = [CudaBackend(blocks, [card]), CudaBackend(blocks, crowd(card), 300, least_rows=1)]
+    others = [CudaBackend(blocks, [device]), CudaBackend(blocks, crowd(device), 300, least_rows=1)]
     for update in [Start(loss, n_outputs), *updates(encoder.layout, loss, n_outputs)]:
         for backend in (one, *others):
             backend.apply(update)
@@ -52,11 +52,11 @@ def test_sums(card, target, loss, n_outputs, weighted, small):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_samples(card, weighted):
+def test_samples(device, weighted):
     encoder, blocks = rows_for(CLASSES, weighted)
     shuffled = [block.take(np.random.default_rng(1).permutation(len(block))) for block in blocks]
-    one, two = LocalBackend(blocks), CudaBackend(blocks, [card])
-    three = CudaBackend(shuffled, crowd(card), 300, least_rows=1)
+    one, two = LocalBackend(blocks), CudaBackend(blocks, [device])
+    three = CudaBackend(shuffled, crowd(device), 300, least_rows=1)
     for backend in (one, two, three):
         backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
     for query in queries(encoder.layout, 1):
@@ -66,7 +66,7 @@ def test_samples(card, weighted):
 
 
 @pytest.mark.parametrize("most", [0, 99])
-def test_trees_whose_columns_are_brought_near(card, monkeypatch, most):
+def test_trees_whose_columns_are_brought_near(device, monkeypatch, most):
     """From any level on, with rows that end anywhere in a tile."""
     monkeypatch.setattr(routes, "MANY_ROWS", 1)
     monkeypatch.setattr(routes, "_COLUMNS_OF_A_LEVEL", most)
@@ -75,7 +75,7 @@ def test_trees_whose_columns_are_brought_near(card, monkeypatch, most):
     for rows in (4000, 1, 777):
         codes = Codes.of(layout, np.stack([rng.integers(0, n, rows) for n in layout.n_codes]))
         blocks.append(Rows(codes, rng.integers(0, 2, rows, dtype=np.uint8)))
-    one, other = LocalBackend(blocks), CudaBackend(blocks, [card])
+    one, other = LocalBackend(blocks), CudaBackend(blocks, [device])
     for backend in (one, other):
         backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
     narrow = Layout((193, 9, 255))
@@ -83,8 +83,8 @@ def test_trees_whose_columns_are_brought_near(card, monkeypatch, most):
     trees += [trees[-1].top(depth) for depth in (3, 4, 7, 8)] + [random_tree(layout, 6, 9)]
     for tree in trees:
         need_equal(one, other, TreeSums((tree,)))
-    if isinstance(card, ProcessorCard):
-        assert ("route_near" in card.launched) == (most > 0)
+    if isinstance(device, ProcessorDevice):
+        assert ("route_near" in device.launched) == (most > 0)
 
 
 def test_keys_of_rounds_are_those_of_the_standard():
@@ -97,8 +97,8 @@ def test_keys_of_rounds_are_those_of_the_standard():
 @pytest.mark.parametrize("columns", DESIGNS)
 @pytest.mark.parametrize("task", LOSSES)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_vectors(card, columns, task, weighted, monkeypatch):
-    """Products are made of some rows at a time, as many as the card can spare memory for."""
+def test_vectors(device, columns, task, weighted, monkeypatch):
+    """Products are made of some rows at a time, as many as the device can spare memory for."""
     monkeypatch.setattr(vectors, "_SLICE", 64)
     name, target = LOSSES[task]
     encoder, blocks = coded(target, 400, weighted=weighted)
@@ -106,7 +106,10 @@ def test_vectors(card, columns, task, weighted, monkeypatch):
     outputs = 3 if target is THREE else 1
     loss = loss_of(*name).gradient_table(0.6, (1.0, 0.5))
     one = started(blocks, terms, loss, outputs)
-    for where in ({"cards": [card]}, {"cards": crowd(card), "most_rows": 90, "least_rows": 1}):
+    for where in (
+        {"devices": [device]},
+        {"devices": crowd(device), "most_rows": 90, "least_rows": 1},
+    ):
         other = started(blocks, terms, loss, outputs, CudaBackend, **where)
         need_equal(one, other, LinearSums.of(terms, outputs - 1))
         need_equal(one, other, GramSums.of(terms, np.array([VECTOR_STEPS, 20000])))
@@ -114,14 +117,14 @@ def test_vectors(card, columns, task, weighted, monkeypatch):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("label", "sign"), [(0, 1), (1, -1)])
-def test_identical_rows_at_the_clip_do_not_overflow(card, label, sign, weighted):
+def test_identical_rows_at_the_clip_do_not_overflow(device, label, sign, weighted):
     """All rows in one cell, each as large as can be: sums of 32 bits spill in time."""
     layout, rows, times = Layout((4, 200)), BLOCK_ROWS, 90
     weight = np.full(rows, WEIGHT_STEPS, dtype=np.uint16) if weighted else None
     none = np.zeros((0, rows), dtype=np.uint16)
     codes = Codes(layout, np.full((2, rows), 3, dtype=np.uint8), none)
     blocks = [Rows(codes, np.full(rows, label, dtype=np.uint8), weight)] * times
-    backend = CudaBackend(blocks, [card])
+    backend = CudaBackend(blocks, [device])
     backend.apply(Start(LOGISTIC.table(0.01, 0.01)))
     most = times * rows * CLIP_STEPS * (WEIGHT_STEPS if weighted else 1)
     cells = CellMap.side_by_side(
@@ -140,47 +143,47 @@ def test_identical_rows_at_the_clip_do_not_overflow(card, label, sign, weighted)
         assert found.tolist() == [[sign * most, most]] * touched
 
 
-def test_an_empty_table_answers_zeros(card):
+def test_an_empty_table_answers_zeros(device):
     encoder, _ = rows_for(CLASSES, False)
-    backend = CudaBackend([], [card])
+    backend = CudaBackend([], [device])
     backend.apply(Start(LOGISTIC.table(0.3, 0.1)))
     for query in queries(encoder.layout, 1):
         assert not backend.sum(query).any()
     assert backend.tally() == {}
 
 
-def test_a_card_without_a_start_refuses(card):
+def test_a_device_without_a_start_refuses(device):
     encoder, blocks = rows_for(CLASSES, False)
     with pytest.raises(RuntimeError, match="Start"):
-        CudaBackend(blocks, [card]).sum(next(queries(encoder.layout, 1)))
+        CudaBackend(blocks, [device]).sum(next(queries(encoder.layout, 1)))
 
 
-def test_a_kernel_that_fails_ends_the_fit_with_a_true_ledger(card, monkeypatch, tmp_path):
+def test_a_kernel_that_fails_ends_the_fit_with_a_true_ledger(device, monkeypatch, tmp_path):
     begun = []
-    launch = card.launch
+    launch = device.launch
 
     def fail(kernel, *task, **how):
         begun.append(kernel)
         if begun.count("sum_alone") == 5:
-            raise RuntimeError("a fault of the card")
+            raise RuntimeError("a fault of the device")
         launch(kernel, *task, **how)
 
-    monkeypatch.setattr(card, "launch", fail)
-    there, ledger = opens(CudaBackend, cards=[card]), tmp_path / "ledger.jsonl"
+    monkeypatch.setattr(device, "launch", fail)
+    there, ledger = opens(CudaBackend, devices=[device]), tmp_path / "ledger.jsonl"
     how = {"n_estimators": 20, "interactions": False, "backend": there, "ledger": ledger}
-    with pytest.raises(RuntimeError, match="a fault of the card"):
+    with pytest.raises(RuntimeError, match="a fault of the device"):
         PrivBoostClassifier(1.0, 1e-6, make_domain(), **how).fit(make_frame(100))
     entries = [json.loads(line)["entry"] for line in ledger.read_text().splitlines()]
     assert entries[0] == "reserve"
     assert entries.count("charge") >= 5
 
 
-def test_rows_that_a_card_cannot_hold_lie_in_the_machines_memory(card):
-    if isinstance(card, ProcessorCard):
+def test_rows_that_a_device_cannot_hold_lie_in_the_machines_memory(device):
+    if isinstance(device, ProcessorDevice):
         pytest.skip("the processor's memory is the machine's")
-    small = type(card)(card._cupy)
+    small = type(device)(device._cupy)
     small.free = lambda: 2**40
-    with small._device:
+    with small._cupy_device:
         small._pool.set_limit(size=1)
     encoder, blocks = rows_for(THREE, True)
     one, other = LocalBackend(blocks), CudaBackend(blocks, [small])

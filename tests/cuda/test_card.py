@@ -8,7 +8,7 @@ import pytest
 
 from privboost import PrivBoostClassifier
 from privboost.cuda import backend
-from privboost.cuda.card import find_cards, open_card
+from privboost.cuda.card import find_devices, open_device
 from privboost.engine.backend import LocalBackend
 from privboost.errors import CardError
 from privboost.tables.beside import open_source
@@ -17,7 +17,7 @@ from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load
 from privboost.tables.remote import RemoteTable
 from tests.cuda import sanitize
-from tests.cuda.processor_card import ProcessorCard, compiler
+from tests.cuda.processor_card import ProcessorDevice, compiler
 from tests.tables import make_domain, make_frame
 
 
@@ -26,7 +26,7 @@ class RuntimeFault(Exception):
 
 
 class Full:
-    """A card that another program has for itself."""
+    """A device that another program has for itself."""
 
     compute_capability = "90"
 
@@ -39,16 +39,16 @@ class Full:
 
 
 def fake(count=1, capabilities=("90",), error=None, device=None):
-    """CuPy as far as it is asked before a card is used."""
-    cards = [SimpleNamespace(compute_capability=each) for each in capabilities]
+    """CuPy as far as it is asked before a device is used."""
+    devices = [SimpleNamespace(compute_capability=each) for each in capabilities]
 
-    def count_cards():
+    def count_devices():
         if error:
             raise RuntimeFault(error)
         return count
 
-    runtime = SimpleNamespace(getDeviceCount=count_cards, CUDARuntimeError=RuntimeFault)
-    device = cards.__getitem__ if device is None else device
+    runtime = SimpleNamespace(getDeviceCount=count_devices, CUDARuntimeError=RuntimeFault)
+    device = devices.__getitem__ if device is None else device
     return SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=device))
 
 
@@ -56,16 +56,16 @@ def fake(count=1, capabilities=("90",), error=None, device=None):
     ("cupy", "words"),
     [
         (None, r"needs CuPy: pip install .*gpu12.*gpu13"),
-        (fake(0), "needs an NVIDIA card"),
-        (fake(error="cudaErrorNoDevice: no CUDA-capable device is detected"), "an NVIDIA card"),
+        (fake(0), "needs an NVIDIA device"),
+        (fake(error="cudaErrorNoDevice: no CUDA-capable device is detected"), "an NVIDIA device"),
         (fake(error="cudaErrorInsufficientDriver: too old"), "driver is too old"),
-        (fake(capabilities=("61",)), "card is too old"),
-        (fake(device=Full), "card 0 cannot be used"),
+        (fake(capabilities=("61",)), "device is too old"),
+        (fake(device=Full), "device 0 cannot be used"),
     ],
 )
 def test_what_is_missing_is_said_in_one_line(monkeypatch, tmp_path, cupy, words):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    open_card.cache_clear()
+    open_device.cache_clear()
     ledger = tmp_path / "ledger"
     model = PrivBoostClassifier(1.0, 1e-6, make_domain(), backend="cuda", ledger=ledger)
     with pytest.raises(CardError, match=words) as raised:
@@ -75,10 +75,10 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch, tmp_path, cupy, words)
     assert not ledger.exists()
 
 
-def test_all_cards_are_used_that_are_new_enough(monkeypatch):
+def test_all_devices_are_used_that_are_new_enough(monkeypatch):
     cupy = fake(count=3, capabilities=("90", "61", "70"))
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    assert find_cards() == (0, 2)
+    assert find_devices() == (0, 2)
 
 
 @pytest.mark.parametrize("rows", [90, 110])
@@ -86,8 +86,8 @@ def test_few_rows_stay_with_the_processor(monkeypatch, tmp_path, rows):
     """Whether their table tells how many they are, or not."""
     if compiler() is None:
         pytest.skip("no g++ to compile kernels for the processor")
-    monkeypatch.setattr(backend, "find_cards", lambda: (0,))
-    monkeypatch.setattr(backend, "open_card", lambda number: ProcessorCard())
+    monkeypatch.setattr(backend, "find_devices", lambda: (0,))
+    monkeypatch.setattr(backend, "open_device", lambda number: ProcessorDevice())
     monkeypatch.setattr(backend, "FEW_ROWS", 100)
     frame, path = make_frame(rows), tmp_path / "rows.csv"
     frame.to_csv(path, index=False)
@@ -123,7 +123,7 @@ def test_rows_of_a_cluster_stay_there(tmp_path):
 def test_the_sanitizer_sees_every_kernel():
     if compiler() is None:
         pytest.skip("no g++ to compile kernels for the processor")
-    assert sanitize.launched_on(ProcessorCard()) == sanitize.kernels()
+    assert sanitize.launched_on(ProcessorDevice()) == sanitize.kernels()
 
 
 def test_importing_needs_no_cupy():

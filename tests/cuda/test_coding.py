@@ -1,4 +1,4 @@
-"""Numbers that a card codes have the codes that the processor gives them, bit for bit."""
+"""Numbers that a device codes have the codes that the processor gives them, bit for bit."""
 
 from functools import partial
 
@@ -11,15 +11,15 @@ from privboost import Domain, SBDTClassifier
 from privboost.cuda import coding
 from privboost.cuda.backend import CudaBackend
 from privboost.cuda.coding import NumberLoader, Uncoded, leave_numbers
-from privboost.cuda.rows import CardRows
-from privboost.cuda.streaming import StreamingCard
+from privboost.cuda.rows import DeviceRows
+from privboost.cuda.streaming import StreamingDevice
 from privboost.tables.beside import open_source
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load, load_rows
 from privboost.tables.values import plain_numbers
 from tests.cuda.conftest import crowd
-from tests.cuda.processor_card import ProcessorCard
+from tests.cuda.processor_card import ProcessorDevice
 from tests.identity import bytes_of
 
 ROWS = 700
@@ -90,28 +90,28 @@ LAID_OUT = {
 }
 
 
-def codes_of(card, table, labels, **how):
-    """Return the columns of rows that were loaded for a card."""
+def codes_of(device, table, labels, **how):
+    """Return the columns of rows that were loaded for a device."""
     source, roles = open_source(DOMAIN, table, labels, None)
     loader = NumberLoader(RowLoader(Encoder.of(DOMAIN), roles), few_rows=1)
     (loaded,) = load_rows([Load(loader, source)], rows=150)
-    with card.at_work():
-        rows = CardRows(card, loaded.blocks, **how)
-        card.settle()
-        found = [card.fetch(column) if card.keeps else column for column in rows.columns]
+    with device.at_work():
+        rows = DeviceRows(device, loaded.blocks, **how)
+        device.settle()
+        found = [device.fetch(column) if device.keeps else column for column in rows.columns]
     return loaded.blocks, [column[:ROWS] for column in found]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_codes_are_those_of_the_processor(card, kind, monkeypatch):
+def test_codes_are_those_of_the_processor(device, kind, monkeypatch):
     monkeypatch.setattr(coding, "_SLOT", 480)  # several for a piece, and columns across two
-    if isinstance(card, ProcessorCard):
-        card.near = 8 * 300  # the edges of some columns, not of all
+    if isinstance(device, ProcessorDevice):
+        device.near = 8 * 300  # the edges of some columns, not of all
     values, labels = hard_numbers(kind), np.arange(ROWS) % 2
     *_, expected = Encoder.of(DOMAIN).feature_codes(values)
     for laid_out, lay_out in LAID_OUT.items():
         how = {"n_threads": 3} if laid_out == "rows" else {}
-        for where in (card, StreamingCard(card)):
+        for where in (device, StreamingDevice(device)):
             blocks, found = codes_of(where, lay_out(values), labels, **how)
             assert all(isinstance(block.codes, Uncoded) for block in blocks)
             for feature, column in enumerate(found):
@@ -135,7 +135,7 @@ def test_what_is_no_plain_number_is_left_to_the_processor():
 
 @pytest.mark.parametrize(("columns", "there"), [(510, True), (520, False)])
 def test_rows_of_many_columns_are_coded_by_the_processor(columns, there):
-    """What is brought to a card at once stays small."""
+    """What is brought to a device at once stays small."""
     numbers = {f"x{k}": {"kind": "numeric", "bounds": [0, 1]} for k in range(columns)}
     target = {"name": "y", "classes": [0, 1]}
     domain = Domain.from_dict({"version": 1, "features": numbers, "target": target})
@@ -145,7 +145,7 @@ def test_rows_of_many_columns_are_coded_by_the_processor(columns, there):
     assert (left is not loads) == (rows is not None) == there
 
 
-def test_a_model_of_uncoded_rows_is_the_processors(card, monkeypatch):
+def test_a_model_of_uncoded_rows_is_the_processors(device, monkeypatch):
     monkeypatch.setattr(NumberLoader.__init__, "__defaults__", (1,))
     rng = np.random.default_rng(0)
     table, label = (
@@ -153,16 +153,16 @@ def test_a_model_of_uncoded_rows_is_the_processors(card, monkeypatch):
         rng.integers(0, 2, ROWS),
     )
 
-    def there(cards, loads):
+    def there(devices, loads):
         left, rows = leave_numbers(loads)
         assert rows is not None
         blocks = [block for each in load_rows(left, rows=100) for block in each.blocks]
         assert isinstance(blocks[0].codes, Uncoded)
-        return CudaBackend(blocks, cards, most_rows=200, least_rows=1)
+        return CudaBackend(blocks, devices, most_rows=200, least_rows=1)
 
     how = {"n_estimators": 8, "features": "uniform", "random_state": 3}
     fits = [
         SBDTClassifier(1.0, 1e-6, DOMAIN, **how, **where).fit(table, label)
-        for where in ({}, {"backend": partial(there, crowd(card))})
+        for where in ({}, {"backend": partial(there, crowd(device))})
     ]
     assert bytes_of(fits[0]) == bytes_of(fits[1])

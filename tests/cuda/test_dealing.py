@@ -1,4 +1,4 @@
-"""Which rows go where: all of them once, in order, whatever cards hold."""
+"""Which rows go where: all of them once, in order, whatever devices hold."""
 
 from itertools import chain
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from privboost.cuda import dealing
-from privboost.cuda.streaming import StreamingCard
+from privboost.cuda.streaming import StreamingDevice
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes, Rows
-from tests.cuda.processor_card import ProcessorCard
+from tests.cuda.processor_card import ProcessorDevice
 
 LAYOUT = Layout((4, 300))
 ROW_BYTES = 3 + dealing._BESIDE
@@ -27,16 +27,16 @@ def rows_of(blocks):
 @pytest.mark.parametrize("count", [1, 3])
 def test_each_block_is_dealt_out_once(free, count, monkeypatch):
     monkeypatch.setattr(dealing, "_LEAST_STREAMED", 120)
-    blocks, cards = blocks_of(*[50] * 20, 7), [ProcessorCard(free=free) for _ in range(count)]
-    lots = dealing.deal(blocks, cards, least_rows=1)
+    blocks, devices = blocks_of(*[50] * 20, 7), [ProcessorDevice(free=free) for _ in range(count)]
+    lots = dealing.deal(blocks, devices, least_rows=1)
     dealt = [block for lot in lots for shard in lot.shards for block in shard]
     assert sorted(map(id, dealt)) == sorted(map(id, blocks))
-    streamed = [lot for lot in lots if isinstance(lot.card, StreamingCard)]
+    streamed = [lot for lot in lots if isinstance(lot.device, StreamingDevice)]
     assert len(streamed) == (0 if free == 2**40 else 2 * count)
     for lot in streamed:
         assert max(map(rows_of, lot.shards)) <= 120
     held = [lot for lot in lots if lot not in streamed]
-    assert [lot.card for lot in held] == (cards if free else [])
+    assert [lot.device for lot in held] == (devices if free else [])
     if free == 2**40:
         assert dealt == blocks
         shares = [rows_of(chain(*lot.shards)) for lot in held]
@@ -44,20 +44,20 @@ def test_each_block_is_dealt_out_once(free, count, monkeypatch):
     assert all(rows_of(chain(*lot.shards)) * ROW_BYTES <= free for lot in held)
 
 
-def test_few_rows_go_to_one_card():
-    cards = [ProcessorCard() for _ in range(8)]
+def test_few_rows_go_to_one_device():
+    devices = [ProcessorDevice() for _ in range(8)]
     for rows, used in ((0, 1), (1000, 1), (2 * dealing.LEAST_ROWS, 2), (10**9, 8)):
-        assert dealing.cards_for(rows, 8) == used
-    (lot,) = dealing.deal([], cards)
+        assert dealing.devices_for(rows, 8) == used
+    (lot,) = dealing.deal([], devices)
     assert lot.shards == [[]]
 
 
-def test_what_is_brought_at_once_depends_on_the_plan_and_the_card_alone():
+def test_what_is_brought_at_once_depends_on_the_plan_and_the_device_alone():
     """Not on the number of rows: none of them can make a command fail."""
     for spare, most in ((2**14, dealing._LEAST_STREAMED), (2**25, 2**25 // 4 // ROW_BYTES)):
-        card = ProcessorCard(free=0)
-        card.spare = spare
+        device = ProcessorDevice(free=0)
+        device.spare = spare
         for count in (1, 5, 40):
-            lots = dealing.deal(blocks_of(*[30_000] * count), [card])
+            lots = dealing.deal(blocks_of(*[30_000] * count), [device])
             largest = max(rows_of(shard) for lot in lots for shard in lot.shards)
             assert largest == min(count, most // 30_000) * 30_000

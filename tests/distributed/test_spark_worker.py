@@ -22,7 +22,6 @@ from privboost.clusters import spark_worker
 from privboost.clusters.rows_bytes import read_rows, write_rows
 from privboost.clusters.spark_worker import Chunk, Part, Question
 from privboost.engine.backend import add_answers
-from privboost.engine.commands import to_bytes
 from privboost.errors import ClusterError
 from privboost.models.files import model_bytes
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame
@@ -82,7 +81,7 @@ class Processes:
             self._firsts,
             chunks,
             tuple(self._log[cut:]),
-            to_bytes(query),
+            query.to_bytes(),
         )
         return add_answers([self._ask(question, number) for number in range(len(self._parts))])
 
@@ -98,7 +97,7 @@ class Processes:
         return answer
 
     def apply(self, update):
-        self._log.append(to_bytes(update))
+        self._log.append(update.to_bytes())
 
     def close(self):
         self._held, self._rows = [{}, {}, {}], []

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from privboost import codec
-from privboost.engine import commands
 from privboost.engine.backend import LocalBackend
-from privboost.engine.commands import from_bytes, to_bytes
+from privboost.engine.protocol import MAGIC, Message
 from privboost.engine.queries import CellSums, NodeHistograms, ScoreCounts, VoteCounts
 from privboost.engine.updates import AddCellValues, Start
 from privboost.losses.logistic import LOGISTIC
@@ -173,24 +172,24 @@ PART = ("cells", "parts", 0)
     ],
 )
 def test_a_forged_message_is_refused_where_it_is_read(path):
-    honest = to_bytes(AddCellValues(JOINT, np.zeros(12, dtype=np.int32)))
-    form = codec.load(honest, commands._MAGIC)
+    honest = AddCellValues(JOINT, np.zeros(12, dtype=np.int32)).to_bytes()
+    form = codec.load(honest, MAGIC)
     change(form, *path)
     with pytest.raises((ValueError, LookupError, TypeError)):
-        from_bytes(codec.dump(form, commands._MAGIC))
-    assert from_bytes(honest).cells.same_as(JOINT)
+        Message.from_bytes(codec.dump(form, MAGIC))
+    assert Message.from_bytes(honest).cells.same_as(JOINT)
 
 
 def test_a_damaged_message_never_becomes_another_map():
     """Any byte may be hit: what is read is refused, or has cells within their number."""
-    honest = to_bytes(CellSums(JOINT))
+    honest = CellSums(JOINT).to_bytes()
     rng = np.random.default_rng(0)
     refused = 0
     for _ in range(300):
         data = bytearray(honest)
         data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
         try:
-            query = from_bytes(bytes(data))
+            query = Message.from_bytes(bytes(data))
         except (ValueError, LookupError, TypeError):
             refused += 1
             continue

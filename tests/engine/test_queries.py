@@ -6,7 +6,7 @@ import pytest
 from privboost.engine.backend import LocalBackend
 from privboost.engine.blocks import Blocks
 from privboost.engine.bundles import MOST_COMBINATIONS, bundle
-from privboost.engine.commands import from_bytes, to_bytes
+from privboost.engine.protocol import Message
 from privboost.engine.queries import STATISTICS, CellSums, NodeHistograms, ScoreCounts, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start, UseLoss
 from privboost.grid import CLIP_STEPS, SCORE_STEPS
@@ -294,7 +294,7 @@ def test_an_empty_table_answers_zeros():
 def test_messages_survive_the_wire():
     encoder, _ = rows_for(CLASSES, False)
     for message in [*queries(encoder.layout, 1), *updates(encoder.layout, None, 1)]:
-        assert to_bytes(from_bytes(to_bytes(message))) == to_bytes(message)
+        assert Message.from_bytes(message.to_bytes()).to_bytes() == message.to_bytes()
 
 
 def test_small_features_share_a_code():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from privboost.engine.backend import LocalBackend
-from privboost.engine.queries import CellSums, NodeHistograms, Sample, TreeSums
+from privboost.engine.queries import CellSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Start
 from privboost.losses.logistic import LOGISTIC
 from privboost.randomness.keystream import KeyStream
-from privboost.randomness.sampling import bernoulli_mask
+from privboost.randomness.sampling import Sample, bernoulli_mask
 from privboost.tables.rows import join
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump

@@ -10,7 +10,6 @@ from privboost.engine.queries import (
     CellSums,
     LinearSums,
     NodeHistograms,
-    Sample,
     TreeSums,
     VoteCounts,
 )
@@ -25,6 +24,7 @@ from privboost.engine.updates import (
 )
 from privboost.federation.fitting import Fitting
 from privboost.losses.logistic import LOGISTIC
+from privboost.randomness.sampling import Sample
 from privboost.tables.encoding import Encoder
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump

@@ -23,7 +23,7 @@ from privboost import (
     evaluate,
 )
 from privboost.engine.backend import LocalBackend
-from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, Sample, TreeSums
+from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Charge, Start
 from privboost.federation import party_offers, preparation
 from privboost.federation.channels import Channel
@@ -33,6 +33,7 @@ from privboost.federation.quorum import Quorum
 from privboost.federation.session import Session
 from privboost.federation.transports import InProcess
 from privboost.privacy.events.event import Planned
+from privboost.randomness.sampling import Sample
 from privboost.tables.encoding import Encoder
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump

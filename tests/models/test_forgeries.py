@@ -23,7 +23,8 @@ from privboost import (
     SBDTRegressor,
     codec,
 )
-from privboost.engine import commands
+from privboost.engine.protocol import MAGIC
+from privboost.engine.updates import Charge, OpenBudgets, Price, Start
 from privboost.estimators import stream_bytes
 from privboost.estimators.stream_checks import STREAM_PARAMETERS, check_log
 from privboost.grid import WHOLE_SPAN
@@ -492,10 +493,10 @@ def retold(data, kind, change):
     )
     log, ends = form["log"].tobytes(), np.cumsum([0, *form["lengths"]])
     messages = [log[a:b] for a, b in pairwise(ends)]
-    updates = [codec.load(message, commands._MAGIC) for message in messages]
+    updates = [codec.load(message, MAGIC) for message in messages]
     at = max(k for k, update in enumerate(updates) if update["kind"] == kind)
     change(updates[at])
-    messages[at] = write(updates[at], commands._MAGIC)
+    messages[at] = write(updates[at], MAGIC)
     form["log"] = np.frombuffer(b"".join(messages), dtype=np.uint8)
     form["lengths"] = [len(message) for message in messages]
     return stream_bytes.STREAM_FILE.seal(stream_bytes._packed(write(form, stream_bytes._MAGIC)))
@@ -570,11 +571,11 @@ def test_rows_and_budgets_must_fit_the_model(states, change, rule):
 def test_charges_are_counted_in_time_that_grows_with_the_file(states):
     """Many cohorts, and many charges of all: not one step for each pair of them."""
     stream, _ = stream_bytes.read_stream(states["classes"], "file")
-    size = next(u for u in stream.log if isinstance(u, commands.Start)).loss.size
+    size = next(u for u in stream.log if isinstance(u, Start)).loss.size
     tables = (np.zeros((1, 3, size), dtype=np.int32),) * 20_000
-    told = [u for u in stream.log if isinstance(u, commands.Start | commands.OpenBudgets)]
-    told.append(commands.Price(0, tables))
-    told += [commands.Charge(0, 0)] * 20_000
+    told = [u for u in stream.log if isinstance(u, Start | OpenBudgets)]
+    told.append(Price(0, tables))
+    told += [Charge(0, 0)] * 20_000
     begun = time.process_time()
     with pytest.raises(ModelFileError, match="charged for more"):
         check_log(tuple(told), stream.encoder, False, [20_000] * 19_999 + [19_999], WHOLE_SPAN)

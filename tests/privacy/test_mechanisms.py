@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privboost import BudgetError
-from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, Sample, ScoreCounts
+from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, ScoreCounts
 from privboost.engine.updates import Charge, OpenBudgets, Price, Start
 from privboost.grid import CLIP_STEPS, WEIGHT_STEPS, Contribution
 from privboost.losses.logistic import LOGISTIC
@@ -17,6 +17,7 @@ from privboost.privacy.events.event import Planned, SampledGroup, Selection
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
+from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap
 from privboost.trees.splits import join_splits
 from privboost.trees.tree import stump

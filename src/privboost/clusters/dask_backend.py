@@ -16,7 +16,6 @@ from privboost.clusters.dask_cluster import DaskCluster, LostError
 from privboost.clusters.dask_worker import Order, Party, code_part, own_version, pick_bucket
 from privboost.clusters.parts import CHANGED, coding_of
 from privboost.engine.backend import add_answers, add_tallies
-from privboost.engine.commands import to_bytes
 from privboost.engine.queries import Query
 from privboost.engine.updates import Update
 from privboost.errors import ClusterError
@@ -132,11 +131,11 @@ class DaskBackend:
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
-        return add_answers(self._all("sum", to_bytes(query)))
+        return add_answers(self._all("sum", query.to_bytes()))
 
     def apply(self, update: Update) -> None:
         """Keep what has been released: it goes with the next question."""
-        self._log.append(to_bytes(update))
+        self._log.append(update.to_bytes())
 
     def tally(self) -> dict[bytes, int]:
         """Return how many rows have each text."""

@@ -17,7 +17,8 @@ import pyarrow as pa
 from privboost.clusters.parts import CHANGED, begin_digest, deal_units, other_version
 from privboost.clusters.rows_bytes import write_rows
 from privboost.engine.backend import LocalBackend
-from privboost.engine.commands import from_bytes
+from privboost.engine.queries import Query
+from privboost.engine.updates import Update
 from privboost.errors import SchemaError
 from privboost.tables.cutting import block_rows, even_block
 from privboost.tables.frames import FrameTable
@@ -219,7 +220,7 @@ class Party:
 
     def sum(self, followed: int, updates: list[bytes], query: bytes) -> np.ndarray | Failure:
         """Follow updates; then return exact sums."""
-        return self._act(followed, updates, lambda backend: backend.sum(from_bytes(query)))
+        return self._act(followed, updates, lambda backend: backend.sum(Query.from_bytes(query)))
 
     def tally(self, followed: int, updates: list[bytes]) -> dict[bytes, int] | Failure:
         """Follow updates; then count texts."""
@@ -239,7 +240,7 @@ class Party:
 
 def _told(backend: LocalBackend, updates: list[bytes]) -> LocalBackend:
     for update in updates:
-        backend.apply(from_bytes(update))
+        backend.apply(Update.from_bytes(update))
     return backend
 
 

@@ -20,7 +20,6 @@ from privboost.clusters import spark_worker
 from privboost.clusters.parts import CHANGED, NO_PRIVBOOST, coding_of
 from privboost.clusters.spark_worker import COLUMN, Chunk, Part, Question
 from privboost.engine.backend import add_answers, add_tallies
-from privboost.engine.commands import to_bytes
 from privboost.engine.queries import Query
 from privboost.engine.updates import Update
 from privboost.errors import ClusterError
@@ -79,7 +78,7 @@ class SparkBackend:
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
-        return add_answers(self._ask(to_bytes(query)))
+        return add_answers(self._ask(query.to_bytes()))
 
     def tally(self) -> dict[bytes, int]:
         """Return how many rows have each text."""
@@ -87,7 +86,7 @@ class SparkBackend:
 
     def apply(self, update: Update) -> None:
         """Keep what has been released: whoever is asked next is told before."""
-        self._newest.append(to_bytes(update))
+        self._newest.append(update.to_bytes())
         if len(self._newest) >= _MOST_NEW or sum(map(len, self._newest)) >= _MOST_NEW_BYTES:
             first = self._chunks[-1].stop if self._chunks else 0
             stop = first + len(self._newest)

@@ -18,8 +18,9 @@ import pyarrow as pa
 from privboost import __version__
 from privboost.clusters.parts import CHANGED, begin_digest, deal_units, other_version
 from privboost.clusters.rows_bytes import read_rows, write_rows
-from privboost.engine.commands import from_bytes
+from privboost.engine.queries import Query
 from privboost.engine.shard import Shard
+from privboost.engine.updates import Update
 from privboost.errors import ClusterError
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.loader import Loader
@@ -105,11 +106,11 @@ class _Held:
 
     def answer(self, question: Question) -> Any:
         for message in question.news(self._seen):
-            self._shard.apply(from_bytes(message))
+            self._shard.apply(Update.from_bytes(message))
             self._seen += 1
         if question.query is None:
             return self._shard.tally()
-        return self._shard.sum(from_bytes(question.query))
+        return self._shard.sum(Query.from_bytes(question.query))
 
 
 _HELD: dict[tuple[str, int], _Held] = {}

@@ -1,1 +1,1 @@
-"""Rows on a graphics card: the same integers, answered there."""
+"""Rows on a GPU: the same integers, answered there."""

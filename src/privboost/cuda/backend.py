@@ -1,4 +1,4 @@
-"""The backend of this machine's cards: `backend="cuda"`."""
+"""The backend of this machine's devices: `backend="cuda"`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from privboost.crew import Crew
-from privboost.cuda.card import Card, find_cards, open_card
+from privboost.cuda.card import Device, find_devices, open_device
 from privboost.cuda.coding import leave_numbers
-from privboost.cuda.dealing import LEAST_ROWS, MOST_ROWS, Lot, cards_for, deal
-from privboost.cuda.shard import CardShard
+from privboost.cuda.dealing import LEAST_ROWS, MOST_ROWS, Lot, deal, devices_for
+from privboost.cuda.shard import DeviceShard
 from privboost.engine.backend import LocalBackend, OpenBackend, add_answers
 from privboost.engine.queries import Query
 from privboost.engine.shard import tally_texts
@@ -22,24 +22,24 @@ from privboost.tables.loading import Coded, Load, load_rows
 from privboost.tables.rows import Rows
 
 FEW_ROWS = 2**16
-"""So many rows are as soon done by a card as by one thread of a processor."""
+"""So many rows are as soon done by a device as by one thread of a processor."""
 
 _What = TypeVar("_What")
 
 
 class CudaBackend:
-    """Rows on cards; the answers are those of any other backend, bit for bit.
+    """Rows on devices; the answers are those of any other backend, bit for bit.
 
     Parameters
     ----------
     blocks : sequence of Rows
         The rows, in this machine's memory.
-    cards : sequence of Card, optional
-        Where they go; by default all cards of this machine that have work.
+    devices : sequence of Device, optional
+        Where they go; by default all devices of this machine that have work.
     most_rows : int
         Rows of a shard.
     least_rows : int
-        Rows of a card, where there are several.
+        Rows of a device, where there are several.
     n_threads : int
         How many threads bring rows there.
     """
@@ -47,18 +47,18 @@ class CudaBackend:
     def __init__(
         self,
         blocks: Sequence[Rows],
-        cards: Sequence[Card] | None = None,
+        devices: Sequence[Device] | None = None,
         most_rows: int = MOST_ROWS,
         least_rows: int = LEAST_ROWS,
         n_threads: int = 1,
     ) -> None:
-        if cards is None:
-            numbers = find_cards()
-            used = cards_for(sum(map(len, blocks)), len(numbers), least_rows)
-            cards = [open_card(number) for number in numbers[:used]]
-        self._cards = cards
+        if devices is None:
+            numbers = find_devices()
+            used = devices_for(sum(map(len, blocks)), len(numbers), least_rows)
+            devices = [open_device(number) for number in numbers[:used]]
+        self._devices = devices
         self._texts = [block.texts for block in blocks]
-        lots = deal(blocks, cards, most_rows, least_rows)
+        lots = deal(blocks, devices, most_rows, least_rows)
         self._crew = Crew(len(lots))
         threads = max(n_threads // len(lots), 1)
         self._lanes = self._all(lambda lot: _Lane(lot, threads), lots)
@@ -83,40 +83,40 @@ class CudaBackend:
         """Let go of the rows and the threads."""
         self._lanes, self._texts = [], []
         self._crew.close()
-        for card in self._cards:
-            with card.at_work():
-                card.rest()
+        for device in self._devices:
+            with device.at_work():
+                device.rest()
 
 
 class _Lane:
-    """Shards of one card that one thread asks one after the other."""
+    """Shards of one device that one thread asks one after the other."""
 
     def __init__(self, lot: Lot, n_threads: int) -> None:
-        self._card = lot.card
-        with self._card.at_work():
-            self._shards = [CardShard(lot.card, blocks, n_threads) for blocks in lot.shards]
+        self._device = lot.device
+        with self._device.at_work():
+            self._shards = [DeviceShard(lot.device, blocks, n_threads) for blocks in lot.shards]
 
     def sum(self, query: Query) -> np.ndarray:
-        with self._card.at_work():
+        with self._device.at_work():
             return add_answers(shard.sum(query) for shard in self._shards)
 
     def apply(self, update: Update) -> None:
-        with self._card.at_work():
+        with self._device.at_work():
             for shard in self._shards:
                 shard.apply(update)
 
 
 def open_cuda(n_threads: int = 1) -> OpenBackend:
-    """Return what opens a backend on cards; refuse here, before rows are read, if there are none.
+    """Return what opens a backend on devices; refuse here, before rows are read, if there are none.
 
     Few rows stay with the processor: their answers, which are the same, are sooner there.
 
     Parameters
     ----------
     n_threads : int
-        How many threads of this machine read rows, and code what cards do not.
+        How many threads of this machine read rows, and code what devices do not.
     """
-    open_card(find_cards()[0])
+    open_device(find_devices()[0])
 
     def open_backend(loads: Sequence[Load]) -> CudaBackend | LocalBackend:
         left, rows = leave_numbers(loads) if _are_many(loads) else (loads, None)
@@ -130,7 +130,7 @@ def open_cuda(n_threads: int = 1) -> OpenBackend:
 
 
 def _are_many(loads: Sequence[Load]) -> bool:
-    """Whether tables tell, without being read, that they have rows enough for a card."""
+    """Whether tables tell, without being read, that they have rows enough for a device."""
     rows = 0
     for load in loads:
         if isinstance(load.source, Coded):

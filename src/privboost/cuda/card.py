@@ -1,4 +1,4 @@
-"""The cards themselves, by CuPy: their memory, and kernels that are compiled on first use."""
+"""The devices themselves, by CuPy: their memory, and kernels that are compiled on first use."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MANY_ROWS = 2**20
 
 _FEW_THREADS = 256
 _SPARE = 1 / 16
-"""The part of a card's free memory that no rows are put into: commands need some."""
+"""The part of a device's free memory that no rows are put into: commands need some."""
 _LEAST_SPARE = 2**29
 """Bytes of it, at least, where there are as many."""
 _COMPILING = Lock()
-"""The first card compiles; CuPy remembers it for the others."""
+"""The first device compiles; CuPy remembers it for the others."""
 _INSTEAD = 'or leave backend="auto", which uses the processor'
 _OLDEST = 70
 """Compute capability, times 10."""
@@ -43,8 +43,8 @@ def source() -> str:
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in SOURCES)
 
 
-def find_cards() -> tuple[int, ...]:
-    """Return the numbers of the cards that can be used, or say in one line what is missing."""
+def find_devices() -> tuple[int, ...]:
+    """Return the numbers of the devices that can be used, or say in one line what is missing."""
     cupy = _cupy()
     runtime = cupy.cuda.runtime
     try:
@@ -57,22 +57,22 @@ def find_cards() -> tuple[int, ...]:
             ) from None
         count = 0
     if not count:
-        raise CardError(f'backend="cuda" needs an NVIDIA card, and finds none; {_INSTEAD}')
+        raise CardError(f'backend="cuda" needs an NVIDIA device, and finds none; {_INSTEAD}')
     capable = [int(cupy.cuda.Device(k).compute_capability) >= _OLDEST for k in range(count)]
     if not any(capable):
-        raise CardError(f"the card is too old: compute capability 7.0 is the least; {_INSTEAD}")
+        raise CardError(f"the device is too old: compute capability 7.0 is the least; {_INSTEAD}")
     return tuple(k for k in range(count) if capable[k])
 
 
 @cache
-def open_card(number: int) -> Card:
-    """Return one of the cards that `find_cards` names, ready for use."""
+def open_device(number: int) -> Device:
+    """Return one of the devices that `find_devices` names, ready for use."""
     cupy = _cupy()
     try:
-        return Card(cupy, number)
+        return Device(cupy, number)
     except cupy.cuda.runtime.CUDARuntimeError:
         raise CardError(
-            f"the card {number} cannot be used: another program may have all of its memory, or "
+            f"the device {number} cannot be used: another program may have all of its memory, or "
             f"have it for itself; {_INSTEAD}"
         ) from None
 
@@ -87,8 +87,8 @@ def _cupy() -> Any:
         ) from None
 
 
-class Card:
-    """One card: its memory, its kernels, and a queue in which commands follow each other.
+class Device:
+    """One device: its memory, its kernels, and a queue in which commands follow each other.
 
     Whatever is done with it is done within `at_work`, by one thread at a time.
 
@@ -111,36 +111,36 @@ class Card:
     keeps = True
 
     def __init__(self, cupy: Any, number: int = 0) -> None:
-        self._cupy, self._device = cupy, cupy.cuda.Device(number)
-        about = self._device.attributes
+        self._cupy, self._cupy_device = cupy, cupy.cuda.Device(number)
+        about = self._cupy_device.attributes
         self.processors: int = about["MultiProcessorCount"]
         self.near: int = about["MaxSharedMemoryPerBlockOptin"] - 64  # kernels have a few bytes
         self.near_all: int = about["MaxSharedMemoryPerMultiprocessor"]
         self.threads = THREADS
         self._pool = cupy.cuda.MemoryPool()
-        with self._device:
+        with self._cupy_device:
             self._stream = cupy.cuda.Stream(non_blocking=True)
             free, _ = cupy.cuda.runtime.memGetInfo()
         self.spare = max(int(free * _SPARE), min(free, _LEAST_SPARE))
         self._module = cupy.RawModule(code=source(), options=("-std=c++17",))
         self._kernels: dict[str, Any] = {}
 
-    def beside(self) -> Card:
-        """Return the same card with another queue: what is in both may run at once."""
+    def beside(self) -> Device:
+        """Return the same device with another queue: what is in both may run at once."""
         other = copy.copy(self)
-        with self._device:
+        with self._cupy_device:
             other._stream = self._cupy.cuda.Stream(non_blocking=True)
         return other
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Have this thread's commands go to this card, into its queue."""
-        with self._device, self._stream:
+        """Have this thread's commands go to this device, into its queue."""
+        with self._cupy_device, self._stream:
             yield
 
     def free(self) -> int:
         """Return how many bytes of rows there is room for, and see that rows take no more."""
-        with self._device:
+        with self._cupy_device:
             free, _ = self._cupy.cuda.runtime.memGetInfo()
             most = max(free + self._pool.total_bytes() - self.spare, 1)  # 0 would be no limit
             self._pool.set_limit(size=most)
@@ -164,23 +164,23 @@ class Card:
             function.max_dynamic_shared_size_bytes = self.near - function.shared_size_bytes
         except (self._cupy.cuda.compiler.CompileException, ImportError, RuntimeError) as error:
             raise CardError(
-                "CuPy cannot compile for this card; its CUDA is not the driver's, or incomplete: "
+                "CuPy cannot compile for this device; its CUDA is not the driver's, or incomplete: "
                 f'install "privboost[gpu12]" or "privboost[gpu13]", whichever is; {_INSTEAD}'
             ) from error
         return function
 
     def put(self, array: np.ndarray) -> Any:
-        """Bring a small array to the card."""
+        """Bring a small array to the device."""
         return self._cupy.asarray(array)
 
     def zeros(self, shape: int | tuple[int, ...], kind: Any) -> Any:
-        """Return zeros on the card, for sums."""
+        """Return zeros on the device, for sums."""
         return self._cupy.zeros(shape, dtype=kind)
 
     def room(self, shape: int | tuple[int, ...], kind: Any) -> Any:
-        """Return zeros for as many rows, on the card.
+        """Return zeros for as many rows, on the device.
 
-        What it cannot hold lies in the machine's memory, where the card reads it through the bus:
+        What it cannot hold lies in the machine's memory, where the device reads it through the bus:
         how many rows there are makes a fit slower, and never an error.
         """
         cupy, dtype = self._cupy, np.dtype(kind)
@@ -191,15 +191,15 @@ class Card:
         except cupy.cuda.memory.OutOfMemoryError:
             pinned = cupy.cuda.alloc_pinned_memory(size)
             np.frombuffer(pinned, dtype=np.uint8)[:] = 0
-            lent = cupy.cuda.UnownedMemory(pinned.ptr, size, pinned, self._device.id)
+            lent = cupy.cuda.UnownedMemory(pinned.ptr, size, pinned, self._cupy_device.id)
             memory = cupy.cuda.MemoryPointer(lent, 0)
         return cupy.ndarray(shape, dtype=dtype, memptr=memory)
 
     scratch = room
-    """For what one command needs: it stays where the card keeps what is written."""
+    """For what one command needs: it stays where the device keeps what is written."""
 
     def pinned(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
-        """Return zeros in the machine's memory, where cards copy from at full speed."""
+        """Return zeros in the machine's memory, where devices copy from at full speed."""
         dtype = np.dtype(kind)
         memory = self.stage(_bytes(shape, dtype))
         memory.fill(0)
@@ -219,11 +219,11 @@ class Card:
         return self._stream.record()
 
     def bare(self, size: int) -> Any:
-        """Return so many bytes on the card, with whatever is in them."""
+        """Return so many bytes on the device, with whatever is in them."""
         return self._cupy.empty(size, dtype=np.uint8)
 
     def bring(self, array: np.ndarray) -> Any:
-        """Return an array of the machine's memory on the card; it is copied in the queue."""
+        """Return an array of the machine's memory on the device; it is copied in the queue."""
         there = self._cupy.empty(array.shape, dtype=array.dtype)
         there.data.copy_from_host_async(array.ctypes.data, array.nbytes)
         return there
@@ -283,9 +283,9 @@ def _count(shape: int | tuple[int, ...]) -> int:
     return shape if isinstance(shape, int) else math.prod(shape)
 
 
-def spread(card: Card, rows: int, at_once: int = 1, per_processor: int = 2) -> dict[str, int]:
+def spread(device: Device, rows: int, at_once: int = 1, per_processor: int = 2) -> dict[str, int]:
     """Return how many blocks and threads some rows are spread over."""
-    threads = card.threads if rows >= MANY_ROWS else min(_FEW_THREADS, card.threads)
+    threads = device.threads if rows >= MANY_ROWS else min(_FEW_THREADS, device.threads)
     wanted = -(-rows // (at_once * threads))
-    per_processor *= card.threads // threads
-    return {"blocks": min(max(wanted, 1), per_processor * card.processors), "threads": threads}
+    per_processor *= device.threads // threads
+    return {"blocks": min(max(wanted, 1), per_processor * device.processors), "threads": threads}

@@ -1,7 +1,4 @@
-"""The tables of AES-256 that a card needs to find the same random words as `randomness.keystream`.
-
-A key is in a query already; from it come the keys of all rounds.
-"""
+"""AES-256 tables with which a device draws the same random words as `randomness.keystream`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Numbers that a card codes: they are brought there as they lie in memory, and searched for there.
+"""Binning of numeric columns on a device, which receives them as they are in memory.
 
-A number's code is how many of its feature's edges lie below it, as in `tables.encoding`; all else
-(categories, dates, texts, what has nulls) is coded by the processor.
+A number's code is the count of its feature's edges below it, as in `tables.encoding`. The CPU codes
+all other columns: categories, dates, strings, and columns with nulls.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -18,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from privboost.addresses import NUMBERS
-from privboost.cuda.card import Card, spread
+from privboost.crew import run_shares
+from privboost.cuda.card import Device, spread
 from privboost.cuda.tasks import CODE, COLUMN, Task, aligned
-from privboost.engine import copy_kernels
+from privboost.engine import block_kernels
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import NumericFeature
 from privboost.tables.layout import Layout
@@ -29,10 +29,9 @@ from privboost.tables.loading import Coded, Load
 from privboost.tables.pieces import Batch
 from privboost.tables.rows import Codes, Rows
 from privboost.tables.values import plain_numbers
-from privboost.watch import Watch
 
 _VALUES = 2**24
-"""Numbers that are brought to the card at once."""
+"""Numbers that are brought to the device at once."""
 _MOST_ROWS = 2**19
 _FEW_ROWS = 2**15
 """Fewer rows are sooner coded where they lie."""
@@ -46,7 +45,7 @@ _MOST_GAPS = 2
 
 @dataclass(frozen=True, eq=False)
 class Uncoded:
-    """Stands where codes do, until a card has coded the numbers.
+    """Stands where codes do, until a device has coded the numbers.
 
     Attributes
     ----------
@@ -75,7 +74,7 @@ class Uncoded:
 
 @dataclass(frozen=True, eq=False)
 class NumberLoader:
-    """Loads rows as another loader does, and leaves numbers for a card to code.
+    """Loads rows as another loader does, and leaves numbers for a device to code.
 
     Attributes
     ----------
@@ -160,8 +159,8 @@ def _has_numbers(load: Load) -> bool:
     return loader.unit is None and any(isinstance(each, NumericFeature) for each in features)
 
 
-def code_on_card(
-    card: Card, columns: Sequence[Any], blocks: Sequence[tuple[int, Uncoded]], n_threads: int
+def code_on_device(
+    device: Device, columns: Sequence[Any], blocks: Sequence[tuple[int, Uncoded]], n_threads: int
 ) -> None:
     """Code the numbers of blocks, of which each has the place of its first row.
 
@@ -170,50 +169,49 @@ def code_on_card(
     columns : sequence of arrays
         Where codes go, one for each feature.
     n_threads : int
-        How many threads copy numbers to where the card takes them from.
+        How many threads copy numbers to where the device takes them from.
     """
     if not blocks:
         return
     # The next plans are made while threads copy.
-    with closing(Watch(n_threads)) as watch, ThreadPoolExecutor(1) as ahead:
-        stage = _Stage(card, watch, n_threads)
+    with ThreadPoolExecutor(1) as ahead:
+        stage = _Stage(device, n_threads)
         plans = ahead.map(_Plan, [block.numbers for _, block in blocks])
         for (first, block), plan in zip(blocks, plans, strict=True):
             there = None  # what is no longer needed there makes room
             there = stage.send(plan)
-            for group in _groups(block, min(_MOST_EDGES, card.near // 8)):
-                _launch(card, columns, first, block, group, plan, card.address(there))
-        card.wait()
+            for group in _groups(block, min(_MOST_EDGES, device.near // 8)):
+                _launch(device, columns, first, block, group, plan, device.address(there))
+        device.wait()
 
 
 class _Stage:
-    """Pinned memory by which numbers get to a card: while one slot is sent, the next is filled.
+    """Pinned memory by which numbers get to a device: while one slot is sent, the next is filled.
 
     Threads fill slots in compiled code: copies in Python would wait for its lock.
     """
 
-    def __init__(self, card: Card, watch: Watch, n_threads: int) -> None:
-        self._card, self._watch, self._threads = card, watch, n_threads
+    def __init__(self, device: Device, n_threads: int) -> None:
+        self._device, self._threads = device, n_threads
         self._slots: deque[tuple[np.ndarray, Any]] = deque()
 
     def send(self, plan: _Plan) -> Any:
-        """Have a piece copied to the card, in the queue; return where it is there."""
-        card, there = self._card, self._card.bare(plan.size)
+        """Have a piece copied to the device, in the queue; return where it is there."""
+        device, there = self._device, self._device.bare(plan.size)
         for begin in range(0, plan.size, _SLOT):
             slot, end = self._next_slot(), min(begin + _SLOT, plan.size)
             for at, values in plan.copies_between(begin, end):
                 room = slot[at : at + values.nbytes].view(values.dtype)
-                shares = 4 * self._threads
-                cuts = np.arange(shares + 1) * len(values) // shares
-                self._watch.run(copy_kernels.copy_numbers, cuts, (values, room), self._threads)
-            card.send(slot[: end - begin], there, begin)
-            self._slots.append((slot, card.mark()))
+                cuts = np.arange(self._threads + 1) * len(values) // self._threads
+                run_shares(block_kernels.copy_numbers, cuts, (values, room))
+            device.send(slot[: end - begin], there, begin)
+            self._slots.append((slot, device.mark()))
         return there
 
     def _next_slot(self) -> np.ndarray:
         """Return a slot that nothing is sent from any more."""
         if len(self._slots) < _SLOTS:
-            return self._card.stage(_SLOT)
+            return self._device.stage(_SLOT)
         slot, mark = self._slots.popleft()
         if mark is not None:
             mark.synchronize()
@@ -221,7 +219,7 @@ class _Stage:
 
 
 def _launch(
-    card: Card,
+    device: Device,
     columns: Sequence[Any],
     first: int,
     block: Uncoded,
@@ -229,18 +227,18 @@ def _launch(
     plan: _Plan,
     there: int,
 ) -> None:
-    """Have a kernel code some columns of a block whose bytes are on the card."""
+    """Have a kernel code some columns of a block whose bytes are on the device."""
     edges = [block.edges[feature] for feature in group]
     own = np.array(list(map(len, edges)))
     parts = np.zeros(len(group), dtype=COLUMN)
     places = np.array([plan.places[feature] for feature in group], dtype=np.int64)
     parts["values"], parts["stride"] = there + places[:, 0], places[:, 1]
-    parts["out"] = np.array([card.target(columns[f]) for f in group], dtype=np.uint64) + first
+    parts["out"] = np.array([device.target(columns[f]) for f in group], dtype=np.uint64) + first
     parts["kind"] = [NUMBERS.index(block.numbers[f].dtype.str[1:]) for f in group]
     parts["first"], parts["n_edges"] = np.cumsum(own) - own, own
     task = Task(CODE, n=len(block), n_columns=len(group), n_edges=own.sum())
     task.set(columns=task.put(parts), edges=task.put(np.concatenate(edges)))
-    card.launch("code_numbers", task, near=8 * int(own.sum()), **spread(card, len(block)))
+    device.launch("code_numbers", task, near=8 * int(own.sum()), **spread(device, len(block)))
 
 
 def _groups(block: Uncoded, most: int) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""Which rows go where: to which card, and whether they lie on it or are brought there each time."""
+"""Distribution of rows over devices, and over device memory and host memory."""
 
 from __future__ import annotations
 
@@ -7,63 +7,63 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privboost.cuda.card import Card
-from privboost.cuda.streaming import StreamingCard
+from privboost.cuda.card import Device
+from privboost.cuda.streaming import StreamingDevice
 from privboost.tables.rows import Rows
 
 MOST_ROWS = 2**31
 """Of a shard: kernels number them in 32 bits."""
 LEAST_ROWS = 2**20
-"""Of a card, where there are several: fewer are sooner done by one alone."""
+"""Of a device, where there are several: fewer are sooner done by one alone."""
 
 _STREAMS = 2
-"""Queues of rows that are brought to a card: while one copies, kernels work in the other."""
+"""Queues of rows that are brought to a device: while one copies, kernels work in the other."""
 _BESIDE = 48
 """Bytes of a row beside its codes: label, weight, score, budget, leaf, what a command needs."""
 _STREAMED = 2**23
 """Rows that are brought at once, at most: the bus is busy while the next are named."""
 _LEAST_STREAMED = 2**16
-"""At least, whatever the card can spare."""
+"""At least, whatever the device can spare."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lot:
-    """What one thread is to ask about: a card, and the blocks of each shard there."""
+    """What one thread is to ask about: a device, and the blocks of each shard there."""
 
-    card: Card
+    device: Device
     shards: list[list[Rows]]
 
 
 def deal(
     blocks: Sequence[Rows],
-    cards: Sequence[Card],
+    devices: Sequence[Device],
     most_rows: int = MOST_ROWS,
     least_rows: int = LEAST_ROWS,
 ) -> list[Lot]:
-    """Deal rows out: equal shares for cards, of which what does not fit is brought each time.
+    """Deal rows out: equal shares for devices, of which what does not fit is brought each time.
 
     Parameters
     ----------
     blocks : sequence of Rows
-        The rows; each card has some that follow each other.
-    cards : sequence of Card
+        The rows; each device has some that follow each other.
+    devices : sequence of Device
         Of which as many are used as have work.
     most_rows : int
         Of a shard.
     least_rows : int
-        Of a card, where there are several.
+        Of a device, where there are several.
     """
     rows = sum(map(len, blocks))
-    used = cards[: cards_for(rows, len(cards), least_rows)]
+    used = devices[: devices_for(rows, len(devices), least_rows)]
     lots: list[Lot] = []
-    for card, own in zip(used, _shares(blocks, len(used)), strict=True):
-        lots += _on_card(card, own, most_rows)
+    for device, own in zip(used, _shares(blocks, len(used)), strict=True):
+        lots += _on_device(device, own, most_rows)
     return lots
 
 
-def cards_for(rows: int, cards: int, least_rows: int = LEAST_ROWS) -> int:
-    """Return how many cards have work."""
-    return min(cards, max(rows // least_rows, 1))
+def devices_for(rows: int, devices: int, least_rows: int = LEAST_ROWS) -> int:
+    """Return how many devices have work."""
+    return min(devices, max(rows // least_rows, 1))
 
 
 def _shares(blocks: Sequence[Rows], count: int) -> list[list[Rows]]:
@@ -77,17 +77,17 @@ def _shares(blocks: Sequence[Rows], count: int) -> list[list[Rows]]:
     ]
 
 
-def _on_card(card: Card, blocks: list[Rows], most_rows: int) -> Iterator[Lot]:
-    """Yield the lots of one card; the first is of rows that lie there."""
+def _on_device(device: Device, blocks: list[Rows], most_rows: int) -> Iterator[Lot]:
+    """Yield the lots of one device; the first is of rows that lie there."""
     row_bytes = _BESIDE + (sum(1 + wide for wide in blocks[0].layout.wide) if blocks else 0)
-    held, rest = _first(blocks, card.free() // row_bytes)
+    held, rest = _first(blocks, device.free() // row_bytes)
     if held or not rest:
-        yield Lot(card, list(_parts(held, most_rows)) or [[]])
-    at_once = card.spare // (2 * _STREAMS) // row_bytes
+        yield Lot(device, list(_parts(held, most_rows)) or [[]])
+    at_once = device.spare // (2 * _STREAMS) // row_bytes
     at_once = min(max(min(at_once, _STREAMED), _LEAST_STREAMED), most_rows)
     parts = list(_parts(rest, at_once))
     for k in range(min(_STREAMS, len(parts))):
-        yield Lot(StreamingCard(card), parts[k::_STREAMS])
+        yield Lot(StreamingDevice(device), parts[k::_STREAMS])
 
 
 def _first(blocks: list[Rows], rows: int) -> tuple[list[Rows], list[Rows]]:

@@ -1,4 +1,4 @@
-"""Which cells rows have, as kernels of a card are told."""
+"""Which cells rows have, as kernels of a device are told."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from privboost.cuda.card import Card
-from privboost.cuda.rows import CardRows
+from privboost.cuda.card import Device
+from privboost.cuda.rows import DeviceRows
 from privboost.cuda.tasks import PART, Task
 from privboost.trees.cell_map import MOST_FEATURES, CellPart
 
@@ -27,7 +27,7 @@ class Place:
     Attributes
     ----------
     columns : tuple of arrays
-        On the card.
+        On the device.
     maps : tuple of uint16 arrays, or None for those whose codes are cells
         From codes to cells of a column.
     sizes : tuple of int
@@ -58,7 +58,7 @@ class Place:
         return len(self.columns) == 1 and self.maps[0] is None
 
 
-def place_of_part(rows: CardRows, part: CellPart, first: int) -> Place:
+def place_of_part(rows: DeviceRows, part: CellPart, first: int) -> Place:
     """Return where the sums of a part of a map are."""
     columns = tuple(rows.columns[feature] for feature in part.features)
     if part.alone and len(part.cell_of[0]) <= _MOST_FOLDED:
@@ -71,7 +71,7 @@ def place_of_code(column: Any, cell_of: np.ndarray, first: int) -> Place:
     return Place((column,), (None,), (len(cell_of),), first, cell_of.astype(np.uint32))
 
 
-def values_of_part(rows: CardRows, part: CellPart, values: np.ndarray) -> Place:
+def values_of_part(rows: DeviceRows, part: CellPart, values: np.ndarray) -> Place:
     """Return the values of a part's cells; those of one column by its codes."""
     columns = tuple(rows.columns[feature] for feature in part.features)
     if part.alone:
@@ -80,7 +80,9 @@ def values_of_part(rows: CardRows, part: CellPart, values: np.ndarray) -> Place:
     return Place(columns, part.cell_of, part.sizes, values=values)
 
 
-def codes_of(rows: CardRows, features: tuple[int, int], values: np.ndarray | None = None) -> Place:
+def codes_of(
+    rows: DeviceRows, features: tuple[int, int], values: np.ndarray | None = None
+) -> Place:
     """Return the cells that are the codes of one feature, or pairs of codes of two."""
     own = features[:1] if features[1] < 0 else features
     assert rows.layout is not None
@@ -89,14 +91,14 @@ def codes_of(rows: CardRows, features: tuple[int, int], values: np.ndarray | Non
     return Place(columns, (None,) * len(own), sizes, values=values)
 
 
-def put_places(card: Card, task: Task, places: Sequence[Place]) -> int:
+def put_places(device: Device, task: Task, places: Sequence[Place]) -> int:
     """Put places behind a task, and return where; their near cells are numbered through."""
     parts, near = [], 0
     for place in places:
         unused = (0,) * (MOST_FEATURES - len(place.columns))
         parts.append(
             (
-                (*map(card.address, place.columns), *unused),
+                (*map(device.address, place.columns), *unused),
                 (*(column.dtype.itemsize for column in place.columns), *unused),
                 (*(_put(task, own) for own in place.maps), *unused),
                 (*place.sizes, *unused),

@@ -1,4 +1,4 @@
-"""Where the rows on a card are in the trees it was asked about last: as `engine.routes`."""
+"""Where the rows on a device are in the trees it was asked about last: as `engine.routes`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from privboost.cuda.card import MANY_ROWS, spread
 from privboost.cuda.places import Place, place_of_code
-from privboost.cuda.rows import CardRows
+from privboost.cuda.rows import DeviceRows
 from privboost.cuda.tasks import COUNT, ROUTE, Task
 from privboost.trees.tree import Tree
 
@@ -33,10 +33,10 @@ class _Walk:
     node: Any = None
 
 
-class CardRoutes:
+class DeviceLeaves:
     """Finds the leaf of each row, and remembers it until other trees are asked about."""
 
-    def __init__(self, rows: CardRows) -> None:
+    def __init__(self, rows: DeviceRows) -> None:
         self._rows = rows
         self._walks: list[_Walk] = []
         self._unused: list[Any] = []
@@ -79,7 +79,7 @@ class CardRoutes:
     def nodes(self, number: int) -> Any:
         """Return the leaf of each row (uint16) in a tree."""
         walk, rows = self._walks[number], self._rows
-        tree, card = walk.tree, rows.card
+        tree, device = walk.tree, rows.device
         if walk.node is not None and walk.depth == tree.depth:
             return walk.node
         if walk.node is None:
@@ -87,18 +87,18 @@ class CardRoutes:
         first = 2**walk.depth - 1
         used = np.unique(tree.feature[first:])
         turns = _packed(tree)
-        task = Task(ROUTE, node=card.target(walk.node), n=rows.n, nodes=len(turns), first=first)
+        task = Task(ROUTE, node=device.target(walk.node), n=rows.n, nodes=len(turns), first=first)
         task.set(words=turns.shape[1], turns=task.put(turns))
         if self._pays_near(used, turns, tree.depth - walk.depth):
             slots = np.searchsorted(used, tree.feature).astype(np.uint16)
             task.set(columns=task.put(self._columns(used)), n_columns=len(used))
             task.set(slots=task.put(slots))
-            card.launch("route_near", task, near=_near(used, turns), **spread(card, rows.n, 2))
+            device.launch("route_near", task, near=_near(used, turns), **spread(device, rows.n, 2))
         else:
             near = len(turns) * 8 + turns.nbytes
             near = near if near <= _MOST_NEAR else 0
             task.set(columns=task.put(self._columns(tree.feature)), near=near)
-            card.launch("route", task, near=near, **spread(card, rows.n, 4))
+            device.launch("route", task, near=near, **spread(device, rows.n, 4))
         walk.depth = tree.depth
         return walk.node
 
@@ -106,7 +106,7 @@ class CardRoutes:
         """Whether rows are sooner led where all columns that nodes look at are brought near."""
         rows = self._rows
         narrow = all(rows.columns[feature].dtype.itemsize == 1 for feature in used)
-        fits = _near(used, turns) <= rows.card.near_all // 2 - 2048  # two blocks a multiprocessor
+        fits = _near(used, turns) <= rows.device.near_all // 2 - 2048  # two blocks a multiprocessor
         few = len(used) <= _COLUMNS_OF_A_LEVEL * levels
         return rows.n >= MANY_ROWS and narrow and fits and few
 
@@ -116,20 +116,22 @@ class CardRoutes:
         for feature in np.unique(features):
             column = self._rows.columns[feature]
             wide = _WIDE if column.dtype.itemsize == 2 else 0
-            lie[feature] = self._rows.card.address(column) + wide
+            lie[feature] = self._rows.device.address(column) + wide
         own: np.ndarray = lie[features]
         return own
 
     def counts(self) -> Any:
-        """Return how many rows are in each leaf of the first tree (int64, on the card)."""
+        """Return how many rows are in each leaf of the first tree (int64, on the device)."""
         rows, leaves = self._rows, self._walks[0].tree.n_leaves
-        node, card = self.nodes(0), rows.card
-        out = card.zeros(leaves, np.int64)
-        task = Task(COUNT, node=card.address(node), out=card.address(out), n=rows.n, leaves=leaves)
-        how = spread(card, rows.n, 4)
+        node, device = self.nodes(0), rows.device
+        out = device.zeros(leaves, np.int64)
+        task = Task(
+            COUNT, node=device.address(node), out=device.address(out), n=rows.n, leaves=leaves
+        )
+        how = spread(device, rows.n, 4)
         copies = min(_COUNT_COPIES, how["threads"])
         task.set(copies=copies)
-        card.launch("count_leaves", task, near=4 * leaves * copies, **how)
+        device.launch("count_leaves", task, near=4 * leaves * copies, **how)
         return out
 
 

@@ -1,4 +1,4 @@
-"""Coded rows on a card: each column in one piece, blocks after blocks."""
+"""Coded rows on a device: each column in one piece, blocks after blocks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from privboost.cuda.card import Card
-from privboost.cuda.coding import Uncoded, code_on_card
+from privboost.cuda.card import Device
+from privboost.cuda.coding import Uncoded, code_on_device
 from privboost.losses import UNKNOWN_LABEL
 from privboost.tables.rows import Rows
 
@@ -22,12 +22,12 @@ _PADDING = 64
 """Rows are followed by zeros up to a multiple of this: kernels read several at once."""
 
 
-class CardRows:
+class DeviceRows:
     """The rows of one shard.
 
     Attributes
     ----------
-    card : Card
+    device : Device
         Where they are.
     n : int
         How many.
@@ -45,15 +45,15 @@ class CardRows:
         Where the rows of blocks of one cohort begin and end, and the cohort.
     """
 
-    def __init__(self, card: Card, blocks: Sequence[Rows], n_threads: int = 1) -> None:
-        self.card, self.n = card, sum(map(len, blocks))
+    def __init__(self, device: Device, blocks: Sequence[Rows], n_threads: int = 1) -> None:
+        self.device, self.n = device, sum(map(len, blocks))
         self.layout = blocks[0].layout if blocks else None
         wide = self.layout.wide if self.layout else ()
         self.columns = [
             self._column(blocks, methodcaller("column", f), np.uint16 if two else np.uint8)
             for f, two in enumerate(wide)
         ]
-        code_on_card(card, self.columns, list(_uncoded(blocks)), n_threads)
+        code_on_device(device, self.columns, list(_uncoded(blocks)), n_threads)
         self.label = self._column(blocks, lambda block: block.label, np.uint8)
         self.weight = self._optional(blocks, lambda block: block.weight, np.uint16)
         self.start = self._optional(blocks, lambda block: block.start, np.int32)
@@ -63,19 +63,19 @@ class CardRows:
     @cached_property
     def n_unknown(self) -> int:
         """How many have an unknown label."""
-        label = self.card.fetch(self.label) if self.card.keeps else self.label
+        label = self.device.fetch(self.label) if self.device.keeps else self.label
         return int(np.count_nonzero(label == UNKNOWN_LABEL))
 
     def room(self, kind: Any) -> Any:
         """Return zeros, one for each row, to keep."""
-        return self.card.room(padded(self.n), kind)
+        return self.device.room(padded(self.n), kind)
 
     def scratch(self, kind: Any) -> Any:
         """Return zeros, one for each row, for one command."""
-        return self.card.scratch(padded(self.n), kind)
+        return self.device.scratch(padded(self.n), kind)
 
     def _column(self, blocks: Sequence[Rows], of: Callable[[Rows], Any], kind: Any) -> Any:
-        """Bring one column of all blocks to the card, as far as it is known."""
+        """Bring one column of all blocks to the device, as far as it is known."""
         column, first = self.room(kind), 0
         for known, run in groupby(blocks, lambda block: of(block) is not None):
             if not known:
@@ -83,7 +83,7 @@ class CardRows:
                 continue
             for lot in _lots(run):
                 values = np.concatenate([of(block) for block in lot]) if lot[1:] else of(lot[0])
-                self.card.write(column, first, values.astype(kind, copy=False))
+                self.device.write(column, first, values.astype(kind, copy=False))
                 first += len(values)
         return column
 

@@ -1,4 +1,4 @@
-"""The rows on one card, with their state: answers and follows what `engine.shard` does."""
+"""The CUDA shard: rows on one device with their scores, and the same sums as `engine.shard`."""
 
 from __future__ import annotations
 
@@ -8,203 +8,188 @@ from typing import Any
 
 import numpy as np
 
-from privboost.cuda.card import Card, spread
-from privboost.cuda.growth import CardGrower, places_apart
+from privboost.cuda.card import Device, spread
+from privboost.cuda.growth import DeviceGrower, places_apart
 from privboost.cuda.places import Place, place_of_part, values_of_part
-from privboost.cuda.routes import CardRoutes
-from privboost.cuda.rows import CardRows
-from privboost.cuda.states import CardStates
+from privboost.cuda.routes import DeviceLeaves
+from privboost.cuda.rows import DeviceRows
+from privboost.cuda.states import DeviceState
 from privboost.cuda.sums import add_values, sum_by_node, sum_places
 from privboost.cuda.tasks import CELLS, VOTES, Task
-from privboost.cuda.vectors import CardVectors
-from privboost.engine.growth import same_sample
-from privboost.engine.queries import (
-    CellSums,
-    GramSums,
-    LinearSums,
-    NodeHistograms,
-    Query,
-    ScoreCounts,
-    TreeSums,
-    VoteCounts,
-)
-from privboost.engine.updates import (
-    AddCellValues,
-    AddTreeValues,
-    Charge,
-    CloseBudgets,
-    OpenBudgets,
-    Price,
-    SetLinearScores,
-    SetSpan,
-    SetTerms,
-    Start,
-    Update,
-    UseLoss,
-)
+from privboost.cuda.vectors import DeviceVectors
+from privboost.engine.growth import Level
+from privboost.engine.protocol import Summand
+from privboost.engine.queries import Query
+from privboost.engine.updates import Update
 from privboost.grid import VOTE
 from privboost.tables.rows import Rows
 from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import Tree
+from privboost.vectors.terms import Terms
 
 
-class CardShard:
-    """Blocks of rows on a card."""
+class DeviceShard(DeviceState):
+    """Blocks of rows on a device.
 
-    def __init__(self, card: Card, blocks: Sequence[Rows], n_threads: int = 1) -> None:
-        self._card = card
-        self._rows = CardRows(card, blocks, n_threads)
-        card.settle()
-        self._states = CardStates(self._rows)
-        self._routes = CardRoutes(self._rows)
-        self._grower = CardGrower(self._rows, self._routes)
-        self._vectors: CardVectors | None = None
-        self._pairs: tuple[NodeHistograms, Any] | None = None
+    Parameters
+    ----------
+    device : Device
+        The device.
+    blocks : sequence of Rows
+        The rows.
+    n_threads : int
+        The CPU threads that copy rows to the device.
+    """
 
-    def apply(self, update: Update) -> None:
-        """Follow what has been released."""
-        self._forget()
-        states = self._states
-        if isinstance(update, Start):
-            states.start(update)
-        elif isinstance(update, SetSpan):
-            states.span = update.low, update.high
-        elif isinstance(update, OpenBudgets):
-            states.open_budgets()
-        elif isinstance(update, CloseBudgets):
-            states.active = None
-        elif isinstance(update, Price):
-            states.price(update)
-        elif isinstance(update, Charge):
-            states.charge(update)
-        elif isinstance(update, UseLoss):
-            states.use(update.loss)
-        elif isinstance(update, SetTerms):
-            self._vectors = CardVectors(self._rows, states, update.terms)
-        elif isinstance(update, SetLinearScores):
-            self._need_vectors().set_scores(update)
-        else:
-            self._add(update)
-        self._card.settle()
-
-    def _forget(self) -> None:
-        """Drop what belongs to a tree that grows."""
-        self._grower.forget()
-        self._pairs = None
-
-    def _add(self, update: AddCellValues | AddTreeValues) -> None:
-        """Add released values to states."""
-        rows = self._rows
-        if not rows.n:
-            return
-        if isinstance(update, AddCellValues):
-            self._check_cells(update.cells)
-            values = update.cells.split(update.value_of)
-            parts = zip(update.cells.parts, values, strict=True)
-            places = [values_of_part(rows, part, own) for part, own in parts]
-        else:
-            self._routes.follow(update.trees)
-            places = [self._routes.values(k, own) for k, own in enumerate(update.value_of)]
-        add_values(self._card, self._states.state(update.output), rows.n, places)
+    def __init__(self, device: Device, blocks: Sequence[Rows], n_threads: int = 1) -> None:
+        super().__init__(DeviceRows(device, blocks, n_threads))
+        device.settle()
+        self._device = device
+        self._routes = DeviceLeaves(self.rows)
+        self._grower = DeviceGrower(self.rows, self._routes)
+        self._linear: DeviceVectors | None = None
+        self._pairs: tuple[Summand, Any] | None = None
 
     def sum(self, query: Query) -> np.ndarray:
-        """Answer with exact int64 sums over these rows."""
-        answer = self._answer(query)
-        self._card.settle()
-        if not self._card.keeps:
+        """Return the exact int64 sums over these rows."""
+        answer = query.answer(self)
+        self._device.settle()
+        if not self._device.keeps:
             self._forget()
         return answer
 
-    def _answer(self, query: Query) -> np.ndarray:
-        if isinstance(query, LinearSums | GramSums):
-            return self._add_up_vectors(query)
-        if isinstance(query, CellSums | NodeHistograms | VoteCounts):
-            self._check_cells(query.cells)
-        if isinstance(query, VoteCounts):
-            return self._count_votes(query)
-        if not self._rows.n:
-            return np.zeros(query.shape, dtype=np.int64)
-        if isinstance(query, NodeHistograms):
-            sums = self._grower.answer(query, self._pairs_of(query))
-        else:
-            sums = self._add_up(query)
-        return sums.reshape(*query.shape[:-1], 2)[..., 2 - len(query.statistics) :]
+    def apply(self, update: Update) -> None:
+        """Follow an update."""
+        self._forget()
+        update.apply_to(self)
+        self._device.settle()
 
-    def _add_up(self, query: CellSums | TreeSums | ScoreCounts) -> np.ndarray:
-        active = self._states.taking_part(query.sample)
-        look_up = self._states.look_up(query.statistics, query.output, active)
-        out = self._card.zeros((math.prod(query.shape[:-1]), 2), np.int64)
-        weighted = self._rows.weight is not None
-        sum_places(self._card, look_up, self._places(query), out, weighted)
-        return self._card.fetch(out)
+    def _forget(self) -> None:
+        """Drop the caches of a tree that grows."""
+        self._grower.forget()
+        self._pairs = None
 
-    def _places(self, query: CellSums | TreeSums | ScoreCounts) -> list[Place]:
-        """Return the cells of rows, for each part of a query."""
-        if isinstance(query, TreeSums):
-            self._routes.follow(query.trees)
-            leaves = query.trees[0].n_leaves
-            return [self._routes.place(k, k * leaves) for k in range(len(query.trees))]
-        if isinstance(query, CellSums):
-            parts = zip(query.cells.parts, query.cells.first, strict=True)
-            return [place_of_part(self._rows, part, first) for part, first in parts]
-        rows, card = self._rows, self._card
+    def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
+        """Add to each row's score the value of its cell in each part."""
+        self._check_cells(cells)
+        parts = zip(cells.parts, cells.split(values), strict=True)
+        if self.rows.n:
+            self._add([values_of_part(self.rows, part, own) for part, own in parts], output)
+
+    def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
+        """Add to each row's score the value of its leaf in each tree."""
+        if self.rows.n:
+            self._routes.follow(trees)
+            self._add([self._routes.values(k, own) for k, own in enumerate(values)], output)
+
+    def _add(self, places: Sequence[Place], output: int) -> None:
+        add_values(self._device, self.state(output), self.rows.n, places)
+
+    def set_terms(self, terms: Terms) -> None:
+        """Define the vectors of rows."""
+        self._linear = DeviceVectors(self, terms)
+
+    def set_linear_scores(self, coefficients: np.ndarray, output: int) -> None:
+        """Set each row's score to the product of its vector and the coefficients."""
+        self._vectors().set_scores(coefficients, output)
+
+    def sum_by_cell(self, cells: CellMap, summand: Summand) -> np.ndarray:
+        """Return sums by cell."""
+        self._check_cells(cells)
+        if not self.rows.n:
+            return np.zeros((cells.n_cells, 2), dtype=np.int64)
+        parts = zip(cells.parts, cells.first, strict=True)
+        places = [place_of_part(self.rows, part, first) for part, first in parts]
+        return self._add_up(places, cells.n_cells, summand)
+
+    def sum_by_leaf(self, trees: tuple[Tree, ...], summand: Summand) -> np.ndarray:
+        """Return sums by leaf of each tree."""
+        leaves = trees[0].n_leaves
+        if not self.rows.n:
+            return np.zeros((len(trees) * leaves, 2), dtype=np.int64)
+        self._routes.follow(trees)
+        places = [self._routes.place(k, k * leaves) for k in range(len(trees))]
+        return self._add_up(places, len(trees) * leaves, summand)
+
+    def sum_by_score(self, edges: np.ndarray, classes: int, summand: Summand) -> np.ndarray:
+        """Return sums by interval of the score and class."""
+        rows, device, count = self.rows, self._device, (len(edges) + 1) * classes
+        if not rows.n:
+            return np.zeros((count, 2), dtype=np.int64)
         cells = rows.scratch(np.uint32)
-        task = Task(CELLS, state=card.address(self._states.state(query.output)))
-        task.set(label=card.address(rows.label), out=card.address(cells), n=rows.n)
-        task.set(own=self._states.own(query.output), classes=query.classes)
-        task.set(n_edges=len(query.edges), edges=task.put(query.edges))
-        card.launch("score_cells", task, **spread(card, rows.n))
-        return [Place((cells,), (None,), ((len(query.edges) + 1) * query.classes,))]
+        task = Task(CELLS, state=device.address(self.state(summand.output)))
+        task.set(label=device.address(rows.label), out=device.address(cells), n=rows.n)
+        task.set(own=self.own(summand.output), classes=classes)
+        task.set(n_edges=len(edges), edges=task.put(edges))
+        device.launch("score_cells", task, **spread(device, rows.n))
+        return self._add_up([Place((cells,), (None,), (count,))], count, summand)
 
-    def _pairs_of(self, query: NodeHistograms) -> Any:
-        """Return the pairs of rows, which are remembered while a tree grows."""
-        if self._pairs is not None:
-            last, pairs = self._pairs
-            same = (query.output, query.statistics) == (last.output, last.statistics)
-            if same and same_sample(query.sample, last.sample):
-                return pairs
-        active = self._states.taking_part(query.sample)
-        pairs = self._states.pairs(self._states.look_up(query.statistics, query.output, active))
-        self._pairs = query, pairs
-        return pairs
+    def _add_up(self, places: Sequence[Place], cells: int, summand: Summand) -> np.ndarray:
+        """Add the statistics of all rows by cell."""
+        active = self.counted(summand.sample)
+        look_up = self.look_up(summand, active)
+        out = self._device.zeros((cells, 2), np.int64)
+        sum_places(self._device, look_up, places, out, self.rows.weight is not None)
+        return self._device.fetch(out)
 
-    def _count_votes(self, query: VoteCounts) -> np.ndarray:
-        states, rows, card = self._states, self._rows, self._card
-        if not states.n_outputs or query.sample is not None or states.active is not None:
-            raise RuntimeError("votes are counted after a Start, of all rows")
-        counts = np.zeros(query.shape, dtype=np.int64)
+    def sum_by_node(self, tree: Tree, cells: CellMap, summand: Summand) -> np.ndarray:
+        """Return sums by leaf of a tree and cell."""
+        self._check_cells(cells)
+        if not self.rows.n:
+            return np.zeros((tree.n_leaves, cells.n_cells, 2), dtype=np.int64)
+        return self._grower.answer(Level(tree, cells, summand), self._pairs_of(summand))
+
+    def _pairs_of(self, summand: Summand) -> Any:
+        """Return the pairs of statistics of rows, which are kept while a tree grows."""
+        if self._pairs is not None and summand.same_as(self._pairs[0]):
+            return self._pairs[1]
+        active = self.counted(summand.sample)
+        self._pairs = summand, self.pairs(self.look_up(summand, active))
+        return self._pairs[1]
+
+    def count_votes(
+        self, tree: Tree, node_of_leaf: np.ndarray, cells: CellMap, votes: int, output: int
+    ) -> np.ndarray:
+        """Return counts by node, cell, sum of votes and class."""
+        self._check_cells(cells)
+        if not self.n_outputs or self._active is not None:
+            raise RuntimeError("votes are counted after a Start, over all rows")
+        rows, device, n_cells = self.rows, self._device, cells.n_cells
+        shape = nodes, sums, classes = (int(node_of_leaf.max()) + 1, votes + 1, 2)
+        counts = np.zeros((nodes, n_cells + 1, sums, classes), dtype=np.int64)
         if not rows.n:
             return counts
-        self._routes.follow((query.tree,))
+        self._routes.follow((tree,))
         node, pairs = rows.scratch(np.uint32), rows.scratch(np.int64)
-        task = Task(VOTES, state=card.address(states.state(query.output)))
-        task.set(label=card.address(rows.label), node=card.address(self._routes.nodes(0)))
-        task.set(out=card.address(node), pairs=card.address(pairs), n=rows.n, votes=query.votes)
-        task.set(own=states.own(query.output), vote_bits=VOTE.bit_length() - 1)
-        task.set(node_of_leaf=task.put(query.node_of_leaf.astype(np.uint16)))
-        card.launch("vote_nodes", task, **spread(card, rows.n))
-        nodes, cells, sums, classes = query.shape
-        out = card.zeros((nodes * sums * classes, cells - 1, 2), np.int64)
-        places = places_apart(rows, query.cells)
-        sum_by_node(card, pairs, node, None, places, out, rows.n, weighted=False)
-        found = card.fetch(out)[:, :, 1].reshape(nodes, sums, classes, cells - 1)
+        task = Task(VOTES, state=device.address(self.state(output)))
+        task.set(label=device.address(rows.label), node=device.address(self._routes.nodes(0)))
+        task.set(out=device.address(node), pairs=device.address(pairs), n=rows.n, votes=votes)
+        task.set(own=self.own(output), vote_bits=VOTE.bit_length() - 1)
+        task.set(node_of_leaf=task.put(node_of_leaf.astype(np.uint16)))
+        device.launch("vote_nodes", task, **spread(device, rows.n))
+        out = device.zeros((math.prod(shape), n_cells, 2), np.int64)
+        places = places_apart(rows, cells)
+        sum_by_node(device, pairs, node, None, places, out, rows.n, weighted=False)
+        found = device.fetch(out)[:, :, 1].reshape(*shape, n_cells)
         counts[:, :-1] = np.moveaxis(found, -1, 1)
         counts[0, -1, 0, 0] = rows.n_unknown
         return counts
 
-    def _add_up_vectors(self, query: LinearSums | GramSums) -> np.ndarray:
-        vectors = self._need_vectors()
-        if not self._rows.n:
-            return np.zeros(query.shape, dtype=np.int64)
-        if isinstance(query, LinearSums):
-            return vectors.sum_gradients(query)
-        return vectors.sum_products(query)
+    def sum_gradients(self, summand: Summand) -> np.ndarray:
+        """Return the sum of the rows' vectors, each times its gradient."""
+        vectors = self._vectors()
+        if not self.rows.n:
+            return np.zeros(vectors.terms.n_coordinates, dtype=np.int64)
+        return vectors.sum_gradients(summand)
 
-    def _need_vectors(self) -> CardVectors:
-        if self._vectors is None:
+    def sum_products(self, factor: np.ndarray) -> np.ndarray:
+        """Return the sum of the outer products of the rows' vectors with themselves."""
+        vectors = self._vectors()
+        if not self.rows.n:
+            return np.zeros((vectors.terms.n_coordinates,) * 2, dtype=np.int64)
+        return vectors.sum_products(factor)
+
+    def _vectors(self) -> DeviceVectors:
+        if self._linear is None:
             raise RuntimeError("a shard needs a SetTerms before rows are vectors")
-        return self._vectors
-
-    def _check_cells(self, cells: CellMap) -> None:
-        """Refuse cells that were not made for these rows."""
-        if self._rows.layout is not None:
-            cells.check(self._rows.layout)
+        return self._linear

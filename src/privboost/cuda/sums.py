@@ -1,4 +1,4 @@
-"""Sums by cell and by node on a card: which kernel, how many blocks, how much memory near them."""
+"""Sums by cell and by node on a device: choice of kernel, blocks and shared memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privboost.cuda.card import MANY_ROWS, Card, spread
+from privboost.cuda.card import MANY_ROWS, Device, spread
 from privboost.cuda.places import Place, put_places
 from privboost.cuda.tasks import ADD, NODES, SUM, Task, aligned
 
@@ -23,7 +23,7 @@ _MOST_MAPS = 2**15
 
 
 def sum_places(
-    card: Card, look_up: np.ndarray, places: Sequence[Place], out: Any, weighted: bool
+    device: Device, look_up: np.ndarray, places: Sequence[Place], out: Any, weighted: bool
 ) -> None:
     """Add rows' pairs to the cells of each place.
 
@@ -31,7 +31,7 @@ def sum_places(
     ----------
     look_up : LOOK_UP
         Where pairs are looked up.
-    out : int64 array of shape (cells, 2), on the card
+    out : int64 array of shape (cells, 2), on the device
     weighted : bool
         Whether pairs may be larger than those of one row without a weight.
     """
@@ -39,36 +39,36 @@ def sum_places(
     unit = 16 if weighted else 8
     looks = not weighted and not look_up["pairs"] and rows >= MANY_ROWS
     table = 16 * int(look_up["size"]) if looks else 0
-    for group in _groups(places, (card.near - table) // unit):
-        task = Task(SUM, look=look_up, out=card.address(out))
-        cells = put_places(card, task, group)
-        if cells * unit > card.near - table:
-            card.launch("sum_far", task, **spread(card, rows, _ROWS_AT_ONCE))
+    for group in _groups(places, (device.near - table) // unit):
+        task = Task(SUM, look=look_up, out=device.address(out))
+        cells = put_places(device, task, group)
+        if cells * unit > device.near - table:
+            device.launch("sum_far", task, **spread(device, rows, _ROWS_AT_ONCE))
             continue
         alone = not weighted and len(group) == 1 and group[0].plain
-        shared = 2 if alone and cells * unit <= _half(card) - table else 1
-        most = (_half(card) if shared == 2 else card.near) - table
-        how = spread(card, rows, _ROWS_AT_ONCE, shared)
+        shared = 2 if alone and cells * unit <= _half(device) - table else 1
+        most = (_half(device) if shared == 2 else device.near) - table
+        how = spread(device, rows, _ROWS_AT_ONCE, shared)
         copies = _copies(most // (cells * unit), how["threads"])
         chunk = _chunk(rows, how["blocks"], copies, _ROWS_AT_ONCE * how["threads"])
         task.set(cells=cells, copies=copies, chunk=chunk, near_table=table)
         kernel = "sum_weighted" if weighted else "sum_alone" if alone else "sum_parts"
-        card.launch(kernel, task, near=table + cells * copies * unit, **how)
+        device.launch(kernel, task, near=table + cells * copies * unit, **how)
 
 
-def add_values(card: Card, state: Any, rows: int, places: Sequence[Place]) -> None:
+def add_values(device: Device, state: Any, rows: int, places: Sequence[Place]) -> None:
     """Add to each row's state the values of its cells."""
-    task = Task(ADD, state=card.target(state), n=rows)
-    cells = put_places(card, task, places)
-    how = spread(card, rows, _ROWS_AT_ONCE)
+    task = Task(ADD, state=device.target(state), n=rows)
+    cells = put_places(device, task, places)
+    how = spread(device, rows, _ROWS_AT_ONCE)
     if len(places) == 1 and places[0].plain and 4 * cells <= _MOST_VALUES:
-        card.launch("add_alone", task, near=4 * cells, **how)
+        device.launch("add_alone", task, near=4 * cells, **how)
     else:
-        card.launch("add_values", task, **how)
+        device.launch("add_values", task, **how)
 
 
 def sum_by_node(
-    card: Card,
+    device: Device,
     pairs: Any,
     node: Any,
     chosen: Any,
@@ -81,32 +81,32 @@ def sum_by_node(
 
     Parameters
     ----------
-    pairs, node : arrays on the card
+    pairs, node : arrays on the device
         Of rows.
-    chosen : uint8 array on the card, or None for all nodes
+    chosen : uint8 array on the device, or None for all nodes
     places : sequence of Place
         Each of one column with a map; their cells follow each other.
-    out : int64 array of shape (nodes, cells, 2), on the card
+    out : int64 array of shape (nodes, cells, 2), on the device
     """
     nodes, all_cells = out.shape[:2]
-    near = card.near - _TILE * _ENTRY - _MOST_MAPS
+    near = device.near - _TILE * _ENTRY - _MOST_MAPS
     for group in _groups(places, near // (8 * nodes)):
-        task = Task(NODES, pairs=card.address(pairs), node=card.address(node))
-        task.set(chosen=card.address(chosen), out=card.address(out), n=rows)
+        task = Task(NODES, pairs=device.address(pairs), node=device.address(node))
+        task.set(chosen=device.address(chosen), out=device.address(out), n=rows)
         task.set(node_bytes=node.dtype.itemsize, nodes=nodes, all_cells=all_cells)
         begin = task.put(np.zeros(0, dtype=np.uint8))
-        cells = put_places(card, task, group)
+        cells = put_places(device, task, group)
         if weighted or cells * nodes * 8 > near:
-            card.launch("sum_by_node_far", task, **spread(card, rows))
+            device.launch("sum_by_node_far", task, **spread(device, rows))
             continue
         maps = sum(_bytes_behind(own) for place in group for own in place.maps)
         maps = maps if maps <= _MOST_MAPS else 0
-        how = spread(card, rows, 2, 1)
+        how = spread(device, rows, 2, 1)
         copies = _copies(near // (cells * nodes * 8), how["threads"])
         chunk = _chunk(rows, how["blocks"], copies, _TILE)
         task.set(cells=cells, copies=copies, chunk=chunk, maps=begin, map_bytes=maps)
         bytes_near = _TILE * _ENTRY + cells * nodes * copies * 8 + maps
-        card.launch("sum_by_node", task, near=bytes_near, **how)
+        device.launch("sum_by_node", task, near=bytes_near, **how)
 
 
 def _groups(places: Sequence[Place], most: int) -> Iterator[list[Place]]:
@@ -125,9 +125,9 @@ def _bytes_behind(array: np.ndarray | None) -> int:
     return 0 if array is None else aligned(array.nbytes)
 
 
-def _half(card: Card) -> int:
+def _half(device: Device) -> int:
     """Bytes near each of two blocks of one multiprocessor."""
-    return card.near_all // 2 - 1024
+    return device.near_all // 2 - 1024
 
 
 def _copies(most: int, threads: int) -> int:

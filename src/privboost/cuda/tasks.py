@@ -1,4 +1,4 @@
-"""What kernels of a card are handed: a struct, and arrays behind it, in one piece of memory.
+"""What kernels of a device are handed: a struct, and arrays behind it, in one piece of memory.
 
 The structs are those of `kernels/*.cu`, field by field.
 """

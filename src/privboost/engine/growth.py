@@ -1,14 +1,14 @@
-"""Node histograms of a tree that is grown level by level, on the rows of one shard.
+"""Node histograms of a tree that is grown level by level, over the rows of a CPU shard.
 
-What is remembered between levels (the last histograms, joint codes) is a cache: without it the same
-integers are computed from scratch.
+The last histograms and the joint codes are a cache: without it the same integers are computed from
+scratch.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,69 +16,76 @@ from privboost.engine import kernels, node_kernels
 from privboost.engine.blocks import Blocks
 from privboost.engine.bundles import Bundles, bundle
 from privboost.engine.look_up import Statistics
-from privboost.engine.queries import NodeHistograms, Sample
+from privboost.engine.protocol import Summand
 from privboost.engine.routes import Routes
 from privboost.tables.layout import Layout, columns_of, join_cells, lay_out
 from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import Tree
 
 
-@dataclass
-class _Level:
-    """The last level answered: what was asked, and the histograms."""
+class Level(NamedTuple):
+    """The histograms of one level: the tree so far, the cells of features, what rows add."""
 
-    query: NodeHistograms
-    histogram: np.ndarray
+    tree: Tree
+    cells: CellMap
+    summand: Summand
+
+    def is_below(self, other: Level) -> bool:
+        """Whether this level has the children of another one's nodes, and is otherwise the same."""
+        tree, above = self.tree, other.tree
+        return (
+            tree.depth == above.depth + 1
+            and self.summand.same_as(other.summand)
+            and self.cells.same_as(other.cells)
+            and tree.top(above.depth).same_as(above)
+        )
 
 
 @dataclass
 class Grower:
-    """Answers `NodeHistograms` for one shard."""
+    """Sums by node and cell, with sibling subtraction between levels."""
 
     blocks: Blocks
     routes: Routes
-    _last: _Level | None = None
+    _last: tuple[Level, np.ndarray] | None = None
     _bundles: Bundles | None = None
     _cells: _Cells | None = None
 
     def forget(self) -> None:
-        """Drop what belongs to a tree: the rows' states have changed."""
+        """Drop the last histograms: the scores of rows have changed."""
         self._last = None
 
-    def answer(self, query: NodeHistograms, statistics: Statistics) -> np.ndarray:
-        """Return the exact histograms."""
-        parent = self._parent(query)
-        counts = self.routes.descend(query.tree)
-        chosen = np.ones(query.tree.n_leaves, dtype=np.bool_)
+    def answer(self, level: Level, statistics: Statistics) -> np.ndarray:
+        """Return the exact histograms (int64, of shape (nodes, cells, 2); read-only)."""
+        parent = None
+        if self._last is not None and level.is_below(self._last[0]):
+            parent = self._last[1]
+        counts = self.routes.descend(level.tree)
+        chosen = np.ones(level.tree.n_leaves, dtype=np.bool_)
         if parent is not None:
             chosen = _smaller_siblings(counts)
-        histogram = self._add_up(query, chosen, statistics)
+        histogram = self._add_up(level, chosen, statistics)
         if parent is not None:
-            _subtract(histogram, chosen, parent.histogram)
-        self._last = _Level(query, histogram)
-        answer = histogram[..., 2 - len(query.statistics) :]
-        answer.flags.writeable = False  # it is remembered here
+            _subtract(histogram, chosen, parent)
+        self._last = level, histogram
+        answer = histogram.view()
+        answer.flags.writeable = False  # it is kept here
         return answer
 
-    def _parent(self, query: NodeHistograms) -> _Level | None:
-        """The last level, if the query asks the same of its children."""
-        last = self._last
-        return last if last is not None and asks_children(query, last.query) else None
-
-    def _add_up(
-        self, query: NodeHistograms, chosen: np.ndarray, statistics: Statistics
-    ) -> np.ndarray:
-        shape, blocks = (*query.shape[:-1], 2), self.blocks
+    def _add_up(self, level: Level, chosen: np.ndarray, statistics: Statistics) -> np.ndarray:
+        """Return the histograms of the chosen nodes; those of others are 0."""
+        blocks, asked = self.blocks, level.cells
+        nodes, n_cells = level.tree.n_leaves, asked.n_cells
+        shape = (nodes, n_cells, 2)
         if not len(blocks):
             return np.zeros(shape, dtype=np.int64)
-        if self._bundles is None or self._bundles.asked != query.cells.features:
-            self._bundles = bundle(blocks, query.cells.features)
+        if self._bundles is None or self._bundles.asked != asked.features:
+            self._bundles = bundle(blocks, asked.features)
         bundles = self._bundles
-        if self._cells is None or not self._cells.asked.same_as(query.cells):
-            self._cells = _Cells(query.cells, bundles, blocks.layout)
+        if self._cells is None or not self._cells.asked.same_as(asked):
+            self._cells = _Cells(asked, bundles, blocks.layout)
         cells = self._cells
         node_at, _ = self.routes.nodes(0)
-
-        nodes, n_cells = shape[:2]
 
         def task_of(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
             return (
@@ -104,7 +111,7 @@ class Grower:
 
 
 class _Cells:
-    """The cells of features, as the kernels want them; kept while queries share them."""
+    """The cells of features in the layout of the kernels; kept while queries share them."""
 
     def __init__(self, asked: CellMap, bundles: Bundles, layout: Layout) -> None:
         self.asked = asked
@@ -118,32 +125,13 @@ class _Cells:
         self.of_bundles = [join_cells([own[f] for f in each.features]) for each in bundles.members]
 
 
-def asks_children(query: NodeHistograms, last: NodeHistograms) -> bool:
-    """Whether a query asks the same as another, one level deeper."""
-    tree = query.tree
-    return (
-        tree.depth == last.tree.depth + 1
-        and (query.output, query.statistics) == (last.output, last.statistics)
-        and same_sample(query.sample, last.sample)
-        and query.cells.same_as(last.cells)
-        and tree.top(last.tree.depth).same_as(last.tree)
-    )
-
-
-def same_sample(one: Sample | None, other: Sample | None) -> bool:
-    """Whether two samples are of the same rows."""
-    if one is None or other is None:
-        return one is other
-    return one.rate == other.rate and np.array_equal(one.key, other.key)
-
-
 def _smaller_siblings(counts: np.ndarray) -> np.ndarray:
-    """Choose in each pair of siblings the one with fewer rows here; the other is a difference."""
+    """Return for each node whether it is the sibling with fewer rows; the other is a difference."""
     left_is_smaller = counts[::2] <= counts[1::2]
     return np.stack([left_is_smaller, ~left_is_smaller], axis=1).reshape(-1)
 
 
 def _subtract(histogram: np.ndarray, chosen: np.ndarray, parent: np.ndarray) -> None:
-    """Fill the histograms of the siblings that were not added up."""
+    """Fill the histograms of the other siblings."""
     own = np.flatnonzero(~chosen)
     histogram[own] = parent[own // 2] - histogram[own ^ 1]

@@ -1,18 +1,21 @@
-"""What can be asked of rows: small frozen messages that ask for exact integer sums.
+"""Queries: requests for exact integer sums over the rows of all shards.
 
-Only the curator may ask. Every query states its own `bound`: how much one protected
-unit can change its answer, whatever the rows.
+Only the curator may send them. Every query states its sensitivity (`bound`): the most that one
+protected unit can change the sums, whatever the rows are.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
+from privboost.engine.protocol import BaseShard, Message, QueryChecks, Summand
 from privboost.grid import FACTOR_STEPS, VECTOR_STEPS, Contribution
+from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
 from privboost.vectors.terms import Terms
@@ -22,31 +25,31 @@ GRADIENT_COUNT = ("gradient", "count")
 COUNT = ("count",)
 HESSIAN = ("hessian",)
 VOTES = ("votes",)
-"""Rows by the sum of their votes and their class: for choices only, no noise is made for them."""
+"""Rows by sum of votes and class: for selections only, no noise is proved for these counts."""
 STATISTICS = (GRADIENT_HESSIAN, GRADIENT_COUNT, COUNT, HESSIAN)
-"""What can be added up. The second of a pair, and one alone, is never negative."""
+"""All statistics that can be summed. The second of a pair, and one alone, is never negative."""
 
 MOST_EDGES = 2**16
-"""Cells of a state: a histogram of them stays small."""
+"""The largest number of score intervals of a histogram."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """How much one protected unit can change the answer of a query.
+    """Sensitivity of a query: the most that one protected unit can change its sums.
 
     Attributes
     ----------
     steps : int
-        The most by which it changes one cell, if all its rows lie there; of a vector, the most by
-        which it moves the whole of it (in the L2 norm).
+        The change of one cell if all rows of the unit lie there; of a vector, the change of the
+        whole vector in the L2 norm.
     cells : int
-        How many cells of each statistic one of its rows touches; a vector counts as one.
+        The cells of each statistic that one row touches; a vector counts as one.
     rows : int
-        How many rows it has.
+        The rows of a unit.
     statistics : int
-        How many statistics there are.
+        The number of statistics.
     coordinates : int
-        How many numbers of the answer one of its rows can change.
+        The numbers of the answer that one row can change.
     """
 
     steps: int
@@ -57,43 +60,81 @@ class Bound:
 
     @property
     def of_two(self) -> Bound:
-        """What two units change at most, one that goes and one that comes in its place.
+        """The bound for two units, of which one replaces the other.
 
-        For statistics that are never negative: where both lie in one cell they cancel.
+        For statistics that are never negative: changes within one cell cancel.
         """
         return replace(self, cells=2 * self.cells, coordinates=2 * self.coordinates)
 
 
+class Query(Message, ABC):
+    """A request for exact int64 sums over all rows."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the answer."""
+
+    @abstractmethod
+    def bound(self, contribution: Contribution) -> Bound:
+        """Return the sensitivity: what one protected unit can change."""
+
+    @abstractmethod
+    def check(self, checks: QueryChecks) -> None:
+        """Have a shard that does not trust the sender check every field."""
+
+    @abstractmethod
+    def answer(self, shard: BaseShard) -> np.ndarray:
+        """Return the exact sums over the rows of one shard."""
+
+
+class SumQuery(Query):
+    """Sums of the rows' statistics by cell, over all rows or a Poisson sample of them."""
+
+    @property
+    @abstractmethod
+    def output(self) -> int:
+        """The index of the score (the class, in one-vs-rest)."""
+
+    @property
+    @abstractmethod
+    def statistics(self) -> tuple[str, ...]:
+        """The one or two statistics that are summed."""
+
+    @property
+    @abstractmethod
+    def sample(self) -> Sample | None:
+        """The sample of rows; set by the mechanism that sends the query."""
+
+    @property
+    def summand(self) -> Summand:
+        """What each row adds."""
+        return Summand(self.statistics, self.output, self.sample)
+
+    def sampled(self, sample: Sample | None) -> Self:
+        """Return the same query over a sample of rows, or over all."""
+        return replace(self, sample=sample)  # type: ignore[type-var]
+
+    def check(self, checks: QueryChecks) -> None:
+        """Check the fields that all sums have."""
+        checks.check_output(self.output)
+        checks.check_sample(self.sample)
+
+    def _statistics_of(self, pairs: np.ndarray) -> np.ndarray:
+        """Return a shard's pairs in the shape of the answer."""
+        return pairs.reshape(*self.shape[:-1], 2)[..., 2 - len(self.statistics) :]
+
+
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """Which rows take part in a query: each by a keyed coin of its own (see `Rows.ids`).
-
-    Attributes
-    ----------
-    key : uint8 array of length 32
-        The secret key of the coins.
-    rate : float
-        The chance of each row.
-    """
-
-    key: np.ndarray = field(repr=False)
-    rate: float
-
-
-@dataclass(frozen=True, eq=False)
-class CellSums:
-    """Sums of one or two statistics by cell: histograms of features, alone or jointly.
+class CellSums(SumQuery, tag="CellSums"):
+    """Sums of one or two statistics by cell: histograms of features, alone or joint.
 
     Attributes
     ----------
     cells : CellMap
         The cells.
-    output : int
-        Which state of a row is meant (the class, in one-vs-rest).
-    statistics : tuple of str
-        Which one or two statistics are added up.
-    sample : Sample, optional
-        Who takes part; set by the mechanism that asks.
+    output, statistics, sample
+        As in `SumQuery`.
     """
 
     cells: CellMap
@@ -111,12 +152,22 @@ class CellSums:
         return (self.cells.n_cells, len(self.statistics))
 
     def bound(self, contribution: Contribution) -> Bound:
-        """Return what one protected unit can change: a row has one cell of each part."""
+        """Return the sensitivity: a row has one cell of each part."""
         return _bound_of_sums(len(self.cells.parts), self.statistics, contribution)
+
+    def check(self, checks: QueryChecks) -> None:
+        """Check the fields."""
+        checks.need_loss()
+        super().check(checks)
+        checks.check_cells(self.cells)
+
+    def answer(self, shard: BaseShard) -> np.ndarray:
+        """Return the exact sums over the rows of one shard."""
+        return self._statistics_of(shard.sum_by_cell(self.cells, self.summand))
 
 
 @dataclass(frozen=True, eq=False)
-class TreeSums:
+class TreeSums(SumQuery, tag="TreeSums"):
     """Sums of one or two statistics by leaf of each of several trees of one depth."""
 
     trees: tuple[Tree, ...]
@@ -133,20 +184,32 @@ class TreeSums:
         return (len(self.trees), self.trees[0].n_leaves, len(self.statistics))
 
     def bound(self, contribution: Contribution) -> Bound:
-        """Return what one protected unit can change: a row has one leaf of each tree."""
+        """Return the sensitivity: a row has one leaf of each tree."""
         return _bound_of_sums(len(self.trees), self.statistics, contribution)
+
+    def check(self, checks: QueryChecks) -> None:
+        """Check the fields."""
+        checks.need_loss()
+        super().check(checks)
+        checks.check_trees(self.trees)
+
+    def answer(self, shard: BaseShard) -> np.ndarray:
+        """Return the exact sums over the rows of one shard."""
+        return self._statistics_of(shard.sum_by_leaf(self.trees, self.summand))
 
 
 @dataclass(frozen=True, eq=False)
-class NodeHistograms:
+class NodeHistograms(SumQuery, tag="NodeHistograms"):
     """Histograms of several features within each leaf of a tree that is being grown.
 
     Attributes
     ----------
     tree : Tree
-        What has been grown so far; its leaves are the nodes in question.
+        The levels grown so far; the leaves are the nodes of the histograms.
     cells : CellMap
         The cells of the features, each a part of its own.
+    output, statistics, sample
+        As in `SumQuery`.
     """
 
     tree: Tree
@@ -156,10 +219,10 @@ class NodeHistograms:
     sample: Sample | None = None
 
     def __post_init__(self) -> None:
-        need_cells(self.cells, apart=True)
+        need_cells(self.cells, separate=True)
         _need_statistics(self.statistics)
         if self.tree.n_leaves * self.cells.n_cells >= 2**32:
-            raise ValueError("there are too many sums to number them")
+            raise ValueError("node histograms must have fewer than 2^32 cells")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -167,26 +230,37 @@ class NodeHistograms:
         return (self.tree.n_leaves, self.cells.n_cells, len(self.statistics))
 
     def bound(self, contribution: Contribution) -> Bound:
-        """Return what one protected unit can change: a row has one node, one cell of each part."""
+        """Return the sensitivity: a row has one node, and one cell of each part."""
         return _bound_of_sums(len(self.cells.parts), self.statistics, contribution)
+
+    def check(self, checks: QueryChecks) -> None:
+        """Check the fields."""
+        checks.need_loss()
+        super().check(checks)
+        checks.check_trees((self.tree,))
+        checks.check_cells(self.cells)
+
+    def answer(self, shard: BaseShard) -> np.ndarray:
+        """Return the exact sums over the rows of one shard."""
+        return self._statistics_of(shard.sum_by_node(self.tree, self.cells, self.summand))
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCounts:
-    """Rows by their state and class: a histogram of scores or, right after a start, of a target.
+class ScoreCounts(SumQuery, tag="ScoreCounts"):
+    """Counts of rows by score and class; right after a start, by target.
 
-    Rows count with their weights, and those of an unknown label nowhere. The state of a number
-    begins at minus its scaled label.
+    Rows count with their weights; rows with an unknown label do not count. The score of a row with
+    a numeric label starts at minus its scaled label.
 
     Attributes
     ----------
     edges : int32 array
-        Where cells of the state begin, but the first: strictly increasing, in score steps.
+        The lower ends of all score intervals but the first: strictly increasing, in score steps.
     classes : int
-        2 parts rows of the output's own class (the second) from others; 1 does not, as for a
-        number.
-    output : int
-        Which state of a row is meant.
+        2 separates rows of the output's own class (the second) from others; 1 does not, as for a
+        numeric target.
+    output, sample
+        As in `SumQuery`.
     """
 
     statistics: ClassVar[tuple[str, ...]] = COUNT
@@ -198,41 +272,52 @@ class ScoreCounts:
     def __post_init__(self) -> None:
         edges = self.edges
         if not isinstance(edges, np.ndarray) or edges.dtype != np.int32 or edges.ndim != 1:
-            raise ValueError("edges of scores must be an array of int32")
+            raise ValueError("edges of scores must be a one-dimensional int32 array")
         if len(edges) >= MOST_EDGES or not (edges[1:] > edges[:-1]).all():
             raise ValueError(f"edges of scores must increase, and be fewer than {MOST_EDGES}")
         if self.classes not in (1, 2):
-            raise ValueError("rows are counted in one class or two")
+            raise ValueError("classes must be 1 or 2")
         object.__setattr__(self, "edges", np.frombuffer(edges.tobytes(), dtype=np.int32))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the answer: (cells, classes, 1)."""
+        """The shape of the answer: (intervals, classes, 1)."""
         return (len(self.edges) + 1, self.classes, 1)
 
     def bound(self, contribution: Contribution) -> Bound:
-        """Return what one protected unit can change: a row has one state and one class."""
+        """Return the sensitivity: a row has one score and one class."""
         return _bound_of_sums(1, self.statistics, contribution)
+
+    def check(self, checks: QueryChecks) -> None:
+        """Check the fields."""
+        checks.need_loss()
+        super().check(checks)
+
+    def answer(self, shard: BaseShard) -> np.ndarray:
+        """Return the exact counts of the rows of one shard."""
+        return self._statistics_of(shard.sum_by_score(self.edges, self.classes, self.summand))
 
 
 @dataclass(frozen=True, eq=False)
-class VoteCounts:
-    """Rows by node of a tree, cell of each feature, sum of votes so far, and class.
+class VoteCounts(SumQuery, tag="VoteCounts"):
+    """Counts of rows by node of a tree, cell of each feature, sum of votes, and class.
 
-    A row's state is the sum of the votes that were cast on it, ±1 each (`VOTE` score steps).
+    A row's score is the sum of the votes cast on it, ±1 each (`VOTE` score steps).
 
     Attributes
     ----------
     tree : Tree
-        What has been grown so far.
+        The levels grown so far.
     node_of_leaf : uint16 array
-        Which node each of its leaves is; leaves that no row can reach may share one.
+        The node of each leaf; leaves that no row can reach may share one.
     cells : CellMap
-        As in `NodeHistograms`.
+        The cells of the features, each a part of its own.
     votes : int
-        How many votes were cast so far on this output.
+        The votes cast so far on this output.
     output : int
-        Which state of a row is meant.
+        The index of the score.
+    sample : None
+        Votes are counted over all rows.
     """
 
     statistics: ClassVar[tuple[str, ...]] = VOTES
@@ -244,37 +329,50 @@ class VoteCounts:
     sample: Sample | None = None
 
     def __post_init__(self) -> None:
-        need_cells(self.cells, apart=True)
+        need_cells(self.cells, separate=True)
         if math.prod(self.shape) >= 2**32:
-            raise ValueError("there are too many counts to number them")
+            raise ValueError("there must be fewer than 2^32 vote counts")
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the answer: (nodes, cells + 1, votes + 1, classes).
 
-        The class is 0 or 1; the sum of votes is 2·k − votes. The last cell has one number, at the
-        first place of the first node: how many rows have an unknown label. They are nowhere else.
+        The class is 0 or 1; the sum of votes is 2·k − votes. The last cell has one number, at index
+        0 of the first node: the count of rows with an unknown label, which count nowhere else.
         """
         return (int(self.node_of_leaf.max()) + 1, self.cells.n_cells + 1, self.votes + 1, 2)
 
     def bound(self, contribution: Contribution) -> Bound:
-        """Return what one protected unit can change: a row counts 1 for each feature."""
+        """Return the sensitivity: a row counts 1 for each feature."""
         cells = max(len(self.cells.parts), 1)
         return Bound(contribution.rows, cells, contribution.rows, 1, cells)
 
+    def check(self, checks: QueryChecks) -> None:
+        """Check the fields."""
+        super().check(checks)
+        checks.check_trees((self.tree,))
+        checks.check_cells(self.cells)
+        checks.check_votes(self.votes, self.node_of_leaf, self.tree)
+
+    def answer(self, shard: BaseShard) -> np.ndarray:
+        """Return the exact counts of the rows of one shard."""
+        if self.sample is not None:
+            raise RuntimeError("votes are counted after a Start, over all rows")
+        return shard.count_votes(self.tree, self.node_of_leaf, self.cells, self.votes, self.output)
+
 
 @dataclass(frozen=True, eq=False)
-class LinearSums:
-    """Sums of the rows' vectors, each times its gradient; `SetTerms` says what vectors are.
+class LinearSums(Query, tag="LinearSums"):
+    """Sum of the rows' vectors, each times its gradient; `SetTerms` defines the vectors.
 
     Attributes
     ----------
     n_coordinates : int
-        How many coordinates vectors have.
+        The length of the vectors.
     n_terms : int
-        How many terms they have: a row has an entry in one coordinate of each.
+        The number of terms: a row has an entry in one coordinate of each.
     output : int
-        Which state of a row is meant.
+        The index of the score.
     """
 
     n_coordinates: int
@@ -283,34 +381,44 @@ class LinearSums:
 
     @classmethod
     def of(cls, terms: Terms, output: int = 0) -> LinearSums:
-        """Return the query about the vectors that terms give."""
+        """Return the query about the vectors of some terms."""
         return cls(terms.n_coordinates, len(terms.features), output)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the answer."""
+        """The shape of the answer: (coordinates,)."""
         return (self.n_coordinates,)
 
     def bound(self, contribution: Contribution) -> Bound:
-        """Return what one protected unit can change.
+        """Return the sensitivity.
 
         A row's vector is at most `VECTOR_STEPS` long, and its gradient at most `FACTOR_STEPS`.
         """
         steps = FACTOR_STEPS * VECTOR_STEPS * contribution.rows
         return Bound(steps, 1, contribution.rows, 1, self.n_terms)
 
+    def check(self, checks: QueryChecks) -> None:
+        """Check the fields."""
+        checks.need_loss()
+        checks.need_terms()
+        checks.check_output(self.output)
+
+    def answer(self, shard: BaseShard) -> np.ndarray:
+        """Return the exact sum over the rows of one shard."""
+        return shard.sum_gradients(Summand(GRADIENT_COUNT, self.output))
+
 
 @dataclass(frozen=True, eq=False)
-class GramSums:
-    """Sums of the outer products of the rows' vectors with themselves.
+class GramSums(Query, tag="GramSums"):
+    """Sum of the outer products of the rows' vectors with themselves.
 
     Attributes
     ----------
     n_coordinates, n_terms : int
         As in `LinearSums`.
     factor : int array of length 2
-        What the vectors of class 0 (or of any number) and of class 1 are multiplied by, in
-        `grid.VECTOR_STEPS`, which they are at most; rows of an unknown label are left out.
+        The factors of the vectors of class 0 (or of any row of a numeric target) and of class 1, in
+        `grid.VECTOR_STEPS`, which they are at most; rows with an unknown label do not count.
     """
 
     n_coordinates: int
@@ -319,13 +427,13 @@ class GramSums:
 
     @classmethod
     def of(cls, terms: Terms, factor: np.ndarray) -> GramSums:
-        """Return the query about the vectors that terms give."""
+        """Return the query about the vectors of some terms."""
         return cls(terms.n_coordinates, len(terms.features), factor)
 
     def __post_init__(self) -> None:
         factor = self.factor
         if not isinstance(factor, np.ndarray) or factor.dtype.kind not in "iu":
-            raise ValueError("factors of classes must be an array of whole numbers")
+            raise ValueError("factors of classes must be an integer array")
         if factor.shape != (2,) or factor.min() < 0 or factor.max() > VECTOR_STEPS:
             raise ValueError("a factor of a class must lie between 0 and 1")
         own = factor.astype(np.int32)
@@ -333,35 +441,38 @@ class GramSums:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the answer."""
+        """The shape of the answer: (coordinates, coordinates)."""
         return (self.n_coordinates, self.n_coordinates)
 
     def bound(self, contribution: Contribution) -> Bound:
-        """Return what one protected unit can change, of what is told once: a triangle.
+        """Return the sensitivity of the upper triangle, which is released once.
 
-        x·xᵀ, of which each entry off the diagonal is told once and counts √2 times, is ‖x‖² long,
-        at most `VECTOR_STEPS`².
+        x·xᵀ, of which each entry off the diagonal is released once and counts √2 times, is ‖x‖²
+        long, at most `VECTOR_STEPS`².
         """
         touched = self.n_terms * (self.n_terms + 1) // 2
         return Bound(VECTOR_STEPS**2 * contribution.rows, 1, contribution.rows, 1, touched)
 
+    def check(self, checks: QueryChecks) -> None:
+        """Check the fields."""
+        checks.need_terms()
 
-SumQuery = CellSums | TreeSums | NodeHistograms | ScoreCounts | VoteCounts
-"""What is added up by cell; such sums can be made of a sample."""
-Query = SumQuery | LinearSums | GramSums
+    def answer(self, shard: BaseShard) -> np.ndarray:
+        """Return the exact sum over the rows of one shard."""
+        return shard.sum_products(self.factor)
 
 
-def need_cells(cells: object, apart: bool = False) -> None:
-    """Refuse anything but a map of cells; `apart` wants one feature of its own in each part."""
+def need_cells(cells: object, separate: bool = False) -> None:
+    """Refuse anything but a `CellMap`; `separate` requires parts of one feature each."""
     if not isinstance(cells, CellMap):
-        raise ValueError("a map of cells is needed")
-    if apart and not cells.apart:
-        raise ValueError("each part must be one feature of its own")
+        raise ValueError("cells must be a CellMap")
+    if separate and not cells.apart:
+        raise ValueError("each part must be one feature that no other part has")
 
 
 def _need_statistics(statistics: tuple[str, ...]) -> None:
     if statistics not in STATISTICS:
-        raise ValueError("statistics that no row has, or not in this order")
+        raise ValueError(f"statistics must be one of {STATISTICS}")
 
 
 def _bound_of_sums(cells: int, statistics: tuple[str, ...], contribution: Contribution) -> Bound:

@@ -22,6 +22,7 @@ from privboost.trees.tree import Tree
 _RUNS_OF_A_LOOK_UP = 64
 """A row is compared with so many runs in about the time of a look-up."""
 _EVERY_LEAF = np.arange(2**16, dtype=np.uint16)
+_EVERY_LEAF.flags.writeable = False
 
 
 class _Nodes:

@@ -1,35 +1,77 @@
-"""What rows can be told: small frozen messages about what has been released."""
+"""Updates: messages that carry released values to the rows of all shards."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
+from privboost.engine.protocol import Message, ShardState
 from privboost.engine.queries import need_cells
 from privboost.grid import WHOLE_SPAN
-from privboost.losses import LossTable
+from privboost.losses import LossTable, within_steps
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
 from privboost.vectors.terms import Terms
 
 
+class Update(Message, ABC):
+    """A message about released values."""
+
+    of_budgets: ClassVar[bool] = False
+    """Whether it concerns the rows' lifetime budgets, which only the curator manages."""
+
+    def frozen(self) -> Self:
+        """Return the update with copies of its arrays that nobody can change, checked."""
+        return self
+
+    @abstractmethod
+    def apply_to(self, state: ShardState) -> None:
+        """Have a shard, or a check of a log, follow this update."""
+
+
+def _checked(loss: LossTable) -> LossTable:
+    """Return a read-only copy of a loss table, every entry of which is within its clip."""
+    loss = loss.frozen()
+    if not within_steps(loss):
+        raise ValueError("a loss table exceeds its clip: it would be undercharged")
+    return loss
+
+
 @dataclass(frozen=True, eq=False)
-class Start:
-    """Begin boosting: states go back to where they start, and this loss is used, if any."""
+class Start(Update, tag="Start"):
+    """Begin boosting: all scores are reset, and a loss is used from now on.
+
+    Attributes
+    ----------
+    loss : LossTable or None
+        The loss; None where nothing is looked up in one.
+    n_outputs : int
+        The number of scores of each row.
+    """
 
     loss: LossTable | None
     n_outputs: int = 1
 
+    def frozen(self) -> Start:
+        """Return the update with a read-only loss, checked."""
+        return self if self.loss is None else replace(self, loss=_checked(self.loss))
+
+    def apply_to(self, state: ShardState) -> None:
+        """Reset the scores."""
+        state.start(self.loss, self.n_outputs)
+
 
 @dataclass(frozen=True, eq=False)
-class SetSpan:
-    """Say within which span a number's labels are told apart; it comes before a start.
+class SetSpan(Update, tag="SetSpan"):
+    """Set the clipping range of a numeric target, before a start.
 
     Attributes
     ----------
     low, high : int
-        The labels that become −1 and 1, in `grid.LABEL_STEPS`; those outside are clipped.
+        The labels that are scaled to −1 and 1, in `grid.LABEL_STEPS`; those outside are clipped.
     """
 
     low: int
@@ -38,15 +80,34 @@ class SetSpan:
     def __post_init__(self) -> None:
         ends = (self.low, self.high)
         if any(not isinstance(end, int) or isinstance(end, bool) for end in ends):
-            raise ValueError("a span goes from one whole step to another")
+            raise ValueError("a clipping range must have two integer ends")
         if not WHOLE_SPAN[0] <= self.low < self.high <= WHOLE_SPAN[1]:
-            raise ValueError("a span lies within the bounds, and is not empty")
+            raise ValueError("a clipping range must lie within the bounds, and not be empty")
         if (self.high - self.low) % 2:
-            raise ValueError("a span has a middle on the grid")
+            raise ValueError("a clipping range must have a middle on the grid")
+
+    def apply_to(self, state: ShardState) -> None:
+        """Set the range."""
+        state.clip_labels(self.low, self.high)
 
 
 @dataclass(frozen=True, eq=False)
-class AddCellValues:
+class UseLoss(Update, tag="UseLoss"):
+    """Use another loss from now on; scores stay."""
+
+    loss: LossTable
+
+    def frozen(self) -> UseLoss:
+        """Return the update with a read-only loss, checked."""
+        return UseLoss(_checked(self.loss))
+
+    def apply_to(self, state: ShardState) -> None:
+        """Replace the loss."""
+        state.use_loss(self.loss)
+
+
+@dataclass(frozen=True, eq=False)
+class AddCellValues(Update, tag="AddCellValues"):
     """Add to each row's score the released value of its cell, of each part.
 
     Attributes
@@ -56,7 +117,7 @@ class AddCellValues:
     value_of : int32 array
         The value of each cell, in score steps.
     output : int
-        Which score they are added to.
+        The index of the score.
     """
 
     cells: CellMap
@@ -67,13 +128,17 @@ class AddCellValues:
         need_cells(self.cells)
         values = self.value_of
         if not isinstance(values, np.ndarray) or values.dtype != np.int32:
-            raise ValueError("values of cells must be an array of int32")
+            raise ValueError("values of cells must be an int32 array")
         if values.shape != (self.cells.n_cells,):
             raise ValueError("each cell needs a value")
 
+    def apply_to(self, state: ShardState) -> None:
+        """Add the values."""
+        state.add_cell_values(self.cells, self.value_of, self.output)
+
 
 @dataclass(frozen=True, eq=False)
-class AddTreeValues:
+class AddTreeValues(Update, tag="AddTreeValues"):
     """Add to each row's score the released value of its leaf in each of several trees.
 
     Attributes
@@ -83,97 +148,115 @@ class AddTreeValues:
     value_of : int32 array of shape (trees, leaves)
         The values, in score steps.
     output : int
-        Which score they are added to.
+        The index of the score.
     """
 
     trees: tuple[Tree, ...]
     value_of: np.ndarray
     output: int = 0
 
-
-@dataclass(frozen=True, eq=False)
-class UseLoss:
-    """Go on with another loss; states stay as they are."""
-
-    loss: LossTable
+    def apply_to(self, state: ShardState) -> None:
+        """Add the values."""
+        state.add_tree_values(self.trees, self.value_of, self.output)
 
 
 @dataclass(frozen=True, eq=False)
-class SetTerms:
-    """Say how rows become vectors of a linear model."""
+class SetTerms(Update, tag="SetTerms"):
+    """Define the vectors of rows in a linear model."""
 
     terms: Terms
 
+    def frozen(self) -> SetTerms:
+        """Return the update with read-only terms, checked."""
+        terms = self.terms.frozen()
+        terms.check()
+        return SetTerms(terms)
+
+    def apply_to(self, state: ShardState) -> None:
+        """Set the terms."""
+        state.set_terms(self.terms)
+
 
 @dataclass(frozen=True, eq=False)
-class SetLinearScores:
-    """Put each row's score to what released coefficients give for its vector.
+class SetLinearScores(Update, tag="SetLinearScores"):
+    """Set each row's score to the product of its vector and released coefficients.
 
     Attributes
     ----------
     coefficients : int32 array
         For each coordinate, in score steps per `grid.VECTOR_STEPS`.
     output : int
-        Which score is meant.
+        The index of the score.
     """
 
     coefficients: np.ndarray
     output: int = 0
 
-
-@dataclass(frozen=True, eq=False)
-class OpenBudgets:
-    """Give each row a budget for life of `grid.BUDGET_STEPS`; from now on charged rows count."""
-
-
-@dataclass(frozen=True, eq=False)
-class CloseBudgets:
-    """Let every row count again, whether or not it has spent its budget; none is charged more."""
+    def apply_to(self, state: ShardState) -> None:
+        """Set the scores."""
+        state.set_linear_scores(self.coefficients, self.output)
 
 
 @dataclass(frozen=True, eq=False)
-class Price:
-    """What a kind of release costs a row, under a number by which charges refer to it.
+class OpenBudgets(Update, tag="OpenBudgets"):
+    """Give each row a lifetime budget of `grid.BUDGET_STEPS`; then only charged rows count."""
+
+    of_budgets: ClassVar[bool] = True
+
+    def apply_to(self, state: ShardState) -> None:
+        """Open the budgets."""
+        state.open_budgets()
+
+
+@dataclass(frozen=True, eq=False)
+class CloseBudgets(Update, tag="CloseBudgets"):
+    """Let every row count again, whatever it has spent; no row is charged any more."""
+
+    of_budgets: ClassVar[bool] = True
+
+    def apply_to(self, state: ShardState) -> None:
+        """Close the budgets."""
+        state.close_budgets()
+
+
+@dataclass(frozen=True, eq=False)
+class Price(Update, tag="Price"):
+    """The charges of a kind of release, under a number by which a `Charge` refers to them.
 
     Attributes
     ----------
     number : int
         The number.
     tables : tuple of int32 arrays of shape (weight classes + 1, or 1; 3; size)
-        For each cohort, the charge of each weight class, kind of row and state of the loss. Rows
-        of later cohorts pay nothing and sit out.
+        For each cohort, the charge of each weight class, kind of row and score cell of the loss.
+        Rows of later cohorts pay nothing and do not count.
     """
 
+    of_budgets: ClassVar[bool] = True
     number: int
     tables: tuple[np.ndarray, ...]
 
+    def apply_to(self, state: ShardState) -> None:
+        """Store the price."""
+        state.set_price(self.number, self.tables)
+
 
 @dataclass(frozen=True, eq=False)
-class Charge:
-    """Charge every row that can afford it for the release that follows; the others sit out.
+class Charge(Update, tag="Charge"):
+    """Charge every row that can afford the next release; the others do not count in it.
 
     Attributes
     ----------
     price : int
         The number of the price.
     output : int
-        Which state of a row is meant.
+        The index of the score.
     """
 
+    of_budgets: ClassVar[bool] = True
     price: int
     output: int = 0
 
-
-Update = (
-    Start
-    | SetSpan
-    | UseLoss
-    | AddCellValues
-    | AddTreeValues
-    | SetTerms
-    | SetLinearScores
-    | OpenBudgets
-    | CloseBudgets
-    | Price
-    | Charge
-)
+    def apply_to(self, state: ShardState) -> None:
+        """Charge the rows."""
+        state.charge(self.price, self.output)

@@ -1,4 +1,4 @@
-"""Counts of rows by the votes that were cast on them, on the rows of one shard."""
+"""Counts of rows by the sum of votes cast on them, over the rows of a CPU shard."""
 
 from __future__ import annotations
 
@@ -8,43 +8,52 @@ import numpy as np
 
 from privboost.engine import kernels
 from privboost.engine.blocks import Blocks, add_all
-from privboost.engine.queries import VoteCounts
 from privboost.engine.routes import Routes
 from privboost.grid import BLOCK_ROWS, VOTE
 from privboost.tables.layout import Columns, columns_of
 from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import Tree
 
 StateOf = Callable[[int], np.ndarray]
 
 
 class VoteCounter:
-    """Answers `VoteCounts` for one shard."""
+    """Answers `VoteCounts`."""
 
     def __init__(self, blocks: Blocks, routes: Routes) -> None:
         self._blocks, self._routes = blocks, routes
         self._asked: CellMap | None = None
         self._columns: tuple[Columns, Columns]
 
-    def answer(self, query: VoteCounts, kind_of_label: np.ndarray, state_of: StateOf) -> np.ndarray:
+    def answer(
+        self,
+        tree: Tree,
+        node_of_leaf: np.ndarray,
+        cells: CellMap,
+        votes: int,
+        kind_of_label: np.ndarray,
+        state_of: StateOf,
+    ) -> np.ndarray:
         """Return the exact counts.
 
         Parameters
         ----------
-        query : VoteCounts
-            What is asked.
+        tree, node_of_leaf, cells, votes
+            As in `VoteCounts`.
         kind_of_label : unsigned array
-            What each label means for the query's output.
+            The kind of row that each label means for the output.
         state_of : callable
-            From a block's number to the states of its rows.
+            From a block's number to the scores of its rows.
         """
+        shape = (int(node_of_leaf.max()) + 1, cells.n_cells + 1, votes + 1, 2)
         if not len(self._blocks):
-            return np.zeros(query.shape, dtype=np.int64)
-        self._routes.follow((query.tree,))
+            return np.zeros(shape, dtype=np.int64)
+        self._routes.follow((tree,))
         self._routes.lead()
-        narrow, wide = self._cells(query.cells)
+        narrow, wide = self._cells(cells)
 
         def act(first: int, last: int) -> np.ndarray:
-            out = np.zeros(query.shape, dtype=np.int64)
+            out = np.zeros(shape, dtype=np.int64)
             rows, start = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
             for k in range(first, last):
                 block, (ids, leaf_of) = self._blocks.rows[k], self._routes.leaves_of_block(0, k)
@@ -53,9 +62,9 @@ class VoteCounter:
                     kind_of_label,
                     state_of(k),
                     VOTE,
-                    query.votes,
+                    votes,
                     ids,
-                    query.node_of_leaf[leaf_of],
+                    node_of_leaf[leaf_of],
                     (block.codes.narrow, *narrow),
                     (block.codes.wide, *wide),
                     rows,
@@ -64,10 +73,10 @@ class VoteCounter:
                 )
             return out
 
-        return add_all(self._blocks.work(1 + len(query.cells.parts), act))
+        return add_all(self._blocks.work(1 + len(cells.parts), act))
 
     def _cells(self, cells: CellMap) -> tuple[Columns, Columns]:
-        """The columns of the query's features, kept while queries share their cells."""
+        """Return the columns of the cells' features, kept while queries share their cells."""
         if self._asked is None or not self._asked.same_as(cells):
             self._columns = columns_of(self._blocks.layout, cells.by_feature())
             self._asked = cells

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from privboost import codec
-from privboost.engine.commands import from_bytes, to_bytes
 from privboost.engine.updates import Update
 from privboost.errors import DomainError, ModelFileError
 from privboost.estimators.row_stream import Cohort, RowStream
@@ -62,7 +61,7 @@ _KEYS = (
 
 def stream_bytes(stream: RowStream, model: Model) -> bytes:
     """Return the content of a stream's file."""
-    messages = [to_bytes(update) for update in stream.log]
+    messages = [update.to_bytes() for update in stream.log]
     form = {
         "model": np.frombuffer(model_bytes(model), dtype=np.uint8),
         "weight_bound": stream.weight_bound,
@@ -190,4 +189,4 @@ def _read_log(form: dict[str, Any]) -> tuple[Update, ...]:
         need_whole(length, "lengths", 0, len(log))
     need(sum(lengths) == len(log), "lengths", "they must add up to the log")
     ends = accumulate(lengths, initial=0)
-    return tuple(from_bytes(log[start:end]) for start, end in pairwise(ends))
+    return tuple(Update.from_bytes(log[start:end]) for start, end in pairwise(ends))

@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from itertools import accumulate
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from privboost.boosting.newton import NewtonStep
 from privboost.boosting.sbdt_plan import SBDTSettings
-from privboost.engine.updates import (
-    AddTreeValues,
-    Charge,
-    OpenBudgets,
-    Price,
-    SetSpan,
-    Start,
-    Update,
-)
+from privboost.engine.protocol import ShardState
+from privboost.engine.updates import Update
 from privboost.errors import ModelFileError
 from privboost.grid import BLOCK_ROWS, SCORE_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL, LossTable, within_steps
@@ -153,8 +146,8 @@ def read_budget(form: Any) -> LifeBudget:
 
 
 @dataclass
-class _State:
-    """What rows know while they are told one update after the other."""
+class _State(ShardState):
+    """Shard state while a log of updates is checked."""
 
     encoder: Encoder
     weighted: bool
@@ -164,62 +157,63 @@ class _State:
     span: tuple[int, int] = WHOLE_SPAN
 
     def __post_init__(self) -> None:
-        self.prices: list[Price] = []
+        self.prices: list[tuple[np.ndarray, ...]] = []
         self.charges = [0] * self.n_cohorts  # by the last cohort that pays; earlier ones do too
         self.n_outputs = count_outputs(self.encoder.domain.target)
         self.most = np.full(self.n_outputs, SCORE_STEPS, dtype=np.int64)  # where numbers start
 
-    def follow(self, update: Any) -> None:
-        """Check one update, and what follows from it."""
-        if isinstance(update, Start):
-            need(update.n_outputs == self.n_outputs, "log", "scores for each class are needed")
-            self.loss = _loss(update.loss)
-            self.most[:] = SCORE_STEPS
-        elif isinstance(update, SetSpan):
-            need(not self.open, "log", "the span of numbers is told before budgets are opened")
-            self.span = update.low, update.high
-        elif isinstance(update, OpenBudgets):
-            need(not self.open, "log", "budgets are opened once")
-            self.open = True
-        elif isinstance(update, Price):
-            self._price(update)
-        elif isinstance(update, Charge):
-            self._charge(update)
-        elif isinstance(update, AddTreeValues):
-            self._add(update)
-        else:
-            need(False, "log", "an update that no stream has")
+    def refuse(self) -> NoReturn:
+        """Refuse an update that no stream has."""
+        raise ModelFileError("log: an update that no stream has")
 
-    def _price(self, update: Price) -> None:
+    def start(self, loss: LossTable | None, n_outputs: int) -> None:
+        """Check a start."""
+        need(n_outputs == self.n_outputs, "log", "scores for each class are needed")
+        self.loss = _loss(loss)
+        self.most[:] = SCORE_STEPS
+
+    def clip_labels(self, low: int, high: int) -> None:
+        """Check a clipping range."""
+        need(not self.open, "log", "the span of numbers is told before budgets are opened")
+        self.span = low, high
+
+    def open_budgets(self) -> None:
+        """Check that budgets are opened once."""
+        need(not self.open, "log", "budgets are opened once")
+        self.open = True
+
+    def set_price(self, number: int, tables: tuple[np.ndarray, ...]) -> None:
+        """Check the tables of a price."""
         need(self.loss is not None and self.open, "log", "a price needs a loss and budgets")
         assert self.loss is not None
-        need_whole(update.number, "log.price", len(self.prices), len(self.prices))
-        tables = need_list(update.tables, "log.price")
+        need_whole(number, "log.price", len(self.prices), len(self.prices))
+        need_list(tables, "log.price")
         need(0 < len(tables) <= self.n_cohorts, "log.price", "a table for each cohort is needed")
         steps = WEIGHT_CLASSES + 1 if self.weighted else 1
         for table in tables:
             need_array(table, "log.price", np.int32, (steps, 3, self.loss.size), 0)
-        self.prices.append(update)
+        self.prices.append(tables)
 
-    def _charge(self, update: Charge) -> None:
-        need_whole(update.price, "log.charge", 0, len(self.prices) - 1)
-        self._check_output(update.output)
-        tables = self.prices[update.price].tables
+    def charge(self, price: int, output: int) -> None:
+        """Check a charge, and count it."""
+        need_whole(price, "log.charge", 0, len(self.prices) - 1)
+        self._check_output(output)
+        tables = self.prices[price]
         fits = self.loss is not None and tables[0].shape[2] == self.loss.size
         need(fits, "log.charge", "the price is one of another loss")
         self.charges[len(tables) - 1] += 1
 
-    def _add(self, update: AddTreeValues) -> None:
+    def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
+        """Check the values of leaves, and that scores cannot overflow."""
         need(self.loss is not None, "log", "the first update is a start")
-        self._check_output(update.output)
-        trees = need_list(update.trees, "log.trees")
+        self._check_output(output)
+        need_list(trees, "log.trees")
         for tree in trees:
             check_tree(tree, self.encoder.layout)
         alike = len({len(tree.feature) for tree in trees}) == 1
         need(alike, "log.trees", "trees of one depth are needed")
-        shape = (len(trees), trees[0].n_leaves)
-        values = need_array(update.value_of, "log.values", np.int32, shape)
-        self.most[update.output] += largest(values, axis=1).sum()
+        need_array(values, "log.values", np.int32, (len(trees), trees[0].n_leaves))
+        self.most[output] += largest(values, axis=1).sum()
         need_scores(self.most, "log.values")
 
     def _check_output(self, output: Any) -> None:
@@ -250,7 +244,7 @@ def check_log(
     """
     state = _State(encoder, weighted, len(used))
     for update in log:
-        state.follow(update)
+        update.apply_to(state)
     need(state.loss is not None and state.open, "log", "a stream has a start and budgets")
     need(state.span == span, "log", "the rows' span is that of the model")
     made = list(accumulate(reversed(state.charges)))[::-1]

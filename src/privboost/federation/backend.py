@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privboost.engine.commands import to_bytes
 from privboost.engine.queries import Query
 from privboost.engine.updates import Charge, Price, Update
 from privboost.errors import FederationError
@@ -40,7 +39,7 @@ class FederatedBackend:
         if event not in self._catalogue:
             self._session.tell(note_within(event))
             self._catalogue.add([Planned(event, 1)])
-        message = to_bytes(query)
+        message = query.to_bytes()
         asked = asked_digest(message, event)
         total = self._session.sum(
             message, math.prod(query.shape), self._catalogue.number(event), asked

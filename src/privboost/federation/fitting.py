@@ -5,30 +5,13 @@ Kernels do not look, and what fails must not fail for some rows only: that would
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from privboost.engine.queries import (
-    CellSums,
-    GramSums,
-    LinearSums,
-    NodeHistograms,
-    Query,
-    Sample,
-    TreeSums,
-    VoteCounts,
-)
-from privboost.engine.updates import (
-    AddCellValues,
-    AddTreeValues,
-    SetLinearScores,
-    SetSpan,
-    SetTerms,
-    Start,
-    Update,
-    UseLoss,
-)
+from privboost.engine.protocol import ShardState
+from privboost.engine.queries import Query
+from privboost.engine.updates import Update
 from privboost.errors import FederationError, ModelFileError
 from privboost.estimators.stream_checks import check_tree
 from privboost.grid import SCORE_STEPS
@@ -42,13 +25,16 @@ from privboost.models.checks import (
     need_scores,
     need_whole,
 )
+from privboost.randomness.sampling import Sample
 from privboost.tables.layout import Layout
+from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import Tree
 from privboost.vectors.terms import Terms
 
 _PLACE = "messages"
 
 
-class Fitting:
+class Fitting(ShardState):
     """Follows what rows are told, as far as it must to judge what comes next.
 
     Parameters
@@ -69,93 +55,106 @@ class Fitting:
         """Refuse a query that does not fit the columns, or comes before a start."""
         try:
             need(self._started, _PLACE, "rows begin before they are asked")
-            self._check_query(query)
+            query.check(self)
         except (ValueError, TypeError, AttributeError) as error:
             raise _in_own_words(error) from None
 
     def follow(self, update: Update) -> None:
         """Refuse an update that does not fit the columns; else take note of it."""
         try:
-            self._follow(update)
+            update.apply_to(self)
         except (ValueError, TypeError, AttributeError) as error:
             raise _in_own_words(error) from None
 
-    def _check_query(self, query: Query) -> None:
-        lossless = isinstance(query, GramSums | VoteCounts)
-        need(self._has_loss or lossless, _PLACE, "rows have no loss yet")
-        if isinstance(query, LinearSums | GramSums):
-            need(self._terms is not None, _PLACE, "rows are no vectors yet")
-            if isinstance(query, LinearSums):
-                self._check_output(query.output)
-            return
-        self._check_output(query.output)
-        if query.sample is not None:
-            _check_sample(query.sample)
-        if isinstance(query, TreeSums):
-            self._check_trees(query.trees)
-        if isinstance(query, NodeHistograms | VoteCounts):
-            check_tree(query.tree, self._layout)
-        if isinstance(query, CellSums | NodeHistograms | VoteCounts):
-            query.cells.check(self._layout)
-        if isinstance(query, VoteCounts):
-            need_array(query.node_of_leaf, _PLACE, np.uint16, (query.tree.n_leaves,))
-            need_whole(query.votes, _PLACE, 0)
+    def refuse(self) -> NoReturn:
+        """Refuse an update that no party follows."""
+        raise ValueError("an unknown update")
 
-    def _follow(self, update: Update) -> None:
-        if isinstance(update, Start):
-            need(update.n_outputs == self._n_outputs, _PLACE, "states of each output are needed")
-            if update.loss is not None:
-                _check_loss(update.loss)
-            self._started, self._has_loss = True, update.loss is not None
-            self._most[:] = SCORE_STEPS
-        elif isinstance(update, UseLoss):
-            _check_loss(update.loss)
-            self._has_loss = True
-        elif isinstance(update, SetTerms):
-            self._check_terms(update.terms)
-            self._terms = update.terms
-        elif isinstance(update, AddCellValues):
-            update.cells.check(self._layout)
-            values = update.value_of
-            parts = [
-                values[first : first + part.n_cells]
-                for part, first in zip(update.cells.parts, update.cells.first, strict=True)
-            ]
-            self._add(update.output, sum(int(largest(part, axis=0)) for part in parts))
-        elif isinstance(update, AddTreeValues):
-            trees = self._check_trees(update.trees)
-            shape = (len(trees), trees[0].n_leaves)
-            values = need_array(update.value_of, _PLACE, np.int32, shape)
-            self._add(update.output, int(largest(values, axis=1).sum()))
-        elif isinstance(update, SetLinearScores):
-            self._set(update)
-        else:
-            need(isinstance(update, SetSpan), _PLACE, "an unknown update")
+    def start(self, loss: LossTable | None, n_outputs: int) -> None:
+        """Check a start."""
+        need(n_outputs == self._n_outputs, _PLACE, "states of each output are needed")
+        if loss is not None:
+            _check_loss(loss)
+        self._started, self._has_loss = True, loss is not None
+        self._most[:] = SCORE_STEPS
 
-    def _set(self, update: SetLinearScores) -> None:
+    def use_loss(self, loss: LossTable) -> None:
+        """Check another loss."""
+        _check_loss(loss)
+        self._has_loss = True
+
+    def clip_labels(self, low: int, high: int) -> None:
+        """Accept a clipping range: its message has checked it."""
+
+    def set_terms(self, terms: Terms) -> None:
+        """Check terms."""
+        self._check_terms(terms)
+        self._terms = terms
+
+    def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
+        """Check values of cells."""
+        cells.check(self._layout)
+        parts = [
+            values[first : first + part.n_cells]
+            for part, first in zip(cells.parts, cells.first, strict=True)
+        ]
+        self._add(output, sum(int(largest(part, axis=0)) for part in parts))
+
+    def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
+        """Check values of leaves."""
+        self.check_trees(trees)
+        need_array(values, _PLACE, np.int32, (len(trees), trees[0].n_leaves))
+        self._add(output, int(largest(values, axis=1).sum()))
+
+    def set_linear_scores(self, coefficients: np.ndarray, output: int) -> None:
+        """Check coefficients."""
         terms = self._terms
         need(terms is not None and self._started, _PLACE, "rows are no vectors yet")
         assert terms is not None
-        self._check_output(update.output)
-        need_array(update.coefficients, _PLACE, np.int32, (terms.n_coordinates,))
-        self._most[update.output] = SCORE_STEPS
-        self._add(update.output, terms.most_score(update.coefficients))
+        self.check_output(output)
+        need_array(coefficients, _PLACE, np.int32, (terms.n_coordinates,))
+        self._most[output] = SCORE_STEPS
+        self._add(output, terms.most_score(coefficients))
 
     def _add(self, output: int, most: int) -> None:
         need(self._started, _PLACE, "rows begin before they are told values")
-        self._check_output(output)
+        self.check_output(output)
         self._most[output] += most
         need_scores(self._most, _PLACE)
 
-    def _check_output(self, output: Any) -> None:
+    def need_loss(self) -> None:
+        """Refuse a query that needs a loss where there is none."""
+        need(self._has_loss, _PLACE, "rows have no loss yet")
+
+    def need_terms(self) -> None:
+        """Refuse a query about vectors where there are no terms."""
+        need(self._terms is not None, _PLACE, "rows are no vectors yet")
+
+    def check_output(self, output: Any) -> None:
+        """Refuse the index of a score that rows do not have."""
         need_whole(output, _PLACE, 0, self._n_outputs - 1)
 
-    def _check_trees(self, trees: Any) -> list[Any]:
+    def check_sample(self, sample: Sample | None) -> None:
+        """Refuse a malformed sample."""
+        if sample is not None:
+            need_array(sample.key, _PLACE, np.uint8, (32,))
+            need_number(sample.rate, _PLACE, 0, 1, above=True)
+
+    def check_trees(self, trees: Any) -> None:
+        """Refuse trees of several depths, or of other columns."""
         listed = need_list(trees, _PLACE)
         for tree in listed:
             check_tree(tree, self._layout)
         need(len({tree.n_leaves for tree in listed}) == 1, _PLACE, "trees of one depth are needed")
-        return listed
+
+    def check_cells(self, cells: CellMap) -> None:
+        """Refuse cells of other columns."""
+        cells.check(self._layout)
+
+    def check_votes(self, votes: int, node_of_leaf: np.ndarray, tree: Tree) -> None:
+        """Refuse a malformed count of votes, or map of a tree's leaves to nodes."""
+        need_array(node_of_leaf, _PLACE, np.uint16, (tree.n_leaves,))
+        need_whole(votes, _PLACE, 0)
 
     def _check_terms(self, terms: Terms) -> None:
         terms.check()
@@ -179,11 +178,6 @@ def _check_loss(loss: Any) -> None:
     need_whole(loss.shift, _PLACE, 0, 31)
     if loss.taking_part is not None:
         need_array(loss.taking_part, _PLACE, np.uint8, (3, size), 0, 1)
-
-
-def _check_sample(sample: Sample) -> None:
-    need_array(sample.key, _PLACE, np.uint8, (32,))
-    need_number(sample.rate, _PLACE, 0, 1, above=True)
 
 
 def _in_own_words(error: Exception) -> FederationError:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from privboost.engine.commands import from_bytes, to_bytes
 from privboost.engine.updates import CloseBudgets, OpenBudgets, Update
 from privboost.errors import FederationError
 from privboost.federation.catalogue import Catalogue, read_releases, write_releases
@@ -18,11 +17,12 @@ from privboost.privacy.events.event import Event, Planned, SampledGroup
 from privboost.privacy.events.sums import GaussianRelease
 
 Note = dict[str, Any]
+_Kind = TypeVar("_Kind")
 
 
 def note_update(update: Update) -> Note:
     """Tell what has been released."""
-    return {"update": np.frombuffer(to_bytes(update), dtype=np.uint8)}
+    return {"update": np.frombuffer(update.to_bytes(), dtype=np.uint8)}
 
 
 def note_exchange(number: int, releases: Sequence[Planned]) -> Note:
@@ -60,7 +60,7 @@ class NoteReader:
     def follow(self, note: Note) -> None:
         """Do what a note says."""
         if "update" in note:
-            self._follow_update(read_command(note["update"]))
+            self._follow_update(read_message(note["update"], Update.from_bytes))
         elif "exchange" in note:
             self._exchange(note)
         elif "within" in note:
@@ -96,11 +96,11 @@ class NoteReader:
             self._group.enter_context(self._curator.sampling(event))
 
 
-def read_command(data: Any) -> Any:
+def read_message(data: Any, read: Callable[[bytes], _Kind]) -> _Kind:
     """Read a query or an update; anything else is refused."""
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8:
         raise FederationError("messages: not one of this version")
     try:
-        return from_bytes(data.tobytes())
+        return read(data.tobytes())
     except (LookupError, TypeError, ValueError, AttributeError):
         raise FederationError("messages: neither query nor update") from None

@@ -94,14 +94,14 @@ class ExactAnswers(PartyCurator):
         if isinstance(query, LinearSums | GramSums):
             self._check_terms(query)
         if self._payments:
-            if type(event) is not GaussianRelease or isinstance(query, LinearSums | GramSums):
+            if type(event) is not GaussianRelease or not isinstance(query, SumQuery):
                 raise FederationError("budgets: rows pay for Gaussian releases only")
             self._ledger.charge_within(event)
             self._payments.charge(query, event)
             stream = self._next_stream()
         else:
             stream = self._charge(event)
-        if not isinstance(query, LinearSums | GramSums):
+        if isinstance(query, SumQuery):
             query = self._sampled(query, event.rate, stream)
         return self._backend.sum(query)
 
@@ -116,7 +116,7 @@ class NoisyAnswers(PartyCurator):
             return self.linear(query, event)
         if isinstance(query, GramSums) and type(event) is GramRelease:
             return self.gram(query, event)
-        if not isinstance(query, LinearSums | GramSums) and type(event) is GaussianRelease:
+        if isinstance(query, SumQuery) and type(event) is GaussianRelease:
             return self.sums(query, event)
         raise FederationError(f"noise: parties cannot add that of {event.what!r}")
 
@@ -141,6 +141,7 @@ def need_known_promise(query: Query, event: Event, contribution: Contribution) -
         assert isinstance(query, TreeSums)
         need_promise(replace(means_bound(query, 1, contribution), steps=event.steps), event)
     else:
+        assert isinstance(query, SumQuery)
         need_promise_of_sums(query, event, contribution)
 
 

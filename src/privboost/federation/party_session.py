@@ -11,7 +11,7 @@ from privboost.errors import FederationError
 from privboost.federation.catalogue import Catalogue, asked_digest
 from privboost.federation.fitting import Fitting
 from privboost.federation.messages import read_bytes, whole, write_bytes
-from privboost.federation.notes import NoteReader, read_command
+from privboost.federation.notes import NoteReader, read_message
 from privboost.federation.party_curator import PartyCurator
 from privboost.federation.party_rounds import PartyRounds
 
@@ -82,9 +82,7 @@ class PartySession:
         self._rounds.begin(whole(body, "round"))
         for note in body["notes"]:
             self._reader.follow(note)
-        query, event = read_command(body["query"]), self._catalogue[body["event"]]
-        if not isinstance(query, Query):
-            raise FederationError("messages: a query is needed")
+        query, event = read_message(body["query"], Query.from_bytes), self._catalogue[body["event"]]
         self._fitting.check_query(query)
         asked = asked_digest(body["query"].tobytes(), event)
         answer = self._curator.answer(query, event)

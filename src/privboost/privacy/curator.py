@@ -6,27 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 from scipy.special import ndtri
 
 from privboost.engine.backend import Backend
-from privboost.engine.queries import GramSums, LinearSums, Query, Sample, SumQuery, TreeSums
-from privboost.engine.updates import (
-    Charge,
-    CloseBudgets,
-    OpenBudgets,
-    Price,
-    SetTerms,
-    Start,
-    Update,
-    UseLoss,
-)
+from privboost.engine.queries import GramSums, LinearSums, Query, SumQuery, TreeSums
+from privboost.engine.updates import SetTerms, Start, Update, UseLoss
 from privboost.errors import BudgetError
 from privboost.grid import CLIP_STEPS, Contribution
-from privboost.losses import within_steps
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.budgets.payments import Payments
 from privboost.privacy.eigenvalues import eigenvalue_bound
@@ -45,6 +34,7 @@ from privboost.privacy.promises import need_noise, need_promise, need_promise_of
 from privboost.privacy.utilities.splits import Utility, scores_these
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import SAMPLERS
+from privboost.randomness.sampling import Sample
 from privboost.randomness.selection import choose_each
 from privboost.vectors.terms import Terms
 
@@ -89,17 +79,12 @@ class Curator:
 
     def publish(self, update: Update) -> None:
         """Send released values to the rows, so that their state follows the model."""
+        update = update.frozen()  # it cannot change once checked
         if isinstance(update, Start | UseLoss):
-            if update.loss is not None:
-                update = replace(update, loss=update.loss.frozen())  # it cannot change once checked
-                if not within_steps(update.loss):  # type: ignore[arg-type]
-                    raise ValueError("a loss table exceeds its clip: it would be undercharged")
             self._payments.use(update.loss)
         if isinstance(update, SetTerms):
-            update = SetTerms(update.terms.frozen())
-            update.terms.check()
             self._linear = update.terms
-        if isinstance(update, OpenBudgets | CloseBudgets | Price | Charge):
+        if update.of_budgets:
             raise ValueError(
                 "budgets are opened by open_budget, closed by close_budgets, and charged with a "
                 "release only"
@@ -363,10 +348,10 @@ class Curator:
     def _sampled(self, query: SumQuery, rate: float, stream: KeyStream) -> SumQuery:
         """Return a query about the group's sample, a fresh sample, or all rows."""
         if self._group is not None:
-            return replace(query, sample=self._group.sample)
+            return query.sampled(self._group.sample)
         if rate == 1:
-            return query if query.sample is None else replace(query, sample=None)
-        return replace(query, sample=self._fresh_sample(rate, stream))
+            return query if query.sample is None else query.sampled(None)
+        return query.sampled(self._fresh_sample(rate, stream))
 
     def _fresh_sample(self, rate: float, stream: KeyStream) -> Sample:
         """Return a sample whose key is derived from a release's own randomness."""
