@@ -25,8 +25,8 @@ from privboost import (
 from privboost.cards.markdown import plain
 from privboost.cards.subject import domain_section
 from privboost.forms import listed
-from privboost.models.export import conditions
 from privboost.models.files import model_bytes
+from privboost.models.trees import conditions
 from privboost.reports.curve import ORDERS, Curve
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import describe_target
