@@ -192,7 +192,7 @@ class VoteSummary:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something worth a look that follows from released values.
+    """A possible problem that follows from released values.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ class Shape:
         The standard error that noise gives to each, the feature's level aside; None where it is
         unknown.
     masses : tuple of float, or None
-        The released mass of each: noise may leave it below 0, and a row may count for less than 1.
+        The noisy count of each: noise may leave it below 0, and a row may count for less than 1.
     of : str
         The class whose score it is, beyond two.
     """

@@ -20,7 +20,7 @@ class Leaf:
     std : float or None
         The standard error that noise gives to the effect; None where it is unknown.
     mass : float or None
-        The released mass of the leaf; see `Shape`.
+        The noisy count of the leaf; see `Shape`.
     """
 
     effect: float

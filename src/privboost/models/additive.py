@@ -49,13 +49,13 @@ class AdditiveScores(Scores):
     values : tuple of int32 arrays
         For each feature, of shape (outputs, codes).
     mass : tuple of float64 arrays, or None
-        The released mass of each code, of the same shapes; noise may leave it below 0.
+        The noisy count of each code, of the same shapes; noise may leave it below 0.
     noise : tuple of float64 arrays, or None
         The standard deviation that noise gives to each value, in score steps, without that of the
         feature's mean value: other features and the start share that part.
     together : float64 array of shape (outputs,), or None
-        The standard deviation of a score in parts of that which independent errors of its values
-        would give: values that act on the same rows correct each other's errors.
+        The ratio of the standard deviation of a score to that of independent errors of its values:
+        values that act on the same rows correct each other's errors.
     rows : float64 array of shape (2,), or None
         The noisy row count and its standard deviation.
     missing : float64 array of shape (features, 3), or None

@@ -56,6 +56,10 @@ class ModelView(Protocol):
     def middle_and_half(self) -> tuple[float, float]:
         """The target at a score of 0, and its change for a score of 1."""
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of predictions of a number."""
+
     def explain_global(self) -> Explanation:
         """Explain the model."""
 
@@ -130,7 +134,7 @@ class Scores(DeclaredState, ABC):
         raise AttributeError(NO_ERRORS)
 
     def typical(self) -> np.ndarray:
-        """Return scores of rows drawn from released mass: int32 of shape (outputs, rows).
+        """Return scores of rows drawn from noisy counts: int32 of shape (outputs, rows).
 
         There are no rows where no mass was released.
         """
@@ -157,12 +161,12 @@ class Scores(DeclaredState, ABC):
         return True
 
     def code_masses(self) -> tuple[np.ndarray, ...] | None:
-        """Return the released mass of each code of each feature, if it was released by code."""
+        """Return the noisy counts of each code of each feature, if it was released by code."""
         return None
 
     @abstractmethod
     def code_probabilities(self) -> tuple[np.ndarray, ...]:
-        """Return for each feature the probability of each code, from released mass.
+        """Return for each feature the probability of each code, from noisy counts.
 
         Raises
         ------
@@ -252,7 +256,7 @@ class Scores(DeclaredState, ABC):
         model : ModelView
             The model of these scores.
         rows : Codes or None
-            Rows drawn from released mass, if any was released.
+            Rows drawn from noisy counts, if any was released.
         """
         yield from ()
 

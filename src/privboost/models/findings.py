@@ -106,7 +106,7 @@ class _View:
 
     @cached_property
     def rows(self) -> Codes:
-        """Rows drawn from released mass."""
+        """Rows drawn from noisy counts."""
         return Codes.of(self.model.encoder.layout, self._drawn[0])
 
     @property
@@ -230,7 +230,7 @@ def _bounds(view: _View) -> Iterator[Finding]:
             write = feature.words if timed else "{:.4g}".format
             log = "" if isinstance(feature, DateFeature) else ', or scale "log",'
             text = (
-                f"{feature.name}: about {_MOST_OF_MASS:.0%} of the released mass lie from "
+                f"{feature.name}: about {_MOST_OF_MASS:.0%} of the noisy counts lie from "
                 f"{write(ends[first])} to {write(ends[last])}, and the bounds are {write(low)} and "
                 f"{write(high)}: narrower ones{log} would give it finer bins{price}"
             )
@@ -273,7 +273,7 @@ def _labels(view: _View) -> Iterator[Finding]:
 
 
 def _delta(view: _View) -> Iterator[Finding]:
-    """Compare δ with one over the least number of rows by released mass."""
+    """Compare δ with one over the least number of rows by noisy counts."""
     model, privacy = view.model, view.model.privacy
     rows = model.scores.least_rows()
     if rows is None or view.noiseless:
@@ -281,7 +281,7 @@ def _delta(view: _View) -> Iterator[Finding]:
     units = rows / (1 if model.domain.unit is None else model.domain.unit.max_rows)
     if privacy.delta * units >= _DELTA_PART:
         text = (
-            f"delta is {privacy.delta:.2g}, and released masses speak of {units:.2g} protected "
+            f"delta is {privacy.delta:.2g}, and noisy counts amount to {units:.2g} protected "
             "units or more: keep it far below one over their number"
         )
         yield Finding(LARGE_DELTA, text)

@@ -58,6 +58,6 @@ def draw_rows(probabilities: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarr
 
 
 def even(mass: np.ndarray) -> np.ndarray:
-    """Return probabilities in proportion to released mass; even ones where it is all 0."""
+    """Return probabilities in proportion to noisy counts; even ones where all are 0."""
     total = mass.sum()
     return mass / total if total > 0 else np.full(len(mass), 1 / len(mass))

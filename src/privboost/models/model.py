@@ -311,14 +311,14 @@ class Model(DeclaredState, TrainedModel):
         return self.scores.vote_table(self)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return findings worth a look, which follow from the content of the model file.
+        """Return findings, which follow from the content of the model file.
 
         They are a part of `explain_global`, and faster to compute alone.
         """
         return find(self)
 
     def explain_global(self) -> Explanation:
-        """Explain the model: shapes, pairs, trees, lists, and findings worth a look.
+        """Explain the model: shapes, pairs, trees, lists, and findings.
 
         Models of all recipes have the same structure: a row's score is the sum of the start,
         shapes, pairs and trees. Explanations use released values and cost no privacy.

@@ -40,7 +40,7 @@ class PairValues(DeclaredState):
     values : int32 array of shape (cells of the first, cells of the second)
         In score steps.
     mass : float64 array of the same shape
-        The released mass of each cell.
+        The noisy count of each cell.
     noise : float64 array of the same shape
         The standard deviation of each value, in score steps.
     """

@@ -75,7 +75,7 @@ class JointTree:
     values : int array of shape (outputs, leaves)
         In score steps.
     mass, noise : arrays of the same shape, or None
-        The released mass of its leaves, and the standard deviation of its values; see `Forest`.
+        The noisy count of its leaves, and the standard deviation of its values; see `Forest`.
     """
 
     number: int

@@ -64,7 +64,7 @@ class Forest(DeclaredState):
     values : int32 array of shape (trees, outputs, leaves)
         The released values, in score steps.
     mass : int32 array of shape (trees, outputs, leaves), or None
-        The released mass of each leaf; noise may leave it below 0.
+        The noisy count of each leaf; noise may leave it below 0.
     noise : int32 array of shape (trees, outputs, leaves), or None
         The standard deviation that noise alone gives to each value, in score steps.
     """
@@ -165,7 +165,7 @@ class Forest(DeclaredState):
         return list(batches_of(feature, goes_right))
 
     def mass_below(self, number: int) -> np.ndarray:
-        """Return the released mass below each node of a tree, leaves last."""
+        """Return the noisy counts below each node of a tree, leaves last."""
         if self.mass is None:
             raise AttributeError(NO_MASS)
         levels = [self.mass[number].sum(axis=0, dtype=np.float64)]
