@@ -20,7 +20,7 @@ import pyarrow as pa
 import privboost
 from bench.data import load, names
 from privboost import Domain, export_model
-from privboost.export.spellings import missing_text
+from privboost.export.formula import missing_text
 from privboost.models.model import Model
 from privboost.recipes import RECIPES
 from privboost.tables.features import ClassTarget
@@ -29,11 +29,11 @@ ROWS = 20_000
 TOO_MANY = {("diabetes130us", "adassp"), ("bioresponse", "adassp")}
 """What would need more coordinates than a linear model can have."""
 FEW_ROWS = 300
-"""For what goes row by row."""
+"""The rows of a query."""
 
 
 def main() -> None:
-    print("| data | recipe | model kB | onnx kB | py kB | sql kB | onnx | s | py | sql | s |")
+    print("| data | recipe | model kB | onnx kB | sql kB | onnx | s | sql | s |")
     for name in sys.argv[1:] or names():
         frame, domain = load(name)
         frame = frame.sample(min(ROWS, len(frame)), random_state=0, ignore_index=True)
@@ -46,13 +46,13 @@ def main() -> None:
 def _line(data: str, recipe: str, estimator: str, frame: pd.DataFrame, domain: Domain) -> str:
     model = getattr(privboost, estimator)(1.0, domain=domain, random_state=1).fit(frame).model_
     with TemporaryDirectory() as folder:
-        paths = {kind: Path(folder) / f"m.{kind}" for kind in ("model", "onnx", "py", "sql")}
+        paths = {kind: Path(folder) / f"m.{kind}" for kind in ("model", "onnx", "sql")}
         for kind, path in paths.items():
             model.save(path) if kind == "model" else export_model(model, path)
         sizes = [f"{path.stat().st_size / 1000:.0f}" for path in paths.values()]
         began = time.perf_counter()
         errors = [_onnx_error(model, frame, paths["onnx"])]
-        errors += [f"{time.perf_counter() - began:.2f}", _python_error(model, frame, paths["py"])]
+        errors += [f"{time.perf_counter() - began:.2f}"]
         began = time.perf_counter()
         errors += [_sql_error(model, frame, paths["sql"])]
         errors += [f"{time.perf_counter() - began:.2f}"]
@@ -86,17 +86,6 @@ def _onnx_error(model: Model, frame: pd.DataFrame, path: Path) -> str:
     )
     said = found.get("probabilities", found.get("scores", found["prediction"]))
     return f"{np.abs(said - _said(model, frame)).max():.1e}"
-
-
-def _python_error(model: Model, frame: pd.DataFrame, path: Path) -> str:
-    module: dict = {}
-    exec(path.read_text(encoding="utf-8"), module)
-    few = frame[:FEW_ROWS]
-    classes = isinstance(model.domain.target, ClassTarget)
-    say = module.get("predict_proba", module["scores"] if classes else module["predict"])
-    said = np.array([say(row) for row in few.to_dict("records")])
-    known = _said(model, few)
-    return f"{np.abs(said.reshape(known.shape) - known).max():.1e}"
 
 
 def _sql_error(model: Model, frame: pd.DataFrame, path: Path) -> str:

@@ -94,7 +94,7 @@ def make_tables(folder, target=CLASSES, rows=400, long=40_000):
     }
 
 
-def traces(run, folder: Path, exports=(".sql", ".py", ".onnx")):
+def traces(run, folder: Path, exports=(".sql", ".onnx")):
     """Return all that a run leaves behind, by name: hashes of texts, of bytes, of object graphs.
 
     Parameters

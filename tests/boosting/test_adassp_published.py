@@ -166,7 +166,7 @@ def test_to_keep_stages_changes_nothing_else(tmp_path):
     ours, theirs = plain.model_.scores, staged.model_.scores
     np.testing.assert_array_equal(ours.coefficients, theirs.coefficients)
     assert ours.stages is None
-    assert "stages" not in ours.to_form()
+    assert "stages" not in ours.to_payload()
     staged.save(tmp_path / "m")
     back = load_model(tmp_path / "m")
     for one, other in zip(back.staged_predict(frame), staged.staged_predict(frame), strict=True):
@@ -186,13 +186,13 @@ def test_forged_stages_are_refused():
     frame, domain = table(200)
     how = {"domain": domain, "n_estimators": 3, "keep_stages": True, "random_state": 1}
     model = BoostedAdaSSPClassifier(**how).fit(frame).model_
-    form, layout = model.scores.to_form(), model.encoder.layout
-    assert LinearScores.from_form(form, layout, 1).stages.shape == (3, 1, 6)
+    form, layout = model.scores.to_payload(), model.encoder.layout
+    assert LinearScores.from_payload(form, layout, 1).stages.shape == (3, 1, 6)
     far = form["stages"].copy()
     far[0] = 2**31 - 1
     for stages in (form["stages"][:2], form["stages"][:0], form["stages"][:, 0], None, far):
         with pytest.raises(ModelFileError, match=r"scores\.stages"):
-            LinearScores.from_form(form | {"stages": stages}, layout, 1)
+            LinearScores.from_payload(form | {"stages": stages}, layout, 1)
 
 
 def test_loss_curves_are_those_of_public_rows():

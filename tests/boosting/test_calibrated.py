@@ -24,7 +24,6 @@ from privboost import (
 from privboost.boosting import calibrated
 from privboost.boosting.probabilities import ScoreCells, worth_of_vote
 from privboost.grid import MAX_SCORE, SCORE_STEPS, VOTE
-from privboost.models.importance import importances
 from privboost.models.trees import TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -111,7 +110,8 @@ def test_a_line_is_part_of_the_values_of_trees(monkeypatch):
             np.testing.assert_array_equal(other.values, 3 * one.values)
             np.testing.assert_array_equal(other.noise, 3 * one.noise)
             np.testing.assert_array_equal(other.mass, one.mass)
-        np.testing.assert_allclose(importances(steep.scores), importances(plain.scores), atol=1e-6)
+        shares = [model.scores.importances() for model in (steep, plain)]
+        np.testing.assert_allclose(*shares, atol=1e-6)
         *_, last = steep.staged_decision_function(frame)
         np.testing.assert_array_equal(last, stretched)
     effects = line_of(monkeypatch, 3.0, 0.5, name="sbdt").model_.effects()

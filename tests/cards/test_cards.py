@@ -24,8 +24,8 @@ from privboost import (
 )
 from privboost.evaluation.model_card import domain_section
 from privboost.forms import listed
-from privboost.models.export import conditions
 from privboost.models.files import model_bytes
+from privboost.models.trees import conditions
 from privboost.reports.curve import ORDERS, Curve
 from privboost.reports.document import escape_markdown
 from privboost.tables.encoding import Encoder

@@ -84,7 +84,7 @@ def test_shapes_and_pairs_add_nothing_on_average(fitted):
     if own.weights == "even":
         assert own.start == pytest.approx(raw.start * step)
         return
-    chances = model.scores.chances()
+    chances = model.scores.code_probabilities()
     added = fitted.local.contributions.reshape(len(fitted.frame), -1, outputs)
     for k, table in enumerate(raw.tables):
         code = int(fitted.local.codes[0, k])
@@ -184,7 +184,7 @@ def test_a_vote_has_its_card(fitted):
     estimator, _, explanation, _ = fitted
     assert explanation.scored_in == "votes"
     lines = estimator.model_.explain().to_pylist()
-    assert [rule.votes for rule in explanation.card.rules] == [line["votes"] for line in lines]
+    assert [rule.votes for rule in explanation.votes.rules] == [line["votes"] for line in lines]
     assert all(shape.stds is None for shape in explanation.shapes)
 
 
@@ -249,7 +249,7 @@ def test_the_text_does_not_sell_noise(fitted):
     assert said == (not own.importance.noise_removed)
     head = f"{own.target}: {own.scored_in}" if own.classes else own.scored_in
     assert lines[0].startswith(f"{head} at the start: ")
-    if own.card is not None:
+    if own.votes is not None:
         return
     first = own.importance.features[0]
     quiet = replace(own.importance, shares=(0.0, *own.importance.shares[1:]))

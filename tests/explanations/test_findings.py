@@ -1,4 +1,4 @@
-"""What is worth a look follows from released values, and from nothing else."""
+"""Findings follow from released values, and from nothing else."""
 
 from dataclasses import replace
 

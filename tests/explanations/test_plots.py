@@ -30,7 +30,7 @@ def test_models_are_drawn(fitted, plt):
     axes = fitted.explanation.plot(3)
     parts = fitted.explanation
     there = len(parts.shapes) + len(parts.pairs) + len(parts.trees)
-    there += (parts.card is not None) + (parts.coefficients is not None)
+    there += (parts.votes is not None) + (parts.coefficients is not None)
     assert len(axes) == 1 + min(3, there)
     assert axes[0].get_title() == "importance"
     axes[0].figure.canvas.draw()
@@ -40,7 +40,7 @@ def test_models_are_drawn(fitted, plt):
 def test_every_part_is_drawn_alone(fitted, plt):
     own = fitted.explanation
     parts = [*own.shapes[:1], *own.pairs[:1], *own.trees[:1]]
-    parts += [part for part in (own.card, own.coefficients) if part is not None]
+    parts += [part for part in (own.votes, own.coefficients) if part is not None]
     for part in parts:
         given = plt.subplots()[1]
         assert part.plot(ax=given) is given

@@ -76,7 +76,7 @@ def test_values_are_those_of_the_definition(case):
     view = _View(model.model_)
     assert any(local.shap_values[0])
     for row, own in zip(local.codes, local.shap_values, strict=True):
-        level, values = by_definition(model.model_.scores, view.chances, row)
+        level, values = by_definition(model.model_.scores, view.probabilities, row)
         assert local.baseline[0] == pytest.approx(level / 2**16, abs=1e-9)
         np.testing.assert_allclose(own, values / 2**16, atol=1e-9)
 

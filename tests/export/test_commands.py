@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privboost import PrivBoostClassifier, export_model
+from privboost import PrivBoostClassifier, SBDTClassifier, export_model
 from privboost.cli.main import main
 from privboost.datasets import load_adult
-from privboost.export.python_module import python_text
 from privboost.export.sql import sql_text
 from tests.export.databases import in_order
 from tests.export.models import stored_model
@@ -34,7 +33,7 @@ def run(capsys, monkeypatch):
     return act
 
 
-@pytest.mark.parametrize("suffix", [".py", ".sql", ".onnx"])
+@pytest.mark.parametrize("suffix", [".sql", ".onnx"])
 def test_the_name_of_the_file_says_how(suffix, tmp_path, run):
     if suffix == ".onnx":
         pytest.importorskip("onnx")
@@ -54,17 +53,28 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path, run):
     file = tmp_path / "m"
     stored_model("sbdt_2").save(file)
     for arguments, code, words in (
-        ((file, tmp_path / "m.txt"), 2, "a file that ends in .onnx, .py or .sql is needed"),
-        ((tmp_path / "none", tmp_path / "m.py"), 3, "No such file"),
-        ((file, tmp_path / "none" / "m.py"), 3, "no such folder"),
+        ((file, tmp_path / "m.txt"), 2, "a file that ends in .onnx or .sql is needed"),
+        ((file, tmp_path / "m.py"), 2, "Python modules are no longer exported; use .onnx"),
+        ((tmp_path / "none", tmp_path / "m.sql"), 3, "No such file"),
+        ((file, tmp_path / "none" / "m.sql"), 3, "no such folder"),
     ):
         status, said = run("export", *arguments)
         assert status == code
         assert words in said
         assert said.count("\n") == 1
     (tmp_path / "bad").write_bytes(b"nonsense")
-    assert "not a privboost model file" in run("export", tmp_path / "bad", tmp_path / "m.py")[1]
-    assert not list(tmp_path.glob("*.py"))
+    assert "not a privboost model file" in run("export", tmp_path / "bad", tmp_path / "m.sql")[1]
+    assert not list(tmp_path.glob("*.sql"))
+
+
+def test_models_that_cannot_be_exported_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="a fitted estimator is needed"):
+        export_model(SBDTClassifier(1.0), tmp_path / "m.sql")
+    with pytest.raises(ValueError, match=r"\.onnx or \.sql"):
+        export_model(stored_model("sbdt_2"), tmp_path / "m.txt")
+    with pytest.raises(ValueError, match=r"use \.onnx \(onnxruntime\) or \.sql"):
+        export_model(stored_model("sbdt_2"), tmp_path / "m.py")
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_onnx_a_line_says_what_to_install(tmp_path, run, monkeypatch):
@@ -82,15 +92,6 @@ def adult():
     data = load_adult()
     fitted = PrivBoostClassifier(1.0, 1e-6, data.domain, random_state=1).fit(data.train)
     return fitted, data.test
-
-
-def test_the_flagship_on_adult_in_python(adult):
-    fitted, rows = adult
-    module = {}
-    exec(python_text(fitted.model_), module)
-    few = rows.slice(0, 500)
-    scores = np.array([module["scores"](row)[0] for row in few.to_pylist()])
-    np.testing.assert_array_equal(scores, fitted.decision_function(few))
 
 
 def test_the_flagship_on_adult_in_a_database(adult):

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from privboost import Domain, DPXGBRegressor, PrivBoostClassifier, PrivBoostRegressor
-from privboost.export.python_module import python_text
 from privboost.export.sql import sql_text
 from tests.export.databases import in_order
 
@@ -52,18 +51,6 @@ def model(request):
     return make_model(kind, target, sign, **how)
 
 
-def test_in_python(model):
-    module = {}
-    exec(python_text(model), module)
-    frame = make_frame()
-    found = [module["predict"](row) for row in frame.to_dict("records")]
-    np.testing.assert_allclose(found, model.predict(frame), rtol=1e-12)
-    spoken = frame.astype({"smoker": object})
-    spoken["smoker"] = spoken["smoker"].map({0.0: "FALSE", 1.0: True, 2.0: "yes"})
-    found = [module["predict"](row) for row in spoken.to_dict("records")]
-    np.testing.assert_allclose(found, model.predict(spoken), rtol=1e-12)
-
-
 def test_in_a_database(model):
     duckdb = pytest.importorskip("duckdb")
     frame = make_frame().drop(columns=["y", "price"])
@@ -89,7 +76,7 @@ def run_onnx_with_words(run, model, frame, path):
     from unittest import mock
 
     from privboost import CategoricalFeature
-    from privboost.export.spellings import missing_text
+    from privboost.export.formula import missing_text
 
     def own(feature):
         return missing_text(CategoricalFeature(feature.name, feature.categories))

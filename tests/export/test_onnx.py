@@ -8,7 +8,7 @@ pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 from privboost import export_model
-from privboost.export.spellings import missing_text
+from privboost.export.formula import missing_text
 from tests.export.models import ODD_NAMES, ODD_ROWS, STORED, made_model, rows_of, stored_model
 
 
@@ -96,7 +96,7 @@ def test_other_exports_need_no_onnx(tmp_path):
         "import sys; sys.modules['onnx'] = None\n"
         "from privboost import export_model, load_model\n"
         "from tests.export.models import stored_model\n"
-        f"export_model(stored_model('sbdt_2'), {str(tmp_path / 'm.py')!r})\n"
+        f"export_model(stored_model('sbdt_2'), {str(tmp_path / 'm.sql')!r})\n"
         "try: export_model(stored_model('sbdt_2'), 'm.onnx')\n"
         "except ImportError as error: print(error)"
     )

@@ -101,7 +101,7 @@ def test_classes_may_differ_in_little(classes, run):
     ],
 )
 def test_columns_that_a_database_takes_for_one_are_refused(names):
-    with pytest.raises(ValueError, match="databases take the columns") as error:
+    with pytest.raises(ValueError, match="databases do not distinguish the columns") as error:
         sql_text(joint_model(names))
     assert "\n" not in str(error.value)
 

@@ -88,19 +88,19 @@ def test_a_line_says_what_to_do(fitted, tmp_path):
 
 
 def test_where_nothing_can_be_written_a_line_names_the_place(fitted, tmp_path, monkeypatch):
-    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "folder.sql").mkdir()
     for write in (fitted.save, lambda path: export_model(fitted, path)):
         with pytest.raises(FileNotFoundError, match=r"no such folder: .*none; make it, or name"):
-            write(tmp_path / "none" / "m.py")
+            write(tmp_path / "none" / "m.sql")
         with pytest.raises(IsADirectoryError, match="is a folder: name a file"):
-            write(tmp_path / "folder.py")
+            write(tmp_path / "folder.sql")
 
     def refuse(path, *_):
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr("os.open", refuse)
-    with pytest.raises(PermissionError, match=r"Permission denied: '.*/m\.py'"):
-        fitted.save(tmp_path / "m.py")
+    with pytest.raises(PermissionError, match=r"Permission denied: '.*/m\.sql'"):
+        fitted.save(tmp_path / "m.sql")
 
 
 def test_a_later_version_is_refused(fitted, tmp_path):

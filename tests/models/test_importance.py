@@ -23,7 +23,7 @@ from privboost import (
 )
 from privboost.engine.linear import Terms
 from privboost.models.additive import AdditiveScores
-from privboost.models.importance import N_ROWS, draw_rows, importances
+from privboost.models.importance import N_ROWS, draw_rows
 from privboost.models.linear import Coordinate, LinearScores
 from privboost.models.trees import Forest, TreeScores
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -118,7 +118,7 @@ def test_noise_alone_counts_for_little(name):
     left = []
     for seed in range(4):
         scores = fit_planted(name, 0.1, seed, effects=(0.0, 0.0, 0.0)).model_.scores
-        rows, others = draw_rows(scores.chances())
+        rows, others = draw_rows(scores.code_probabilities())
         parts = list(scores.changes(rows, others))
         raw = sum((change**2).mean() for _, change, _ in parts)
         less = sum(max((change**2 - doubt).mean(), 0) for _, change, doubt in parts)
@@ -148,7 +148,7 @@ def test_mass_says_where_rows_are():
     frame, _ = planted(IS_CLASS)
     truth = np.histogram(frame["noise"], 8, (0, 1))[0] / len(frame)
     for name in ("additive", "random trees", "random trees of all", "pure trees", "linear in bins"):
-        own = fit_planted(name).model_.scores.chances()
+        own = fit_planted(name).model_.scores.code_probabilities()
         assert np.abs(own[0][:192].reshape(8, 24).sum(axis=1) - truth).sum() < 0.3
         assert all((part >= 0).all() and part.sum() == pytest.approx(1) for part in own)
 
@@ -219,12 +219,12 @@ def test_without_mass_there_are_none():
     frame = make_frame(300)
     for kind in (PrivBoostClassifier, SBDTClassifier):
         model = kind(1.0, 1e-6, make_domain(CLASSES), n_estimators=6).fit(frame).model_
-        form = model.scores.to_form()
+        form = model.scores.to_payload()
         for part in form.get("forests", [form]):
             part |= {"mass": None, "noise": None}
-        scores = type(model.scores).from_form(form, model.encoder.layout, 1)
+        scores = type(model.scores).from_payload(form, model.encoder.layout, 1)
         with pytest.raises(AttributeError, match="does not hold what was released"):
-            importances(scores)
+            scores.importances()
 
 
 def test_rows_are_drawn_as_chances_say():
@@ -270,9 +270,9 @@ def small_linear(features):
 @pytest.mark.parametrize("make", [small_additive, small_trees, small_linear])
 def test_memory_does_not_grow_with_features_times_outputs(make):
     """All changes at once would take 2^28 bytes."""
-    importances(make(2))  # what is compiled or loaded on the way is not meant
+    make(2).importances()  # what is compiled or loaded on the way is not meant
     tracemalloc.start()
-    own = importances(make(160))
+    own = make(160).importances()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(own) == 160

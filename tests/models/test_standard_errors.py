@@ -13,7 +13,6 @@ from privboost import (
 )
 from privboost.grid import SCORE_STEPS
 from privboost.models.compound import CompoundScores
-from privboost.models.importance import deviations
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 
 
@@ -93,7 +92,7 @@ def test_importances_have_errors(compound, tmp_path):
     assert (errors >= 0).all()
     assert errors.any()
     model.save(tmp_path / "model")
-    assert (deviations(load_model(tmp_path / "model").scores) == errors).all()
+    assert (load_model(tmp_path / "model").scores.importance_errors() == errors).all()
 
 
 def test_an_additive_model_has_no_pairs_but_says_so_in_a_table():

@@ -394,5 +394,5 @@ def test_the_flagship_is_made_of_released_values_alone(monkeypatch, case):
     model = ask(*case).model_
     curator, (plan, generator) = Replay(released), runs[0]
     assert learn_span(curator, plan) == model.span
-    again = boost_privboost(curator, plan, generator).to_form()
-    assert codec.dump(model.scores.to_form(), b"PVBTESTS") == codec.dump(again, b"PVBTESTS")
+    again = boost_privboost(curator, plan, generator).to_payload()
+    assert codec.dump(model.scores.to_payload(), b"PVBTESTS") == codec.dump(again, b"PVBTESTS")

@@ -14,11 +14,11 @@ from privboost.cli.printing import print_written
 
 def export(
     model: ModelFile,
-    out: Annotated[Path, typer.Argument(help="A file that ends in .onnx, .py or .sql.")],
+    out: Annotated[Path, typer.Argument(help="A file that ends in .onnx or .sql.")],
     as_json: AsJson = False,
     force: Force = False,
 ) -> None:
-    """Write a model for other programs: an ONNX graph, a Python module, or a SELECT."""
+    """Write a model for other programs: an ONNX graph or a SELECT."""
     from privboost.export.export import check_suffix, export_model
     from privboost.models.files import load_model
 

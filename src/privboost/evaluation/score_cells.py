@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from privboost.boosting.probabilities import ScoreCells
 from privboost.grid import SCORE_STEPS
+from privboost.models.base import VOTES, Scores
 from privboost.models.model import Model
-from privboost.models.votes import VoteScores
 
 _CELLS = ((60.0, 12), (8.0, 16), (4.0, 24), (0.0, 32))
 """How many cells there are, by how many rows the noise of one count is worth at least."""
@@ -66,7 +65,7 @@ def cells_of_scores(model: Model, count: int, exact: bool = False) -> ScoreCells
     reach = _EXACT_REACH if exact else _reach_of(scores)
     if not model.has_chances:
         reach = _REACH_OF_MARGINS
-        if isinstance(scores, VoteScores):
+        if scores.unit == VOTES:
             votes = scores.n_trees // scores.n_outputs
             reach = min(float(votes), _VOTES * math.sqrt(votes))
     ends = reach * np.sinh(np.linspace(-1, 1, count - 1)) / math.sinh(1)
@@ -77,10 +76,8 @@ def cells_of_scores(model: Model, count: int, exact: bool = False) -> ScoreCells
     return ScoreCells(edges, at)
 
 
-def _reach_of(scores: Any) -> float:
+def _reach_of(scores: Scores) -> float:
     """Return where the last cells begin, by where released values say that scores lie."""
-    if not hasattr(scores, "typical"):  # a linear model, which releases no counts
-        return _REACH
     typical = np.abs(scores.typical()) / SCORE_STEPS
     if not typical.size:
         return _REACH

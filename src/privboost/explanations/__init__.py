@@ -1,1 +1,1 @@
-"""What a model says of itself: shapes, pairs, trees, lists, and what is worth a look."""
+"""Explanations of a model: shapes, pairs, trees, lists, findings, and their plots."""

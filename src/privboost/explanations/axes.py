@@ -1,4 +1,4 @@
-"""Matplotlib, where it is there: the package works without it."""
+"""Plots by matplotlib, which is optional: all pictures of explanations and evaluations."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from privboost.explanations.spans import DAYS, INSTANTS, SECONDS, Spans
 
 BLUE, ORANGE, GREY = "#2f6f9f", "#c8642b", "#8a8a8a"
-"""Up, down, and what is only beside."""
+"""The colours of positive values, of negative values, and of annotations."""
 
 _DAY = 86_400
 _UNITS = {"days": _DAY, "hours": 3600, "minutes": 60}
-"""In what durations are told that are at least two of it long, and how many seconds it has."""
+"""Units of durations that are at least two of it long, in seconds."""
 _MOST_NAMES = 8
-"""More would run into each other."""
+"""The largest number of tick labels that do not overlap."""
 
 
 def pyplot() -> Any:
@@ -24,7 +24,7 @@ def pyplot() -> Any:
     Raises
     ------
     ImportError
-        If it is not installed, with what to do.
+        If matplotlib is not installed.
     """
     try:
         import matplotlib.pyplot as plt
@@ -34,32 +34,32 @@ def pyplot() -> Any:
 
 
 def new_axes(ax: Any, width: float = 6.0, height: float = 4.0) -> Any:
-    """Return the axes that were given, or new ones of a size in inches."""
+    """Return the caller's axes, or new ones of a size in inches."""
     if ax is not None:
         return ax
     return pyplot().subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def plain(ax: Any) -> Any:
-    """Take away the lines of a frame that say nothing."""
+    """Hide the top and right lines of the frame."""
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
 def places(spans: Spans) -> list[float]:
-    """Return the edges of what has an order as an axis has them: see `name_axis`."""
+    """Return the edges of an ordered feature in the units of its axis; see `name_axis`."""
     assert spans.edges is not None
     if spans.counts not in (DAYS, INSTANTS):
         return [edge / _unit(spans)[1] for edge in spans.edges]
     import matplotlib.dates
 
-    dates: Any = matplotlib.dates  # which has no types
+    dates: Any = matplotlib.dates  # untyped
     epoch = float(dates.date2num(np.datetime64("1970-01-01")))
     return [epoch + edge / (1 if spans.counts == DAYS else _DAY) for edge in spans.edges]
 
 
 def name_axis(ax: Any, spans: Spans) -> None:
-    """Write under an axis what a feature's values are: dates as dates, ranks by their names."""
+    """Label the x axis with a feature: dates as dates, ordinals by their names."""
     unit = _unit(spans)[0]
     ax.set_xlabel(f"{spans.feature} ({unit})" if unit else spans.feature)
     if spans.counts in (DAYS, INSTANTS):
@@ -75,7 +75,7 @@ def name_axis(ax: Any, spans: Spans) -> None:
 
 
 def _unit(spans: Spans) -> tuple[str, int]:
-    """Return in what a duration is told, and how many seconds it has; of other numbers nothing."""
+    """Return the unit of durations and its seconds; an empty unit for other numbers."""
     if spans.counts != SECONDS or spans.edges is None:
         return "", 1
     most = max(map(abs, spans.edges))

@@ -1,4 +1,4 @@
-"""A reliability diagram, and what each ε buys."""
+"""Reliability diagrams, and curves of utility by ε."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from privboost.explanations.axes import BLUE, GREY, new_axes, plain
 
 
 def draw_reliability(bins: Iterable[Any], ax: Any = None) -> Any:
-    """Draw how often what was promised came; see `Evaluation.plot`.
+    """Draw observed rates by mean predicted probability; see `Evaluation.plot`.
 
     Parameters
     ----------
     bins : iterable of evaluation bins
-        Each with `of`, `promised`, `observed` and `rows`; what noise alone fills is left out.
+        Each with `of`, `promised`, `observed` and `rows`; bins within their noise are left out.
     """
     ax = new_axes(ax, 5.0, 5.0)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":")
@@ -35,7 +35,7 @@ def draw_reliability(bins: Iterable[Any], ax: Any = None) -> Any:
             capsize=2,
             label=of,
         )
-    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability promised", ylabel="share that came")
+    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="mean predicted probability", ylabel="observed rate")
     ax.set_aspect("equal")
     ax.set_title("reliability")
     if by_class:
@@ -49,17 +49,16 @@ def draw_privacy_utility(
     lines: Mapping[str, float],
     ax: Any = None,
 ) -> Any:
-    """Draw what each ε buys; see `Sweep.plot`.
+    """Draw utility by ε; see `Sweep.plot`.
 
     Parameters
     ----------
     points : sequence of (epsilon, value, (below, above))
-        What was measured, and how far its bar reaches; where an ε is there several times, the
-        curve goes through their mean.
+        Measured values with their error bars; the curve goes through the mean of each ε.
     measure : str
-        Its name.
+        The name of the measure.
     lines : mapping from str to float
-        What the points are held against.
+        Reference values, drawn as horizontal lines.
     """
     ax = new_axes(ax)
     epsilons = sorted({epsilon for epsilon, _, _ in points})

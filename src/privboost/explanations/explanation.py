@@ -1,4 +1,4 @@
-"""A model as a whole: everything that moves its score."""
+"""Explanation of a model as a whole: everything that moves its score."""
 
 from __future__ import annotations
 
@@ -9,62 +9,67 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from privboost.explanations.lists import NOISE_IN, Card, Coefficients, Finding, Importance
+from privboost.explanations.lists import (
+    NOISE_IN,
+    WASTED_SHARE,
+    Coefficients,
+    Finding,
+    Importance,
+    VoteSummary,
+)
+from privboost.explanations.plots import draw_panels
 from privboost.explanations.shapes import Pair, Shape
-from privboost.explanations.tree_cards import TreeCard
+from privboost.explanations.tree_cards import TreeSummary
 from privboost.files import write_file
 from privboost.forms import did_you_mean, in_quotes
 
 _FEW = 2
-"""How many trees the text form writes out."""
+"""The number of trees in the text."""
 
 _LINES = 20
-"""How many coefficients, rules, or pairs."""
+"""The number of coefficients, rules or pairs in the text."""
 
 _CLEAR = 3.0
-"""So many errors from 0 the clearest effect of a pair must be to be written out."""
+"""The least `Pair.strength` of pairs in the text."""
 
-_WASTED = "wasted share"
-"""The finding that no pair stands out."""
+_JSON_KEYS = {"votes": "card"}
+"""Keys of `to_dict` that differ from attributes: they have been in use since version 0.1."""
 
 
 @dataclass(frozen=True)
 class Explanation:
     """What a model has learned. A row's score is start + shapes + pairs + trees.
 
-    Everything follows from released values and public ones: it costs no privacy, and a model file
-    is enough for it.
+    An explanation follows from released and public values: it costs no privacy, and a model file
+    suffices.
 
     Attributes
     ----------
     target : str
-        What is predicted.
+        The name of the target.
     scored_in : str
-        What scores are: "log-odds", "votes", "score", or the target itself of a number.
+        The unit of scores: "log-odds", "votes", "score", or the target itself for a number.
     classes : tuple of str
-        Whose scores they are: each class beyond two, or the second of two; of a number none.
+        The classes of the scores: each beyond two, or the second of two; none for a number.
     start : tuple of float
-        The score of each output before any feature is looked at. Where weights are released, and
-        the model is not linear, shapes and pairs add nothing on average, and it is the mean score
-        but for what trees add.
+        The constant term of each output. Where weights are released, and the model is not linear,
+        shapes and pairs have a mean of 0, and the start is the mean score without trees.
     weights : str
-        By what values are weighted: "released" masses, or "even" where nothing was released about
-        how many rows have them.
+        The weights of values: "released" mass, or "even" where no mass was released.
     importance : Importance
-        How much each feature moves the score.
+        The share of each feature in the movement of the score.
     shapes : tuple of Shape
-        What features add by themselves: each, for each output; without those that no part of the
-        model looks at alone.
+        The effects of features, for each output, without features that have none of their own.
     pairs : tuple of Pair
-        What two features add together.
-    trees : tuple of TreeCard
-        Trees that join features; those that look at one feature alone are in its shape.
+        The joint effects of two features.
+    trees : tuple of TreeSummary
+        Trees of several features; trees of one feature are in its shape.
     coefficients : Coefficients or None
-        Of linear models: their list. Products of features are told here alone.
-    card : Card or None
-        Of a vote of rules: its card, which the shapes say in another way.
+        For linear models: all coefficients. Products of features are listed only here.
+    votes : VoteSummary or None
+        For a vote of rules: the votes of each rule, which the shapes show as effects.
     findings : tuple of Finding
-        What is worth a look.
+        Findings that follow from released values.
     """
 
     target: str
@@ -75,18 +80,18 @@ class Explanation:
     importance: Importance
     shapes: tuple[Shape, ...]
     pairs: tuple[Pair, ...]
-    trees: tuple[TreeCard, ...]
+    trees: tuple[TreeSummary, ...]
     coefficients: Coefficients | None
-    card: Card | None
+    votes: VoteSummary | None
     findings: tuple[Finding, ...]
 
     def shape(self, feature: str, of: str = "") -> Shape:
-        """Return the shape of a feature; beyond two classes, of one of them.
+        """Return the shape of a feature, beyond two classes for one of them.
 
         Raises
         ------
         KeyError
-            If there is none.
+            If there is no such shape.
         """
         for shape in self.shapes:
             if shape.spans.feature == feature and of in ("", shape.of):
@@ -100,8 +105,8 @@ class Explanation:
         raise KeyError(f"no class {of!r}; {did_you_mean(of, classes) or _list(classes)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON."""
-        return asdict(self)
+        """Return the content of the JSON."""
+        return {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the explanation as JSON, and write it to `path` if one is given."""
@@ -111,7 +116,7 @@ class Explanation:
         return text
 
     def to_text(self) -> str:
-        """Write it in words, in short: each part has a `to_text` that leaves nothing out."""
+        """Return a short text; the `to_text` of each part is complete."""
         of = self.classes or (None,)
         begins = ", ".join(
             f"{v:+.4g}" if name is None else f"{in_quotes(name)} {v:+.4g}"
@@ -123,14 +128,14 @@ class Explanation:
             lines = [f"  {finding}" for finding in self.findings]
             parts.append("\n".join(["what to look at", *lines]))
         parts.append(self.importance.to_text())
-        # A linear model and a vote have shorter words for the same.
+        # Coefficients and votes are shorter than the same effects as shapes.
         if self.coefficients is not None:
             parts += self.coefficients.levels
             parts.append(self.coefficients.strongest(_LINES).to_text())
             parts += _more(len(self.coefficients.lines) - _LINES, "coefficients")
-        elif self.card is not None:
-            parts.append(Card(self.card.rules[:_LINES]).to_text())
-            parts += _more(len(self.card.rules) - _LINES, "rules")
+        elif self.votes is not None:
+            parts.append(VoteSummary(self.votes.rules[:_LINES]).to_text())
+            parts += _more(len(self.votes.rules) - _LINES, "rules")
         else:
             silent = self._silent
             shapes = [shape for shape in self.shapes if shape.spans.feature not in silent]
@@ -139,14 +144,14 @@ class Explanation:
         pairs = sorted(self._clear_pairs, key=lambda pair: -pair.size)[:_LINES]
         parts += _ranges("pairs", pairs)
         parts += _more(len(self.pairs) - len(pairs), "pairs", "that stand out less, or not at all")
-        few = 0 if self.shapes else _FEW  # beside shapes, trees are details
+        few = 0 if self.shapes else _FEW  # trees are details where there are shapes
         parts += [tree.to_text() for tree in self.trees[:few]]
         parts += _more(len(self.trees) - few, "trees")
         return "\n\n".join(parts)
 
     @property
     def _silent(self) -> set[str]:
-        """The features of which nothing is left once noise is taken off."""
+        """The features without importance once noise is subtracted."""
         own = self.importance
         named = zip(own.features, own.shares, strict=True) if own.noise_removed else ()
         return {feature for feature, share in named if not share}
@@ -154,21 +159,24 @@ class Explanation:
     @property
     def _clear_pairs(self) -> list[Pair]:
         """The pairs that stand out from the noise."""
-        if any(finding.kind == _WASTED for finding in self.findings):
+        if any(finding.kind == WASTED_SHARE for finding in self.findings):
             return []
         return [pair for pair in self.pairs if pair.strength >= _CLEAR]
 
     def plot(self, most: int = 8) -> Any:
-        """Draw the importances, and what moves the score most; return the axes, as an array.
+        """Draw the importances and the most important parts; return the axes, as an array.
 
         Parameters
         ----------
         most : int
-            How many shapes, pairs and trees are drawn at most; every one has a `plot` of its own.
+            The largest number of shapes, pairs and trees; each has a `plot` of its own.
         """
-        from privboost.explanations.plots import draw_explanation
-
-        return draw_explanation(self, most)
+        lists = [part for part in (self.votes, self.coefficients) if part is not None]
+        share = dict(zip(self.importance.features, self.importance.shares, strict=True))
+        shapes = sorted(self.shapes, key=lambda shape: -share[shape.spans.feature])
+        pairs = sorted(self.pairs, key=lambda pair: -pair.size)
+        parts = [*lists, *shapes, *pairs, *self.trees][:most]
+        return draw_panels([self.importance, *parts], f"{self.target}: {self.scored_in}")
 
     def __str__(self) -> str:
         return self.to_text()
@@ -191,7 +199,7 @@ class Explanation:
 
 
 def _ranges(what: str, parts: Sequence[Shape | Pair]) -> list[str]:
-    """Write each in a line, under a heading, if there are any."""
+    """Return a heading with one line a part, if there are any."""
     lines = [f"  {part.name}  {part.range}" for part in parts]
     return ["\n".join([what, *lines])] if lines else []
 

@@ -1,28 +1,39 @@
-"""What is told in one list: importances, coefficients, the card of a vote, and findings."""
+"""Lists of an explanation: importances, coefficients, votes and findings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from privboost.explanations.plots import MOST_BARS, draw_bars, strongest
+
 INTERCEPT = "(intercept)"
 NOISE_IN = "noise is not taken off: features that tell nothing have shares, too"
+
+NO_SIGNAL = "no signal"
+NO_ROWS = "no rows"
+MISSING_COLUMN = "missing column"
+RARE_CLASS = "rare class"
+WIDE_BOUNDS = "wide bounds"
+LABEL_BOUNDS = "label bounds"
+LARGE_DELTA = "large delta"
+WASTED_SHARE = "wasted share"
 
 
 @dataclass(frozen=True)
 class Importance:
-    """How much each feature moves the score.
+    """The share of each feature in the movement of the score.
 
     Attributes
     ----------
     features : tuple of str
-        Their names.
+        The names of the features.
     shares : tuple of float
-        Parts of the movement; they add up to 1, or are all 0.
+        The shares; they add up to 1, or are all 0.
     stds : tuple of float, or None
-        The standard errors that noise gives to them; None where they cannot be told.
+        The standard errors that noise gives to them; None where they are unknown.
     noise_removed : bool
-        Whether what noise alone would move was taken off, or there was no noise.
+        Whether the part due to noise was subtracted, or there was no noise.
     """
 
     features: tuple[str, ...]
@@ -32,11 +43,11 @@ class Importance:
 
     @property
     def ranked(self) -> list[int]:
-        """The places of features, the largest share first."""
+        """The indices of features, the largest share first."""
         return sorted(range(len(self.shares)), key=lambda k: -self.shares[k])
 
     def to_text(self) -> str:
-        """Write it as a list, the largest share first."""
+        """Return a list, the largest share first."""
         wide = max(map(len, self.features))
         lines = [f"importance{'' if self.noise_removed else f' ({NOISE_IN})'}"]
         for k in self.ranked:
@@ -45,28 +56,35 @@ class Importance:
         return "\n".join(lines)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw it as bars, with one standard error where it is known; return the axes."""
-        from privboost.explanations.plots import draw_importance
-
-        return draw_importance(self, ax)
+        """Draw the shares as bars, with one standard error where known; return the axes."""
+        chosen = self.ranked[:MOST_BARS]
+        return draw_bars(
+            [self.features[k] for k in chosen],
+            [self.shares[k] for k in chosen],
+            None if self.stds is None else [self.stds[k] for k in chosen],
+            "share of what moves the score",
+            "importance",
+            ax,
+            6.0,
+        )
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A line of a linear model, on the scale of the table: see `Model.coefficients`.
+    """A coefficient of a linear model, on the scale of the table; see `Model.coefficients`.
 
     Attributes
     ----------
     feature, value : str
-        What it stands for.
+        The feature, and the category or bin of an indicator.
     coefficient : float
-        What it adds.
+        The coefficient.
     std : float or None
-        The standard error that noise gives to it; None where it is made of several.
+        The standard error that noise gives to it; None for a sum of several coefficients.
     of : str
         The class whose score it is, beyond two.
     per : str
-        Of a number, a date, a rank: for how much of it the coefficient is.
+        For a number, a date or an ordinal: the unit of the coefficient.
     """
 
     feature: str
@@ -78,25 +96,25 @@ class Coefficient:
 
     @property
     def name(self) -> str:
-        """What it stands for, in words."""
+        """The feature with the value or unit, and the class beyond two."""
         own = f"{self.feature} {self.per or self.value}".strip()
         return own + (f" for {self.of}" if self.of else "")
 
     @property
     def strength(self) -> float:
-        """How many errors it is away from 0; its size where its error cannot be told."""
+        """The absolute coefficient in standard errors, or as it is where no error is known."""
         return abs(self.coefficient) / (self.std or 1.0)
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """A linear model as a list."""
+    """The coefficients of a linear model."""
 
     lines: tuple[Coefficient, ...]
 
     @property
     def levels(self) -> list[str]:
-        """Tell the intercept from a model's start, where both are there and differ."""
+        """A note on intercept and start, where a model has both and they differ."""
         lines = self.lines
         if not (
             any(line.per for line in lines) and any(line.feature == INTERCEPT for line in lines)
@@ -108,29 +126,40 @@ class Coefficients:
         ]
 
     def strongest(self, most: int) -> Coefficients:
-        """Return so many of them, that stand out most (from their errors, if told), in order."""
+        """Return the coefficients of the greatest `strength`, in order."""
         ranked = sorted(range(len(self.lines)), key=lambda k: -self.lines[k].strength)
         return Coefficients(tuple(self.lines[k] for k in sorted(ranked[:most])))
 
     def to_text(self) -> str:
-        """Write it as a list."""
-        said = [
+        """Return a list of coefficients."""
+        lines = [
             f"  {line.coefficient:+12.5g}  {line.name}"
             + ("" if line.std is None else f"  (± {line.std:.2g})")
             for line in self.lines
         ]
-        return "\n".join(["coefficients", *said])
+        return "\n".join(["coefficients", *lines])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw those that stand out most from their errors as bars; return the axes."""
-        from privboost.explanations.plots import draw_coefficients
+        """Draw the strongest coefficients as bars; return the axes.
 
-        return draw_coefficients(self, ax)
+        They are drawn in standard errors, since their units differ; where no error is known, they
+        are drawn as they are.
+        """
+        known = Coefficients(tuple(line for line in self.lines if line.std))
+        if known.lines:
+            lines = known.strongest(MOST_BARS).lines
+            values = [line.coefficient / (line.std or 1.0) for line in lines]
+            label = "coefficient, in standard errors of the noise"
+        else:
+            chosen = strongest([line.coefficient for line in self.lines])
+            lines = tuple(self.lines[k] for k in chosen)
+            values, label = [line.coefficient for line in lines], "coefficient"
+        return draw_bars([line.name for line in lines], values, None, label, "coefficients", ax)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A line of a vote's card: how many votes a value has, for the second class or its own."""
+    """A rule with its number of votes, for the second class or its own."""
 
     votes: int
     feature: str
@@ -139,37 +168,38 @@ class Rule:
 
     @property
     def name(self) -> str:
-        """The rule in words."""
+        """The condition, and the class beyond two."""
         return f"{self.feature} {self.value}".strip() + (f" for {self.of}" if self.of else "")
 
 
 @dataclass(frozen=True)
-class Card:
-    """A vote of rules as a card, from the most votes to the fewest; those that cancel are out."""
+class VoteSummary:
+    """The rules of a vote, from the most votes to the fewest, without those that cancel."""
 
     rules: tuple[Rule, ...]
 
     def to_text(self) -> str:
-        """Write it as a list; votes count against where a rule does not hold."""
+        """Return a list of rules; votes count against where a rule does not hold."""
         return "\n".join(["votes", *(f"  {rule.votes:+5d}  {rule.name}" for rule in self.rules)])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw it as bars; return the axes."""
-        from privboost.explanations.plots import draw_card
-
-        return draw_card(self, ax)
+        """Draw the votes as bars; return the axes."""
+        rules = self.rules[:MOST_BARS]
+        label = "votes where it holds; as many against where it does not"
+        votes = [rule.votes for rule in rules]
+        return draw_bars([rule.name for rule in rules], votes, None, label, "votes", ax)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something worth a look, as released values tell.
+    """A possible problem that follows from released values.
 
     Attributes
     ----------
     kind : str
-        What kind of thing it is; these words stay.
+        The kind of finding, a fixed string.
     text : str
-        A sentence for people.
+        A sentence for users.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Some rows, each by itself: what moved its score."""
+"""Explanation of single rows: what moved the score of each."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from privboost.explanations.plots import draw_waterfall
 from privboost.forms import did_you_mean
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalExplanation:
-    """Why rows have the scores that they have.
+    """The contributions to the scores of rows.
 
-    The rows are the caller's own, and what is said of them is theirs: it is as private as they are.
+    The rows are the caller's own, and the explanation is as private as they are.
 
     Attributes
     ----------
@@ -25,29 +26,29 @@ class LocalExplanation:
     classes : tuple of str
         As in `Explanation`.
     start : float array of shape (outputs,)
-        The score before any feature is looked at.
+        The constant term.
     terms : tuple of str
-        What adds to it: features, pairs of them, and "trees", all that join features.
+        The terms of the score: features, pairs of features, and "trees" for all trees.
     contributions : float array of shape (rows, terms), or (rows, terms, classes)
-        What each term adds: start and contributions add up to the score.
+        The value of each term: start and contributions add up to the score.
     baseline : float array of shape (outputs,)
-        The mean score of rows whose features are independent, as often as `weights` say.
+        The mean score of rows with independent features, weighted by `weights`.
     features : tuple of str
         The features.
     shap_values : float array of shape (rows, features), or (rows, features, classes)
-        Shapley values, exact for such rows: what each feature, with its part of what features do
-        together, moves the score by from the baseline. Baseline and values add up to the score.
+        Shapley values, exact for such rows: each feature's share of the difference between score
+        and baseline. Baseline and values add up to the score.
     weights : str
         As in `Explanation`.
     codes : uint16 array of shape (rows, features)
-        What the model reads of the rows.
+        The codes of the rows.
     words : tuple of tuples of str
-        For each feature, its codes in words.
+        For each feature, the text of each code.
     numbers : float array of shape (rows, features)
-        What is a number, or counted like one (dates), as the rows have it, within its bounds; NaN
-        where it is missing, or no number.
+        Numbers and dates of the rows, clipped to their bounds; NaN where missing, and for other
+        features.
     writers : tuple of functions, or None
-        For each feature how such a number is written; None where its code says all.
+        For each feature the format of such a number; None where the code is enough.
     """
 
     target: str
@@ -73,14 +74,14 @@ class LocalExplanation:
 
     @property
     def scores(self) -> np.ndarray:
-        """The scores of the rows; of a number, its prediction before it is clipped to bounds."""
+        """The scores of the rows; for a number, the prediction before clipping to bounds."""
         total: np.ndarray = self.contributions.sum(axis=1) + (
             self.start if len(self.start) > 1 else self.start[0]
         )
         return total
 
     def output(self, of: str = "") -> int:
-        """Return the place of a class among the outputs; the first by default.
+        """Return the index of a class among the outputs; the first by default.
 
         Raises
         ------
@@ -96,7 +97,7 @@ class LocalExplanation:
         return self.classes.index(of)
 
     def moves(self, row: int, of: str = "") -> list[tuple[str, float]]:
-        """Return each feature of a row with its value in words and its move, the largest first.
+        """Return each feature and value of a row with its Shapley value, the largest first.
 
         Raises
         ------
@@ -111,7 +112,7 @@ class LocalExplanation:
         return [(named[k], float(own[k])) for k in np.argsort(-np.abs(own), kind="stable")]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON."""
+        """Return the content of a JSON file."""
         return {
             "target": self.target,
             "scored_in": self.scored_in,
@@ -127,14 +128,14 @@ class LocalExplanation:
         }
 
     def to_text(self, row: int = 0, of: str = "") -> str:
-        """Write what moved the score of a row, the largest moves first."""
+        """Return a list of the Shapley values of a row, the largest first."""
         output, moves = self.output(of), self.moves(row, of)
         score = self.scores.reshape(len(self), -1)[row, output]
-        wide = max(len(words) for words, _ in moves)
+        wide = max(len(text) for text, _ in moves)
         named = f"{self.classes[output]}: {self.scored_in}" if self.classes else self.scored_in
         lines = [f"{named} {score:+.4g}"]
         lines.append(f"  {'baseline':<{wide}}  {self.baseline[output]:+.4g}")
-        lines += [f"  {words:<{wide}}  {move:+.4g}" for words, move in moves]
+        lines += [f"  {text:<{wide}}  {move:+.4g}" for text, move in moves]
         return "\n".join(lines)
 
     def to_table(self) -> pa.Table:
@@ -143,16 +144,16 @@ class LocalExplanation:
         Returns
         -------
         pyarrow.Table
-            With columns row, feature, value (in words) and shap_value, and class beyond two.
+            With columns row, feature, value (as text) and shap_value, and class beyond two.
         """
         rows, features = len(self), len(self.features)
         values = self.shap_values.reshape(rows, features, -1)
         outputs = values.shape[2]
-        said = [self._value(row, k) for row in range(rows) for k in range(features)]
+        texts = [self._value(row, k) for row in range(rows) for k in range(features)]
         columns: dict[str, Any] = {
             "row": np.repeat(np.arange(rows), features * outputs),
             "feature": np.tile(np.repeat(self.features, outputs), rows),
-            "value": pa.array([words for words in said for _ in range(outputs)], pa.string()),
+            "value": pa.array([text for text in texts for _ in range(outputs)], pa.string()),
             "shap_value": values.reshape(-1),
         }
         if outputs > 1:
@@ -160,14 +161,15 @@ class LocalExplanation:
         return pa.table(columns)
 
     def _value(self, row: int, feature: int) -> str:
-        """Write a row's value of a feature: the number itself, or what the model reads of it."""
+        """Return the text of a row's value: the number itself, or the text of its code."""
         write, number = self.writers[feature], self.numbers[row, feature]
         if write is None or np.isnan(number):
             return self.words[feature][int(self.codes[row, feature])]
         return write(float(number))
 
     def plot(self, row: int = 0, of: str = "", ax: Any = None) -> Any:
-        """Draw what moved the score of a row, from the baseline to it; return the axes."""
-        from privboost.explanations.plots import draw_moves
-
-        return draw_moves(self, row, of, ax)
+        """Draw the Shapley values of a row from the baseline to its score; return the axes."""
+        output = self.output(of)
+        name = self.classes[output] if self.classes else self.target
+        baseline = float(self.baseline[output])
+        return draw_waterfall(self.moves(row, of), baseline, name, self.scored_in, ax)

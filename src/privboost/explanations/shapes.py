@@ -1,4 +1,4 @@
-"""What one feature adds to the score, span by span, and two features jointly."""
+"""Effects of features, bin by bin, and joint effects of two features."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from privboost.explanations.plots import draw_categories, draw_heat_map, draw_steps
 from privboost.explanations.spans import Spans
 from privboost.forms import listed
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a feature adds to the score by itself.
+    """The effect of a feature on the score.
 
     Attributes
     ----------
     spans : Spans
-        Its values.
+        The bins or categories of the feature.
     effects : tuple of float
-        What each span adds.
+        The effect of each.
     stds : tuple of float, or None
-        The standard error that noise gives to each, the feature's level aside; None where it
-        cannot be told.
+        The standard error that noise gives to each, the feature's level aside; None where it is
+        unknown.
     masses : tuple of float, or None
-        How many rows each span has, as far as was released: noise may leave less than 0, and a row
-        may count for less than one.
+        The noisy count of each: noise may leave it below 0, and a row may count for less than 1.
     of : str
         The class whose score it is, beyond two.
     """
@@ -44,12 +44,12 @@ class Shape:
 
     @property
     def range(self) -> str:
-        """From where to where its effects go on values that the domain names, in words."""
+        """The smallest and largest effect of declared values, as text."""
         few = self.spans.declared
         return _range(self.effects[:few], self.spans.words[:few], self.stds)
 
     def to_text(self) -> str:
-        """Write it as a list of spans and effects."""
+        """Return a list of values and effects."""
         stds = self.stds or (None,) * len(self.effects)
         wide = max(map(len, self.spans.words))
         lines = [
@@ -59,22 +59,22 @@ class Shape:
         return "\n".join([self.name, *lines])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw it, with a band of two standard errors where they are known; return the axes."""
-        from privboost.explanations.plots import draw_shape
-
-        return draw_shape(self, ax)
+        """Draw the shape, with a band of two standard errors where known; return the axes."""
+        if self.spans.edges is None:
+            return draw_categories(self.spans.words, self.effects, self.stds, self.name, ax)
+        return draw_steps(self.spans, self.effects, self.stds, self.name, ax)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What two features add to the score together, beside their own shapes.
+    """The joint effect of two features on the score, in addition to their shapes.
 
     Attributes
     ----------
     first, second : Spans
-        Their values.
+        The bins or categories of the features.
     effects, stds : tuple of tuples of float
-        For each span of the first and the second, as in `Shape`.
+        For each bin of the first and the second, as in `Shape`.
     of : str
         The class whose score it is, beyond two.
     """
@@ -93,7 +93,7 @@ class Pair:
 
     @property
     def range(self) -> str:
-        """From where to where its effects go on values that the domain names, in words."""
+        """The smallest and largest effect of declared values, as text."""
         few, fewer = self.first.declared, self.second.declared
         words = [
             listed((a, b), "; ", ";")
@@ -108,7 +108,7 @@ class Pair:
 
     @property
     def strength(self) -> float:
-        """How many errors its clearest effect is away from 0, on values that the domain names."""
+        """The largest ratio of an effect to its standard error, among declared values."""
         few, fewer = self.first.declared, self.second.declared
         return max(
             (abs(effect) / std if std else math.inf * bool(effect))
@@ -118,11 +118,11 @@ class Pair:
 
     @property
     def size(self) -> float:
-        """The largest effect, whichever way it goes."""
+        """The largest absolute effect."""
         return max(abs(effect) for line in self.effects for effect in line)
 
     def to_text(self) -> str:
-        """Write it as a list of spans and effects."""
+        """Return a list of values and effects."""
         lines = [
             f"  {listed((own, other), '; ', ';')}: {effect:+.4g} ± {std:.2g}"
             for own, effects, stds in zip(self.first.words, self.effects, self.stds, strict=True)
@@ -131,15 +131,12 @@ class Pair:
         return "\n".join([self.name, *lines])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw it as a heat map; return the axes."""
-        from privboost.explanations.plots import draw_pair
-
-        return draw_pair(self, ax)
+        """Draw the pair as a heat map; return the axes."""
+        return draw_heat_map(self.first, self.second, self.effects, self.name, ax)
 
 
 def _range(effects: Sequence[float], words: Sequence[str], stds: Sequence[float] | None) -> str:
-    places = range(len(effects))
-    ends = [find(places, key=effects.__getitem__) for find in (min, max)]
+    ends = [find(range(len(effects)), key=effects.__getitem__) for find in (min, max)]
     errors = ["" if stds is None else f" ± {stds[k]:.2g}" for k in ends]
     own = (f"{effects[k]:+.3g}{std} ({words[k]})" for k, std in zip(ends, errors, strict=True))
     return " to ".join(own)

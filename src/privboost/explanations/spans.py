@@ -1,31 +1,31 @@
-"""The spans of a feature's values that an explanation tells apart."""
+"""The bins or categories of a feature that an explanation distinguishes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 DAYS, INSTANTS, SECONDS = "days since 1970", "seconds since 1970", "seconds"
-"""What the numbers of dates, of instants and of durations count."""
+"""The units of dates, of instants and of durations."""
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Where a feature's values begin and end, or which they are.
+    """The bins or categories of a feature.
 
     Attributes
     ----------
     feature : str
-        Its name.
+        The name of the feature.
     words : tuple of str
-        Each span in words; of categories "other" stands behind them, and "missing" is the last.
+        The text of each bin or category; after categories follows "other", and "missing" is last.
     edges : tuple of float, or None
-        Of a number: from its lower bound to its upper one, one more than it has spans.
+        For a number: from its lower to its upper bound, one more than there are bins.
     log : bool
         Whether a number was declared on a log scale.
     counts : str
-        What a number counts: `DAYS` or `INSTANTS` of a date, `SECONDS` of a duration; else nothing.
+        The unit of a number: `DAYS` or `INSTANTS` of a date, `SECONDS` of a duration; else empty.
     names : tuple of str
-        Of ranks and truth values: their words, whose places from 0 on are the numbers.
+        For ordinals and booleans: the names of the numbers 0, 1, and so on.
     """
 
     feature: str
@@ -37,7 +37,7 @@ class Spans:
 
     @property
     def declared(self) -> int:
-        """How many spans are of values that the domain names: the first ones."""
+        """The number of leading bins or categories that the domain declares."""
         return len(self.words) - (2 if self.edges is None else 1)
 
     def __len__(self) -> int:

@@ -1,43 +1,46 @@
-"""One tree, as its splits and leaves."""
+"""Summary of a tree: its splits and leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+from privboost.explanations.plots import draw_tree
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """What a leaf adds to the score.
+    """A leaf of a tree.
 
     Attributes
     ----------
     effect : float
-        What it adds.
+        The value that the leaf adds to the score.
     std : float or None
-        The standard error that noise gives to it; None where it cannot be told.
+        The standard error that noise gives to the effect; None where it is unknown.
     mass : float or None
-        How many rows it has, as far as was released; see `Shape`.
+        The noisy count of the leaf; see `Shape`.
     """
 
     effect: float
     std: float | None = None
     mass: float | None = None
+    below: ClassVar[tuple[()]] = ()
 
 
 @dataclass(frozen=True)
 class Split:
-    """Where rows part.
+    """A split of a tree.
 
     Attributes
     ----------
     feature : str
-        What is looked at.
+        The feature of the split.
     left, right : str
-        Which rows go there, in words.
+        The conditions of the two sides.
     below : tuple of two
-        What is found on the left and on the right: splits or leaves.
+        The left and right child: splits or leaves.
     """
 
     feature: str
@@ -47,17 +50,17 @@ class Split:
 
 
 @dataclass(frozen=True)
-class TreeCard:
-    """A tree that looks at several features.
+class TreeSummary:
+    """A tree of several features.
 
     Attributes
     ----------
     number : int
-        Its place among all trees of the model, from 1 on.
+        The number of the tree in the model, from 1 on.
     root : Split or Leaf
-        Where rows come in.
+        The root.
     of : str
-        The class whose score it adds to, beyond two.
+        The class whose score it is, beyond two.
     """
 
     number: int
@@ -66,18 +69,16 @@ class TreeCard:
 
     @property
     def name(self) -> str:
-        """Its number, and the class beyond two."""
+        """The number, and the class beyond two."""
         return f"tree {self.number}" + (f" for {self.of}" if self.of else "")
 
     def to_text(self) -> str:
-        """Write it as conditions, and what each leaf adds."""
+        """Return the conditions and leaf values."""
         return "\n".join([self.name, *_lines(self.root, 1)])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw it; return the axes."""
-        from privboost.explanations.tree_plot import draw_tree
-
-        return draw_tree(self, ax)
+        """Draw the tree; return the axes."""
+        return draw_tree(self.root, self.name, ax)
 
 
 def _lines(node: Split | Leaf, depth: int) -> Iterator[str]:
@@ -86,6 +87,6 @@ def _lines(node: Split | Leaf, depth: int) -> Iterator[str]:
         error = "" if node.std is None else f" ± {node.std:.2g}"
         yield f"{indent}{node.effect:+.4g}{error}"
         return
-    for words, below in zip((node.left, node.right), node.below, strict=True):
-        yield f"{indent}{words}"
+    for condition, below in zip((node.left, node.right), node.below, strict=True):
+        yield f"{indent}{condition}"
         yield from _lines(below, depth + 1)

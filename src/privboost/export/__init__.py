@@ -1,1 +1,1 @@
-"""Models as files that other programs run: ONNX, a Python module, SQL."""
+"""Exports of models for other programs: ONNX and SQL."""

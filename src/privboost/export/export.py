@@ -1,32 +1,30 @@
-"""Writes a model for other programs; the name of the file says how."""
+"""Export of a model for other programs; the suffix of the file selects the format."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from privboost.export.python_module import python_text
 from privboost.export.sql import sql_text
 from privboost.files import write_file
 from privboost.models.model import Model
 
-SUFFIXES = (".onnx", ".py", ".sql")
+SUFFIXES = (".onnx", ".sql")
 
 
 def export_model(model: Any, path: str | Path) -> None:
-    """Write a model for other programs to run: its predictions are those of the model.
+    """Write a model in a format that other programs run, with the model's own predictions.
 
-    Costs no privacy. A file says what the model says, and its guarantee in one sentence; the
-    privacy report stays with the model file.
+    An export costs no privacy. The file holds the model's values and its guarantee in one sentence;
+    the privacy report stays with the model file.
 
     Parameters
     ----------
     model : Model or fitted estimator
-        What to write.
+        The model to write.
     path : path
-        A file that ends in .onnx (a graph; needs the package onnx), .py (a module that needs the
-        standard library alone) or .sql (a SELECT from a table named rows). One of that name is
-        replaced.
+        A file that ends in .onnx (a graph; needs the package onnx) or .sql (a SELECT from a table
+        named rows). An existing file is replaced.
 
     Examples
     --------
@@ -35,26 +33,28 @@ def export_model(model: Any, path: str | Path) -> None:
     """
     trained = model if isinstance(model, Model) else getattr(model, "model_", None)
     if not isinstance(trained, Model):
-        raise TypeError("export_model: a model, or an estimator that is fitted, is needed")
-    write_file(path, model_text(trained, check_suffix(path)))
+        raise TypeError("export_model: a model or a fitted estimator is needed")
+    write_file(path, export_bytes(trained, check_suffix(path)))
 
 
 def check_suffix(path: str | Path) -> str:
-    """Return how a name of a file ends, if it says how to write a model."""
+    """Return the suffix of a path; raise ValueError unless it names an export format."""
     suffix = Path(path).suffix.lower()
+    if suffix == ".py":
+        raise ValueError(
+            f"{path}: Python modules are no longer exported; use .onnx (onnxruntime) or .sql"
+        )
     if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: a file that ends in .onnx, .py or .sql is needed")
+        raise ValueError(f"{path}: a file that ends in .onnx or .sql is needed")
     return suffix
 
 
-def model_text(model: Model, suffix: str) -> bytes:
-    """Return the content of a file that ends so."""
-    if suffix == ".py":
-        return python_text(model).encode()
+def export_bytes(model: Model, suffix: str) -> bytes:
+    """Return the content of an export in the format of a suffix."""
     if suffix == ".sql":
         return sql_text(model).encode()
     try:
-        from privboost.export.onnx_model import onnx_model
+        from privboost.export.onnx import onnx_model
     except ModuleNotFoundError as error:
         if error.name != "onnx":
             raise

@@ -1,17 +1,19 @@
-"""A model as every export writes it: the codes that it tells apart, and whole steps to add up.
+"""A model as every export writes it: codes, and integer terms that add up to its scores.
 
-Bins between which nothing changes are one, categories that nothing tells apart are one, and
-columns that nothing looks at are left out: what is written is no larger than what was learned.
+Bins between which no term changes are merged, so are categories that no term distinguishes, and
+unused columns are left out: an export is no larger than what was learned.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privboost.export.parts import Pair, Parts, parts_of
 from privboost.models.model import Model
+from privboost.models.parts import ScoreParts
 from privboost.tables.features import (
     BooleanFeature,
     CategoricalFeature,
@@ -21,23 +23,28 @@ from privboost.tables.features import (
     OrdinalFeature,
 )
 from privboost.tables.times import DAY
+from privboost.tables.values import code_labels
+from privboost.trees.tree import Tree
+
+BOOLEANS = {True: ("True", "true", "TRUE"), False: ("False", "false", "FALSE")}
+"""The strings that are read as booleans."""
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """How a column's values become codes.
+class Column:
+    """How the values of a table's column become codes.
 
     Attributes
     ----------
     feature : Feature
-        The column.
+        The feature; booleans and ordinals are exported as categories.
     edges : float array
-        Of a number: its code is how many of them lie below it. Of a date, they are of what
-        `counts` says; of a duration, of seconds.
+        For a number: its code is the count of edges below it. Edges of dates are in the unit that
+        `unit` names, those of durations in seconds.
     codes : int array
-        Of categories: the code of each, of any other value, and of a missing one.
+        For categories: the code of each, of any other value, and of a missing value.
     n_codes : int
-        How many codes there are; the last is that of a missing number.
+        The number of codes; the last is that of a missing number.
     """
 
     feature: Feature
@@ -51,14 +58,14 @@ class Reading:
         return self.feature.name
 
     @property
-    def of_text(self) -> bool:
-        """Whether the values are words."""
+    def has_strings(self) -> bool:
+        """Whether the values are strings."""
         feature = self.feature
         return isinstance(feature, CategoricalFeature) and isinstance(feature.categories[0], str)
 
     @property
-    def counts(self) -> str:
-        """What the edges are of: "numbers", "days" or "seconds" since 1970, or "durations"."""
+    def unit(self) -> str:
+        """The unit of the edges: "numbers", "days" or "seconds" since 1970, or "durations"."""
         feature = self.feature
         if isinstance(feature, DateFeature):
             return "days" if feature.step == DAY else "seconds"
@@ -66,15 +73,45 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
-    """Where the codes of one column go: 1 is right."""
+class PairTerm:
+    """The joint effect of two columns on one score.
 
-    reading: int
-    turns: np.ndarray
+    Attributes
+    ----------
+    output : int
+        The score.
+    features : (int, int)
+        The indices of the features; in a `Formula`, of the columns.
+    cell_of : (int array, int array)
+        The cell of each of their codes.
+    values : int array of shape (cells of the first, cells of the second)
+        In score steps.
+    """
+
+    output: int
+    features: tuple[int, int]
+    cell_of: tuple[np.ndarray, np.ndarray]
+    values: np.ndarray
+
+    def merged(self) -> PairTerm:
+        """Return the same term with cells of equal values merged."""
+        (first, second), values = self.cell_of, self.values
+        values, joined = np.unique(values, axis=0, return_inverse=True)
+        first = joined.reshape(-1)[first]
+        values, joined = np.unique(values, axis=1, return_inverse=True)
+        return PairTerm(self.output, self.features, (first, joined.reshape(-1)[second]), values)
 
 
 @dataclass(frozen=True, eq=False)
-class Branching:
+class Split:
+    """The side of each code of one column: 1 is right."""
+
+    column: int
+    goes_right: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class TreeTerm:
     """A complete tree: the split of each node, level by level, and the values of its leaves."""
 
     splits: np.ndarray
@@ -82,128 +119,221 @@ class Branching:
 
     @property
     def depth(self) -> int:
-        """How many splits lie between the root and a leaf."""
+        """The number of splits between the root and a leaf."""
         return (len(self.splits) + 1).bit_length() - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """A model's scores, in whole steps (`grid.SCORE_STEPS`) that add up.
+    """A model's scores as a sum of terms in score steps (`grid.SCORE_STEPS`).
 
     Attributes
     ----------
     model : Model
-        What it was made of: what scores mean is said there.
-    readings : tuple of Reading
-        The columns that it looks at.
+        The model, which knows what scores mean.
+    columns : tuple of Column
+        The columns that some term depends on.
     start : int array of shape (outputs,)
-        What every row has.
+        The constant term.
     alone : tuple of int arrays of shape (outputs, codes)
-        What the codes of each column add.
-    pairs : tuple of Pair
-        What two columns add together; they are named by their place among the readings.
+        The effect of each column.
+    pairs : tuple of PairTerm
+        The joint effects of two columns.
     splits : tuple of Split
-        The splits of all trees, each once.
-    trees : tuple of Branching
-        What trees add.
+        The unique splits of all trees.
+    trees : tuple of TreeTerm
+        The trees of several columns.
     """
 
     model: Model
-    readings: tuple[Reading, ...]
+    columns: tuple[Column, ...]
     start: np.ndarray
     alone: tuple[np.ndarray, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[PairTerm, ...]
     splits: tuple[Split, ...]
-    trees: tuple[Branching, ...]
+    trees: tuple[TreeTerm, ...]
 
     @classmethod
     def of(cls, model: Model) -> Formula:
         """Return the formula of a model."""
-        parts = parts_of(model)
-        splits, trees = _number_splits(parts)
-        looks = _looks(parts, splits)
-        used = [f for f, own in enumerate(looks) if (own != own[:1]).any()] or [0]
-        place = {feature: number for number, feature in enumerate(used)}
-        merged = {feature: _merge(model, feature, looks[feature]) for feature in used}
-        start = parts.start + sum(own[:, 0] for f, own in enumerate(parts.alone) if f not in place)
+        terms = _Terms(model.scores.export_parts())
+        splits, trees = terms.unique_splits()
+        by_code = terms.by_code(splits)
+        used = [f for f, own in enumerate(by_code) if (own != own[:1]).any()] or [0]
+        column_of = {feature: number for number, feature in enumerate(used)}
+        merged = {feature: _merge_codes(model, feature, by_code[feature]) for feature in used}
+        unused = (own[:, 0] for f, own in enumerate(terms.alone) if f not in column_of)
         return cls(
             model,
-            tuple(reading for reading, _ in merged.values()),
-            start,
-            tuple(parts.alone[feature][:, first] for feature, (_, first) in merged.items()),
+            tuple(column for column, _ in merged.values()),
+            terms.start + sum(unused),
+            tuple(terms.alone[feature][:, first] for feature, (_, first) in merged.items()),
             tuple(
                 replace(
                     pair,
-                    features=(place[pair.features[0]], place[pair.features[1]]),
+                    features=(column_of[pair.features[0]], column_of[pair.features[1]]),
                     cell_of=(
                         pair.cell_of[0][merged[pair.features[0]][1]],
                         pair.cell_of[1][merged[pair.features[1]][1]],
                     ),
                 )
-                for pair in parts.pairs
+                for pair in terms.pairs
             ),
-            tuple(_split(split, place, merged, used[0]) for split in splits),
+            tuple(
+                # A split of an unused feature sends all codes one way: any column will do.
+                Split(column_of[feature], goes_right[merged[feature][1]])
+                if feature in column_of
+                else Split(0, np.repeat(goes_right[:1], len(merged[used[0]][1])))
+                for feature, goes_right in splits
+            ),
             trees,
         )
 
 
-_Turns = tuple[int, np.ndarray]
-"""A feature, and where its codes go."""
+_FeatureSplit = tuple[int, np.ndarray]
+"""A feature, and the side of each of its codes."""
 
 
-def _number_splits(parts: Parts) -> tuple[list[_Turns], tuple[Branching, ...]]:
-    """Return all splits of a model's trees, each once, and the trees that name them."""
-    numbers: dict[tuple[int, bytes], int] = {}
-    splits: list[_Turns] = []
-    trees = []
-    for tree, values in parts.trees:
-        own = []
-        for feature, line in zip(tree.feature.tolist(), tree.goes_right, strict=True):
-            turns = line[: parts.alone[feature].shape[1]]
-            number = numbers.setdefault((feature, turns.tobytes()), len(splits))
-            if number == len(splits):
-                splits.append((feature, turns))
-            own.append(number)
-        trees.append(Branching(np.array(own), values))
-    return splits, tuple(trees)
+class _Terms:
+    """The terms of a model by feature, with terms of one feature in that feature's table.
+
+    Parameters
+    ----------
+    parts : ScoreParts
+        The model's scores as one sum.
+    """
+
+    def __init__(self, parts: ScoreParts) -> None:
+        self.start = parts.start.astype(np.int64)
+        self.alone = [table.astype(np.int64) for table in parts.tables]
+        self.pairs: list[PairTerm] = []
+        self.trees: list[tuple[Tree, np.ndarray]] = []
+        for pair in parts.pairs:
+            for output in np.flatnonzero(pair.values.any(axis=(1, 2))).tolist():
+                self._add_pair(PairTerm(output, pair.features, pair.cell_of, pair.values[output]))
+        for tree in parts.trees:
+            self._add_tree(tree.tree, tree.values)
+
+    def _add_pair(self, pair: PairTerm) -> None:
+        pair = pair.merged()
+        (first, second), (own, other), output = pair.features, pair.cell_of, pair.output
+        if pair.values.shape[1] == 1:
+            self.alone[first][output] += pair.values[own, 0]
+        elif pair.values.shape[0] == 1:
+            self.alone[second][output] += pair.values[0, other]
+        else:
+            self.pairs.append(pair)
+
+    def _add_tree(self, tree: Tree, values: np.ndarray) -> None:
+        goes_right = [
+            tree.goes_right[node, : self.alone[feature].shape[1]]
+            for node, feature in enumerate(tree.feature)
+        ]
+        splits = [node for node, own in enumerate(goes_right) if own.min() != own.max()]
+        features = {int(tree.feature[node]) for node in splits}
+        if len(features) > 1:
+            self.trees.append((tree, values))
+            return
+        feature = features.pop() if features else 0
+        node = np.zeros(self.alone[feature].shape[1], dtype=np.intp)
+        for _ in range(tree.depth):
+            right = [
+                goes_right[n][code] if tree.feature[n] == feature else goes_right[n][0]
+                for code, n in enumerate(node)
+            ]
+            node = 2 * node + 1 + np.array(right, dtype=np.intp)
+        self.alone[feature] += values[:, node - len(tree.feature)]
+
+    def unique_splits(self) -> tuple[list[_FeatureSplit], tuple[TreeTerm, ...]]:
+        """Return the unique splits of all trees, and the trees by the numbers of their splits."""
+        numbers: dict[tuple[int, bytes], int] = {}
+        splits: list[_FeatureSplit] = []
+        trees = []
+        for tree, values in self.trees:
+            own = []
+            for feature, line in zip(tree.feature.tolist(), tree.goes_right, strict=True):
+                goes_right = line[: self.alone[feature].shape[1]]
+                number = numbers.setdefault((feature, goes_right.tobytes()), len(splits))
+                if number == len(splits):
+                    splits.append((feature, goes_right))
+                own.append(number)
+            trees.append(TreeTerm(np.array(own), values))
+        return splits, tuple(trees)
+
+    def by_code(self, splits: list[_FeatureSplit]) -> list[np.ndarray]:
+        """Return for each feature all that terms know of its codes: shape (codes, any)."""
+        known = [list(own) for own in self.alone]
+        for pair in self.pairs:
+            for feature, cells in zip(pair.features, pair.cell_of, strict=True):
+                known[feature].append(cells)
+        for feature, goes_right in splits:
+            known[feature].append(goes_right)
+        return [np.stack(own, axis=1).astype(np.int64) for own in known]
 
 
-def _looks(parts: Parts, splits: list[_Turns]) -> list[np.ndarray]:
-    """Return all that a model knows of each feature's codes, a line a code."""
-    looks = [list(own) for own in parts.alone]
-    for pair in parts.pairs:
-        for feature, cells in zip(pair.features, pair.cell_of, strict=True):
-            looks[feature].append(cells)
-    for feature, turns in splits:
-        looks[feature].append(turns)
-    return [np.stack(own, axis=1).astype(np.int64) for own in looks]
-
-
-def _merge(model: Model, feature: int, looks: np.ndarray) -> tuple[Reading, np.ndarray]:
-    """Return how a column is read where codes that look alike are one, and the first of each."""
+def _merge_codes(model: Model, feature: int, by_code: np.ndarray) -> tuple[Column, np.ndarray]:
+    """Return a column whose indistinguishable codes are merged, and the first code of each."""
     declared, edges = model.domain.features[feature], model.encoder.edges[feature]
     if isinstance(declared, BooleanFeature | OrdinalFeature):
-        _, first, codes = np.unique(looks, axis=0, return_index=True, return_inverse=True)
+        _, first, codes = np.unique(by_code, axis=0, return_index=True, return_inverse=True)
         every = codes.reshape(-1)
         labels = (0, 1) if isinstance(declared, BooleanFeature) else declared.categories
         own = CategoricalFeature(declared.name, labels)
-        return Reading(own, np.empty(0), np.append(every, every[-1]), len(first)), first
+        return Column(own, np.empty(0), np.append(every, every[-1]), len(first)), first
     if isinstance(declared, CategoricalFeature):
-        _, first, codes = np.unique(looks, axis=0, return_index=True, return_inverse=True)
-        return Reading(declared, edges, codes.reshape(-1), len(first)), first
-    changes = np.flatnonzero((looks[1:-1] != looks[:-2]).any(axis=1))
-    first = np.array([0, *(changes + 1), len(looks) - 1])
-    return Reading(declared, edges[changes], np.empty(0, dtype=np.int64), len(first)), first
+        _, first, codes = np.unique(by_code, axis=0, return_index=True, return_inverse=True)
+        return Column(declared, edges, codes.reshape(-1), len(first)), first
+    changes = np.flatnonzero((by_code[1:-1] != by_code[:-2]).any(axis=1))
+    first = np.array([0, *(changes + 1), len(by_code) - 1])
+    return Column(declared, edges[changes], np.empty(0, dtype=np.int64), len(first)), first
 
 
-def _split(
-    split: _Turns,
-    place: dict[int, int],
-    merged: dict[int, tuple[Reading, np.ndarray]],
-    any_used: int,
-) -> Split:
-    """Return a split by the codes that are left; one that parts nothing may be of any column."""
-    feature, turns = split
-    if feature not in place:
-        return Split(0, np.repeat(turns[:1], len(merged[any_used][1])))
-    return Split(place[feature], turns[merged[feature][1]])
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name that is not taken, with underscores appended where needed."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def spellings(feature: CategoricalFeature) -> dict[str, int]:
+    """Return the index of the category that each string stands for.
+
+    A table may hold strings, numbers or booleans, and `tables.values` reads all of them; ONNX and
+    SQL compare strings as written, so the usual spellings of numbers and booleans are listed.
+    """
+    written = [str(label) for label in feature.categories]
+    values: dict[str, object] = {string: string for string in written}
+    for string in written:
+        values |= {other: other for other in _spellings_of_number(string) if other not in values}
+    for boolean, strings in BOOLEANS.items():
+        values |= {string: string for string in strings if string not in values}
+        values |= {s: boolean for s in strings if _categories(feature, [s])[0] < 0}
+    found = zip(values, _categories(feature, list(values.values())), strict=True)
+    return {string: int(index) for string, index in found if index >= 0}
+
+
+def missing_text(feature: CategoricalFeature) -> str:
+    """Return the string that means "missing" where a format has no missing strings."""
+    taken = spellings(feature)
+    text = ""
+    while text in taken:
+        text = f"({text})" if text else "(missing)"
+    return text
+
+
+def _categories(feature: CategoricalFeature, values: list[object]) -> np.ndarray:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return code_labels(column, feature.categories, feature.name)
+
+
+def _spellings_of_number(string: str) -> tuple[str, ...]:
+    """Return other spellings of a string that is a number."""
+    try:
+        number = float(string)
+    except ValueError:
+        return ()
+    if not math.isfinite(number):
+        return ()
+    whole = (str(int(number)),) if number == int(number) else ()
+    return (*whole, repr(number))

@@ -1,34 +1,53 @@
-"""A model as one SELECT, of nothing but sums and CASE, whatever columns its table has.
+"""A model as one SELECT of sums, CASE and a join, whatever other columns its table has.
 
-Nobody knows which columns a table has besides those of the model: old scores, `C0`, anything. So
-what is computed never stands beside `*` in a table that is read from again. Columns are turned
-into codes; each combination of codes that occurs is scored once, in tables that have no other
-columns; and rows find their results by their codes. Every column is named with its table, so that
-one that is missing is an error (SQLite would take its name for a text).
+A table may have any columns besides the model's: old scores, `C0`, anything. Computed columns
+therefore never stand beside `*` in a table that is read again. Columns are turned into codes (a
+query that reads a column anew in every node of every tree takes a database minutes); each
+combination of codes that occurs is scored once, in tables without other columns; and rows find
+their results by their codes. Every column is qualified with its table, so that a missing column is
+an error (SQLite would take its name for a string).
+
+NULL is missing, and so is NaN: databases disagree on how it compares, so no condition here is true
+of it. `0e0 - x < -e` is `x > e`, but false for NaN, whether it sorts above all numbers or compares
+with none.
 """
 
 from __future__ import annotations
 
-from privboost.export.formula import Formula
-from privboost.export.names import check_sql_names, free_name, sql_names
-from privboost.export.sql_cases import identifier, joined, number, sum_of, text
-from privboost.export.sql_joint import CodeWriter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from privboost.export.formula import (
+    BOOLEANS,
+    Column,
+    Formula,
+    PairTerm,
+    TreeTerm,
+    free_name,
+    spellings,
+)
 from privboost.grid import SCORE_STEPS
 from privboost.models.model import Model
-from privboost.tables.features import ClassTarget
+from privboost.tables.features import CategoricalFeature, ClassTarget, DateFeature
+from privboost.tables.times import SECOND
 
-_MOST = 700
-"""Of exponents: what is further off makes no difference that a double could hold."""
+_LARGEST_EXPONENT = 700
+"""Exponents beyond it make no difference that a double could hold."""
 _TERMS = 12
-"""Of a column of sums: databases plan some twenty small expressions faster than a large one."""
+"""Terms of one column of sums: databases plan some twenty small expressions faster than one."""
+_NAME_BYTES = 63
+"""PostgreSQL truncates longer column names without an error."""
+_BEYOND_DATES = 1e300
+"""A number of seconds beyond every date."""
 
 
 def sql_text(model: Model, table: str = "rows") -> str:
-    """Write a model as a SELECT that adds columns to a table.
+    """Return a SELECT that appends a model's results to the columns of a table.
 
-    They stand last: for classes scores, `prediction`, and (where scores are log-odds)
+    The new columns are, for classes, scores, `prediction`, and (where scores are log-odds)
     probabilities. Their names differ from those of the domain's columns and from each other, in
-    more than case and within 63 bytes; underscores are added where need be.
+    more than case and within 63 bytes; underscores are added where needed.
 
     Parameters
     ----------
@@ -38,32 +57,32 @@ def sql_text(model: Model, table: str = "rows") -> str:
     Raises
     ------
     ValueError
-        If two features have names that a database takes for one.
+        If two features have names that a database does not distinguish.
     """
     domain = model.domain
-    check_sql_names(domain.feature_names)
+    _check_names(domain.feature_names)
     base, codes, parts, scored = (
         free_name(f"privboost_{part}", [table.lower()])
         for part in ("rows", "codes", "parts", "scores")
     )
     formula = Formula.of(model)
-    writer, sums, scores = CodeWriter(formula, "r", "c"), dict[str, str](), list[str]()
+    writer, sums, scores = _TermWriter(formula, "r", "c"), dict[str, str](), list[str]()
     for output, start in enumerate(formula.start):
         terms, own = writer.terms(output), [f"CAST({int(start)} AS BIGINT)"]
         for first in range(0, len(terms), _TERMS):
             own.append(f"p{len(sums)}")
-            sums[own[-1]] = sum_of(terms[first : first + _TERMS])
-        scores.append(f"CAST({sum_of(own)} AS DOUBLE PRECISION) / {number(SCORE_STEPS)}")
+            sums[own[-1]] = _sum_of(terms[first : first + _TERMS])
+        scores.append(f"CAST({_sum_of(own)} AS DOUBLE PRECISION) / {_number(SCORE_STEPS)}")
     coded = writer.codes()
     named = {f"s{output}": score for output, score in enumerate(scores)}
     results = _results(model, [f"s.{name}" for name in named])
-    new = sql_names(results, [*domain.feature_names, domain.target.name])
-    added = {identifier(name): what for name, what in zip(new, results.values(), strict=True)}
-    on = joined([f"s.{name} = {code}" for name, code in coded.items()], " AND ")
+    new = _new_names(results, [*domain.feature_names, domain.target.name])
+    added = {_identifier(name): what for name, what in zip(new, results.values(), strict=True)}
+    on = _joined([f"s.{name} = {code}" for name, code in coded.items()], " AND ")
     return (
         f"-- A model of {domain.target.name}, written by privboost. "
         f"{' '.join(model.privacy.guarantee.split())}\n"
-        f"SELECT scored.* FROM (WITH {base} AS MATERIALIZED (SELECT * FROM {identifier(table)}),\n"
+        f"SELECT scored.* FROM (WITH {base} AS MATERIALIZED (SELECT * FROM {_identifier(table)}),\n"
         f"{codes} AS (SELECT DISTINCT\n  {_listed(coded)}\nFROM {base} AS r),\n"
         f"{parts} AS (SELECT\n  {_listed(dict.fromkeys(coded, '') | sums)}\nFROM {codes} AS c),\n"
         f"{scored} AS MATERIALIZED (SELECT\n  {_listed(dict.fromkeys(coded, '') | named)}\n"
@@ -73,62 +92,50 @@ def sql_text(model: Model, table: str = "rows") -> str:
     )
 
 
-def _listed(columns: dict[str, str]) -> str:
-    """Write columns, each with its name; one of the same name as before has none of its own."""
-    return ",\n  ".join(f"{what} AS {name}" if what else name for name, what in columns.items())
-
-
 def _results(model: Model, scores: list[str]) -> dict[str, str]:
-    """Return scores and what they mean, by what their columns are to be called."""
+    """Return scores and what follows from them, by their wanted column names."""
     target = model.domain.target
     if not isinstance(target, ClassTarget):
         (middle, half), (low, high) = model.middle_and_half, model.scaled_bounds
-        found = f"{number(middle)} + {number(half)} * {scores[0]}"
-        clipped = f"CASE WHEN {found} < {number(low)} THEN {number(low)}"
-        clipped += f" WHEN {found} > {number(high)} THEN {number(high)} ELSE {found} END"
+        found = f"{_number(middle)} + {_number(half)} * {scores[0]}"
+        clipped = f"CASE WHEN {found} < {_number(low)} THEN {_number(low)}"
+        clipped += f" WHEN {found} > {_number(high)} THEN {_number(high)} ELSE {found} END"
         return {"privboost score": scores[0], "prediction": _from_scale(clipped, target.way_back)}
     labels = model.classes.tolist()
     scored = labels if len(scores) > 1 else labels[1:]
     results = {f"privboost score of {label}": s for label, s in zip(scored, scores, strict=True)}
     results["prediction"] = _prediction(scores, [_label(label) for label in labels])
     if model.has_chances:
-        own = _chances(scores)
+        own = _probabilities(scores)
         results |= {f"probability of {label}": p for label, p in zip(labels, own, strict=True)}
     return results
 
 
-def _label(label: str | float) -> str:
-    """Write a class."""
-    if isinstance(label, str):
-        return text(label)
-    return number(label) if isinstance(label, float) else str(label).upper()
-
-
-def _from_scale(place: str, way_back: str) -> str:
-    """Write the number that has a place on the scale on which it was learned."""
+def _from_scale(scaled: str, way_back: str) -> str:
+    """Invert the scale of a numeric target."""
     if way_back == "same":
-        return place
-    above, below = f"EXP({place})", f"EXP(0e0 - ({place}))"
+        return scaled
+    above, below = f"EXP({scaled})", f"EXP(0e0 - ({scaled}))"
     if way_back == "exp":
         return above
     if way_back == "mirrored":
         return f"0e0 - {below}"
-    return f"CASE WHEN ({place}) < 0e0 THEN 1e0 - {below} ELSE {above} - 1e0 END"
+    return f"CASE WHEN ({scaled}) < 0e0 THEN 1e0 - {below} ELSE {above} - 1e0 END"
 
 
 def _prediction(scores: list[str], names: list[str]) -> str:
-    """Write the class with the highest score, the first of those that are equal."""
+    """Return the class with the highest score, the first of equal ones."""
     if len(scores) == 1:
         return f"CASE WHEN {scores[0]} > 0e0 THEN {names[1]} ELSE {names[0]} END"
     lines = []
-    for place, (score, name) in enumerate(zip(scores[:-1], names[:-1], strict=True)):
-        wins = " AND ".join(f"{score} >= {other}" for other in scores[place + 1 :])
+    for k, (score, name) in enumerate(zip(scores[:-1], names[:-1], strict=True)):
+        wins = " AND ".join(f"{score} >= {other}" for other in scores[k + 1 :])
         lines.append(f"WHEN {wins} THEN {name}")
     return f"CASE {' '.join(lines)} ELSE {names[-1]} END"
 
 
-def _chances(scores: list[str]) -> list[str]:
-    """Write the probability of each class; see `Model.predict_proba`."""
+def _probabilities(scores: list[str]) -> list[str]:
+    """Return the probability of each class; see `Model.predict_proba`."""
     if len(scores) == 1:
         own = f"1e0 / (1e0 + {_exp(f'0e0 - {scores[0]}')})"
         return [f"1e0 - {own}", own]
@@ -137,14 +144,277 @@ def _chances(scores: list[str]) -> list[str]:
         f"ELSE 0e0 - ln(1e0 + {_exp(f'0e0 - {s}')}) END)"
         for s in scores
     ]
-    chances = []
+    found = []
     for own in logs:
         others = [_exp(f"{other} - {own}") for other in logs]
-        chances.append(f"1e0 / ({sum_of(others)})")
-    return chances
+        found.append(f"1e0 / ({_sum_of(others)})")
+    return found
 
 
 def _exp(term: str) -> str:
-    """Write an exponential that neither overflows nor underflows: PostgreSQL raises on both."""
-    most = f"WHEN {term} > {_MOST}e0 THEN {_MOST}e0 WHEN {term} < -{_MOST}e0 THEN -{_MOST}e0"
-    return f"exp(CASE {most} ELSE {term} END)"
+    """Return an exponential that neither overflows nor underflows: PostgreSQL raises on both."""
+    most = f"{_LARGEST_EXPONENT}e0"
+    clipped = f"WHEN {term} > {most} THEN {most} WHEN {term} < -{most} THEN -{most}"
+    return f"exp(CASE {clipped} ELSE {term} END)"
+
+
+class _TermWriter:
+    """Writes the terms of scores on codes, and records which columns' codes they use.
+
+    Parameters
+    ----------
+    formula : Formula
+        The scores.
+    columns, codes : str
+        The alias of the table with the columns, and of the table with their codes.
+    """
+
+    def __init__(self, formula: Formula, columns: str, codes: str) -> None:
+        self._formula, self._columns, self._codes = formula, columns, codes
+        self._used: set[int] = set()
+
+    def terms(self, output: int) -> list[str]:
+        """Return the terms of columns, pairs and trees for one score, in score steps."""
+        formula = self._formula
+        terms = [self._case(k, _integers(own[output])) for k, own in enumerate(formula.alone)]
+        terms += [self._pair(pair) for pair in formula.pairs if pair.output == output]
+        terms += [self._branch(tree, 0, output) for tree in formula.trees]
+        return [term for term in terms if term != "0"]
+
+    def codes(self) -> dict[str, str]:
+        """Return the codes that terms have used, by name; a constant where there are none."""
+        columns = self._formula.columns
+        return {
+            _code_name(k): _case_of_column(
+                columns[k], _integers(range(columns[k].n_codes)), self._columns
+            )
+            for k in sorted(self._used)
+        } or {_code_name(0): "0"}
+
+    def _pair(self, pair: PairTerm) -> str:
+        (first, second), (own, other) = pair.features, pair.cell_of
+        lines = [self._case(second, _integers(values[other])) for values in pair.values]
+        return self._case(first, [lines[cell] for cell in own])
+
+    def _branch(self, tree: TreeTerm, node: int, output: int) -> str:
+        """Return the subtree below a node."""
+        inner = len(tree.splits)
+        if node >= inner:
+            return str(int(tree.values[output, node - inner]))
+        split = self._formula.splits[tree.splits[node]]
+        below = [self._branch(tree, 2 * node + 1 + side, output) for side in (0, 1)]
+        return self._case(split.column, [below[side] for side in split.goes_right])
+
+    def _case(self, column: int, results: Sequence[str]) -> str:
+        """Return the result of a row, from one result for each code of a column."""
+        intervals = list(_intervals(results))
+        if len(intervals) == 1:
+            return results[0]
+        self._used.add(column)
+        name = f"{self._codes}.{_code_name(column)}"
+        if len(set(results)) > 2:
+            lines = [f"WHEN {name} <= {last} THEN {results[last]}" for _, last in intervals[:-1]]
+            return f"CASE {' '.join(lines)} ELSE {results[-1]} END"
+        held = intervals[len(intervals) % 2 :: 2]  # of an odd number, the fewer
+        within = " OR ".join(_code_within(name, own, len(results) - 1) for own in held)
+        other = results[0] if len(intervals) % 2 else results[-1]
+        return f"CASE WHEN {within} THEN {results[held[0][0]]} ELSE {other} END"
+
+
+def _code_name(column: int) -> str:
+    return f"c{column}"
+
+
+def _code_within(name: str, interval: tuple[int, int], last_code: int) -> str:
+    first, last = interval
+    if first == 0:
+        return f"{name} <= {last}"
+    if last == last_code:
+        return f"{name} >= {first}"
+    return f"{name} = {first}" if first == last else f"{name} BETWEEN {first} AND {last}"
+
+
+def _integers(values: Iterable[int]) -> list[str]:
+    return [str(int(value)) for value in values]
+
+
+def _intervals(results: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last code of each interval of codes with equal results."""
+    first = 0
+    for code in range(1, len(results) + 1):
+        if code == len(results) or results[code] != results[first]:
+            yield first, code - 1
+            first = code
+
+
+def _case_of_column(column: Column, results: Sequence[str], table: str) -> str:
+    """Return the result of a row, from one result for each code of a column of a table."""
+    if len(set(results)) == 1:
+        return results[0]
+    if isinstance(column.feature, CategoricalFeature):
+        return _case_of_categories(column, column.feature, results, table)
+    intervals, missing = list(_intervals(results[:-1])), results[-1]
+    value, edges = _numeric_value(column, table), _double_edges(column)
+    # PostgreSQL's date "infinity" has infinitely many seconds; other databases have none.
+    begin = (
+        f"CASE WHEN ABS({value}) > {_number(_BEYOND_DATES)} THEN {missing} "
+        if isinstance(column.feature, DateFeature)
+        else "CASE "
+    )
+    if len(set(results)) == 2:
+        held = [own for own in intervals if results[own[0]] != missing]
+        conditions = " OR ".join(_value_within(edges, value, own) for own in held)
+        return f"{begin}WHEN {conditions} THEN {results[held[0][0]]} ELSE {missing} END"
+    lines = [
+        f"WHEN {value} <= {_number(edges[last])} THEN {results[last]}" for _, last in intervals[:-1]
+    ]
+    first, last = intervals[-1]
+    lines.append(f"WHEN {_value_within(edges, value, (first, last))} THEN {results[last]}")
+    return f"{begin}{' '.join(lines)} ELSE {missing} END"
+
+
+def _numeric_value(column: Column, table: str) -> str:
+    """Return a column as a number: dates as seconds since 1970, durations as seconds.
+
+    EXTRACT gives the same result in every time zone of a session.
+    """
+    name = f"{table}.{_identifier(column.name)}"
+    read = name if column.unit == "numbers" else f"EXTRACT(EPOCH FROM {name})"
+    return f"CAST({read} AS DOUBLE PRECISION)"
+
+
+def _double_edges(column: Column) -> np.ndarray:
+    """Return the greatest double at or below each edge."""
+    if not isinstance(column.feature, DateFeature):
+        return column.edges
+    seconds = column.feature.step // SECOND
+    next_step = (np.floor(column.edges) + 1) * seconds
+    edges: np.ndarray = np.nextafter(next_step, -np.inf)
+    return edges
+
+
+def _value_within(edges: np.ndarray, value: str, interval: tuple[int, int]) -> str:
+    """Return the condition that a number has a code of an interval; false for NULL and NaN."""
+    first, last = interval
+    above = "" if first == 0 else f"0e0 - {value} < {_number(-edges[first - 1])}"
+    below = "" if last == len(edges) else f"{value} <= {_number(edges[last])}"
+    if above and below:
+        return f"({above} AND {below})"
+    return above or below or f"({value} <= 0e0 OR 0e0 - {value} < 0e0)"
+
+
+def _case_of_categories(
+    column: Column, feature: CategoricalFeature, results: Sequence[str], table: str
+) -> str:
+    """Return the result of each category; ELSE is that of all other values."""
+    *codes, other, missing = column.codes.tolist()
+    value, labels = _category_value(column, feature, table)
+    groups: dict[str, list[str]] = {}
+    for label, index in labels.items():
+        groups.setdefault(results[codes[index]], []).append(label)
+    conditions = {each: f"{value} IN ({', '.join(own)})" for each, own in groups.items()}
+    absent = f"{value} IS NULL"
+    if not column.has_strings:
+        absent += f" OR NOT ({value} <= 0e0 OR 0e0 - {value} < 0e0)"
+    listed = conditions.get(results[missing])  # in one line: a result may be a whole tree
+    conditions[results[missing]] = f"{listed} OR {absent}" if listed else absent
+    conditions.pop(results[other], None)
+    lines = [f"WHEN {condition} THEN {each}" for each, condition in conditions.items()]
+    return f"CASE {' '.join(lines)} ELSE {results[other]} END"
+
+
+def _category_value(
+    column: Column, feature: CategoricalFeature, table: str
+) -> tuple[str, dict[str, int]]:
+    """Return a column of categories, and the index of each literal."""
+    written = f"CAST({table}.{_identifier(feature.name)} AS VARCHAR)"
+    if column.has_strings:
+        strings = {_string(string): index for string, index in spellings(feature).items()}
+        return f"({written} || '')", strings  # SQLite may ignore case in a bare column
+    numbers = {_number(float(label)): index for index, label in enumerate(feature.categories)}
+    if set(feature.categories) <= {0, 1}:  # PostgreSQL casts no boolean to a number
+        booleans = " ".join(
+            f"WHEN {written} IN ({', '.join(map(_string, BOOLEANS[own]))}) THEN {_number(own)}"
+            for own in (False, True)
+        )
+        booleans += f" WHEN {written} IN ('Inf', '-Inf') THEN 2e0"  # SQLite would read 0
+        return f"(CASE {booleans} ELSE CAST({written} AS DOUBLE PRECISION) END)", numbers
+    return f"CAST({table}.{_identifier(feature.name)} AS DOUBLE PRECISION)", numbers
+
+
+def _listed(columns: dict[str, str]) -> str:
+    """Return a list of columns with aliases; an empty expression means the column of that name."""
+    return ",\n  ".join(f"{what} AS {name}" if what else name for name, what in columns.items())
+
+
+def _sum_of(terms: Sequence[str]) -> str:
+    return _joined(terms, "\n    + ")
+
+
+def _joined(terms: Sequence[str], sign: str) -> str:
+    """Join terms with balanced parentheses: parsers limit how deep expressions are nested."""
+    if len(terms) <= 8:
+        return sign.join(terms)
+    half = len(terms) // 2
+    return f"({_joined(terms[:half], sign)}){sign}({_joined(terms[half:], sign)})"
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _string(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _number(value: float) -> str:
+    """Return a double, exactly: without an exponent it would be a decimal."""
+    written = repr(float(value))
+    return written if "e" in written else f"{written}e0"
+
+
+def _label(label: str | float) -> str:
+    if isinstance(label, str):
+        return _string(label)
+    return _number(label) if isinstance(label, float) else str(label).upper()
+
+
+def _new_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
+    """Return column names that every database distinguishes from each other and from taken ones.
+
+    A name is the first 63 bytes of what is wanted; where that is taken, in whatever case, it ends
+    in underscores instead.
+    """
+    known = {_as_found(name) for name in taken}
+    names = []
+    for own in wanted:
+        name, count = _truncated(own, _NAME_BYTES), 0
+        while _as_found(name) in known:
+            count += 1
+            name = _truncated(own, _NAME_BYTES - count) + "_" * count
+        known.add(_as_found(name))
+        names.append(name)
+    return names
+
+
+def _check_names(columns: Iterable[str]) -> None:
+    """Raise ValueError for columns that some database would silently identify."""
+    known: dict[bytes, str] = {}
+    for name in columns:
+        other = known.setdefault(_as_found(name), name)
+        if other != name:
+            raise ValueError(
+                f"SQL: databases do not distinguish the columns {other!r} and {name!r}: DuckDB and "
+                f"SQLite ignore case, PostgreSQL ignores what follows {_NAME_BYTES} bytes; rename "
+                "one and train again, or export to .onnx"
+            )
+
+
+def _as_found(name: str) -> bytes:
+    """Return the key of a name in DuckDB and SQLite (no ASCII case) and PostgreSQL (63 bytes)."""
+    return _truncated(name, _NAME_BYTES).encode().lower()
+
+
+def _truncated(name: str, most: int) -> str:
+    """Return the longest prefix of a name that fits into a number of bytes."""
+    return name.encode()[:most].decode(errors="ignore")

@@ -1,1 +1,1 @@
-"""What training leaves behind: immutable arrays of released values, nothing private."""
+"""Trained models: immutable released values, one module a kind of score."""

@@ -1,7 +1,7 @@
-"""What the parts of a file must be: kernels and people trust what has passed here.
+"""Checks of the parts of a file, on which kernels and users rely.
 
-Each check returns what it was given, or raises `ModelFileError` with the place in the file and the
-rule. Messages quote no value: a stream's file is private.
+Each check returns its argument, or raises `ModelFileError` with the place in the file and the rule.
+Messages quote no value: a stream's file is private.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from privboost.tables.encoding import Encoder
 from privboost.tables.features import CategoricalFeature, ClassTarget, Feature, Target
 
 _MOST_SIZE = 2.0**200
-"""No sum, mean or noise on the grid comes near it, and squares of it are numbers."""
+"""A size that no sum, mean or noise on the grid reaches; its square is finite."""
 _SCORE = np.iinfo(np.int32)
 _MOST_SCORE = (MAX_SCORE - 64) * SCORE_STEPS
-"""What the values of a row may add up to, in score steps."""
+"""The largest score of a row after calibration, in score steps."""
 _NEAR = 1e-9
-"""How far edges may lie from those computed here, in parts of the bounds: logarithms differ."""
+"""The tolerance of edges in parts of the bounds: logarithms differ between machines."""
 
 
 def need(rule_holds: bool, place: str, rule: str) -> None:
@@ -44,7 +44,7 @@ def need_array(
     least: int | None = None,
     most: int | None = None,
 ) -> np.ndarray:
-    """Check an array: its elements, its sides (None for any length), and its entries' range."""
+    """Check an array: its dtype, its shape (None for any length), and the range of entries."""
     need(
         isinstance(value, np.ndarray)
         and value.dtype == element
@@ -63,9 +63,9 @@ def need_array(
 def need_finite(
     value: Any, place: str, shape: tuple[int | None, ...], least: float = -math.inf
 ) -> np.ndarray:
-    """Check an array of numbers (float64) whose squares add up, none below the least."""
+    """Check an array of float64 with finite squares, none below the least."""
     array = need_array(value, place, np.float64, shape)
-    fine = bool((np.abs(array) <= _MOST_SIZE).all())  # which NaN is not
+    fine = bool((np.abs(array) <= _MOST_SIZE).all())  # false for NaN
     need(fine, place, "finite numbers are needed, far from the largest there are")
     need(bool((array >= least).all()), place, f"entries of at least {least:g}")
     return array
@@ -81,7 +81,7 @@ def need_whole(value: Any, place: str, least: int, most: int = 2**63 - 1) -> int
 def need_number(
     value: Any, place: str, least: float = -math.inf, most: float = math.inf, *, above: bool = False
 ) -> float:
-    """Check a finite number between two others; with `above`, it is not the lower one."""
+    """Check a finite number in a closed range; with `above`, the lower end is excluded."""
     rule = f"a finite number {'above' if above else 'from'} {least:g} to {most:g} is needed"
     need(isinstance(value, int | float) and not isinstance(value, bool), place, rule)
     inside = least < value <= most if above else least <= value <= most
@@ -90,13 +90,13 @@ def need_number(
 
 
 def need_text(value: Any, place: str) -> str:
-    """Check a text, without control characters: people see it on their terminals."""
+    """Check a string without control characters: it is printed on terminals."""
     need(is_writable(value), place, "a text without control characters is needed")
     return str(value)
 
 
 def need_flag(value: Any, place: str) -> bool:
-    """Check a truth value."""
+    """Check a boolean."""
     need(isinstance(value, bool), place, "true or false is needed")
     return bool(value)
 
@@ -111,7 +111,7 @@ def need_list(value: Any, place: str, length: int | None = None) -> list[Any]:
 def need_keys(
     value: Any, place: str, keys: Iterable[str], optional: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Check a mapping that has exactly these keys, but for optional ones."""
+    """Check a mapping that has exactly these keys, and perhaps optional ones."""
     keys, known = sorted(keys), set(optional)
     fine = isinstance(value, dict) and sorted(key for key in value if key not in known) == keys
     need(fine, place, f"a mapping is needed, with {', '.join(keys)}")
@@ -119,32 +119,32 @@ def need_keys(
 
 
 def largest(values: np.ndarray, axis: int) -> np.ndarray:
-    """Return the largest size of the entries along an axis, as int64."""
+    """Return the largest absolute entry along an axis, as int64."""
     high, low = values.max(axis=axis), values.min(axis=axis)
     sizes: np.ndarray = np.maximum(high.astype(np.int64), -low.astype(np.int64))
     return sizes
 
 
 def within_grid(slope: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return slopes of each output, of which none takes scores of these sizes off the grid."""
+    """Return the slopes, limited so that scores of these sizes stay on the grid."""
     fitting: np.ndarray = np.minimum(slope, _MOST_SCORE / np.maximum(sizes, 1))
     return fitting
 
 
 def need_scores(most: Any, place: str) -> None:
-    """Check that no row's score, of which these are the largest sizes, leaves int32."""
+    """Check that scores of these largest sizes fit into int32."""
     need(np.max(most) <= _SCORE.max, place, "the scores of some rows would overflow")
 
 
 def count_outputs(target: Target) -> int:
-    """Return how many scores a row has: one for each class beyond two."""
+    """Return the number of scores of a row: one for each class beyond two."""
     if isinstance(target, ClassTarget) and len(target.classes) > 2:
         return len(target.classes)
     return 1
 
 
 def read_encoder(domain: Any, edges: Any) -> Encoder:
-    """Read a domain and the edges of its bins, which must be those that the domain describes."""
+    """Return the encoder of a domain and the edges of its bins, which must match the domain."""
     known = Domain.from_dict(domain)
     listed = need_list(edges, "edges", len(known.features))
     for feature, own in zip(known.features, listed, strict=True):
@@ -158,16 +158,16 @@ def _check_edges(value: Any, feature: Feature, place: str) -> None:
     rule = "edges must increase, and be those that the domain describes"
     need(bool(np.isfinite(edges).all() and (np.diff(edges) > 0).all()), place, rule)
     number = None if isinstance(feature, CategoricalFeature) else feature.number
-    given = number is None or number.edges is not None
-    far = 0.0 if given else _NEAR * max(map(abs, number.bounds))  # type: ignore[union-attr]
+    exact = number is None or number.edges is not None
+    far = 0.0 if exact else _NEAR * max(map(abs, number.bounds))  # type: ignore[union-attr]
     need(bool((np.abs(edges - expected) <= far).all()), place, rule)
 
 
-def read_report(form: Any, place: str = "privacy") -> PrivacyReport:
-    """Read a privacy report."""
+def read_report(payload: Any, place: str = "privacy") -> PrivacyReport:
+    """Return a checked privacy report."""
     try:
-        return PrivacyReport.from_dict(form)
-    except ValueError as error:  # with words of our own
+        return PrivacyReport.from_dict(payload)
+    except ValueError as error:
         raise ModelFileError(f"{place}: it is not a privacy report ({error})") from None
     except (TypeError, KeyError, AttributeError):
         raise ModelFileError(f"{place}: it is not a privacy report") from None

@@ -1,4 +1,4 @@
-"""From a model to what it says of itself; see `Model.explain_global` and `Model.explain_local`."""
+"""Explanations of a model; see `Model.explain_global` and `Model.explain_local`."""
 
 from __future__ import annotations
 
@@ -11,34 +11,19 @@ from typing import Any
 import numpy as np
 
 from privboost.explanations.explanation import Explanation
-from privboost.explanations.lists import (
-    INTERCEPT,
-    Card,
-    Coefficient,
-    Coefficients,
-    Importance,
-    Rule,
-)
+from privboost.explanations.lists import Importance
 from privboost.explanations.local import LocalExplanation
 from privboost.explanations.shapes import Pair, Shape
 from privboost.explanations.spans import DAYS, INSTANTS, SECONDS, Spans
-from privboost.explanations.tree_cards import Leaf, Split, TreeCard
-from privboost.grid import BLOCK_ROWS, SCORE_STEPS
-from privboost.models.additive import AdditiveScores
-from privboost.models.compound import CompoundScores
-from privboost.models.export import (
-    coefficient_table,
-    coefficient_units,
-    conditions,
-    vote_card,
-)
+from privboost.explanations.tree_cards import Leaf, Split, TreeSummary
+from privboost.grid import BLOCK_ROWS
+from privboost.models.base import ModelView, effect_unit
+from privboost.models.findings import find
 from privboost.models.importance import draw_rows
-from privboost.models.linear import MISSING, LinearScores
-from privboost.models.model import Model
-from privboost.models.pairs import PairValues
-from privboost.models.parts import JointTree
+from privboost.models.parts import JointTable, JointTree, ScoreParts
 from privboost.models.shapley import Shapley
-from privboost.models.votes import OddsVotes, VoteScores
+from privboost.models.trees import conditions
+from privboost.tables.encoding import Encoder
 from privboost.tables.features import (
     BooleanFeature,
     CategoricalFeature,
@@ -55,11 +40,11 @@ from privboost.tables.sources import need_columns, open_table
 from privboost.tables.times import DAY
 
 RELEASED, EVEN = "released", "even"
-"""By what values are weighted."""
+"""The weights of values; see `Explanation`."""
 
 
-def explain_model(model: Model) -> Explanation:
-    """Say what a model has learned; see `Model.explain_global`."""
+def explain_model(model: ModelView) -> Explanation:
+    """Return the explanation of a model; see `Model.explain_global`."""
     view = _View(model)
     return Explanation(
         model.domain.target.name,
@@ -69,24 +54,24 @@ def explain_model(model: Model) -> Explanation:
         view.weights,
         _importance(view),
         tuple(_shapes(view)),
-        tuple(_pairs(view)),
+        tuple(_pair(view, pair) for pair in view.parts.pairs if pair.noise is not None),
         tuple(_trees(view)),
-        _coefficients(view),
-        _card(view),
-        model.findings(),
+        model.scores.coefficient_list(model),
+        model.scores.vote_summary(model),
+        find(model),
     )
 
 
-def explain_rows(model: Model, data: Any) -> LocalExplanation:
-    """Say why rows have the scores that they have; see `Model.explain_local`."""
+def explain_rows(model: ModelView, data: Any) -> LocalExplanation:
+    """Return the explanation of rows; see `Model.explain_local`."""
     view = _View(model)
     parts, codes = view.parts, view.encoder.layout.n_codes
-    shapley = Shapley(parts, view.chances)
+    shapley = Shapley(parts, view.probabilities)
     terms = [*view.names, *(" × ".join(view.names[k] for k in p.features) for p in parts.pairs)]
     terms += ["trees"] * bool(parts.trees)
-    nobody = Codes.empty(view.encoder.layout, 0), np.empty((0, len(codes)))
+    no_rows = Codes.empty(view.encoder.layout, 0), np.empty((0, len(codes)))
     added, moved, read, numbers = [], [], [np.empty((0, len(codes)), dtype=np.uint16)], []
-    for block, counted in chain([nobody], _blocks(view, data)):
+    for block, counted in chain([no_rows], _blocks(view, data)):
         added.append(parts.contributions(block))
         moved.append(shapley.values(block))
         read.append(np.stack([block.column(k) for k in range(len(codes))], axis=1))
@@ -105,12 +90,12 @@ def explain_rows(model: Model, data: Any) -> LocalExplanation:
         np.concatenate(read),
         tuple(_spans(view, k, np.arange(n)[None]).words for k, n in enumerate(codes)),
         np.concatenate(numbers),
-        tuple(map(_writer, model.domain.features)),
+        tuple(map(_number_format, model.domain.features)),
     )
 
 
 def _blocks(view: _View, data: Any) -> Iterator[tuple[Codes, np.ndarray]]:
-    """Yield rows as codes, with what is counted of them as numbers, of shape (rows, features)."""
+    """Yield the codes of rows, with their numbers and dates, of shape (rows, features)."""
     names, features = view.names, view.model.domain.features
     table = open_table(data, names, every_line=True)
     need_columns(table, names)
@@ -123,19 +108,19 @@ def _blocks(view: _View, data: Any) -> Iterator[tuple[Codes, np.ndarray]]:
         yield view.encoder.code(batch), numbers
 
 
-def _writer(feature: Feature) -> Callable[[float], str] | None:
-    """Return how numbers of a feature are written, where its codes are spans of them."""
+def _number_format(feature: Feature) -> Callable[[float], str] | None:
+    """Return the format of a feature's numbers, if its codes are bins of numbers or dates."""
     return feature.format_value if isinstance(feature, NumericFeature | DateFeature) else None
 
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """A model, with what explanations of every kind look at."""
+    """A model with the quantities that all parts of an explanation need."""
 
-    model: Model
+    model: ModelView
 
     @property
-    def encoder(self) -> Any:
+    def encoder(self) -> Encoder:
         return self.model.encoder
 
     @cached_property
@@ -143,65 +128,44 @@ class _View:
         return tuple(self.model.domain.feature_names)
 
     @cached_property
-    def parts(self) -> Any:
-        """All that adds up to a score.
-
-        The level of what a feature adds means nothing, so where it is known how many rows have
-        which value, it goes to the start. A linear model has its own zero, the middle of bounds,
-        from where its coefficients and their errors count.
-        """
+    def parts(self) -> ScoreParts:
+        """The scores as one sum, with mean effects in the start where they are known."""
         own = self.model.scores.parts()
-        if self.weights == EVEN or isinstance(self.model.scores, LinearScores):
+        if self.weights == EVEN or not self.model.scores.is_centred:
             return own
-        return own.centred(self.chances)
+        return own.centred(self.probabilities)
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        """Whose scores there are."""
+        """The classes of the scores."""
         if not isinstance(self.model.domain.target, ClassTarget):
             return ()
         named = tuple(map(str, self.model.classes))
         return named if self.parts.n_outputs > 1 else named[1:]
 
     def of(self, output: int) -> str:
-        """Return the class of an output, where there are several."""
+        """Return the class of an output, if there are several outputs."""
         return self.classes[output] if self.parts.n_outputs > 1 else ""
 
     @property
     def scored_in(self) -> str:
-        scores, target = self.model.scores, self.model.domain.target
+        target = self.model.domain.target
         if not isinstance(target, ClassTarget):
             return f"log of {target.name}" if target.scale == "log" else target.name
-        if isinstance(scores, VoteScores) and not isinstance(scores, OddsVotes):
-            return "votes"
-        return "log-odds" if scores.log_odds else "score"
-
-    @property
-    def adds_alone(self) -> bool:
-        """Whether every feature has a place of its own, whatever it adds."""
-        return isinstance(self.model.scores, AdditiveScores | CompoundScores | LinearScores)
+        return self.model.scores.unit
 
     @cached_property
     def noise(self) -> tuple[np.ndarray, ...] | None:
-        """What noise gives to what features add alone, where it can be told.
-
-        Not of a linear model of an earlier version whose scores were put on a released line: the
-        error of its slope, the largest for strong coefficients, is not in what it kept.
-        """
-        scores = self.model.scores
-        on_line = self.model.privacy.parameters.get("calibration_share") != 0
-        if isinstance(scores, LinearScores) and on_line and not scores.knows_line:
-            return None
-        found: tuple[np.ndarray, ...] | None = self.parts.noise
-        return found
+        """The standard deviation of the effects of features, if known."""
+        return self.parts.noise if self.model.scores.knows_noise(self.model) else None
 
     @cached_property
     def step(self) -> float:
-        """What a score step is worth; of a number, on the scale on which its errors count."""
-        return self.model.middle_and_half[1] / SCORE_STEPS
+        """The size of a score step in units of effects."""
+        return effect_unit(self.model)
 
     def level(self, scores: np.ndarray) -> np.ndarray:
-        """Return whole scores, of which a number's begin in the middle of its span."""
+        """Return whole scores; those of a number are relative to the middle of its range."""
         found: np.ndarray = self.model.middle_and_half[0] + scores * self.step
         return found
 
@@ -217,8 +181,8 @@ class _View:
     @cached_property
     def _released(self) -> tuple[np.ndarray, ...] | None:
         try:
-            return self.model.scores.chances()
-        except AttributeError:  # nothing was released about how many rows have which value
+            return self.model.scores.code_probabilities()
+        except AttributeError:  # no mass was released
             return None
 
     @property
@@ -226,8 +190,8 @@ class _View:
         return EVEN if self._released is None else RELEASED
 
     @cached_property
-    def chances(self) -> tuple[np.ndarray, ...]:
-        """How likely the codes of each feature are; even for declared values, if nobody knows."""
+    def probabilities(self) -> tuple[np.ndarray, ...]:
+        """The probability of each code; even for declared values where no mass was released."""
         if self._released is not None:
             return self._released
         return tuple(
@@ -239,24 +203,22 @@ class _View:
 
 
 def _even(codes: int, undeclared: int) -> np.ndarray:
-    chances = np.zeros(codes)
-    chances[: codes - undeclared] = 1 / (codes - undeclared)
-    return chances
+    found = np.zeros(codes)
+    found[: codes - undeclared] = 1 / (codes - undeclared)
+    return found
 
 
 def _importance(view: _View) -> Importance:
+    scores = view.model.scores
     if view.weights == EVEN:
         return Importance(view.names, _movements(view), None, view.model.privacy.public_rows)
-    model = view.model
-    if not model.has_errors:
-        return Importance(view.names, tuple(model.feature_importances().tolist()), None, True)
-    shares, stds = model.feature_importances(return_std=True)
-    return Importance(view.names, tuple(shares.tolist()), tuple(stds.tolist()), True)
+    stds = _floats(scores.importance_errors()) if scores.has_errors else None
+    return Importance(view.names, _floats(scores.importances()), stds, True)
 
 
 def _movements(view: _View) -> tuple[float, ...]:
-    """Return the variance that each feature brings into the scores of rows drawn evenly."""
-    rows, others = draw_rows(view.chances)
+    """Return each feature's share in the variance of the scores of evenly drawn rows."""
+    rows, others = draw_rows(view.probabilities)
     layout, moved = view.encoder.layout, np.zeros(len(rows))
     before = view.model.scores.scores(Codes.of(layout, rows)).astype(np.float64)
     for feature in range(len(rows)):
@@ -264,22 +226,22 @@ def _movements(view: _View) -> tuple[float, ...]:
         changed[feature] = others[feature]
         after = view.model.scores.scores(Codes.of(layout, changed))
         moved[feature] = ((after - before) ** 2).mean(axis=1).sum()
-    return tuple((moved / moved.sum() if moved.any() else moved).tolist())
+    return _floats(moved / moved.sum() if moved.any() else moved)
 
 
 def _shapes(view: _View) -> Iterator[Shape]:
-    """Write out features that anything looks at alone."""
-    masses = _masses(view)
+    """Yield the shapes of features with an effect of their own."""
+    masses = view.model.scores.code_masses()
     for k, table in enumerate(view.parts.tables):
-        if not (table.any() or view.adds_alone):
+        if not (table.any() or view.model.scores.has_shapes):
             continue
         for output, values in enumerate(table):
             noise = None if view.noise is None else view.noise[k][output]
-            told = values[None] if noise is None else np.stack([values, noise])
-            first = _first_codes(view, k, told)
+            by_code = values[None] if noise is None else np.stack([values, noise])
+            first = _first_codes(view, k, by_code)
             mass = None if masses is None else masses[k][output]
             yield Shape(
-                _spans(view, k, told),
+                _spans(view, k, by_code),
                 _floats(values[first] * view.step),
                 None if noise is None else _floats(noise[first] * view.step),
                 None if mass is None else _floats(np.add.reduceat(mass, first)),
@@ -287,78 +249,67 @@ def _shapes(view: _View) -> Iterator[Shape]:
             )
 
 
-def _masses(view: _View) -> tuple[np.ndarray, ...] | None:
-    """Return what was released about each code of each feature, where it was about codes."""
-    scores = view.model.scores
-    alone = scores.alone if isinstance(scores, CompoundScores) else scores
-    return alone.mass if isinstance(alone, AdditiveScores) else None
-
-
-def _first_codes(view: _View, feature: int, told: np.ndarray) -> np.ndarray:
-    """Return where spans begin: neighbouring bins of a number of which the same is told are one."""
-    codes = np.arange(told.shape[1])
+def _first_codes(view: _View, feature: int, by_code: np.ndarray) -> np.ndarray:
+    """Return the first code of each bin, after merging neighbours with equal values by code."""
+    codes = np.arange(by_code.shape[1])
     if isinstance(view.model.domain.features[feature], CategoricalFeature):
         return codes
     new = np.ones(len(codes), dtype=bool)
-    new[1:-1] = (np.diff(told[:, :-1], axis=1) != 0).any(axis=0)
+    new[1:-1] = (np.diff(by_code[:, :-1], axis=1) != 0).any(axis=0)
     return codes[new]
 
 
-def _spans(view: _View, feature: int, told: np.ndarray) -> Spans:
-    """Return the spans of a feature that what is told parts."""
+def _spans(view: _View, feature: int, by_code: np.ndarray) -> Spans:
+    """Return the bins of a feature, split wherever a released effect changes."""
     declared, edges = view.model.domain.features[feature], view.encoder.edges[feature]
     if isinstance(declared, CategoricalFeature):
         return Spans(declared.name, (*map(str, declared.categories), "other", "missing"))
-    first = _first_codes(view, feature, told)[:-1]
+    first = _first_codes(view, feature, by_code)[:-1]
     low, high = declared.number.bounds
     ends = (float(low), *_floats(edges[first[1:] - 1]), float(high))
-    number = np.zeros(told.shape[1], dtype=np.int64)
+    number = np.zeros(by_code.shape[1], dtype=np.int64)
     number[first] = 1
-    words = [own for own, _ in view.encoder.spans(feature, np.cumsum(number))]
+    texts = [own for own, _ in view.encoder.spans(feature, np.cumsum(number))]
     log = declared.number.scale == "log"
     names = declared.names if isinstance(declared, BooleanFeature | OrdinalFeature) else ()
-    return Spans(declared.name, tuple(words), ends, log, _counted(declared), names)
+    return Spans(declared.name, tuple(texts), ends, log, _unit_of_edges(declared), names)
 
 
-def _counted(feature: OrderedFeature) -> str:
-    """Say what the numbers of a feature count."""
+def _unit_of_edges(feature: OrderedFeature) -> str:
     if isinstance(feature, DateFeature):
         return DAYS if feature.step == DAY else INSTANTS
     return SECONDS if isinstance(feature, DurationFeature) else ""
 
 
-def _pairs(view: _View) -> Iterator[Pair]:
-    scores = view.model.scores
-    if isinstance(scores, CompoundScores):
-        for pair, joint in zip(scores.pairs, view.parts.pairs, strict=True):
-            yield _pair(view, pair, joint.values[pair.output])
-
-
-def _pair(view: _View, pair: PairValues, values: np.ndarray) -> Pair:
+def _pair(view: _View, pair: JointTable) -> Pair:
+    assert pair.output is not None
+    assert pair.noise is not None
     sides, cells = [], []
     for feature, cell_of in zip(pair.features, pair.cell_of, strict=True):
-        told = cell_of[None].astype(np.int64)
-        sides.append(_spans(view, feature, told))
-        cells.append(cell_of[_first_codes(view, feature, told)])
+        by_code = cell_of[None].astype(np.int64)
+        sides.append(_spans(view, feature, by_code))
+        cells.append(cell_of[_first_codes(view, feature, by_code)])
     grid = np.ix_(*cells)
-    effects, stds = (tuple(map(_floats, own[grid] * view.step)) for own in (values, pair.noise))
+    effects, stds = (
+        tuple(map(_floats, own[grid] * view.step)) for own in (pair.values[pair.output], pair.noise)
+    )
     return Pair(sides[0], sides[1], effects, stds, view.of(pair.output))
 
 
-def _trees(view: _View) -> Iterator[TreeCard]:
-    """Write out trees that join features, once for each output that they add to."""
+def _trees(view: _View) -> Iterator[TreeSummary]:
+    """Yield the trees of several features, once for each output with values."""
     for tree in view.parts.trees:
         outputs = [k for k, values in enumerate(tree.values) if values.any()]
         for output in outputs:
-            yield TreeCard(tree.number + 1, _node(view, tree, output, 0, {}), view.of(output))
+            yield TreeSummary(tree.number + 1, _node(view, tree, output, 0, {}), view.of(output))
 
 
 def _node(
     view: _View, tree: JointTree, output: int, node: int, reach: dict[int, np.ndarray]
 ) -> Split | Leaf:
-    """Write out what lies at a node and below; leaves are numbered after the inner nodes.
+    """Return the subtree of a node; leaves are numbered after the inner nodes.
 
-    Splits at which all codes that the way here leaves open go one way are left out.
+    Splits that send all codes that reach them to one side are left out.
     """
     own, inner = tree.tree, len(tree.tree.feature)
     if node >= inner:
@@ -369,69 +320,18 @@ def _node(
             None if tree.mass is None else float(tree.mass[output, leaf]),
         )
     feature = int(own.feature[node])
-    turns = own.goes_right[node, : view.encoder.layout.n_codes[feature]]
-    came = reach.get(feature, np.ones(len(turns), dtype=bool))
+    goes_right = own.goes_right[node, : view.encoder.layout.n_codes[feature]]
+    arriving = reach.get(feature, np.ones(len(goes_right), dtype=bool))
     children = [
-        (2 * node + 1 + side, reach | {feature: came & (turns == side)})
+        (2 * node + 1 + side, reach | {feature: arriving & (goes_right == side)})
         for side in (0, 1)
-        if (came & (turns == side)).any()
+        if (arriving & (goes_right == side)).any()
     ]
     below = [_node(view, tree, output, child, open_) for child, open_ in children]
     if len(below) == 1:
         return below[0]
-    left, right = conditions(view.encoder, feature, turns)
+    left, right = conditions(view.encoder, feature, goes_right)
     return Split(view.names[feature], left, right, (below[0], below[1]))
-
-
-def _coefficients(view: _View) -> Coefficients | None:
-    scores = view.model.scores
-    if not isinstance(scores, LinearScores):
-        return None
-    stds = _coefficient_errors(view, scores)
-    lines = coefficient_table(view.model).to_pylist()
-    return Coefficients(
-        tuple(
-            Coefficient(
-                line["feature"],
-                line["value"],
-                line["coefficient"],
-                std,
-                str(line["class"]) if "class" in line else "",
-                per,
-            )
-            for line, std, per in zip(lines, stds, coefficient_units(view.model), strict=True)
-        )
-    )
-
-
-def _coefficient_errors(view: _View, scores: LinearScores) -> list[float | None]:
-    """Return what noise gives to coefficients on the scale of the table.
-
-    That of the intercept, and of a missing number, stands for others as well: how their errors go
-    together is not kept.
-    """
-    if scores.noise is None or view.noise is None:
-        return [None] * scores.coefficients.size
-    numbers = {own.feature for own in scores.coordinates if own.slope}
-    return [
-        None
-        if own.feature == INTERCEPT or (own.value == MISSING and own.feature in numbers)
-        else float(noise) * scores.scale * abs(own.slope or 1.0) * view.step  # perhaps infinite
-        for by_output in scores.noise_by_output
-        for own, noise in zip(scores.coordinates, by_output, strict=True)
-    ]
-
-
-def _card(view: _View) -> Card | None:
-    scores = view.model.scores
-    if not (isinstance(scores, VoteScores) and scores.of_rules):
-        return None
-    return Card(
-        tuple(
-            Rule(line["votes"], line["feature"], line["value"], str(line.get("class", "")))
-            for line in vote_card(view.model).to_pylist()
-        )
-    )
 
 
 def _floats(values: np.ndarray) -> tuple[float, ...]:

@@ -1,8 +1,7 @@
 """Model files: one file of JSON and plain arrays. Loading runs no code.
 
-A file holds released values and public facts: no time, host, backend, seed or key. What is read is
-checked part by part against the domain in the same file, so that no file can make a model read
-memory that is not its own.
+A file holds released values and public facts: no time, host, backend, seed or key. Every part is
+checked against the domain in the same file, so that no file can make a model read foreign memory.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from privboost.errors import DomainError, ModelFileError
 from privboost.files import UNREADABLE, FileKind, write_file
 from privboost.grid import WHOLE_SPAN
 from privboost.models.additive import AdditiveScores
+from privboost.models.base import Scores
 from privboost.models.checks import (
     count_outputs,
     need,
@@ -32,10 +32,10 @@ from privboost.models.trees import MarginScores, TreeScores
 from privboost.models.votes import OddsVotes, VoteScores
 from privboost.tables.features import ClassTarget, Target
 
-_EXPORTS = (".onnx", ".py", ".sql")
+_EXPORTS = (".onnx", ".sql")
 MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
 _MAGIC = b"PVBMODEL"
-_KINDS: dict[str, Any] = {
+_KINDS: dict[str, type[Scores]] = {
     kind.kind: kind
     for kind in (
         AdditiveScores,
@@ -51,22 +51,23 @@ _KINDS: dict[str, Any] = {
 
 def model_bytes(model: Model) -> bytes:
     """Return the content of a model's file."""
-    form: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "kind": model.scores.kind,
         "domain": model.domain.to_dict(),
         "edges": list(model.encoder.edges),
-        "scores": model.scores.to_form(),
+        "scores": model.scores.to_payload(),
         "privacy": model.privacy.to_dict(),
     }
     if model.span != WHOLE_SPAN:
-        form["span"] = list(model.span)
-    return MODEL_FILE.seal(codec.dump(form, _MAGIC))
+        payload["span"] = list(model.span)
+    return MODEL_FILE.seal(codec.dump(payload, _MAGIC))
 
 
 def save_model(model: Model, path: str | Path) -> None:
-    """Write a model; a file of that name is replaced at once or not at all.
+    """Write a model; an existing file is replaced atomically.
 
-    What is written was read back before: no budget is spent on a file that nobody can load.
+    The content is read back before it is written, so that no budget is spent on a file that cannot
+    be loaded.
     """
     content = model_bytes(model)
     try:
@@ -79,9 +80,9 @@ def save_model(model: Model, path: str | Path) -> None:
 def load_model(path: str | Path) -> Model:
     """Read a model file.
 
-    A file may come from anybody: whatever it holds, either `ModelFileError` is raised, or the model
-    predicts from its own values alone, within the bounds of its own domain. Whether the values are
-    good, or the privacy report true, only its author can say.
+    A file may come from anybody: for any content, either `ModelFileError` is raised, or the model
+    predicts from its own values alone, within the bounds of its own domain. Only its author can
+    vouch for the values and the privacy report.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def load_model(path: str | Path) -> Model:
 
 
 def read_model(data: bytes | memoryview, path: str) -> Model:
-    """Read the content of a model's file; errors name the path."""
+    """Return the model of a file's content; errors name the path."""
     content = MODEL_FILE.unseal(data, path)
     try:
         return _read(codec.load(content, _MAGIC))
@@ -111,26 +112,26 @@ def read_model(data: bytes | memoryview, path: str) -> Model:
         raise ModelFileError(f"{path} holds no model: its form is not that of one") from None
 
 
-def _read(form: Any) -> Model:
-    form = dict(form)
-    span = form.pop("span", None)
-    form = need_keys(form, "file", {"kind", "domain", "edges", "scores", "privacy"})
-    encoder = read_encoder(form["domain"], form["edges"])
+def _read(payload: Any) -> Model:
+    payload = dict(payload)
+    span = payload.pop("span", None)
+    payload = need_keys(payload, "file", {"kind", "domain", "edges", "scores", "privacy"})
+    encoder = read_encoder(payload["domain"], payload["edges"])
     target = encoder.domain.target
-    kind = need_text(form["kind"], "kind")
+    kind = need_text(payload["kind"], "kind")
     need(kind in _KINDS, "kind", f"one of {', '.join(_KINDS)} is needed")
-    of_classes = kind in (MarginScores.kind, VoteScores.kind, OddsVotes.kind)
-    need(not of_classes or isinstance(target, ClassTarget), "kind", f"{kind} need classes")
-    scores = _KINDS[kind].from_form(form["scores"], encoder.layout, count_outputs(target))
-    return Model(encoder, scores, read_report(form["privacy"]), _read_span(span, target))
+    fits = isinstance(target, ClassTarget) or not _KINDS[kind].needs_classes
+    need(fits, "kind", f"{kind} need classes")
+    scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, count_outputs(target))
+    return Model(encoder, scores, read_report(payload["privacy"]), _read_span(span, target))
 
 
-def _read_span(form: Any, target: Target) -> tuple[int, int]:
-    """Read the span of a number's labels; a file without one means its bounds."""
-    if form is None:
+def _read_span(value: Any, target: Target) -> tuple[int, int]:
+    """Return the clipping range of a numeric target; a file without one means its bounds."""
+    if value is None:
         return WHOLE_SPAN
     need(not isinstance(target, ClassTarget), "span", "classes have none")
-    ends = need_list(form, "span", 2)
+    ends = need_list(value, "span", 2)
     low, high = (need_whole(end, "span", *WHOLE_SPAN) for end in ends)
     need(low < high and (high - low) % 2 == 0, "span", "its ends must be apart, by an even number")
     return low, high

@@ -1,12 +1,10 @@
-"""What is worth a look after a fit: read off released values alone, so it is free.
+"""Findings after a fit: read off released values alone, so that they cost no privacy.
 
-Everything here is a function of the model as its file holds it: two fits that released the same
-are told the same.
+Findings are a function of the model's file: two fits that released the same have the same.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,83 +15,70 @@ from scipy.special import expit
 
 from privboost.cautions import warn
 from privboost.errors import FitWarning
-from privboost.explanations.lists import Finding
+from privboost.explanations.lists import (
+    LABEL_BOUNDS,
+    LARGE_DELTA,
+    MISSING_COLUMN,
+    NO_ROWS,
+    NO_SIGNAL,
+    RARE_CLASS,
+    WIDE_BOUNDS,
+    Finding,
+)
 from privboost.grid import LABEL_STEPS, SCORE_STEPS, WHOLE_SPAN
-from privboost.models.additive import AdditiveScores
-from privboost.models.compound import CompoundScores
-from privboost.models.export import vote_card
-from privboost.models.importance import draw_rows, importances
-from privboost.models.linear import LinearScores
-from privboost.models.model import Model
-from privboost.models.trees import TreeScores
-from privboost.models.votes import OddsVotes, VoteScores
+from privboost.models.base import ModelView
+from privboost.models.importance import draw_rows
 from privboost.reports.report import WEIGHTED
 from privboost.tables.features import CategoricalFeature, ClassTarget, DateFeature, DurationFeature
 from privboost.tables.rows import Codes
 
-NO_SIGNAL = "no signal"
-NO_ROWS = "no rows"
-MISSING_COLUMN = "missing column"
-RARE_CLASS = "rare class"
-WIDE_BOUNDS = "wide bounds"
-LABEL_BOUNDS = "label bounds"
-LARGE_DELTA = "large delta"
-WASTED_SHARE = "wasted share"
-
 _MOST_OF_MASS = 0.8
 _FEW_BINS = 0.2
-"""Bounds are wide where most of the mass lies in so small a part of them."""
+"""Bounds are wide where most of the mass lies in this part of the bins."""
 
 _RARE = 0.02
-"""A class is rare that has less than this part of what it would have if all were alike."""
+"""A class is rare with less than this part of an even share."""
 
 _DELTA_PART = 0.1
-"""δ is large above this part of one over the number of rows."""
+"""δ is large above this part of one over the number of units."""
 
 _NARROW_SPAN = 0.2
-"""Bounds of labels are wide of which labels fill less than this part."""
+"""Bounds of labels are wide if labels fill less than this part."""
 
 _NAMED = 10
-"""So many features are named in one sentence."""
-
-_ENOUGH_TREES = 10
-"""From so many trees on, their totals tell by themselves how far noise moves them."""
+"""The largest number of features in one sentence."""
 
 _ROWS_THAT_MATTER = 1000.0
-"""So many rows, over ε: of fewer no recipe learns much."""
+"""The least number of rows, times ε, from which recipes learn much."""
 
 _SOME_VALUES = 0.15
-"""A column is empty if rows with a value, two standard errors added, are less of the others."""
-
-_MANY_CANCELLED = 0.25
-"""Votes were wasted of which at least this part cancels."""
-
-_FLAT = 0.1
-"""Votes tell nothing that all together move the log-odds by less."""
+"""A column is empty if rows with a value, plus two errors, are less than this part of others."""
 
 
-def find(model: Model) -> tuple[Finding, ...]:
-    """Return what is worth a look: the same for all models whose files are the same."""
-    looks = (_signals, _rows, _missing, _classes, _bounds, _labels, _delta, _joint_answers, _votes)
-    told = _Told(model)
-    return tuple(finding for look in looks for finding in look(told))
+def find(model: ModelView) -> tuple[Finding, ...]:
+    """Return all findings about a model."""
+    checks = (_signals, _rows, _missing, _classes, _bounds, _labels, _delta)
+    view = _View(model)
+    found = [finding for check in checks for finding in check(view)]
+    rows = None if view.shares is None else view.rows
+    return (*found, *model.scores.findings(model, rows))
 
 
-def find_defects(model: Model) -> tuple[Finding, ...]:
-    """Return the findings that a user must act on: no rows with a label, columns without values."""
-    told = _Told(model)
-    return (*_rows(told), *_missing(told))
+def find_defects(model: ModelView) -> tuple[Finding, ...]:
+    """Return the findings that need action: no rows with a label, columns without values."""
+    view = _View(model)
+    return (*_rows(view), *_missing(view))
 
 
 def warn_of_defects(result: Any, findings: Iterable[Finding]) -> None:
-    """Warn once of all findings that a user must act on, if there are any.
+    """Issue one warning for all findings that need action, if there are any.
 
     Parameters
     ----------
     result : Model or Evaluation
-        What they were found in. It must be complete: the warning may be turned into an exception.
+        The complete result: the warning may be turned into an exception.
     findings : iterable of Finding
-        What was found, from released values alone.
+        The findings, which follow from released values alone.
     """
     warning = FitWarning(*findings)
     if warning.findings:
@@ -102,39 +87,37 @@ def warn_of_defects(result: Any, findings: Iterable[Finding]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
-    """A model, with what is read off it more than once."""
+class _View:
+    """A model with the quantities that several checks need."""
 
-    model: Model
+    model: ModelView
+
+    @cached_property
+    def _drawn(self) -> tuple[np.ndarray, np.ndarray]:
+        return draw_rows(self.model.scores.code_probabilities())
 
     @cached_property
     def shares(self) -> np.ndarray | None:
-        """The importances, noise taken off, where what was released tells them."""
+        """The importances, or None where no mass was released."""
         try:
-            return importances(self.model.scores)
+            return self.model.scores.importances(self._drawn)
         except AttributeError:
             return None
 
     @cached_property
     def rows(self) -> Codes:
-        """Rows drawn from released mass, where there is some."""
-        codes = draw_rows(self.model.scores.chances())[0]
-        return Codes.of(self.model.encoder.layout, codes)
+        """Rows drawn from noisy counts."""
+        return Codes.of(self.model.encoder.layout, self._drawn[0])
 
     @property
     def noiseless(self) -> bool:
-        """Whether there is no noise to stand out from."""
+        """Whether the rows are public, so that there is no noise."""
         return self.model.privacy.public_rows
 
-    @property
-    def price(self) -> str:
-        """What to say of advice that only another fit can follow."""
-        return "" if self.noiseless else "; another fit on these rows costs its epsilon again"
 
-
-def _signals(told: _Told) -> Iterator[Finding]:
-    shares = told.shares
-    if shares is None or told.noiseless:
+def _signals(view: _View) -> Iterator[Finding]:
+    shares = view.shares
+    if shares is None or view.noiseless:
         return
     if not shares.any():
         text = (
@@ -144,7 +127,7 @@ def _signals(told: _Told) -> Iterator[Finding]:
         yield Finding(NO_SIGNAL, text)
         return
     silent = [
-        own for own, share in zip(told.model.domain.feature_names, shares, strict=True) if not share
+        own for own, share in zip(view.model.domain.feature_names, shares, strict=True) if not share
     ]
     if silent:
         more = f" and {len(silent) - _NAMED} others" if len(silent) > _NAMED else ""
@@ -152,19 +135,19 @@ def _signals(told: _Told) -> Iterator[Finding]:
         yield Finding(NO_SIGNAL, text)
 
 
-def _rows(told: _Told) -> Iterator[Finding]:
-    """Look whether rows were found at all, where noise would show so many that they matter."""
-    ways, privacy = list(_told_rows(told.model.scores)), told.model.privacy
-    if ways and all(_is_nothing(*way, privacy.epsilon) for way in ways):
-        weighted = any(said.startswith(WEIGHTED) for said in privacy.assumptions)
-        classes = isinstance(told.model.domain.target, ClassTarget)
-        yield no_rows(classes, told.noiseless, weighted)
+def _rows(view: _View) -> Iterator[Finding]:
+    """Check whether any rows were found, where noise leaves a relevant number visible."""
+    counts, privacy = list(view.model.scores.row_counts()), view.model.privacy
+    if counts and all(_is_nothing(*own, privacy.epsilon) for own in counts):
+        weighted = any(own.startswith(WEIGHTED) for own in privacy.assumptions)
+        classes = isinstance(view.model.domain.target, ClassTarget)
+        yield no_rows(classes, view.noiseless, weighted)
 
 
 def no_rows(classes: bool, noiseless: bool, weighted: bool = False) -> Finding:
-    """Return the finding that hardly any row has a label that can be used.
+    """Return the finding that hardly any row has a valid label.
 
-    Only rows with such labels are counted, so that few rows and unmatched labels look alike.
+    Only rows with valid labels are counted, so few rows and unmatched labels look the same.
     """
     unmatched = "labels match no class" if classes else "labels are not numbers"
     weights = ", weights are not positive (are weights numbers above 0?)" if weighted else ""
@@ -178,20 +161,22 @@ def no_rows(classes: bool, noiseless: bool, weighted: bool = False) -> Finding:
 
 
 def _is_nothing(count: float, error: float, epsilon: float) -> bool:
-    """Whether a count tells of no rows, and is sure that there are not so many that they matter."""
-    if error == 0:  # exact, of public rows
+    """Return whether a noisy count excludes a relevant number of rows."""
+    if error == 0:  # exact: the rows are public
         return count <= 0
     return count < 2 * error and (count + 2 * error) * epsilon < _ROWS_THAT_MATTER
 
 
-def _missing(told: _Told) -> Iterator[Finding]:
-    """Look for columns in which nearly every cell seems to be missing or unreadable."""
-    found = _missing_cells(told.model)
+def _missing(view: _View) -> Iterator[Finding]:
+    """Check for columns in which nearly every cell seems to be missing or unreadable."""
+    # Greedy splits may always send missing values along with others.
+    greedy = "split_lambda" in view.model.privacy.parameters
+    found = None if greedy else view.model.scores.missing_cells()
     if found is None:
         return
     names = [
         name
-        for name, own in zip(told.model.domain.feature_names, found, strict=True)
+        for name, own in zip(view.model.domain.feature_names, found, strict=True)
         if _is_empty(*own.tolist())
     ]
     if names:
@@ -204,60 +189,34 @@ def _missing(told: _Told) -> Iterator[Finding]:
 
 
 def _is_empty(missing: float, present: float, error: float) -> bool:
-    """Whether hardly any row has a value, by sums over rows without one and over those with one."""
+    """Return whether hardly any row has a value, from sums over rows without and with one."""
     most = max(present, 0.0) + 2 * error
     return present <= 2 * error and most < _SOME_VALUES * missing
 
 
-def _missing_cells(model: Model) -> np.ndarray | None:
-    """Return released sums over rows without a value, with one, and the latter's standard error.
-
-    Of shape (features, 3); None where nothing was released that tells.
-    """
-    scores = model.scores.alone if isinstance(model.scores, CompoundScores) else model.scores
-    if isinstance(scores, AdditiveScores):
-        return scores.missing
-    # Where trees are grown greedily, missing values may always go along with the others.
-    if isinstance(scores, TreeScores) and "split_lambda" not in model.privacy.parameters:
-        return scores.missing_cells()
-    return None
-
-
-def _told_rows(scores: Any) -> Iterator[tuple[float, float]]:
-    """Yield how many rows there are, as far as was released, and the standard error of that.
-
-    Trees tell their mass, which is no more, again and again; in a stream those of later batches.
-    """
-    scores = scores.alone if isinstance(scores, CompoundScores) else scores
-    if scores.rows is not None:
-        count, error = scores.rows.tolist()
-        yield count, error
-    totals = _totals(scores)
-    if totals is not None and len(totals) >= _ENOUGH_TREES:
-        yield float(totals.mean()), float(np.linalg.norm(_error(totals))) / totals.shape[1]
-
-
-def _classes(told: _Told) -> Iterator[Finding]:
-    """Look for classes that hardly any row is given: a label may be written in another way."""
-    model = told.model
-    if not model.has_chances or told.shares is None:
+def _classes(view: _View) -> Iterator[Finding]:
+    """Check for classes that hardly any row gets: a label may be written in another way."""
+    model = view.model
+    log_odds = isinstance(model.domain.target, ClassTarget) and model.scores.log_odds
+    if not log_odds or view.shares is None:
         return
-    scores = model.scores.scores(told.rows)
-    chances = expit(scores / SCORE_STEPS).mean(axis=1)
-    if len(chances) == 1:
-        chances = np.array([1 - chances[0], chances[0]])
-    for name, chance in zip(model.classes, chances, strict=True):
-        if chance * len(chances) < _RARE:
+    shares = expit(model.scores.scores(view.rows) / SCORE_STEPS).mean(axis=1)
+    if len(shares) == 1:
+        shares = np.array([1 - shares[0], shares[0]])
+    for name, share in zip(model.classes, shares, strict=True):
+        if share * len(shares) < _RARE:
             text = f"hardly a row seems to be of class {name}: is it written as in the table?"
             yield Finding(RARE_CLASS, text)
 
 
-def _bounds(told: _Told) -> Iterator[Finding]:
-    """Look for numbers whose mass lies in a small part of their bounds."""
-    model, scores = told.model, told.model.scores
-    if isinstance(scores, LinearScores) or told.shares is None:
+def _bounds(view: _View) -> Iterator[Finding]:
+    """Check for numbers whose mass lies in a small part of their bounds."""
+    model, scores = view.model, view.model.scores
+    if not scores.resolves_bins or view.shares is None:
         return
-    for k, (feature, own) in enumerate(zip(model.domain.features, scores.chances(), strict=True)):
+    by_feature = zip(model.domain.features, scores.code_probabilities(), strict=True)
+    price = "" if view.noiseless else "; another fit on these rows costs its epsilon again"
+    for k, (feature, own) in enumerate(by_feature):
         if isinstance(feature, CategoricalFeature) or feature.number.edges is not None:
             continue
         number = feature.number
@@ -271,19 +230,19 @@ def _bounds(told: _Told) -> Iterator[Finding]:
             write = feature.format_value if timed else "{:.4g}".format
             log = "" if isinstance(feature, DateFeature) else ', or scale "log",'
             text = (
-                f"{feature.name}: about {_MOST_OF_MASS:.0%} of the released mass lie from "
+                f"{feature.name}: about {_MOST_OF_MASS:.0%} of the noisy counts lie from "
                 f"{write(ends[first])} to {write(ends[last])}, and the bounds are {write(low)} and "
-                f"{write(high)}: narrower ones{log} would give it finer bins{told.price}"
+                f"{write(high)}: narrower ones{log} would give it finer bins{price}"
             )
             yield Finding(WIDE_BOUNDS, text)
 
 
-def _fullest(chances: np.ndarray) -> tuple[int, int]:
-    """Return from which bin to which (the one behind it) most of the mass lies, most narrowly."""
-    total = np.concatenate([[0.0], np.cumsum(chances)])
+def _fullest(probabilities: np.ndarray) -> tuple[int, int]:
+    """Return the narrowest range of bins (first, last + 1) with most of the mass."""
+    total = np.concatenate([[0.0], np.cumsum(probabilities)])
     need = _MOST_OF_MASS * total[-1]
-    # All of it is never out of reach, whatever rounding does.
-    last = np.minimum(np.searchsorted(total, total[:-1] + need), len(chances))
+    # Rounding must not move the last bin out of range.
+    last = np.minimum(np.searchsorted(total, total[:-1] + need), len(probabilities))
     wide = np.where(
         total[last] - total[:-1] >= need * (1 - 1e-9), last - np.arange(len(last)), np.inf
     )
@@ -291,17 +250,17 @@ def _fullest(chances: np.ndarray) -> tuple[int, int]:
     return first, int(last[first])
 
 
-def _labels(told: _Told) -> Iterator[Finding]:
-    """Look at the span of labels, where one was learned."""
-    model, target = told.model, told.model.domain.target
+def _labels(view: _View) -> Iterator[Finding]:
+    """Check the clipping range of labels, where one was released."""
+    model, target = view.model, view.model.domain.target
     if isinstance(target, ClassTarget) or not model.privacy.parameters.get("span_share"):
         return
     low, high = model.span
-    for end, bound, words in ((low, -LABEL_STEPS, "lower"), (high, LABEL_STEPS, "upper")):
-        if end == bound and (low, high) != WHOLE_SPAN:  # of which nothing was told
-            own = target.bounds[0] if words == "lower" else target.bounds[1]
+    for end, bound, side in ((low, -LABEL_STEPS, "lower"), (high, LABEL_STEPS, "upper")):
+        if end == bound and (low, high) != WHOLE_SPAN:
+            own = target.bounds[0] if side == "lower" else target.bounds[1]
             text = (
-                f"labels seem to reach the {words} bound {own:g}: what lies beyond it counts as it"
+                f"labels seem to reach the {side} bound {own:g}: what lies beyond it counts as it"
             )
             yield Finding(LABEL_BOUNDS, text)
     if high - low < _NARROW_SPAN * 2 * LABEL_STEPS:
@@ -313,88 +272,16 @@ def _labels(told: _Told) -> Iterator[Finding]:
         yield Finding(LABEL_BOUNDS, text)
 
 
-def _delta(told: _Told) -> Iterator[Finding]:
-    """Compare δ with one over the rows that masses speak of: there are at least as many."""
-    model, privacy = told.model, told.model.privacy
-    rows = _least_rows(model.scores)
-    if rows is None or told.noiseless:
+def _delta(view: _View) -> Iterator[Finding]:
+    """Compare δ with one over the least number of rows by noisy counts."""
+    model, privacy = view.model, view.model.privacy
+    rows = model.scores.least_rows()
+    if rows is None or view.noiseless:
         return
     units = rows / (1 if model.domain.unit is None else model.domain.unit.max_rows)
     if privacy.delta * units >= _DELTA_PART:
         text = (
-            f"delta is {privacy.delta:.2g}, and released masses speak of {units:.2g} protected "
+            f"delta is {privacy.delta:.2g}, and noisy counts amount to {units:.2g} protected "
             "units or more: keep it far below one over their number"
         )
         yield Finding(LARGE_DELTA, text)
-
-
-def _least_rows(scores: Any) -> float | None:
-    """Return how many rows there are at least, about: none has a mass above 1."""
-    if isinstance(scores, CompoundScores):
-        return _least_rows(scores.alone)
-    if isinstance(scores, AdditiveScores):
-        if scores.mass is None:
-            return None
-        return max(float(min(own[k].sum() for own in scores.mass)) for k in range(scores.n_outputs))
-    totals = _totals(scores)
-    if totals is None or len(totals) < _ENOUGH_TREES:
-        return None
-    return float((totals.mean(axis=0) - 2 * _error(totals)).max())
-
-
-def _error(totals: np.ndarray) -> np.ndarray:
-    """Return the standard error of the mean of what trees tell."""
-    error: np.ndarray = totals.std(axis=0) / math.sqrt(len(totals))
-    return error
-
-
-def _totals(scores: Any) -> np.ndarray | None:
-    """Return the mass that each tree tells of all rows, of shape (trees, outputs)."""
-    forests = scores.forests if isinstance(scores, TreeScores) else ()
-    masses = [own.mass.sum(axis=2, dtype=np.float64) for own in forests if own.mass is not None]
-    if not masses:
-        return None
-    totals = np.concatenate(masses)
-    # Where a tree is about one output alone, the others have no mass.
-    alone = totals.shape[1] > 1 and bool(((totals != 0).sum(axis=1) <= 1).all())
-    return totals.sum(axis=1, keepdims=True) if alone else totals
-
-
-def _joint_answers(told: _Told) -> Iterator[Finding]:
-    """Look whether what features do together stands out from the noise, on rows that occur."""
-    scores = told.model.scores
-    if not isinstance(scores, CompoundScores) or told.noiseless or told.shares is None:
-        return
-    codes = told.rows
-    joint = scores.scores(codes).astype(np.float64) - scores.alone.scores(codes)
-    noise = np.zeros(joint.shape)
-    parts: list[Any] = [*scores.pairs, *scores.trees.forests]
-    for part in parts:
-        part.add_variances(codes, noise)
-    if joint.var(axis=1).sum() <= noise.mean(axis=1).sum():
-        text = (
-            "pairs and trees do not stand out from the noise: features may make better use of "
-            f"their share (interactions=False){told.price}"
-        )
-        yield Finding(WASTED_SHARE, text)
-
-
-def _votes(told: _Told) -> Iterator[Finding]:
-    """Look for votes that cancel each other, and for classes that votes tell nothing about."""
-    model, scores = told.model, told.model.scores
-    if not isinstance(scores, VoteScores):
-        return
-    if scores.of_rules:
-        card = vote_card(model)
-        cast = scores.n_trees
-        left = int(np.abs(card["votes"].to_numpy()).sum()) if card.num_rows else 0
-        if cast - left >= _MANY_CANCELLED * cast:
-            text = f"{cast - left} of {cast} votes cancel each other"
-            yield Finding(WASTED_SHARE, text)
-    if isinstance(scores, OddsVotes):
-        most = scores.worth / SCORE_STEPS * scores.n_trees / scores.n_outputs
-        names = model.classes if scores.n_outputs > 1 else model.classes[1:]
-        for name, own in zip(names, most, strict=True):
-            if own < _FLAT:
-                text = f"votes hardly move the log-odds of class {name}"
-                yield Finding(NO_SIGNAL, text)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 
 from privboost.engine.linear import add_scores
 from privboost.errors import ModelFileError
-from privboost.explanations.lists import INTERCEPT
+from privboost.explanations.lists import INTERCEPT, Coefficient, Coefficients
 from privboost.grid import SCORE_STEPS, VECTOR_STEPS
+from privboost.models.base import ModelView, Scores, effect_unit
 from privboost.models.checks import (
     need,
     need_array,
@@ -26,31 +28,39 @@ from privboost.models.checks import (
 )
 from privboost.models.importance import even
 from privboost.models.parts import JointTable, ScoreParts
-from privboost.models.told_rows import read_rows
-from privboost.pickling import DeclaredState
+from privboost.models.told_rows import as_counts, read_row_count
+from privboost.tables.features import (
+    BooleanFeature,
+    ClassTarget,
+    DateFeature,
+    DurationFeature,
+    Feature,
+    OrdinalFeature,
+)
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
+from privboost.tables.times import DAY
 from privboost.vectors.terms import Terms
 
 MISSING = "missing"
 _LEAST_SHARE = 0.01
-"""A number is there in at least this part of the rows."""
+"""The least part of rows in which a number is assumed to be present."""
 
 
 @dataclass(frozen=True)
 class Coordinate:
-    """What a coordinate of a linear model means.
+    """The meaning of a coordinate of a linear model.
 
     Attributes
     ----------
     feature : str
         The feature, or the two of a product.
     value : str
-        The category or span that the coordinate indicates; empty for a number itself.
+        The category or bin that the coordinate indicates; empty for a number itself.
     slope : float
-        What the coordinate's entry gains for each 1 of the number; 0 for an indicator.
+        The change of the coordinate's entry for each 1 of the number; 0 for an indicator.
     middle : float
-        Where the number's entry is 0.
+        The number whose entry is 0.
     """
 
     feature: str
@@ -60,15 +70,15 @@ class Coordinate:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearScores(DeclaredState):
+class LinearScores(Scores):
     """Released coefficients on the score grid.
 
     Attributes
     ----------
     terms : Terms
-        From codes to coordinates.
+        The map from codes to coordinates.
     coordinates : tuple of Coordinate
-        What each coordinate means.
+        The meaning of each coordinate.
     coefficients : int32 array of shape (outputs, coordinates)
         In score steps per norm bound.
     log_odds : bool
@@ -76,17 +86,19 @@ class LinearScores(DeclaredState):
     scale : float
         One over the norm bound: from coefficients on the grid to those of plain entries.
     moments : float64 array of shape (2, coordinates), or None
-        What was released about the mean and the mean square of each coordinate's entries.
+        The released mean and mean square of each coordinate's entries.
     noise : float64 array of shape (outputs, coordinates), or None
         The standard deviation that noise alone gives to each coefficient. Earlier versions kept one
-        for all outputs, of shape (coordinates,), which knows nothing of a line's slope.
+        for all outputs, of shape (coordinates,), without the error of the calibration's slope.
     stages : int32 array of shape (rounds, outputs, coordinates), or None
-        The coefficients that each round would have left, were it the last.
+        The coefficients after each round, as if it were the last.
     rows : float64 array of shape (2,), or None
-        How many rows there are, as far as was released, and the standard deviation of that.
+        The noisy row count and its standard deviation.
     """
 
     kind = "linear"
+    is_centred: ClassVar[bool] = False  # its zero is the middle of all bounds
+    resolves_bins: ClassVar[bool] = False
     terms: Terms
     coordinates: tuple[Coordinate, ...]
     coefficients: np.ndarray
@@ -104,12 +116,11 @@ class LinearScores(DeclaredState):
 
     @property
     def n_outputs(self) -> int:
-        """How many scores a row has."""
         return len(self.coefficients)
 
     @property
     def n_stages(self) -> int:
-        """How many rounds the coefficients were kept of."""
+        """The number of rounds whose coefficients were kept."""
         return 0 if self.stages is None else len(self.stages)
 
     @cached_property
@@ -117,11 +128,9 @@ class LinearScores(DeclaredState):
         return [self.terms.tables(own) for own in self.coefficients]
 
     def scores(self, codes: Codes) -> np.ndarray:
-        """Return the exact scores of rows: int32 of shape (outputs, rows)."""
         return _scores(codes, self._tables)
 
     def staged_scores(self, codes: Codes) -> Iterator[np.ndarray]:
-        """Yield the scores after each round, where the coefficients of rounds were kept."""
         if self.stages is None:
             raise AttributeError("staged predictions: this model was fitted without keep_stages")
         for stage in self.stages:
@@ -130,39 +139,50 @@ class LinearScores(DeclaredState):
     def parts(self) -> ScoreParts:
         """Return the scores as one sum: the intercept is the start, products are pairs."""
         constant = np.array([c.feature == INTERCEPT for c in self.coordinates])
-        # The intercept is a term of some feature, all of whose codes say the same.
+        # The intercept is a term of some feature with the same entry for all codes.
         level = [[own[0] for own in self._alone(c)] for c in self.coefficients * constant]
         alone = [self._alone(own) for own in self.coefficients]
         tables = tuple(
             np.stack([own[feature] for own in alone]) - np.array([[own[feature]] for own in level])
             for feature in range(self.n_features)
         )
-        noise = None
-        if self.noise is not None:
-            noise = tuple(self._noise_of_codes())
+        noise = None if self.noise is None else tuple(self._noise_of_codes())
         products = tuple(
             self._product(features) for features in self._tables[0] if features[1] >= 0
         )
         return ScoreParts(np.array(level).sum(axis=1), tables, products, noise=noise)
 
+    def export_parts(self) -> ScoreParts:
+        """Return the scores as one sum without a start: the intercept is in some table."""
+        alone = [self._alone(own) for own in self.coefficients]
+        tables = tuple(np.stack(by_output) for by_output in zip(*alone, strict=True))
+        products = []
+        for output, own in enumerate(self._tables):
+            for features in (features for features in own if features[1] >= 0):
+                product = self._product(features)
+                values = np.zeros_like(product.values)
+                values[output] = product.values[output]
+                products.append(JointTable(features, product.cell_of, values, output))
+        return ScoreParts(np.zeros(self.n_outputs, dtype=np.int64), tables, tuple(products))
+
     def _alone(self, coefficients: np.ndarray) -> list[np.ndarray]:
-        """Return what the codes of each feature add by themselves."""
+        """Return the effect of each feature's codes."""
         tables = self.terms.tables(coefficients)
         return [tables[feature, -1].astype(np.int64) for feature in range(self.n_features)]
 
     @property
     def n_features(self) -> int:
-        """How many features there are: each has a term of its own."""
+        """The number of features: each has a term of its own."""
         return 1 + max(first for first, _ in self.terms.features)
 
     def _product(self, features: tuple[int, int]) -> JointTable:
-        """Return what the codes of two features add jointly."""
+        """Return the joint effect of two features' codes."""
         first, second = (np.arange(len(self._tables[0][feature, -1])) for feature in features)
         values = np.stack([own[features] for own in self._tables])
         return JointTable(features, (first, second), values.reshape(-1, len(first), len(second)))
 
     def _noise_of_codes(self) -> list[np.ndarray]:
-        """Return what noise gives to what the codes of each feature add, in score steps."""
+        """Return the standard deviation of the effect of each feature's codes, in score steps."""
         noise, variance = self.noise_by_output, dict[int, Any]()
         for (feature, other), coordinate, value in self._terms:
             if other < 0 and self.coordinates[coordinate[0]].feature != INTERCEPT:
@@ -170,10 +190,14 @@ class LinearScores(DeclaredState):
                 variance[feature] = variance.get(feature, 0.0) + own
         return [np.sqrt(variance[feature]) for feature in range(self.n_features)]
 
-    @property
-    def knows_line(self) -> bool:
-        """Whether the noise is that of scores on their line."""
-        return self.noise is not None and self.noise.ndim == 2
+    def knows_noise(self, model: ModelView) -> bool:
+        """Return whether the noise is that of the model's final scores.
+
+        It is not for calibrated models of earlier versions: the error of the slope, the largest for
+        strong coefficients, is missing from the noise that they kept.
+        """
+        by_output = self.noise is not None and self.noise.ndim == 2
+        return by_output or model.privacy.parameters.get("calibration_share") == 0
 
     @property
     def noise_by_output(self) -> np.ndarray:
@@ -182,41 +206,39 @@ class LinearScores(DeclaredState):
         return np.broadcast_to(self.noise, self.coefficients.shape)
 
     def feature_values(self) -> tuple[np.ndarray, ...]:
-        """Return for each feature the score of its codes; the intercept is in none."""
         if any(second >= 0 for _, second in self.terms.features):
             raise AttributeError("effects: this model has products of features; see coefficients()")
         return self.parts().tables
 
-    def chances(self) -> tuple[np.ndarray, ...]:
-        """Return for each feature how likely its codes are, from the released matrix.
+    def code_probabilities(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature the probability of each code, from the released matrix.
 
-        A number has two values, a standard deviation to either side of its mean: nothing more was
-        released about it, and nothing more matters to a linear score.
+        A number has two values, one standard deviation on either side of its mean: nothing more
+        was released about it, and nothing more matters to a linear score.
         """
         if self.moments is None or self.noise is None:
             raise AttributeError(
-                "feature_importances: nothing says how many rows there are; a linear model needs "
-                "an intercept for that, and those of earlier versions have no such count"
+                "feature_importances: no row count was released; a linear model needs an intercept "
+                "for that, and files of earlier versions have none"
             )
-        chances: dict[int, np.ndarray] = {}
+        found: dict[int, np.ndarray] = {}
         for feature, term in _features_alone(self.terms, self.coordinates).items():
             entry = self.terms.value[term] / VECTOR_STEPS
-            chances[feature] = _code_chances(self.terms.coordinate[term], entry, self.moments)
-        return tuple(chances[feature] for feature in sorted(chances))
+            found[feature] = _code_probabilities(self.terms.coordinate[term], entry, self.moments)
+        return tuple(found[feature] for feature in sorted(found))
 
     def changes(
         self, rows: np.ndarray, others: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield what other codes change; see `importance.Explainable`."""
         noise = self.noise_by_output
         n_codes = {features[0]: len(c) for features, c, _ in self._terms if features[1] < 0}
-        looking: dict[int, list[int]] = {}
+        terms_of: dict[int, list[int]] = {}
         for number, features in enumerate(self.terms.features):
             for feature in {feature for feature in features if feature >= 0}:
-                looking.setdefault(feature, []).append(number)
-        for changed, terms in looking.items():
+                terms_of.setdefault(feature, []).append(number)
+        for changed, terms in terms_of.items():
             change = np.zeros((self.n_outputs, rows.shape[1]))
-            doubt = np.zeros_like(change)
+            variance = np.zeros_like(change)
             for number in terms:
                 own = [feature for feature in self.terms.features[number] if feature >= 0]
                 coordinate, value = self.terms.coordinate[number], self.terms.value[number]
@@ -229,8 +251,8 @@ class LinearScores(DeclaredState):
                 change += gain - self.coefficients[:, k] * entry
                 same = (noise[:, k] * (entry_after - entry)) ** 2
                 apart = (noise[:, k_after] * entry_after) ** 2 + (noise[:, k] * entry) ** 2
-                doubt += np.where(k == k_after, same, apart)
-            yield changed, change, doubt
+                variance += np.where(k == k_after, same, apart)
+            yield changed, change, variance
 
     @property
     def _terms(self) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
@@ -239,10 +261,10 @@ class LinearScores(DeclaredState):
         return zip(terms.features, terms.coordinate, terms.value, strict=True)
 
     def on_own_scale(self) -> np.ndarray:
-        """Return the coefficients as tables have it: per 1 of a number, or for an indicator.
+        """Return the coefficients on the scale of the table: per 1 of a number, or an indicator.
 
-        The intercept is that of all numbers at 0; the coefficient of a missing number stands for
-        the number as well (which counts as the middle of its bounds).
+        The intercept is the score with all numbers at 0; the coefficient of a missing number
+        includes that of the number itself (at the middle of its bounds).
         """
         plain = self.coefficients * (self.scale / SCORE_STEPS)
         slope = np.array([c.slope or 1.0 for c in self.coordinates])
@@ -257,8 +279,78 @@ class LinearScores(DeclaredState):
                 own[:, k] += at_middle[:, number[coordinate.feature]]
         return own
 
-    def to_form(self) -> dict[str, Any]:
-        """Return what a model file keeps."""
+    def row_counts(self) -> Iterator[tuple[float, float]]:
+        return as_counts(self.rows)
+
+    def coefficient_table(self, model: ModelView) -> pa.Table:
+        with np.errstate(over="ignore", invalid="ignore"):  # bounds may be any numbers
+            own = self.on_own_scale()
+            if not isinstance(model.domain.target, ClassTarget):
+                middle, half = model.middle_and_half
+                own = own * half
+                constant = [one.feature == INTERCEPT for one in self.coordinates]
+                own[:, constant] += middle
+        columns: dict[str, list[Any]] = {
+            "feature": [one.feature for one in self.coordinates] * len(own),
+            "value": [one.value for one in self.coordinates] * len(own),
+            "coefficient": own.reshape(-1).tolist(),
+        }
+        if len(own) > 1:
+            columns["class"] = [name for name in model.classes for _ in self.coordinates]
+        return pa.table(columns)
+
+    def coefficient_list(self, model: ModelView) -> Coefficients:
+        """Return the coefficients with their standard errors and units."""
+        declared = {feature.name: feature for feature in model.domain.features}
+        per = [_per(declared.get(one.feature)) if one.slope else "" for one in self.coordinates]
+        lines = zip(
+            self.coefficient_table(model).to_pylist(),
+            self._coefficient_errors(model),
+            per * self.n_outputs,
+            strict=True,
+        )
+        return Coefficients(
+            tuple(
+                Coefficient(
+                    line["feature"],
+                    line["value"],
+                    line["coefficient"],
+                    std,
+                    str(line["class"]) if "class" in line else "",
+                    own,
+                )
+                for line, std, own in lines
+            )
+        )
+
+    def _coefficient_errors(self, model: ModelView) -> list[float | None]:
+        """Return the standard errors of coefficients on the scale of the table.
+
+        None for the intercept and for missing numbers, which include other coefficients: the
+        covariances of errors are not kept.
+        """
+        if self.noise is None or not self.knows_noise(model):
+            return [None] * self.coefficients.size
+        numbers = {own.feature for own in self.coordinates if own.slope}
+        unit = effect_unit(model)
+        return [
+            None
+            if own.feature == INTERCEPT or (own.value == MISSING and own.feature in numbers)
+            else float(noise) * self.scale * abs(own.slope or 1.0) * unit  # perhaps infinite
+            for by_output in self.noise_by_output
+            for own, noise in zip(self.coordinates, by_output, strict=True)
+        ]
+
+    def to_text(self, model: ModelView, most_trees: int | None = None) -> str:
+        """Return a list of coefficients."""
+        lines = [
+            f"{line.coefficient:+12.5g}  {line.feature} {line.per or line.value}".rstrip()
+            + (f"  (for {line.of})" if line.of else "")
+            for line in self.coefficient_list(model).lines
+        ]
+        return "\n".join(["coefficients", *lines])
+
+    def to_payload(self) -> dict[str, Any]:
         kept = {"stages": self.stages, "rows": self.rows}
         kept = {name: own for name, own in kept.items() if own is not None}
         return kept | {
@@ -274,31 +366,32 @@ class LinearScores(DeclaredState):
         }
 
     @classmethod
-    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> LinearScores:
-        """Read what `to_form` gave: a coefficient for each output and coordinate."""
-        form = need_keys(form, "scores", _KEYS, {"stages", "rows"})
+    def from_payload(cls, payload: Any, layout: Layout, n_outputs: int) -> Self:
+        payload = need_keys(payload, "scores", _KEYS, {"stages", "rows"})
         coordinates = tuple(
-            map(_read_coordinate, need_list(form["coordinates"], "scores.coordinates"))
+            map(_read_coordinate, need_list(payload["coordinates"], "scores.coordinates"))
         )
-        terms = _read_terms(form, layout, len(coordinates))
+        terms = _read_terms(payload, layout, len(coordinates))
         own = _features_alone(terms, coordinates)
         need(
             len(own) == len(layout.n_codes), "scores.coordinates", "every feature has a coordinate"
         )
         place = "scores.coefficients"
         shape = (n_outputs, len(coordinates))
-        coefficients = need_array(form["coefficients"], place, np.int32, shape)
+        coefficients = need_array(payload["coefficients"], place, np.int32, shape)
         need_scores([terms.most_score(own) for own in coefficients], place)
-        log_odds = need_flag(form["log_odds"], "scores.log_odds")
-        scale = need_number(form["scale"], "scores.scale", 0, above=True)
-        told = form["moments"], form["noise"]
-        if told[0] is not None:
-            need_finite(told[0], "scores.moments", (2, len(coordinates)))
-            one_for_all = np.ndim(told[1]) == 1
-            need_finite(told[1], "scores.noise", shape[one_for_all:], least=0)
-        stages = _read_stages(form["stages"], terms, coefficients) if "stages" in form else None
-        rows = read_rows(form)
-        return cls(terms, coordinates, coefficients, log_odds, scale, *told, stages, rows)
+        log_odds = need_flag(payload["log_odds"], "scores.log_odds")
+        scale = need_number(payload["scale"], "scores.scale", 0, above=True)
+        moments, noise = payload["moments"], payload["noise"]
+        if moments is not None:
+            need_finite(moments, "scores.moments", (2, len(coordinates)))
+            one_for_all = np.ndim(noise) == 1
+            need_finite(noise, "scores.noise", shape[one_for_all:], least=0)
+        stages = (
+            _read_stages(payload["stages"], terms, coefficients) if "stages" in payload else None
+        )
+        parts = (moments, noise, stages, read_row_count(payload))
+        return cls(terms, coordinates, coefficients, log_odds, scale, *parts)
 
 
 _KEYS = {"features", "coordinate", "value", "coordinates", "coefficients", "log_odds", "scale"}
@@ -307,7 +400,7 @@ _MOST_ENTRY = 2**30
 
 
 def _scores(codes: Codes, tables: list[dict[tuple[int, int], np.ndarray]]) -> np.ndarray:
-    """Return the scores of rows by the tables of each output."""
+    """Return the scores of rows from the tables of each output."""
     scores = np.zeros((len(tables), len(codes)), dtype=np.int32)
     for own_tables, own in zip(tables, scores, strict=True):
         add_scores(codes, own_tables, own)
@@ -315,7 +408,7 @@ def _scores(codes: Codes, tables: list[dict[tuple[int, int], np.ndarray]]) -> np
 
 
 def _read_stages(value: Any, terms: Terms, coefficients: np.ndarray) -> np.ndarray:
-    """Read the coefficients of all rounds, of which the last are the model's."""
+    """Return the checked coefficients of all rounds, of which the last are the model's."""
     place = "scores.stages"
     stages = need_array(value, place, np.int32, (None, *coefficients.shape))
     ends = len(stages) > 0 and np.array_equal(stages[-1], coefficients)
@@ -325,7 +418,7 @@ def _read_stages(value: Any, terms: Terms, coefficients: np.ndarray) -> np.ndarr
 
 
 def _features_alone(terms: Terms, coordinates: tuple[Coordinate, ...]) -> dict[int, int]:
-    """Return the term of each feature alone; the intercept is none of them."""
+    """Return the term of each single feature; the intercept is none of them."""
     return {
         features[0]: number
         for number, (features, coordinate) in enumerate(
@@ -335,22 +428,22 @@ def _features_alone(terms: Terms, coordinates: tuple[Coordinate, ...]) -> dict[i
     }
 
 
-def _read_coordinate(form: Any) -> Coordinate:
+def _read_coordinate(payload: Any) -> Coordinate:
     place = "scores.coordinates"
-    form = need_keys(form, place, {field.name for field in fields(Coordinate)})
-    names = need_text(form["feature"], place), need_text(form["value"], place)
-    return Coordinate(*names, *(need_number(form[name], place) for name in ("slope", "middle")))
+    payload = need_keys(payload, place, {field.name for field in fields(Coordinate)})
+    names = need_text(payload["feature"], place), need_text(payload["value"], place)
+    return Coordinate(*names, *(need_number(payload[name], place) for name in ("slope", "middle")))
 
 
-def _read_terms(form: dict[str, Any], layout: Layout, n_coordinates: int) -> Terms:
-    """Read terms that look at the layout's codes and have coordinates of their own."""
+def _read_terms(payload: dict[str, Any], layout: Layout, n_coordinates: int) -> Terms:
+    """Return checked terms of the layout's codes, with coordinates of their own."""
     last = len(layout.n_codes) - 1
-    pairs = need_array(form["features"], "scores.features", np.int32, (None, 2), -1, last)
-    need(bool((pairs[:, 0] >= 0).all()), "scores.features", "a term looks at a feature")
+    pairs = need_array(payload["features"], "scores.features", np.int32, (None, 2), -1, last)
+    need(bool((pairs[:, 0] >= 0).all()), "scores.features", "a term needs a feature")
     alone = set(pairs[pairs[:, 1] < 0, 0].tolist())
     need(len(alone) == last + 1, "scores.features", "every feature has a term of its own")
-    coordinate = need_list(form["coordinate"], "scores.coordinate", len(pairs))
-    value = need_list(form["value"], "scores.value", len(pairs))
+    coordinate = need_list(payload["coordinate"], "scores.coordinate", len(pairs))
+    value = need_list(payload["value"], "scores.value", len(pairs))
     for (first, second), places, entries in zip(pairs.tolist(), coordinate, value, strict=True):
         codes = layout.n_codes[first] * (1 if second < 0 else layout.n_codes[second])
         need_array(places, "scores.coordinate", np.int32, (codes,), 0, n_coordinates - 1)
@@ -365,15 +458,17 @@ def _read_terms(form: dict[str, Any], layout: Layout, n_coordinates: int) -> Ter
 
 
 def _code_of(codes: list[np.ndarray], n_codes: list[int]) -> np.ndarray:
-    """Return the place of one code, or of a pair of codes, in a term."""
+    """Return the index of one code, or of a pair of codes, in a term."""
     if len(codes) == 1:
         return codes[0]
     pairs: np.ndarray = codes[0].astype(np.int64) * n_codes[1] + codes[1]
     return pairs
 
 
-def _code_chances(coordinate: np.ndarray, entry: np.ndarray, moments: np.ndarray) -> np.ndarray:
-    """Return how likely the codes of one feature are, by the moments of its coordinates."""
+def _code_probabilities(
+    coordinate: np.ndarray, entry: np.ndarray, moments: np.ndarray
+) -> np.ndarray:
+    """Return the probabilities of one feature's codes, from the moments of its coordinates."""
     mass = np.zeros(len(coordinate))
     number = None
     for own in np.unique(coordinate[entry != 0]):
@@ -383,10 +478,25 @@ def _code_chances(coordinate: np.ndarray, entry: np.ndarray, moments: np.ndarray
         else:
             mass[codes] = max(moments[1, own], 0.0) / entry[codes[0]] ** 2 / len(codes)
     if number is not None:
-        there = max(1 - mass.sum(), _LEAST_SHARE)
-        mean, square = moments[:, number] / there
+        present = max(1 - mass.sum(), _LEAST_SHARE)
+        mean, square = moments[:, number] / present
         half = np.sqrt(max(square - mean**2, 0.0))
         codes = np.flatnonzero(coordinate == number)
         for value in (mean - half, mean + half):
-            mass[codes[np.abs(entry[codes] - value).argmin()]] += there / 2
+            mass[codes[np.abs(entry[codes] - value).argmin()]] += present / 2
     return even(mass)
+
+
+def _per(feature: Feature | None) -> str:
+    """Return the unit of a number's coefficient."""
+    match feature:
+        case DateFeature():
+            return "per day" if feature.step == DAY else "per second"
+        case DurationFeature():
+            return "per second"
+        case OrdinalFeature():
+            return "per rank"
+        case BooleanFeature():
+            return "is true"
+        case _:
+            return "per 1"

@@ -1,4 +1,4 @@
-"""The mean loss after each round, of a linear model that keeps its stages, on public rows."""
+"""Mean loss after each round of a linear model that keeps its stages, on public rows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from privboost.grid import BLOCK_ROWS, SCORE_STEPS
 from privboost.losses import UNKNOWN_LABEL, Loss, loss_of
+from privboost.models.base import ModelView
 from privboost.models.linear import LinearScores
-from privboost.models.model import Model
 from privboost.tables.beside import open_source
 from privboost.tables.features import ClassTarget
 from privboost.tables.rows import states_within
 
 
-def loss_curve(model: Model, X: Any, y: Any) -> np.ndarray:
+def loss_curve(model: ModelView, X: Any, y: Any) -> np.ndarray:
     """Return the mean loss on public rows after each round; see the estimator's method."""
     scores, target = model.scores, model.domain.target
     assert isinstance(scores, LinearScores)
@@ -30,13 +30,13 @@ def loss_curve(model: Model, X: Any, y: Any) -> np.ndarray:
         state = 0 if start is None else states_within(start[known], model.span)
         stages = scores.staged_scores(model.encoder.code(batch))
         states = np.stack([stage[:, known] + state for stage in stages]) / SCORE_STEPS
-        total += _losses(loss, label[known], states)
+        total += _total_losses(loss, label[known], states)
         rows += int(known.sum())
     return total / rows if rows else np.full_like(total, np.nan)
 
 
-def _losses(loss: Loss, label: np.ndarray, states: np.ndarray) -> np.ndarray:
-    """Add up the losses of rows, given their states by stage, output and row."""
+def _total_losses(loss: Loss, label: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """Return the total loss of each stage, from states of shape (stages, outputs, rows)."""
     other, own = loss.sizes
     outputs = states.shape[1]
     number = np.arange(outputs) if outputs > 1 else np.ones(1)

@@ -1,4 +1,4 @@
-"""What scikit-learn's tools ask of an estimator, answered by a model that is trained already."""
+"""scikit-learn compatibility of a trained model: a fitted estimator without parameters."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from privboost.tables.domain import Domain
 from privboost.tables.features import ClassTarget
 
 _NO_FIT = (
-    "fit: a trained model cannot be trained again: fit an estimator instead; where a tool is to "
-    "use the model as it is, wrap it in sklearn.frozen.FrozenEstimator"
+    "fit: a trained model cannot be trained again: fit an estimator instead, or wrap the model in "
+    "sklearn.frozen.FrozenEstimator for tools that use it as it is"
 )
 
 
 class only_where:
-    """Have a method only where a check, which raises `AttributeError`, lets it be.
+    """Decorator of methods that exist only where a check does not raise `AttributeError`.
 
-    Tools ask whether a method is there, and take another one if not.
+    It is sklearn's `available_if` with the message of the check, and without importing sklearn.
     """
 
     def __init__(self, check: Callable[[Any], None]) -> None:
@@ -30,11 +30,11 @@ class only_where:
 
     def __call__(self, method: Callable[..., Any]) -> Any:
         """Decorate a method."""
-        return _Sometimes(method, self._check)
+        return _AvailableMethod(method, self._check)
 
 
-class _Sometimes:
-    """A method that is there for some objects of a class."""
+class _AvailableMethod:
+    """Descriptor of such a method."""
 
     def __init__(self, method: Callable[..., Any], check: Callable[[Any], None]) -> None:
         self._method, self._check = method, check
@@ -48,12 +48,12 @@ class _Sometimes:
 
 
 class TrainedModel(ABC):
-    """A model as scikit-learn sees it: fitted, with nothing to set, and nothing to fit."""
+    """The interface of a fitted scikit-learn estimator without parameters."""
 
     @property
     @abstractmethod
     def domain(self) -> Domain:
-        """What is public about the table."""
+        """The public description of the table."""
 
     @property
     @abstractmethod
@@ -66,12 +66,12 @@ class TrainedModel(ABC):
 
     @property
     def classes_(self) -> np.ndarray:
-        """The same as `classes`, under scikit-learn's name."""
+        """The classes, under scikit-learn's name."""
         return self.classes
 
     @property
     def n_features_in_(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return len(self.domain.features)
 
     @property
@@ -80,7 +80,7 @@ class TrainedModel(ABC):
         return np.array(self.domain.feature_names, dtype=object)
 
     def fit(self, X: Any, y: Any = None, **more: Any) -> NoReturn:
-        """Raise: whatever fits a model anew, such as cross-validation, needs an estimator."""
+        """Raise TypeError: tools that fit again, such as cross-validation, need an estimator."""
         raise TypeError(_NO_FIT)
 
     def score(
@@ -93,12 +93,11 @@ class TrainedModel(ABC):
         X, y, sample_weight
             As scikit-learn's estimators take them.
         public_rows : bool
-            Your word that every row is public.
+            A declaration that every row is public.
 
         Privacy
         -------
-        None: it is exact, without any noise, and not private; for private rows there is
-        `privboost.evaluate`.
+        None: the score is exact and not private. Use `privboost.evaluate` for private rows.
 
         Warns
         -----
@@ -112,11 +111,11 @@ class TrainedModel(ABC):
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return no parameters: there are none."""
+        """Return an empty dict."""
         return {}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Refuse parameters: there are none."""
+        """Raise ValueError for any parameter."""
         if parameters:
             raise ValueError("set_params: a trained model has no parameters")
         return self

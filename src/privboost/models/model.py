@@ -1,4 +1,4 @@
-"""A trained model: how rows are coded, what their scores are, and what the scores mean."""
+"""`Model`: a trained model, from the codes of rows to scores, predictions and explanations."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from privboost.explanations.explanation import Explanation
 from privboost.explanations.lists import Finding
 from privboost.explanations.local import LocalExplanation
 from privboost.grid import SCORE_STEPS, WHOLE_SPAN
-from privboost.models.additive import AdditiveScores
-from privboost.models.compound import CompoundScores
-from privboost.models.importance import NO_ERRORS, deviations, importances
-from privboost.models.linear import LinearScores
+from privboost.models.base import Scores
+from privboost.models.explaining import explain_model, explain_rows
+from privboost.models.findings import find
+from privboost.models.importance import NO_ERRORS
 from privboost.models.manners import TrainedModel, only_where
-from privboost.models.trees import TreeScores
-from privboost.models.votes import VoteScores
 from privboost.pickling import DeclaredState
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain
@@ -32,8 +30,8 @@ from privboost.tables.features import ClassTarget
 from privboost.tables.rows import Codes
 
 
-def _need_chances(model: Model) -> None:
-    """Raise where scores are no log-odds."""
+def _need_log_odds(model: Model) -> None:
+    """Raise AttributeError unless scores are log-odds."""
     if not isinstance(model.domain.target, ClassTarget):
         raise AttributeError("predict_proba: the target is a number")
     if not model.has_chances:
@@ -44,25 +42,26 @@ def _need_chances(model: Model) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model(DeclaredState, TrainedModel):
-    """Predicts from any table with the domain's features. Holds released values only.
+    """A trained model, which predicts from any table with the domain's features.
 
-    scikit-learn's tools take it as a fitted estimator (`score`, displays, the last step of a
-    `Pipeline`); those that would fit it again are refused.
+    It holds released values only. scikit-learn's tools accept it as a fitted estimator (`score`,
+    displays, the last step of a `Pipeline`); tools that would fit it again are refused.
 
     Attributes
     ----------
     encoder : Encoder
         The domain and the edges of its bins.
-    scores : AdditiveScores, CompoundScores, TreeScores or LinearScores
+    scores : Scores
         The released values.
     privacy : PrivacyReport
-        What training spent.
+        The privacy report of training.
     span : (int, int)
-        Of a number: what scores of −1 and 1 mean, in `grid.LABEL_STEPS`; by default its bounds.
+        The clipping range of a numeric target in `grid.LABEL_STEPS`, to which scores of −1 and 1
+        correspond; by default its bounds.
     """
 
     encoder: Encoder
-    scores: AdditiveScores | CompoundScores | TreeScores | LinearScores
+    scores: Scores
     privacy: PrivacyReport
     span: tuple[int, int] = WHOLE_SPAN
 
@@ -74,27 +73,27 @@ class Model(DeclaredState, TrainedModel):
 
     @property
     def domain(self) -> Domain:
-        """What is public about the table."""
+        """The public description of the table."""
         return self.encoder.domain
 
     @property
     def classes(self) -> np.ndarray:
-        """The classes in the order that models use: sorted."""
+        """The classes in sorted order."""
         if not isinstance(self.domain.target, ClassTarget):
             raise AttributeError("classes: the target is a number")
         return np.array(self.domain.target.ordered)
 
     @property
     def middle_and_half(self) -> tuple[float, float]:
-        """What a score of 0 means of a number, and how much more one of 1; 0 and 1 of classes.
+        """The target at a score of 0, and its change for a score of 1; 0 and 1 for classes.
 
-        Both are on the scale on which the target's errors count.
+        Both are on the target's declared scale.
         """
         return self.domain.target.middle_and_half(self.span)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Between which numbers predictions lie: those of the span that was learned, if one was."""
+        """The bounds of predictions of a number: those of the released clipping range, if any."""
         if isinstance(self.domain.target, ClassTarget):
             raise AttributeError("bounds: the target is a class")
         low, high = self.numbers(np.array([-1.0, 1.0]))
@@ -102,7 +101,7 @@ class Model(DeclaredState, TrainedModel):
 
     @property
     def middle_and_half_of_labels(self) -> tuple[float, float]:
-        """The middle of the labels that a number has, and half their width, on its own scale."""
+        """The middle of a number's clipping range and half its width, on a linear scale."""
         target = self.domain.target
         if isinstance(target, ClassTarget) or target.scale == "linear":
             return self.middle_and_half
@@ -111,7 +110,7 @@ class Model(DeclaredState, TrainedModel):
 
     @property
     def scaled_bounds(self) -> tuple[float, float]:
-        """The bounds of predictions of a number, on the scale on which its errors count."""
+        """The bounds of predictions of a number, on the target's declared scale."""
         target = self.domain.target
         assert not isinstance(target, ClassTarget)
         middle, half = self.middle_and_half
@@ -119,7 +118,7 @@ class Model(DeclaredState, TrainedModel):
         return max(low, middle - half), min(high, middle + half)
 
     def numbers(self, scores: np.ndarray) -> np.ndarray:
-        """Return the numbers that scores mean, within the bounds of the span that was learned."""
+        """Return predictions of a number from scores, within `bounds`."""
         target = self.domain.target
         assert not isinstance(target, ClassTarget)
         middle, half = self.middle_and_half
@@ -136,22 +135,23 @@ class Model(DeclaredState, TrainedModel):
         Parameters
         ----------
         return_std : bool
-            Whether to return as well the standard error that the noise of training gives to each;
-            see `effects`.
+            Whether to also return the standard error that the noise of training gives to each; see
+            `effects`.
         n_jobs : int, optional
-            How many threads may work at once, as in every estimator.
+            The number of threads, as in every estimator.
 
         Raises
         ------
         AttributeError
-            With `return_std`, where the recipe does not tell how far noise moved its values.
+            With `return_std`, where the standard errors of scores are unknown.
         """
         if not return_std:
             return self._by_row(self.encoder.map_codes(data, self.scores.scores, n_jobs), np.int32)
-        noisy = self._with_errors()
+        if not self.has_errors:
+            raise AttributeError(NO_ERRORS)
 
         def score(codes: Codes) -> tuple[np.ndarray, np.ndarray]:
-            return noisy.scores(codes), np.sqrt(noisy.variances(codes))
+            return self.scores.scores(codes), np.sqrt(self.scores.variances(codes))
 
         both = self.encoder.map_codes(data, score, n_jobs)
         return (
@@ -159,35 +159,26 @@ class Model(DeclaredState, TrainedModel):
             self._by_row([errors for _, errors in both], np.float64),
         )
 
-    def _by_row(self, parts: list[np.ndarray], kind: type) -> np.ndarray:
-        """Put blocks of (outputs, rows) in one, in units of scores, rows first."""
-        empty: np.ndarray = np.empty((self.scores.n_outputs, 0), dtype=kind)
-        joined: np.ndarray = np.concatenate([empty, *parts], axis=1) / SCORE_STEPS
+    def _by_row(self, blocks: list[np.ndarray], dtype: type) -> np.ndarray:
+        """Return blocks of shape (outputs, rows) as one array in units of scores, rows first."""
+        empty: np.ndarray = np.empty((self.scores.n_outputs, 0), dtype=dtype)
+        joined: np.ndarray = np.concatenate([empty, *blocks], axis=1) / SCORE_STEPS
         return joined[0] if len(joined) == 1 else joined.T
 
     @property
     def has_errors(self) -> bool:
-        """Whether it tells how far noise may have moved what it says."""
-        scores = self.scores.alone if isinstance(self.scores, CompoundScores) else self.scores
-        return isinstance(scores, AdditiveScores) and scores.noise is not None
-
-    def _with_errors(self) -> AdditiveScores | CompoundScores:
-        """Return the scores, if they tell how far noise moved them."""
-        if not isinstance(self.scores, AdditiveScores | CompoundScores):
-            raise AttributeError(NO_ERRORS)
-        return self.scores
+        """Whether the standard errors of scores are known."""
+        return self.scores.has_errors
 
     def staged_decision_function(self, data: Any) -> Iterator[np.ndarray]:
         """Yield the scores after each update of training; the last are `decision_function`'s."""
-        if isinstance(self.scores, AdditiveScores | CompoundScores):
-            raise AttributeError("staged predictions: an additive model has no stages")
-        parts = list(self.encoder.feature_codes(data))
-        stages = [self.scores.staged_scores(codes) for codes in parts]
+        blocks = list(self.encoder.feature_codes(data))
+        stages = [self.scores.staged_scores(codes) for codes in blocks]
         for stage in zip(*stages, strict=True):
             scores = np.concatenate(stage, axis=1) / SCORE_STEPS
             yield scores[0] if len(scores) == 1 else scores.T
 
-    @only_where(_need_chances)
+    @only_where(_need_log_odds)
     @where_rows_lie
     def predict_proba(self, data: Any, return_std: bool = False, n_jobs: int | None = None) -> Any:
         """Return class probabilities, in the order of `classes`.
@@ -195,24 +186,24 @@ class Model(DeclaredState, TrainedModel):
         Parameters
         ----------
         return_std : bool
-            Whether to return as well the standard error that noise gives to each, to first order;
-            see `decision_function`.
+            Whether to also return the standard error that noise gives to each, to first order; see
+            `decision_function`.
         n_jobs : int, optional
-            How many threads may work at once, as in every estimator.
+            The number of threads, as in every estimator.
         """
         if not return_std:
             return self.chances_of(self.decision_function(data, n_jobs=n_jobs))
         scores, errors = self.decision_function(data, return_std=True, n_jobs=n_jobs)
-        chances = self.chances_of(scores)
+        found = self.chances_of(scores)
         if scores.ndim == 1:
-            return chances, (chances[:, :1] * chances[:, 1:] * errors[:, None]).repeat(2, axis=1)
-        moves = (expit(-scores) * errors) ** 2  # of the logarithms that chances are made of
-        own = (1 - 2 * chances) * moves  # (1 − q)² = q² + (1 − 2q)
-        return chances, chances * np.sqrt(own + (chances**2 * moves).sum(axis=1, keepdims=True))
+            return found, (found[:, :1] * found[:, 1:] * errors[:, None]).repeat(2, axis=1)
+        moves = (expit(-scores) * errors) ** 2  # the variances of log σ(score)
+        own = (1 - 2 * found) * moves  # (1 − q)² = q² + (1 − 2q)
+        return found, found * np.sqrt(own + (found**2 * moves).sum(axis=1, keepdims=True))
 
     def staged_predict_proba(self, data: Any) -> Iterator[np.ndarray]:
         """Yield class probabilities after each update of training."""
-        if isinstance(self.scores, VoteScores):
+        if not self.scores.staged_log_odds:
             raise AttributeError("staged probabilities: a vote's stages are votes, and no log-odds")
         return map(self.chances_of, self.staged_decision_function(data))
 
@@ -223,10 +214,10 @@ class Model(DeclaredState, TrainedModel):
         Parameters
         ----------
         return_std : bool
-            For a number: whether to return as well the standard error that noise gives to each;
-            see `decision_function`. On a log scale it is to first order.
+            For a number: whether to also return the standard error that noise gives to each; see
+            `decision_function`. On a log scale it is to first order.
         n_jobs : int, optional
-            How many threads may work at once, as in every estimator.
+            The number of threads, as in every estimator.
         """
         if not return_std:
             return self.prediction_of(self.decision_function(data, n_jobs=n_jobs))
@@ -242,22 +233,22 @@ class Model(DeclaredState, TrainedModel):
 
     @property
     def has_chances(self) -> bool:
-        """Whether scores are log-odds, so that there are probabilities."""
+        """Whether scores are log-odds of classes, so that there are probabilities."""
         return isinstance(self.domain.target, ClassTarget) and self.scores.log_odds
 
     def chances_of(self, scores: np.ndarray) -> np.ndarray:
-        """Return class probabilities for scores of `decision_function`."""
-        _need_chances(self)
+        """Return class probabilities from scores of `decision_function`."""
+        _need_log_odds(self)
         if scores.ndim == 1:
             both = np.empty((len(scores), 2))
             expit(scores, out=both[:, 1])
             np.subtract(1, both[:, 1], out=both[:, 0])
             return both
-        chances: np.ndarray = softmax(log_expit(scores), axis=1)  # they may all be too small
-        return chances
+        found: np.ndarray = softmax(log_expit(scores), axis=1)  # σ(score) may underflow
+        return found
 
     def prediction_of(self, scores: np.ndarray) -> np.ndarray:
-        """Return what `predict` says of rows with these scores of `decision_function`."""
+        """Return predictions from scores of `decision_function`."""
         if isinstance(self.domain.target, ClassTarget):
             best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
             named: np.ndarray = self.classes[best]
@@ -265,56 +256,50 @@ class Model(DeclaredState, TrainedModel):
         return self.numbers(scores)
 
     def effects(self) -> pa.Table:
-        """Return what was learned: for each feature and span of values, its effect on the score.
+        """Return the effect of each feature and bin on the score.
 
-        A row's score is the sum of its effects and a start that all rows have (`scores.start`);
-        what features do together, where that was learned, comes on top (`scores.pairs`,
-        `scores.trees`).
-        Neighbouring codes with the same effect are joined. What hardly a row has (values between
-        whole numbers, missing ones where there are none) has an effect of noise alone. Levels are
-        as training left them: those of `explain_global` are 0 on average.
+        A row's score is the sum of its effects and a start (`scores.start`), plus the interactions
+        of models that have any (`scores.pairs`, `scores.trees`). Neighbouring codes with the same
+        effect are merged. Values of hardly any row (between whole numbers, or missing where none
+        is) have an effect of noise alone. Levels are those of training; those of `explain_global`
+        have a mean of 0.
 
         For classes the score is the log-odds (of the second class, or of each class beyond two);
-        for a number, an effect is on the scale of the target: with a log scale, on that of its
-        logarithm.
+        for a number, an effect is on the target's declared scale.
 
         Returns
         -------
         pyarrow.Table
             With columns feature, values, effect and std, and class beyond two classes. std is the
-            standard error that the noise of training gives to an effect, its feature's mean effect
-            aside (a level moves freely between features and the start); null where a recipe does
-            not tell it. It knows of noise alone: not of the rows being a sample, nor of how far
-            coarse questions and caution keep effects from what they are.
+            standard error that the noise of training gives to an effect, without that of its
+            feature's mean effect (levels move freely between features and the start); null where it
+            is unknown. It includes neither the sampling error of the rows nor the bias of coarse
+            bins and shrinkage.
         """
-        from privboost.models.effect_tables import effect_table
-
-        return effect_table(self)
+        return self.scores.effect_table(self)
 
     def pairs(self) -> pa.Table:
-        """Return what pairs of features add to the score together, beside their own effects.
+        """Return the joint effects of pairs of features, in addition to their own effects.
 
         Returns
         -------
         pyarrow.Table
             With columns feature, values, other feature, other values, effect and std (see
-            `effects`), and class beyond two classes; without rows where no pair was asked about.
+            `effects`), and class beyond two classes; without rows where no pair was measured.
 
         Raises
         ------
         AttributeError
             Where the recipe has no pairs.
         """
-        from privboost.models.effect_tables import pair_table
-
-        return pair_table(self)
+        return self.scores.pair_table(self)
 
     def explain(self) -> pa.Table:
-        """Return a vote of rules as a card: how many votes each value of a feature has.
+        """Return a summary of a vote of rules: the votes of each value of a feature.
 
-        A rule votes for the second class (or its own, beyond two classes) where its value is met,
-        and against it elsewhere; negative votes are the other way round. Rules whose votes cancel
-        are left out.
+        A rule votes for the second class (or its own, beyond two classes) where it holds, and
+        against it elsewhere; negative votes are the other way round. Rules whose votes cancel are
+        left out.
 
         Returns
         -------
@@ -322,41 +307,35 @@ class Model(DeclaredState, TrainedModel):
             With columns votes, feature and value, and class beyond two classes; from the most
             votes to the fewest.
         """
-        from privboost.models.export import vote_card
-
-        return vote_card(self)
+        return self.scores.vote_table(self)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what is worth a look: sentences that follow from what the model's file holds.
+        """Return findings, which follow from the content of the model file.
 
-        They are a part of `explain_global`, and found quicker alone.
+        They are a part of `explain_global`, and faster to compute alone.
         """
-        from privboost.models.findings import find
-
         return find(self)
 
     def explain_global(self) -> Explanation:
-        """Say what the model has learned: shapes, pairs, trees, lists, and what is worth a look.
+        """Explain the model: shapes, pairs, trees, lists, and findings.
 
-        Every recipe's model has the same form: a row's score is the start and what shapes, pairs
-        and trees add. It is computed from released values and costs no privacy.
+        Models of all recipes have the same structure: a row's score is the sum of the start,
+        shapes, pairs and trees. Explanations use released values and cost no privacy.
 
         Returns
         -------
         Explanation
-            With `to_text`, `to_dict` and `plot`, as has each of its parts.
+            With `to_text`, `to_dict` and `plot`, as for each of its parts.
         """
-        from privboost.models.explaining import explain_model
-
         return explain_model(self)
 
     def explain_local(self, data: Any) -> LocalExplanation:
-        """Say why rows have the scores that they have. Costs no privacy of the rows of training.
+        """Explain the scores of rows, at no cost for the privacy of the training rows.
 
         Parameters
         ----------
         data : data frame, array, or path of a file
-            The rows: the caller's own, and so is what is said of them.
+            The caller's rows; the explanation is as private as they are.
 
         Returns
         -------
@@ -364,27 +343,23 @@ class Model(DeclaredState, TrainedModel):
             Contributions of features, pairs and trees that add up to the score, and exact Shapley
             values of the features.
         """
-        from privboost.models.explaining import explain_rows
-
         if is_remote(data):
-            raise ValueError(
-                "explain_local: rows of a cluster stay there; bring those over that matter"
-            )
+            raise ValueError("explain_local: rows of a cluster are not collected; pass local rows")
         return explain_rows(self, data)
 
     def sparsity(self) -> dict[str, int]:
-        """Return how small a vote of rules is: votes, and rules and features with a net vote.
+        """Return the size of a vote of rules: votes, and rules and features with a net vote.
 
         Returns
         -------
         dict
-            With votes, rules, features, and of_features, how many features the domain has.
+            With votes, rules, features, and of_features, the number of features of the domain.
         """
-        card = self.explain()
-        named = set(card["feature"].to_pylist()) & set(self.domain.feature_names)
+        rules = self.explain()
+        named = set(rules["feature"].to_pylist()) & set(self.domain.feature_names)
         return {
-            "votes": self.scores.n_trees,  # type: ignore[union-attr]
-            "rules": card.num_rows,
+            "votes": self.scores.n_trees,
+            "rules": rules.num_rows,
             "features": len(named),
             "of_features": len(self.domain.features),
         }
@@ -392,61 +367,52 @@ class Model(DeclaredState, TrainedModel):
     def coefficients(self) -> pa.Table:
         """Return a linear model's coefficients, on the scale of the table.
 
-        A number's is for each 1 of it (on a log scale: from −1 to 1), an indicator's for its
-        value. For classes they add up to the score; for a number, to the prediction, or to its
-        logarithm where the target has a log scale.
+        The coefficient of a number is per 1 (on a log scale: from −1 to 1), that of an indicator
+        for its value. Coefficients add up to the score of a class; for a number, to the prediction,
+        or to its logarithm where the target has a log scale.
 
         Returns
         -------
         pyarrow.Table
             With columns feature, value and coefficient, and class beyond two classes.
         """
-        from privboost.models.export import coefficient_table
-
-        return coefficient_table(self)
+        return self.scores.coefficient_table(self)
 
     def feature_importances(self, return_std: bool = False) -> Any:
-        """Return how much each feature moves the score, adding up to 1 (or all zero).
+        """Return the share of each feature in the variance of scores; see `Scores.importances`.
 
-        It is the variance that a feature's values, as often as released mass says, bring into the
-        score, alone and together with others, less what noise alone would give, never below 0.
-        It is computed from released values and costs no privacy.
+        Shares add up to 1, or are all 0. They follow from released values and cost no privacy.
 
         Parameters
         ----------
         return_std : bool
-            Whether to return the standard error that noise gives to each as well.
+            Whether to also return the standard error that noise gives to each.
 
         Raises
         ------
         AttributeError
-            Where nothing was released about how many rows a value stands for: votes, linear
-            models without an intercept, files of earlier versions. With `return_std`, where the
-            recipe does not tell how far noise moved its values.
+            Where no mass of values was released: votes, linear models without an intercept, files
+            of earlier versions. With `return_std`, where the standard errors are unknown.
         """
         if not return_std:
-            return importances(self.scores)
-        return importances(self.scores), deviations(self._with_errors())
+            return self.scores.importances()
+        return self.scores.importances(), self.scores.importance_errors()
 
     def to_text(self, most_trees: int | None = None) -> str:
-        """Write the model in words: of trees, conditions and what each leaf adds to the score.
+        """Return a text of the model: for trees, the conditions and value of each leaf.
 
-        A vote of rules is written as its card (see `explain`), a linear model as the list of its
-        `coefficients`, a model of effects as its explanation (see `explain_global`).
+        A vote of rules is a list of rules (see `explain`), a linear model the list of its
+        `coefficients`, an additive model its explanation (see `explain_global`).
 
         Parameters
         ----------
         most_trees : int, optional
-            Stop after so many trees.
+            The largest number of trees.
         """
-        from privboost.models.export import model_text
-
-        if isinstance(self.scores, AdditiveScores | CompoundScores):
-            return self.explain_global().to_text()
-        return model_text(self, most_trees)
+        return self.scores.to_text(self, most_trees)
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one file (see `load_model`)."""
+        """Write the model to a file (see `load_model`)."""
         from privboost.models.files import save_model
 
         save_model(self, path)

@@ -1,10 +1,9 @@
-"""Scores of any kind as one sum: a start, features alone, pairs, and trees that join features."""
+"""Scores of any kind as one sum: a start, tables of features and pairs, and trees."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -15,24 +14,30 @@ from privboost.trees.tree import Tree
 
 @dataclass(frozen=True, eq=False)
 class JointTable:
-    """What two features add together.
+    """The joint effect of two features.
 
     Attributes
     ----------
     features : (int, int)
-        Which ones.
+        The indices of the two features.
     cell_of : tuple of int arrays
         For each of the two the cell of each code.
     values : int array of shape (outputs, cells of the first, cells of the second)
         In score steps.
+    output : int or None
+        The only output with values other than 0, where there is one.
+    noise : float array of shape (cells of the first, cells of the second), or None
+        The standard deviation of that output's values, where it is known.
     """
 
     features: tuple[int, int]
     cell_of: tuple[np.ndarray, np.ndarray]
     values: np.ndarray
+    output: int | None = None
+    noise: np.ndarray | None = None
 
     def of(self, codes: Codes) -> np.ndarray:
-        """Return what rows have: shape (outputs, rows)."""
+        """Return the effect on rows: shape (outputs, rows)."""
         own, other = (
             cells[codes.column(feature)]
             for feature, cells in zip(self.features, self.cell_of, strict=True)
@@ -40,8 +45,8 @@ class JointTable:
         found: np.ndarray = self.values[:, own, other]
         return found
 
-    def chances(self, by_code: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return how likely the cells of both features are, given that of all features' codes."""
+    def cell_probabilities(self, by_code: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the probabilities of both features' cells, from those of all features' codes."""
         first, second = (
             np.bincount(cells, by_code[feature], size)
             for feature, cells, size in zip(
@@ -51,26 +56,26 @@ class JointTable:
         return first, second
 
     def mean(self, by_code: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what is added on average: shape (outputs,)."""
-        first, second = self.chances(by_code)
+        """Return the mean effect: shape (outputs,)."""
+        first, second = self.cell_probabilities(by_code)
         found: np.ndarray = self.values @ second @ first
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class JointTree:
-    """What a tree adds, whichever features it looks at.
+    """A tree of a model with its values.
 
     Attributes
     ----------
     number : int
-        Its place among all trees of the model.
+        The index among all trees of the model.
     tree : Tree
-        Its splits.
+        The splits.
     values : int array of shape (outputs, leaves)
         In score steps.
     mass, noise : arrays of the same shape, or None
-        What was released about its rows, and what noise gives to its values; see `Forest`.
+        The noisy count of its leaves, and the standard deviation of its values; see `Forest`.
     """
 
     number: int
@@ -80,32 +85,27 @@ class JointTree:
     noise: np.ndarray | None
 
     def of(self, codes: Codes) -> np.ndarray:
-        """Return what rows have: shape (outputs, rows)."""
+        """Return the effect on rows: shape (outputs, rows)."""
         found: np.ndarray = self.values[:, find_leaves(codes, self.tree)]
         return found
-
-    @cached_property
-    def looked_at(self) -> tuple[int, ...]:
-        """The features that it looks at."""
-        return tuple(np.unique(self.tree.feature).tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreParts:
-    """All that adds up to a row's score, on the score grid.
+    """All terms that add up to a row's score, on the score grid.
 
     Attributes
     ----------
     start : int array of shape (outputs,)
-        The score before any feature is looked at.
+        The constant term.
     tables : tuple of int arrays
-        For each feature what its codes add by themselves, of shape (outputs, codes).
+        For each feature the effect of its codes, of shape (outputs, codes).
     pairs : tuple of JointTable
-        What two features add together.
+        The joint effects of two features.
     trees : tuple of JointTree
-        What trees add that are in no table.
+        Trees that are in no table.
     noise : tuple of float arrays, or None
-        The standard deviation that noise gives to the tables; None where it cannot be told.
+        The standard deviation of the values in `tables`; None where it is unknown.
     """
 
     start: np.ndarray
@@ -116,36 +116,36 @@ class ScoreParts:
 
     @property
     def n_outputs(self) -> int:
-        """How many scores a row has."""
+        """The number of scores of a row."""
         return len(self.start)
 
-    def centred(self, chances: Sequence[np.ndarray]) -> ScoreParts:
-        """Return the same sum, to which each feature and pair adds nothing on average.
+    def centred(self, probabilities: Sequence[np.ndarray]) -> ScoreParts:
+        """Return the same sum with tables and pairs whose mean effect is 0.
 
-        What it added stands in the start, in whole steps: every score stays what it was, to the
+        Their means move to the start in whole steps, so that every score stays the same to the
         last bit.
 
         Parameters
         ----------
-        chances : sequence of float arrays
-            For each feature how likely its codes are.
+        probabilities : sequence of float arrays
+            For each feature the probability of each code.
         """
         start = self.start.astype(np.int64)
         tables, pairs = [], []
-        for table, own in zip(self.tables, chances, strict=True):
+        for table, own in zip(self.tables, probabilities, strict=True):
             level = np.rint(table @ own).astype(np.int64)
             start += level
             tables.append(table - level[:, None])
         for pair in self.pairs:
-            level = np.rint(pair.mean(chances)).astype(np.int64)
+            level = np.rint(pair.mean(probabilities)).astype(np.int64)
             start += level
             pairs.append(replace(pair, values=pair.values - level[:, None, None]))
         return replace(self, start=start, tables=tuple(tables), pairs=tuple(pairs))
 
     def contributions(self, codes: Codes) -> np.ndarray:
-        """Return what features, pairs and trees add: int64 of shape (terms, outputs, rows).
+        """Return the effects of features, pairs and trees: int64 of shape (terms, outputs, rows).
 
-        Trees are one term, the last, where there are any.
+        All trees together are one term, the last.
         """
         own = [table[:, codes.column(k)].astype(np.int64) for k, table in enumerate(self.tables)]
         own += [pair.of(codes) for pair in self.pairs]

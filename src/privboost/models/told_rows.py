@@ -1,9 +1,9 @@
-"""How many rows there are, as far as was released, and what noise gives to that."""
+"""Noisy row counts: a released count with the standard deviation of its noise."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,24 @@ def pool_counts(counts: Sequence[float] | np.ndarray, deviation: float) -> np.nd
     Parameters
     ----------
     counts : sequence of float
-        The counts, of which each has noise of its own.
+        The counts, each with independent noise.
     deviation : float
-        What noise gives to each of them.
+        The standard deviation of the noise of each count.
     """
     return np.array([np.mean(counts), deviation / math.sqrt(len(counts))])
 
 
-def read_rows(form: dict[str, Any]) -> np.ndarray | None:
-    """Read what a model file keeps of it; earlier versions kept nothing."""
-    if "rows" not in form:
+def read_row_count(payload: dict[str, Any]) -> np.ndarray | None:
+    """Return the noisy row count of a model file, or None for files of earlier versions."""
+    if "rows" not in payload:
         return None
-    rows = need_finite(form["rows"], "scores.rows", (2,))
+    rows = need_finite(payload["rows"], "scores.rows", (2,))
     need_finite(rows[1:], "scores.rows", (1,), least=0)
     return rows
+
+
+def as_counts(rows: np.ndarray | None) -> Iterator[tuple[float, float]]:
+    """Yield a noisy row count and its standard deviation, if there is one."""
+    if rows is not None:
+        count, error = rows.tolist()
+        yield count, error

@@ -1,4 +1,4 @@
-"""The distinct lines of a forest: by them, scores of many rows are found; see `line_kernels`."""
+"""The unique splits of a forest, by which many rows are scored at once; see `line_kernels`."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from privboost.models import line_kernels
 from privboost.tables.rows import Codes
 
 _LEVELS = 8
-"""Of each tree, that are gone down by lines: a node of them is one operation on many rows."""
-_MOST_LINES = 2**13
-"""Of a batch of trees: what a stride of rows does at each of them stays in a processor's cache."""
-_TURNS = 2**23
-"""How many turns of lines are written out at once, a byte each; or a tree's, if it has more."""
-_MOST_RUNS = 64
-"""With more, it is faster to look up the turn of each row."""
+"""The levels of a tree that are evaluated by unique splits, one operation on many rows each."""
+_MOST_SPLITS = 2**13
+"""The largest number of splits of a batch: the bits of a stride of rows fit into a cache."""
+_MOST_BYTES = 2**23
+"""The size of the unpacked bitmasks of a batch, or of one tree if that is larger."""
+_MOST_INTERVALS = 64
+"""The largest number of code intervals of a split; beyond it a table look-up is faster."""
 
 
 class Batch(NamedTuple):
-    """Trees that together have few lines.
+    """Trees that together have few unique splits.
 
     Attributes
     ----------
     trees : slice
-        Which.
+        The trees of the forest.
     feature : uint16 array
-        What each line is about.
-    runs : tuple of first, begin, length
-        Which codes go right.
+        The feature of each split.
+    intervals : tuple of first, begin, length
+        The intervals of codes that go right.
     many, bits : arrays
-        The lines of many runs, and where they send codes, as bits.
-    line_of : uint16 array of shape (trees, nodes)
-        The line of each node of the first levels.
+        The splits of many intervals, and their bitmasks.
+    split_of : uint16 array of shape (trees, nodes)
+        The split of each node of the first levels.
     """
 
     trees: slice
     feature: np.ndarray
-    runs: tuple[np.ndarray, np.ndarray, np.ndarray]
+    intervals: tuple[np.ndarray, np.ndarray, np.ndarray]
     many: np.ndarray
     bits: np.ndarray
-    line_of: np.ndarray
+    split_of: np.ndarray
 
     def add(
         self,
@@ -53,15 +53,15 @@ class Batch(NamedTuple):
         values: np.ndarray,
         scores: np.ndarray,
     ) -> None:
-        """Add the values of the trees, of all that there are, to scores."""
+        """Add the values of the batch's trees, from the arrays of all trees, to scores."""
         slots, own = codes.layout.slot_array, self.trees
-        lines = (slots[self.feature], self.runs, self.many, self.bits, self.line_of)
+        lines = (slots[self.feature], self.intervals, self.many, self.bits, self.split_of)
         whole = (slots[feature[own]], goes_right[own], values[own])
         line_kernels.add_trees_by_line(codes.narrow, codes.wide, *lines, *whole, scores)
 
 
 def batches_of(feature: np.ndarray, goes_right: np.ndarray) -> Iterator[Batch]:
-    """Part trees into batches.
+    """Yield trees in batches.
 
     Parameters
     ----------
@@ -76,22 +76,22 @@ def batches_of(feature: np.ndarray, goes_right: np.ndarray) -> Iterator[Batch]:
     table = np.full(1 << (2 * flat.size - 1).bit_length(), -1, dtype=np.int32)
     line_of, first_seen, lines = np.empty((3, flat.size), dtype=np.int32)
     known = line_kernels.number_lines(flat, bits, table, line_of, first_seen)
-    most = max(min(_MOST_LINES, _TURNS // (8 * size)), nodes)
+    most = max(min(_MOST_SPLITS, _MOST_BYTES // (8 * size)), nodes)
     numbers, begins = np.empty((trees, nodes), np.uint16), np.empty((trees + 1, 2), np.int64)
     line_of = line_of.reshape(trees, nodes)
     count = line_kernels.deal_lines(line_of, known, most, numbers, lines, begins)
     for (tree, line), (last_tree, last_line) in pairwise(begins[: count + 1].tolist()):
         own, seen = slice(tree, last_tree), first_seen[lines[line:last_line]]
-        yield Batch(own, flat[seen], *_runs_of(bits[seen]), numbers[own])
+        yield Batch(own, flat[seen], *_intervals_of(bits[seen]), numbers[own])
 
 
-def _runs_of(
+def _intervals_of(
     bits: np.ndarray,
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
-    """Return the runs of lines, which of them have many, and the bits of those."""
-    turns = np.unpackbits(bits, axis=1, bitorder="little")
+    """Return the code intervals of splits, the splits of many, and their bitmasks."""
+    goes_right = np.unpackbits(bits, axis=1, bitorder="little")
     first, many = np.empty(len(bits) + 1, dtype=np.int32), np.empty(len(bits), dtype=np.bool_)
-    begin, length = np.empty((2, _MOST_RUNS * len(bits)), dtype=np.uint16)
-    line_kernels.find_runs_of_lines(turns, _MOST_RUNS, first, begin, length, many)
-    runs = first, begin[: first[-1]].copy(), length[: first[-1]].copy()
-    return runs, np.flatnonzero(many), bits[many]
+    begin, length = np.empty((2, _MOST_INTERVALS * len(bits)), dtype=np.uint16)
+    line_kernels.find_runs_of_lines(goes_right, _MOST_INTERVALS, first, begin, length, many)
+    intervals = first, begin[: first[-1]].copy(), length[: first[-1]].copy()
+    return intervals, np.flatnonzero(many), bits[many]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from privboost.engine import kernels
+from privboost.forms import in_quotes, listed
 from privboost.grid import SCORE_STEPS
 from privboost.models import line_kernels, tree_kernels
+from privboost.models.base import ModelView, Scores
 from privboost.models.checks import (
     largest,
     need,
@@ -21,11 +25,13 @@ from privboost.models.checks import (
     need_scores,
     within_grid,
 )
-from privboost.models.importance import MORE, NO_MASS, add_noise, draw_rows, even, on_grid
+from privboost.models.importance import MORE_NOISE, NO_MASS, add_noise, draw_rows, even, on_grid
 from privboost.models.parts import JointTree, ScoreParts
-from privboost.models.told_rows import read_rows
+from privboost.models.told_rows import as_counts, read_row_count
 from privboost.models.tree_lines import Batch, batches_of
 from privboost.pickling import DeclaredState
+from privboost.tables.encoding import Encoder
+from privboost.tables.features import BooleanFeature, CategoricalFeature, ClassTarget
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes
 from privboost.trees.routing import find_leaves
@@ -33,29 +39,32 @@ from privboost.trees.tree import MAX_DEPTH, Tree
 from privboost.trees.turn_words import FEWEST_ROWS
 
 _MOST_FEATURES = 2**16
-"""Features that a node of a tree can tell apart."""
+"""The largest number of features that nodes can refer to."""
 
 _CHANGES = 2**18
-"""How many changes of scores are held at once, of some features at a time."""
+"""The largest number of score changes held at once, for some features at a time."""
 
-_SHARINGS = 10
-"""How often mass is divided among codes anew: more changes nothing that can be seen."""
+_ITERATIONS = 10
+"""Iterations of the estimate of code probabilities; more make no visible difference."""
+
+_ENOUGH_TREES = 10
+"""The number of trees from which on the noise of their totals is estimated from the totals."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forest(DeclaredState):
-    """Trees of one depth, as arrays; what a model file keeps.
+    """Trees of one depth as arrays, as in a model file.
 
     Attributes
     ----------
     feature : uint16 array of shape (trees, nodes)
-        The feature each node looks at.
+        The feature of each node.
     goes_right : uint8 array of shape (trees, nodes, ⌈codes/8⌉)
-        Where each code goes, a bit a code.
+        The split bitmask of each node: one bit a code.
     values : int32 array of shape (trees, outputs, leaves)
         The released values, in score steps.
     mass : int32 array of shape (trees, outputs, leaves), or None
-        What was released about how many rows lie in each leaf; noise may leave less than 0.
+        The noisy count of each leaf; noise may leave it below 0.
     noise : int32 array of shape (trees, outputs, leaves), or None
         The standard deviation that noise alone gives to each value, in score steps.
     """
@@ -74,15 +83,15 @@ class Forest(DeclaredState):
         mass: np.ndarray | None = None,
         noise: np.ndarray | None = None,
     ) -> Forest:
-        """Pack trees of one depth and their values, each of shape (outputs, leaves)."""
+        """Return a forest of trees of one depth, with values of shape (outputs, leaves) each."""
         width = max(tree.goes_right.shape[1] for tree in trees)
-        turns = np.zeros((len(trees), len(trees[0].feature), -(-width // 8)), dtype=np.uint8)
-        for packed, tree in zip(turns, trees, strict=True):
+        bits = np.zeros((len(trees), len(trees[0].feature), -(-width // 8)), dtype=np.uint8)
+        for packed, tree in zip(bits, trees, strict=True):
             own = np.packbits(tree.goes_right, axis=1, bitorder="little")
             packed[:, : own.shape[1]] = own
         return cls(
             np.stack([tree.feature for tree in trees]),
-            turns,
+            bits,
             np.stack(values),
             mass,
             None if noise is None else on_grid(noise),
@@ -98,12 +107,12 @@ class Forest(DeclaredState):
 
     def tree(self, number: int) -> Tree:
         """Return one tree."""
-        turns = np.unpackbits(self.goes_right[number], axis=1, bitorder="little")
-        return Tree(self.feature[number], turns)
+        goes_right = np.unpackbits(self.goes_right[number], axis=1, bitorder="little")
+        return Tree(self.feature[number], goes_right)
 
     @cached_property
     def joins(self) -> np.ndarray:
-        """Which trees look at several features, or at none."""
+        """Whether each tree splits on several features, or on none."""
         several = (self.feature != self.feature[:, :1]).any(axis=1)
         joins: np.ndarray = several | (self.feature.shape[1] == 0)
         return joins
@@ -111,28 +120,28 @@ class Forest(DeclaredState):
     def reach_of_missing(
         self, n_codes: np.ndarray
     ) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray]]]:
-        """Yield each feature that nodes look at, and which leaves rows without a value reach.
+        """Yield each feature of the trees with the leaves that its missing values can reach.
 
-        Two boolean arrays of shape (trees, leaves): whether a node above the leaf looks at the
+        Two boolean arrays of shape (trees, leaves): whether a node above the leaf splits on the
         feature, and whether one of them sends missing values to the other side.
         """
         feature = self.feature.astype(np.int64)
         last = n_codes[feature] - 1
         packed = np.take_along_axis(self.goes_right, (last // 8)[..., None], axis=2)[..., 0]
-        turns = (packed >> (last % 8)) & 1
+        missing_side = (packed >> (last % 8)) & 1
         leaves = np.arange(self.values.shape[2])
         depth = len(leaves).bit_length() - 1
         levels = range(depth)
-        # The nodes above each leaf, and on which side of them it lies.
+        # The nodes above each leaf, and the side of them on which it lies.
         nodes = np.stack([2**level - 1 + (leaves >> (depth - level)) for level in levels], axis=-1)
         sides = np.stack([(leaves >> (depth - level - 1)) & 1 for level in levels], axis=-1)
-        above, parted = feature[:, nodes], turns[:, nodes] != sides
+        above, parted = feature[:, nodes], missing_side[:, nodes] != sides
         for own in np.unique(feature).tolist():
             here = above == own
             yield own, (here.any(axis=2), (here & parted).any(axis=2))
 
     def add_joint(self, codes: Codes, scores: np.ndarray) -> None:
-        """Add to scores, of shape (outputs, rows), the values of trees that join features."""
+        """Add the values of trees of several features to scores of shape (outputs, rows)."""
         feature, goes_right, values = self._joint
         if len(codes) >= FEWEST_ROWS and feature.size:
             for batch in self._batches:
@@ -144,19 +153,19 @@ class Forest(DeclaredState):
 
     @cached_property
     def _joint(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The arrays of trees that join features."""
+        """The arrays of trees of several features."""
         if self.joins.all():
             return self.feature, self.goes_right, self.values
         return self.feature[self.joins], self.goes_right[self.joins], self.values[self.joins]
 
     @cached_property
     def _batches(self) -> list[Batch]:
-        """The same in batches."""
+        """The same trees in batches by their unique splits."""
         feature, goes_right, _ = self._joint
         return list(batches_of(feature, goes_right))
 
     def mass_below(self, number: int) -> np.ndarray:
-        """Return what was released about the rows below each node of a tree, leaves last."""
+        """Return the noisy counts below each node of a tree, leaves last."""
         if self.mass is None:
             raise AttributeError(NO_MASS)
         levels = [self.mass[number].sum(axis=0, dtype=np.float64)]
@@ -166,61 +175,63 @@ class Forest(DeclaredState):
 
     @property
     def all_noise(self) -> np.ndarray:
-        """What noise alone gives to values, of shape (trees, outputs, leaves), as floats."""
+        """The standard deviation of values, of shape (trees, outputs, leaves), as floats."""
         if self.noise is None:
             raise AttributeError(NO_MASS)
         noise: np.ndarray = self.noise.astype(np.float64)
         return noise
 
     def add_variances(self, codes: Codes, total: np.ndarray) -> None:
-        """Add what noise gives to the scores of rows, squared, to a total of their shape."""
+        """Add the variance that noise gives to the scores of rows to a total of their shape."""
         for number, noise in enumerate(self.all_noise):
             total += (noise**2)[:, find_leaves(codes, self.tree(number))]
 
-    def drawn(self, generator: np.random.Generator) -> Forest:
+    def with_more_noise(self, generator: np.random.Generator) -> Forest:
         """Return the same trees with noise drawn once more on top."""
         if self.noise is None:
             raise AttributeError(NO_MASS)
         values = add_noise(self.values, self.noise, generator)
-        return replace(self, values=values, noise=on_grid(MORE * self.noise))
+        return replace(self, values=values, noise=on_grid(MORE_NOISE * self.noise))
 
-    def stretched(self, slope: np.ndarray) -> Forest:
-        """Return the same trees with values, and their noise, times each output's slope."""
+    def scaled(self, slope: np.ndarray) -> Forest:
+        """Return the same trees with values and noise times the slope of each output."""
         by_leaf = slope[:, None]
         noise = None if self.noise is None else on_grid(self.noise * by_leaf)
         return replace(self, values=np.rint(self.values * by_leaf).astype(np.int32), noise=noise)
 
-    def to_form(self) -> dict[str, np.ndarray]:
-        """Return what a model file keeps."""
+    def to_payload(self) -> dict[str, np.ndarray]:
+        """Return the content of a model file."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Forest:
-        """Read what `to_form` gave: complete trees that turn at every code of their features."""
+    def from_payload(cls, payload: Any, layout: Layout, n_outputs: int) -> Forest:
+        """Return checked trees from the content of a model file."""
         place = "scores.forests"
-        form = need_keys(form, place, {field.name for field in fields(cls)})
+        payload = need_keys(payload, place, {field.name for field in fields(cls)})
         last = len(layout.n_codes) - 1
-        feature = need_array(form["feature"], f"{place}.feature", np.uint16, (None, None), 0, last)
+        feature = need_array(
+            payload["feature"], f"{place}.feature", np.uint16, (None, None), 0, last
+        )
         count, nodes = feature.shape
         complete = count > 0 and nodes & (nodes + 1) == 0 and nodes < 2**MAX_DEPTH
         need(complete, f"{place}.feature", f"complete trees of depth {MAX_DEPTH} at most")
         shape = (count, n_outputs, nodes + 1)
-        values = need_array(form["values"], f"{place}.values", np.int32, shape)
-        turns = form["goes_right"]
-        need_array(turns, f"{place}.goes_right", np.uint8, (count, nodes, None))
+        values = need_array(payload["values"], f"{place}.values", np.int32, shape)
+        bits = payload["goes_right"]
+        need_array(bits, f"{place}.goes_right", np.uint8, (count, nodes, None))
         n_codes = np.array(layout.n_codes)
         seen = n_codes[feature].max() if feature.size else 0
-        fits = seen <= 8 * turns.shape[2] < n_codes.max() + 8
+        fits = seen <= 8 * bits.shape[2] < n_codes.max() + 8
         need(fits, f"{place}.goes_right", "a bit for each code of the features is needed")
-        mass, noise = form["mass"], form["noise"]
+        mass, noise = payload["mass"], payload["noise"]
         if mass is not None:
             need_array(mass, f"{place}.mass", np.int32, shape)
             need_array(noise, f"{place}.noise", np.int32, shape, 0)
-        return cls(feature, turns, values, mass, noise)
+        return cls(feature, bits, values, mass, noise)
 
 
 @dataclass(frozen=True, eq=False)
-class TreeScores(DeclaredState):
+class TreeScores(Scores):
     """Released trees on the score grid.
 
     Attributes
@@ -230,15 +241,16 @@ class TreeScores(DeclaredState):
     forests : tuple of Forest
         The trees, in the order of training; each forest has one depth.
     updates : int array
-        How many trees each update added: the stages of training.
+        The number of trees of each update: the stages of training.
     n_codes : int array
-        How many codes each feature has.
+        The number of codes of each feature.
     rows : float64 array of shape (2,), or None
-        How many rows there are, as far as was released, and the standard deviation of that.
+        The noisy row count and its standard deviation.
     """
 
     kind = "trees"
-    log_odds: ClassVar[bool] = True
+    log_odds = True
+    has_shapes: ClassVar[bool] = False
     start: np.ndarray
     forests: tuple[Forest, ...]
     updates: np.ndarray
@@ -247,24 +259,23 @@ class TreeScores(DeclaredState):
 
     @classmethod
     def of(cls, start: np.ndarray, n_codes: Sequence[int], rows: np.ndarray | None = None) -> Self:
-        """Return a model without trees."""
+        """Return scores without trees."""
         nothing = np.zeros(0, dtype=np.int32)
         return cls(start, (), nothing, np.array(n_codes, dtype=np.int32), rows=rows)
 
     def extended(self, forest: Forest, updates: Sequence[int]) -> TreeScores:
-        """Return the model with more trees."""
+        """Return the scores with more trees."""
         more = np.array(updates, dtype=np.int32)
         together = np.concatenate([self.updates, more])
         return replace(self, forests=(*self.forests, forest), updates=together)
 
     @property
     def n_outputs(self) -> int:
-        """How many scores a row has."""
         return len(self.start)
 
     @property
     def n_trees(self) -> int:
-        """How many trees there are (for each output)."""
+        """The number of trees (for each output)."""
         return sum(map(len, self.forests))
 
     def trees(self) -> Iterator[tuple[Tree, np.ndarray]]:
@@ -274,7 +285,6 @@ class TreeScores(DeclaredState):
                 yield forest.tree(number), values
 
     def scores(self, codes: Codes) -> np.ndarray:
-        """Return the exact scores of rows: int32 of shape (outputs, rows)."""
         scores = np.repeat(self.start[:, None], len(codes), axis=1)
         for feature, tables in self._tables.items():
             for output, values in enumerate(tables):
@@ -284,7 +294,6 @@ class TreeScores(DeclaredState):
         return scores
 
     def staged_scores(self, codes: Codes) -> Iterator[np.ndarray]:
-        """Yield the scores after each update (the same array, which goes on changing)."""
         scores = np.repeat(self.start[:, None], len(codes), axis=1)
         trees = self.trees()
         for count in self.updates:
@@ -294,7 +303,7 @@ class TreeScores(DeclaredState):
 
     @cached_property
     def _tables(self) -> dict[int, np.ndarray]:
-        """For each feature, the sum over trees that look at it alone: (outputs, codes)."""
+        """For each feature, the sum over trees of that feature alone: (outputs, codes)."""
         tables: dict[int, np.ndarray] = {}
         for forest in self.forests:
             for number in np.flatnonzero(~forest.joins).tolist():
@@ -305,37 +314,33 @@ class TreeScores(DeclaredState):
         return tables
 
     def typical(self) -> np.ndarray:
-        """Return the scores of rows drawn from released mass: int32 of shape (outputs, rows).
-
-        Nothing is drawn, so that there are no rows, where no mass was released.
-        """
         layout = Layout(tuple(self.n_codes.tolist()))
         if any(forest.mass is None for forest in self.forests):
             return self.scores(Codes.empty(layout, 0))
-        return self.scores(Codes.of(layout, draw_rows(self.chances())[0]))
+        return self.scores(Codes.of(layout, draw_rows(self.code_probabilities())[0]))
 
     @property
     def largest(self) -> np.ndarray:
-        """A size that no row's score exceeds, of each output, in score steps."""
+        """A bound on the absolute score of any row, for each output, in score steps."""
         own = (largest(forest.values, axis=2).sum(axis=0) for forest in self.forests)
         most: np.ndarray = sum(own, largest(self.start[None], 0))
         return most
 
     def on_lines(self, lines: np.ndarray) -> Self:
-        """Return the model with each output's scores on a line, values rounded to the grid.
+        """Return the calibrated scores: a linear function of the scores, rounded to the grid.
 
         Parameters
         ----------
         lines : float array of shape (outputs, 2)
-            Slopes, above 0, and shifts. A slope goes as far as the grid of scores allows.
+            Slope, above 0, and intercept of each output. Slopes are limited by the score grid.
         """
         slope = within_grid(lines[:, 0], self.largest)
         start = np.rint(slope * self.start + lines[:, 1] * SCORE_STEPS).astype(np.int32)
-        forests = tuple(forest.stretched(slope) for forest in self.forests)
+        forests = tuple(forest.scaled(slope) for forest in self.forests)
         return replace(self, start=start, forests=forests)
 
     def each_tree(self) -> Iterator[JointTree]:
-        """Yield each tree with all that is known of it."""
+        """Yield each tree with its values, mass and noise."""
         numbered = ((forest, k) for forest in self.forests for k in range(len(forest)))
         for number, (forest, k) in enumerate(numbered):
             mass = None if forest.mass is None else forest.mass[k]
@@ -343,42 +348,47 @@ class TreeScores(DeclaredState):
             yield JointTree(number, forest.tree(k), forest.values[k], mass, noise)
 
     def parts(self) -> ScoreParts:
-        """Return the scores as one sum: trees of one feature are in its table."""
-        tables = tuple(
-            self._tables.get(feature, np.zeros((self.n_outputs, codes), dtype=np.int32))
-            for feature, codes in enumerate(self.n_codes)
-        )
+        """Return the scores as one sum, with trees of one feature in its table."""
+        tables = tuple(self._tables.get(k, table) for k, table in enumerate(self._empty_tables()))
         joint = tuple(tree for tree in self.each_tree() if tree.tree.only_feature is None)
         return ScoreParts(self.start, tables, trees=joint)
 
-    def chances(self) -> tuple[np.ndarray, ...]:
-        """Return for each feature how likely its codes are, as the mass of the leaves tells.
+    def export_parts(self) -> ScoreParts:
+        """Return the scores as one sum of all trees."""
+        return ScoreParts(self.start, self._empty_tables(), trees=tuple(self.each_tree()))
 
-        Features are taken to be independent. From even chances on, the mass on the two sides of
-        each node is divided among the codes that reach them as the chances say, again and again.
+    def _empty_tables(self) -> tuple[np.ndarray, ...]:
+        return tuple(np.zeros((self.n_outputs, codes), dtype=np.int32) for codes in self.n_codes)
+
+    def code_probabilities(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature the probability of each code, from the mass of leaves.
+
+        Features are assumed to be independent. Starting from even probabilities, the mass on the
+        two sides of each node is repeatedly divided among the codes that reach them in proportion
+        to the probabilities.
         """
         last = np.cumsum(self.n_codes)
         first = last - self.n_codes
-        chances = np.concatenate([np.full(codes, 1 / codes) for codes in self.n_codes])
+        found = np.concatenate([np.full(codes, 1 / codes) for codes in self.n_codes])
         masses = [list(map(forest.mass_below, range(len(forest)))) for forest in self.forests]
-        for _ in range(_SHARINGS):
-            shared = np.zeros_like(chances)
+        for _ in range(_ITERATIONS):
+            shared = np.zeros_like(found)
             for forest, below in zip(self.forests, masses, strict=True):
                 for number, mass in enumerate(below):
                     tree = forest.tree(number)
                     arrays = (tree.feature, tree.goes_right, self.n_codes, first)
-                    tree_kernels.add_shares(*arrays, mass, chances, shared)
+                    tree_kernels.add_shares(*arrays, mass, found, shared)
             parts = [even(part) for part in np.split(shared, last[:-1])]
-            chances = np.concatenate(parts)
-        return tuple(np.split(chances, last[:-1]))
+            found = np.concatenate(parts)
+        return tuple(np.split(found, last[:-1]))
 
     def missing_cells(self) -> np.ndarray:
-        """Return the mass in leaves that rows without a value of a feature reach, or can't reach.
+        """Return the mass of leaves that rows without a value of a feature reach, or can't reach.
 
-        Of shape (features, 3), summed over the trees that look at the feature: the mass they reach,
-        the mass they can't reach, and the standard error of the latter. It tells only where the
-        side of missing values was drawn at random. The noise of a leaf is estimated from how far
-        the total mass moves from tree to tree.
+        Of shape (features, 3), summed over the trees of the feature: the mass they reach, the mass
+        they can't reach, and the standard error of the latter. The sums are informative only where
+        the side of missing values was drawn at random. The noise of a leaf is estimated from the
+        differences of the total mass between trees.
         """
         found = np.zeros((len(self.n_codes), 3))
         for forest in self.forests:
@@ -387,8 +397,8 @@ class TreeScores(DeclaredState):
             mass = forest.mass.sum(axis=1, dtype=np.float64)
             steps = np.diff(mass.sum(axis=1))
             leaf_variance = float(np.mean(steps**2)) / 2 / mass.shape[1]
-            for feature, (looked_at, out_of_reach) in forest.reach_of_missing(self.n_codes):
-                reached = looked_at & ~out_of_reach
+            for feature, (above, out_of_reach) in forest.reach_of_missing(self.n_codes):
+                reached = above & ~out_of_reach
                 found[feature] += (
                     mass[reached].sum(),
                     mass[out_of_reach].sum(),
@@ -400,66 +410,181 @@ class TreeScores(DeclaredState):
     def changes(
         self, rows: np.ndarray, others: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield what other codes change; see `importance.Explainable`."""
-        looked_at = {own for forest in self.forests for own in np.unique(forest.feature).tolist()}
+        features = {own for forest in self.forests for own in np.unique(forest.feature).tolist()}
         width = max(_CHANGES // (self.n_outputs * rows.shape[1]), 1)
         for first in range(0, len(rows), width):
             change = np.zeros((min(width, len(rows) - first), self.n_outputs, rows.shape[1]))
-            doubt = np.zeros_like(change)
+            variance = np.zeros_like(change)
             for forest in self.forests:
                 arrays = (forest.feature, forest.goes_right, first, rows, others, forest.values)
-                tree_kernels.add_changes(*arrays, forest.all_noise, change, doubt)
-            for place in range(len(change)):
-                if first + place in looked_at:
-                    yield first + place, change[place], doubt[place]
+                tree_kernels.add_changes(*arrays, forest.all_noise, change, variance)
+            for k in range(len(change)):
+                if first + k in features:
+                    yield first + k, change[k], variance[k]
 
     def feature_values(self) -> tuple[np.ndarray, ...]:
-        """Return for each feature the score of its codes, where no tree joins features."""
         if any(forest.joins.any() for forest in self.forests):
             raise AttributeError(
-                "effects: these trees join several features; only trees of one feature each "
+                "effects: these trees split on several features; only trees of one feature each "
                 '(features="cyclical") add up feature by feature'
             )
         return self.parts().tables
 
-    def to_form(self) -> dict[str, Any]:
-        """Return what a model file keeps."""
+    def row_counts(self) -> Iterator[tuple[float, float]]:
+        """Yield the released row count, and the mean mass of trees, which is no larger.
+
+        In a stream the trees of later batches hold the mass of later rows.
+        """
+        yield from as_counts(self.rows)
+        totals = self._total_masses()
+        if totals is not None and len(totals) >= _ENOUGH_TREES:
+            yield float(totals.mean()), float(np.linalg.norm(_error(totals))) / totals.shape[1]
+
+    def least_rows(self) -> float | None:
+        totals = self._total_masses()
+        if totals is None or len(totals) < _ENOUGH_TREES:
+            return None
+        return float((totals.mean(axis=0) - 2 * _error(totals)).max())
+
+    def _total_masses(self) -> np.ndarray | None:
+        """Return the total mass of each tree, of shape (trees, outputs)."""
+        masses = [f.mass.sum(axis=2, dtype=np.float64) for f in self.forests if f.mass is not None]
+        if not masses:
+            return None
+        totals = np.concatenate(masses)
+        # Where each tree belongs to one output, the other outputs have no mass.
+        alone = totals.shape[1] > 1 and bool(((totals != 0).sum(axis=1) <= 1).all())
+        return totals.sum(axis=1, keepdims=True) if alone else totals
+
+    def to_text(self, model: ModelView, most_trees: int | None = None) -> str:
+        """Return the trees as conditions and leaf values."""
+        target = model.domain.target
+        middle, half = model.middle_and_half
+        several = isinstance(target, ClassTarget) and self.n_outputs > 1
+        names = [in_quotes(name) for name in model.classes] if several else [""]
+        start = ", ".join(
+            f"{name}{': ' if name else ''}{value / SCORE_STEPS:+.4g}"
+            for name, value in zip(names, self.start, strict=True)
+        )
+        lines = [f"score at the start {start}"]
+        if not isinstance(target, ClassTarget):
+            first = middle + half * self.start[0] / SCORE_STEPS
+            log = "log of the " * (target.scale == "log")
+            lines = [f"{log}prediction at the start {first:.6g}"]
+        for number, (tree, values) in enumerate(islice(self.trees(), most_trees), 1):
+            outputs = [k for k in range(len(values)) if values[k].any()] or [0]
+            for output in outputs:
+                of = f" of class {names[output]}" if names[output] else ""
+                lines.append(f"tree {number}{of}")
+                lines += _branch(model.encoder, tree, values[output] * half / SCORE_STEPS, 0, 1)
+        if most_trees is not None and most_trees < self.n_trees:
+            lines.append(f"… and {self.n_trees - most_trees} trees more")
+        return "\n".join(lines)
+
+    def to_payload(self) -> dict[str, Any]:
         kept = {} if self.rows is None else {"rows": self.rows}
         return kept | {
             "start": self.start,
-            "forests": [forest.to_form() for forest in self.forests],
+            "forests": [forest.to_payload() for forest in self.forests],
             "updates": self.updates,
             "n_codes": self.n_codes,
         }
 
     @classmethod
-    def from_form(cls, form: Any, layout: Layout, n_outputs: int) -> Self:
-        """Read what `to_form` gave: trees for this layout, all of them in the stages."""
-        form = need_keys(form, "scores", {"start", "forests", "updates", "n_codes"}, {"rows"})
+    def from_payload(cls, payload: Any, layout: Layout, n_outputs: int) -> Self:
+        payload = need_keys(payload, "scores", {"start", "forests", "updates", "n_codes"}, {"rows"})
         need(len(layout.n_codes) <= _MOST_FEATURES, "domain", "too many features for trees")
-        start = need_array(form["start"], "scores.start", np.int32, (n_outputs,))
-        listed = need_list(form["forests"], "scores.forests")
-        forests = tuple(Forest.from_form(each, layout, n_outputs) for each in listed)
-        n_codes = need_array(form["n_codes"], "scores.n_codes", np.int32, (len(layout.n_codes),))
+        start = need_array(payload["start"], "scores.start", np.int32, (n_outputs,))
+        listed = need_list(payload["forests"], "scores.forests")
+        forests = tuple(Forest.from_payload(each, layout, n_outputs) for each in listed)
+        n_codes = need_array(payload["n_codes"], "scores.n_codes", np.int32, (len(layout.n_codes),))
         need(tuple(n_codes.tolist()) == layout.n_codes, "scores.n_codes", "not those of the domain")
         count = sum(map(len, forests))
-        updates = need_array(form["updates"], "scores.updates", np.int32, (None,), 1, count)
+        updates = need_array(payload["updates"], "scores.updates", np.int32, (None,), 1, count)
         total = int(updates.sum(dtype=np.int64))
         need(total == count, "scores.updates", "they must add up to the trees")
-        scores = cls(start, forests, updates, n_codes, rows=read_rows(form))
+        scores = cls(start, forests, updates, n_codes, rows=read_row_count(payload))
         need_scores(scores.largest, "scores.forests.values")
         return scores
 
 
 @dataclass(frozen=True, eq=False)
 class MarginScores(TreeScores):
-    """Trees whose scores tell classes apart, but are no log-odds: labels −1 and 1, predicted."""
+    """Trees whose scores separate classes but are no log-odds: predictions of labels −1 and 1."""
 
     kind = "margin trees"
-    log_odds: ClassVar[bool] = False
+    log_odds = False
+    needs_classes: ClassVar[bool] = True
 
 
 def _add(codes: Codes, tree: Tree, values: np.ndarray, scores: np.ndarray) -> None:
     leaf = find_leaves(codes, tree)
     for output, value_of in enumerate(values):
         kernels.add_values(leaf, value_of, scores[output])
+
+
+def _error(totals: np.ndarray) -> np.ndarray:
+    """Return the standard error of the mean of the trees' total masses."""
+    error: np.ndarray = totals.std(axis=0) / math.sqrt(len(totals))
+    return error
+
+
+def _branch(encoder: Encoder, tree: Tree, values: np.ndarray, node: int, depth: int) -> list[str]:
+    """Return the lines of a subtree; leaves are numbered after the inner nodes."""
+    inner, indent = len(tree.feature), "  " * depth
+    if node >= inner:
+        return [f"{indent}{values[node - inner]:+.4g}"]
+    goes_right = tree.goes_right[node]
+    if not goes_right[: encoder.layout.n_codes[tree.feature[node]]].any():
+        return _branch(encoder, tree, values, 2 * node + 1, depth)
+    left, right = conditions(encoder, int(tree.feature[node]), goes_right)
+    return [
+        f"{indent}{left}",
+        *_branch(encoder, tree, values, 2 * node + 1, depth + 1),
+        f"{indent}{right}",
+        *_branch(encoder, tree, values, 2 * node + 2, depth + 1),
+    ]
+
+
+def conditions(encoder: Encoder, feature: int, goes_right: np.ndarray) -> tuple[str, str]:
+    """Return the conditions under which values of a feature go left, and right."""
+    declared = encoder.domain.features[feature]
+    goes_right = goes_right[: encoder.layout.n_codes[feature]]
+    if isinstance(declared, CategoricalFeature):
+        names = [*map(str, declared.categories), "other", "missing"]
+        chosen = [name for name, right in zip(names, goes_right, strict=True) if right]
+        others = [name for name, right in zip(names, goes_right, strict=True) if not right]
+        if len(chosen) <= len(others) or not others:
+            inside, outside = _one_of(chosen)
+            return f"{declared.name} {outside}", f"{declared.name} {inside}"
+        inside, outside = _one_of(others)
+        return f"{declared.name} {inside}", f"{declared.name} {outside}"
+    values = goes_right[:-1]
+    on_right = ", or missing" if goes_right[-1] else ""
+    on_left = "" if goes_right[-1] else ", or missing"
+    if not values.any():
+        return f"{declared.name} is there", f"{declared.name} is missing"
+    if values.all() and not goes_right[-1]:
+        return f"{declared.name} is missing", f"{declared.name} is there"
+    if isinstance(declared, BooleanFeature) and not values.all():
+        own, other = declared.names[:: 1 if values[0] else -1]
+        return f"{declared.name} is {other}{on_left}", f"{declared.name} is {own}{on_right}"
+    name, right = declared.name, np.flatnonzero(values)
+    first, last = int(right[0]), int(right[-1])
+    low = encoder.edge(feature, first - 1) if first else "-inf"
+    if last == len(values) - 1:
+        return f"{name} ≤ {low}{on_left}", f"{name} > {low}{on_right}"
+    high = encoder.edge(feature, last)
+    if first == 0:
+        return f"{name} > {high}{on_left}", f"{name} ≤ {high}{on_right}"
+    outside, inside = f"≤ {low} or > {high}", f"> {low} and ≤ {high}"
+    return f"{name} {outside}{on_left}", f"{name} {inside}{on_right}"
+
+
+def _one_of(names: list[str]) -> tuple[str, str]:
+    """Return the conditions of being one of these names, and of being none of them."""
+    if len(names) == 1:
+        own = in_quotes(names[0])
+        return f"is {own}", f"is not {own}"
+    text = listed(names)
+    return f"is one of: {text}", f"is none of: {text}"

@@ -1,0 +1,326 @@
+"""`Scores`: the protocol of every kind of score, from prediction to explanation and export."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+
+from privboost.explanations.explanation import Explanation
+from privboost.explanations.lists import Coefficients, Finding, VoteSummary
+from privboost.grid import SCORE_STEPS
+from privboost.models.importance import N_DRAWS, NO_ERRORS, draw_rows
+from privboost.models.parts import ScoreParts
+from privboost.pickling import DeclaredState
+from privboost.randomness.public_choices import fixed_generator
+from privboost.reports.report import PrivacyReport
+from privboost.tables.domain import Domain
+from privboost.tables.encoding import Encoder
+from privboost.tables.layout import Layout
+from privboost.tables.rows import Codes
+
+VOTES = "votes"
+
+
+class ModelView(Protocol):
+    """The parts of a `Model` that its scores read to describe themselves; see there."""
+
+    @property
+    def encoder(self) -> Encoder:
+        """The domain and the edges of its bins."""
+
+    @property
+    def domain(self) -> Domain:
+        """The domain."""
+
+    @property
+    def scores(self) -> Scores:
+        """The scores."""
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """The privacy report."""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The clipping range of a numeric target."""
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The classes in their order."""
+
+    @property
+    def middle_and_half(self) -> tuple[float, float]:
+        """The target at a score of 0, and its change for a score of 1."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of predictions of a number."""
+
+    def explain_global(self) -> Explanation:
+        """Explain the model."""
+
+
+class Scores(DeclaredState, ABC):
+    """Released values that give rows their scores: one subclass, in one file, a kind of score.
+
+    A kind predicts (`scores`), lists its terms (`parts`, from which explanations and exports
+    follow), describes itself (`to_text` and the tables), and is read from and written to a model
+    file (`to_payload`, `from_payload`). `models.files` lists the kinds.
+
+    Attributes
+    ----------
+    kind : str
+        The name of the kind in model files.
+    log_odds : bool
+        Whether scores are log-odds.
+    staged_log_odds : bool
+        Whether the scores of every stage are log-odds, if those of the last are.
+    needs_classes : bool
+        Whether the target must be a class.
+    has_shapes : bool
+        Whether every feature has an effect of its own, if only 0.
+    is_centred : bool
+        Whether explanations move the mean effects of features to the start.
+    resolves_bins : bool
+        Whether `code_probabilities` were released bin by bin.
+    """
+
+    kind: str
+    log_odds: bool
+    staged_log_odds: ClassVar[bool] = True
+    needs_classes: ClassVar[bool] = False
+    has_shapes: ClassVar[bool] = True
+    is_centred: ClassVar[bool] = True
+    resolves_bins: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """The number of scores of a row."""
+
+    @property
+    def n_trees(self) -> int:
+        """The number of trees."""
+        return 0
+
+    @property
+    def unit(self) -> str:
+        """The unit of scores of classes: "log-odds", "votes" or "score"."""
+        return "log-odds" if self.log_odds else "score"
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the standard errors of scores are known."""
+        return False
+
+    @abstractmethod
+    def scores(self, codes: Codes) -> np.ndarray:
+        """Return the exact scores of rows: int32 of shape (outputs, rows)."""
+
+    def staged_scores(self, codes: Codes) -> Iterator[np.ndarray]:
+        """Yield the scores after each update of training (perhaps one array that changes)."""
+        raise AttributeError("staged predictions: an additive model has no stages")
+
+    def variances(self, codes: Codes) -> np.ndarray:
+        """Return the variance that noise gives to scores: float of shape (outputs, rows)."""
+        raise AttributeError(NO_ERRORS)
+
+    def with_more_noise(self, generator: np.random.Generator) -> Self:
+        """Return the scores with noise drawn once more on top of released values."""
+        raise AttributeError(NO_ERRORS)
+
+    def typical(self) -> np.ndarray:
+        """Return scores of rows drawn from noisy counts: int32 of shape (outputs, rows).
+
+        There are no rows where no mass was released.
+        """
+        return np.zeros((self.n_outputs, 0), dtype=np.int32)
+
+    @abstractmethod
+    def parts(self) -> ScoreParts:
+        """Return the scores as one sum, for explanations."""
+
+    def export_parts(self) -> ScoreParts:
+        """Return the scores as one sum, for exports."""
+        return self.parts()
+
+    @abstractmethod
+    def feature_values(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature the effect of its codes, interactions aside."""
+
+    def feature_noise(self) -> tuple[np.ndarray, ...] | None:
+        """Return for each feature the standard deviation of `feature_values`, if known."""
+        return None
+
+    def knows_noise(self, model: ModelView) -> bool:
+        """Return whether the noise in `parts` is that of the model's final scores."""
+        return True
+
+    def code_masses(self) -> tuple[np.ndarray, ...] | None:
+        """Return the noisy counts of each code of each feature, if it was released by code."""
+        return None
+
+    @abstractmethod
+    def code_probabilities(self) -> tuple[np.ndarray, ...]:
+        """Return for each feature the probability of each code, from noisy counts.
+
+        Raises
+        ------
+        AttributeError
+            Where no mass or no noise is known.
+        """
+
+    @abstractmethod
+    def changes(
+        self, rows: np.ndarray, others: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield the change of scores where one feature takes another row's code.
+
+        One feature at a time, since all at once would take far more memory than the model.
+
+        Parameters
+        ----------
+        rows, others : uint16 arrays of shape (features, rows)
+            The codes of each row, and the codes that replace them.
+
+        Yields
+        ------
+        feature : int
+            The feature; those that are left out change nothing.
+        change : array of shape (outputs, rows)
+            The change, in score steps.
+        variance : array of the same shape, or (1, rows)
+            The variance that noise alone gives to the change.
+        """
+
+    def importances(self, drawn: tuple[np.ndarray, np.ndarray] | None = None) -> np.ndarray:
+        """Return for each feature its share of the scores' variance.
+
+        A share is half the mean square of the change of a score where the feature takes another
+        value that occurs (the variance due to the feature, alone and with others), less the part
+        due to noise, and at least 0; shares add up to 1, or are all 0. Rows are drawn from
+        `code_probabilities`, so that no row of a table is needed, and no privacy is spent.
+
+        Parameters
+        ----------
+        drawn : tuple of two arrays, optional
+            Rows of `draw_rows(self.code_probabilities())`, where the caller has them.
+
+        Raises
+        ------
+        AttributeError
+            Where released values do not say how many rows have which value.
+        """
+        rows, others = drawn or draw_rows(self.code_probabilities())
+        moved = np.zeros(len(rows))
+        for feature, change, variance in self.changes(rows, others):
+            moved[feature] = max(0.5 * (change**2 - variance).mean(axis=1).sum(), 0.0)
+        return moved / moved.sum() if moved.any() else moved
+
+    def importance_errors(self) -> np.ndarray:
+        """Return the standard deviation that noise gives to each importance.
+
+        With noise drawn once more on top of released values, importances move about as far from
+        the model's as these are from those without noise.
+        """
+        generator = fixed_generator()
+        drawn = [self.with_more_noise(generator).importances() for _ in range(N_DRAWS)]
+        found: np.ndarray = np.sqrt(((np.array(drawn) - self.importances()) ** 2).mean(axis=0))
+        return found
+
+    def row_counts(self) -> Iterator[tuple[float, float]]:
+        """Yield noisy counts of all rows, each with its standard error."""
+        yield from ()
+
+    def least_rows(self) -> float | None:
+        """Return about how many rows there are at least, if known: a row's mass is at most 1."""
+        return None
+
+    def missing_cells(self) -> np.ndarray | None:
+        """Return released sums over rows without and with a value of each feature, if any.
+
+        Of shape (features, 3): the sum over rows without a value, that over rows with one, and the
+        standard error of the latter.
+        """
+        return None
+
+    def findings(self, model: ModelView, rows: Codes | None) -> Iterator[Finding]:
+        """Yield findings about this kind of score.
+
+        Parameters
+        ----------
+        model : ModelView
+            The model of these scores.
+        rows : Codes or None
+            Rows drawn from noisy counts, if any was released.
+        """
+        yield from ()
+
+    def to_text(self, model: ModelView, most_trees: int | None = None) -> str:
+        """Return a description of the model; see `Model.to_text`."""
+        return model.explain_global().to_text()
+
+    def coefficient_list(self, model: ModelView) -> Coefficients | None:
+        """Return the coefficients for an explanation; None unless the model is linear."""
+        return None
+
+    def vote_summary(self, model: ModelView) -> VoteSummary | None:
+        """Return the votes of rules for an explanation; None where there are none."""
+        return None
+
+    def coefficient_table(self, model: ModelView) -> pa.Table:
+        """Return a linear model as a table; see `Model.coefficients`."""
+        raise AttributeError("coefficients: only linear models have them; see effects()")
+
+    def vote_table(self, model: ModelView) -> pa.Table:
+        """Return the votes of rules as a table; see `Model.explain`."""
+        raise AttributeError("only votes of rules have a summary; see effects()")
+
+    def pair_table(self, model: ModelView) -> pa.Table:
+        """Return the effects of pairs as a table; see `Model.pairs`."""
+        raise AttributeError("pairs: this recipe measures no pairs of features")
+
+    def effect_table(self, model: ModelView) -> pa.Table:
+        """Return the effects of features as a table; see `Model.effects`."""
+        by_feature, noise, unit = self.feature_values(), self.feature_noise(), effect_unit(model)
+        lines: list[dict[str, Any]] = []
+        for k, feature in enumerate(model.domain.features):
+            for output, values in enumerate(by_feature[k]):
+                for text, code in model.encoder.spans_of_codes(k, values):
+                    error = None if noise is None else float(noise[k][output, code] * unit)
+                    own = {"feature": feature.name, "values": text, "effect": values[code] * unit}
+                    lines.append(own | {"std": error, "class": class_of(model, output)})
+        return table_of(model, ("feature", "values", "effect", "std"), lines)
+
+    @abstractmethod
+    def to_payload(self) -> dict[str, Any]:
+        """Return the content of a model file."""
+
+    @classmethod
+    @abstractmethod
+    def from_payload(cls, payload: Any, layout: Layout, n_outputs: int) -> Self:
+        """Return checked scores from the content of a model file; raise ModelFileError."""
+
+
+def effect_unit(model: ModelView) -> float:
+    """Return the size of a score step in units of effects."""
+    _, half = model.middle_and_half
+    return half / SCORE_STEPS
+
+
+def class_of(model: ModelView, output: int) -> Any:
+    """Return the class of an output, or None where there is one output only."""
+    return model.classes[output] if model.scores.n_outputs > 1 else None
+
+
+def table_of(model: ModelView, columns: tuple[str, ...], lines: list[dict[str, Any]]) -> pa.Table:
+    """Return lines as a table, with a column of classes where there are several outputs."""
+    names = (*columns, "class") if model.scores.n_outputs > 1 else columns
+    numbers = {"effect": pa.float64(), "std": pa.float64()}
+    return pa.table(
+        {name: pa.array([line[name] for line in lines], numbers.get(name)) for name in names}
+    )
