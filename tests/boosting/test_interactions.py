@@ -8,8 +8,8 @@ from privboost.boosting.effects import VARIANCES, Effect, Noise
 from privboost.boosting.interactions import Interactions, Place
 from privboost.boosting.leaves import leaf_values
 from privboost.boosting.priors import grid_prior, prior_of
-from privboost.boosting.privboost_plan import Rule
 from privboost.grid import SCORE_STEPS
+from privboost.recipes.privboost_plan import Rule
 
 EVEN = np.full(len(VARIANCES), 1 / len(VARIANCES))
 NOISE = Noise(3.0, 2.0, 1.0)

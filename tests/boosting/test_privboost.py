@@ -10,13 +10,13 @@ from privboost.boosting.candidates import uniform_grid
 from privboost.boosting.knowledge import Knowledge
 from privboost.boosting.pace import Pace
 from privboost.boosting.plan import Budget
-from privboost.boosting.privboost import boost_privboost
-from privboost.boosting.privboost_plan import PrivBoostPlan, PrivBoostSettings, plan_privboost
 from privboost.boosting.questions import Question
 from privboost.engine.backend import LocalBackend
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.public_choices import public_generator
+from privboost.recipes.privboost import boost_privboost
+from privboost.recipes.privboost_plan import PrivBoostPlan, PrivBoostSettings, plan_privboost
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join, states_within
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame

@@ -26,7 +26,6 @@ from privboost import (
     codec,
 )
 from privboost.boosting import calibrated, draft, lazybb_plan, sarus_plan
-from privboost.boosting.privboost import boost_privboost
 from privboost.boosting.target_span import LOOKS, learn_span
 from privboost.engine.backend import open_local
 from privboost.engine.queries import Bound
@@ -36,6 +35,7 @@ from privboost.learning.lesson import Lesson
 from privboost.privacy import leaf_means
 from privboost.privacy.curator import Curator
 from privboost.privacy.events.event import Relation
+from privboost.recipes.privboost import boost_privboost
 from privboost.tables.loading import Load
 from privboost.tables.sources import open_table
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
