@@ -15,10 +15,10 @@ from itertools import islice
 import numpy as np
 
 from privboost.boosting.calibrated import calibrate_scores
-from privboost.boosting.echoes import Echoes
+from privboost.boosting.echoes import NoiseReplay
 from privboost.boosting.initial_score import count_rows, release_start, tell_start
 from privboost.boosting.interactions import Interactions
-from privboost.boosting.knowledge import Knowledge
+from privboost.boosting.knowledge import FeaturePosteriors
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues
 from privboost.grid import SCORE_STEPS
@@ -87,7 +87,7 @@ def boost_privboost(
         for output in outputs:
             _measure_interactions(curator, measured, interactions[output], output, generator)
     replays = [
-        Echoes(
+        NoiseReplay(
             posteriors[output],
             interactions[output] if interactions else None,
             start[output] / SCORE_STEPS,
@@ -104,15 +104,15 @@ def boost_privboost(
 def _measure_features(
     curator: Curator,
     measured: Measurements,
-    posteriors: Knowledge,
+    posteriors: FeaturePosteriors,
     output: int,
     generator: np.random.Generator,
 ) -> None:
     """Measure one feature, or several, update their posteriors, and the rows' scores."""
-    queries = posteriors.next_questions(measured.single_queries, generator)
+    queries = posteriors.next_queries(measured.single_queries, generator)
     cells = CellMap.side_by_side(posteriors.cells_of(query) for query in queries)
     sums = curator.sums(CellSums(cells, output), measured.single)
-    changes = posteriors.hear(queries, cells.split(sums))
+    changes = posteriors.observe(queries, cells.split(sums))
     moved = CellMap.side_by_side(posteriors.bins[query.feature].map for query in queries)
     curator.publish(AddCellValues(moved, np.concatenate(changes), output))
 
@@ -131,20 +131,20 @@ def _measure_interactions(
     if pairs:
         cells = CellMap.side_by_side(pair.cells for pair in pairs)
         sums = curator.gaussian(CellSums(cells, output), release)
-        changes = interactions.hear_pairs(pairs, cells.split(sums))
+        changes = interactions.observe_pairs(pairs, cells.split(sums))
         curator.publish(AddCellValues(cells, np.concatenate(changes), output))
     else:
         trees = interactions.next_trees(queries, generator)
         sums = curator.gaussian(TreeSums(trees, output), release)
-        curator.publish(AddTreeValues(trees, interactions.hear_trees(trees, sums), output))
+        curator.publish(AddTreeValues(trees, interactions.observe_trees(trees, sums), output))
 
 
 def pack_model(
     plan: PrivBoostPlan,
-    posteriors: list[Knowledge],
+    posteriors: list[FeaturePosteriors],
     interactions: list[Interactions],
     start: np.ndarray,
-    replays: list[Echoes],
+    replays: list[NoiseReplay],
     rows: np.ndarray,
 ) -> AdditiveScores | CompoundScores:
     """Return the released model, with noisy counts and standard deviations of its values."""
@@ -167,7 +167,7 @@ def pack_model(
     if not interactions:
         return single
     pairs = [
-        PairValues.of(output, pair.cells, pair.told, pair.effect.rows, moved * SCORE_STEPS)
+        PairValues.of(output, pair.cells, pair.published, pair.effect.rows, moved * SCORE_STEPS)
         for output, (own, replay) in enumerate(zip(interactions, replays, strict=True))
         for pair, moved in zip(own.pairs.values(), replay.pairs, strict=True)
     ]
@@ -180,12 +180,12 @@ def pack_model(
     return CompoundScores(single, tuple(pairs), trees)
 
 
-def _forest(own: Interactions, replay: Echoes, output: int, outputs: int) -> Forest:
+def _forest(own: Interactions, replay: NoiseReplay, output: int, outputs: int) -> Forest:
     """Return the trees of one output as a forest."""
     count, leaves = len(own.trees), own.trees[0].tree.n_leaves
     values, mass, noise = (np.zeros((count, outputs, leaves)) for _ in range(3))
     for number, grown in enumerate(own.trees):
-        values[number, output], mass[number, output] = grown.told, np.rint(grown.mass)
+        values[number, output], mass[number, output] = grown.published, np.rint(grown.mass)
         noise[number, output] = replay.trees[number] * SCORE_STEPS
     trees = [grown.tree for grown in own.trees]
     return Forest.of(trees, list(values.astype(np.int32)), mass.astype(np.int32), noise)

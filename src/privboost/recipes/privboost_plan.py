@@ -18,7 +18,7 @@ from privboost.boosting.draft import Draft
 from privboost.boosting.effects import Noise, largest_value
 from privboost.boosting.initial_score import initial_release
 from privboost.boosting.interactions import Interactions
-from privboost.boosting.knowledge import Knowledge
+from privboost.boosting.knowledge import FeaturePosteriors
 from privboost.boosting.newton import grid_step
 from privboost.boosting.plan import Budget, Plan, PublicRows, task_of
 from privboost.boosting.questions import BINS, FINE_BINS
@@ -436,17 +436,17 @@ class PrivBoostPlan(Plan):
         typical = weight * _TYPICAL[self.task.target] * (count / self.n_features) ** 0.25
         return float(typical / max(_CLEAR * noise, 1e-300))
 
-    def posteriors(self, plan: Measurements, weight: float, clip: float) -> Knowledge:
+    def posteriors(self, plan: Measurements, weight: float, clip: float) -> FeaturePosteriors:
         """Return the prior of one output's effects."""
         queries = plan.single_queries
         wanted = self._cells(plan.single, plan.n_single * queries, weight, clip)
         bins, most = (FINE_BINS, FINE_BINS) if wanted > _FINE * BINS else (BINS, BINS // 2)
         cells = int(min(max(wanted, FEWEST_CELLS), most))
         noise, scale = self.noise_of(plan.single, clip), self.step_values(clip)
-        return Knowledge(self.encoder, noise, cells, scale, self.slopes, bins, queries)
+        return FeaturePosteriors(self.encoder, noise, cells, scale, self.slopes, bins, queries)
 
     def interactions(
-        self, plan: Measurements, posteriors: Knowledge, weight: float, clip: float
+        self, plan: Measurements, posteriors: FeaturePosteriors, weight: float, clip: float
     ) -> Interactions:
         """Return the prior of one output's pairs and trees, given its features' posteriors."""
         assert plan.joint is not None
@@ -455,7 +455,7 @@ class PrivBoostPlan(Plan):
         cells = self._cells(plan.joint, count, weight, clip)
         leaves = int(min(max(cells, FEWEST_CELLS), MOST_LEAVES))
         noise, scale = self.noise_of(plan.joint, clip), self.step_values(clip)
-        most, order = largest_value(count), posteriors.places()
+        most, order = largest_value(count), posteriors.quantiles()
         return Interactions(order, noise, leaves, count, scale, most, self.free, queries)
 
     @property
