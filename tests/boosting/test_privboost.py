@@ -55,6 +55,7 @@ def plan_for(domain, weight_bound=None, rounds=18, epsilon=1.0, delta=1e-6, **ho
         "hessian_share": 0.1,
         "init_share": 0.02,
         "calibration_share": 0.04 if classes else 0.0,
+        "span_share": 0.0,
     } | how
     kind = PrivBoostClassifier if classes else PrivBoostRegressor
     model = kind(epsilon, delta, domain, **how)
@@ -137,9 +138,9 @@ def test_pure_epsilon_learns_what_there_is_to_learn():
 
 def test_more_questions_than_an_answer_was_paid_for_are_refused(monkeypatch):
     """A twin that reserves one question, and asks three, is stopped by the curator."""
-    honest = PrivBoostPlan._answer
+    honest = PrivBoostPlan._release
     monkeypatch.setattr(
-        PrivBoostPlan, "_answer", lambda plan, what, _, times: honest(plan, what, 1, times)
+        PrivBoostPlan, "_release", lambda plan, what, _, times: honest(plan, what, 1, times)
     )
     monkeypatch.setattr(FeaturePosteriors, "next_queries", partialmethod(ask, 3))
     with pytest.raises(ValueError, match="understates what the query reveals"):

@@ -26,7 +26,7 @@ from privboost import (
     codec,
 )
 from privboost.boosting import calibrated, draft
-from privboost.boosting.target_span import LOOKS, learn_span
+from privboost.boosting.target_span import PASSES, learn_span
 from privboost.engine.backend import open_local
 from privboost.engine.queries import Bound
 from privboost.estimators import privboost
@@ -330,7 +330,7 @@ def test_questions_that_follow_answers_move_by_no_more_than_planned(transcript, 
         ask(*case, seed)
         outputs = 3 if case[1] is THREE else 1
         last = case[1] is not NUMBER and case[-1].get("calibration_share") != 0
-        looks = LOOKS if case[1] is NUMBER else 0
+        looks = PASSES if case[1] is NUMBER else 0
         joint, odd = divmod(len(transcript) - looks - outputs * (1 + 40 + last), outputs)
         assert odd == 0
         assert (joint > 0) == (case[-1].get("epsilon", 1.0) >= 1e3)

@@ -14,7 +14,6 @@ import numpy as np
 
 from privboost.boosting import posterior_kernels as kernels
 from privboost.boosting.priors import Prior, prior_of
-from privboost.boosting.questions import Bins
 from privboost.grid import MAX_SCORE
 
 VARIANCES = 10.0 ** np.linspace(-4.5, 0.7, 11)
@@ -25,6 +24,10 @@ FADE = 0.95
 
 MOST_VALUE = 3.0
 """Bound of effects and leaves, in log-odds or half widths of a number's bounds."""
+
+
+FOCUS = 0.7
+"""Part of queries that follows the size of effects; the rest is divided evenly."""
 
 
 def largest_value(features: int) -> float:
@@ -139,10 +142,10 @@ class Effect:
         self.weights = np.full(len(VARIANCES), 1 / len(VARIANCES))
 
     @classmethod
-    def of(cls, bins: Bins, features: int, slope: int = 0) -> Effect:
+    def of(cls, ordered: int, learned: np.ndarray, features: int, slope: int = 0) -> Effect:
         """Return the effect of one of so many features, before any measurement."""
-        prior, most = prior_of(bins.ordered, bins.learned), largest_value(features)
-        return cls(prior, most, FADE, bins.ordered, slope)
+        prior, most = prior_of(ordered, learned), largest_value(features)
+        return cls(prior, most, FADE, ordered, slope)
 
     @property
     def rows(self) -> np.ndarray:
@@ -243,3 +246,11 @@ def shared_belief(evidence: np.ndarray, weights: np.ndarray) -> np.ndarray:
     mean, even = weights.sum(axis=0) / len(weights), 0.05 / evidence.shape[1]
     belief: np.ndarray = 0.85 * together + 0.1 * mean + even
     return belief
+
+
+def shares_of(sizes: np.ndarray) -> np.ndarray:
+    """Return each feature's share of queries, given the sizes of effects."""
+    total = float(sizes.sum())
+    focus = FOCUS if total > 0 else 0.0
+    shares: np.ndarray = focus * sizes / max(total, 1e-300) + (1 - focus) / len(sizes)
+    return shares

@@ -14,11 +14,18 @@ from functools import cached_property
 
 import numpy as np
 
-from privboost.boosting.effects import VARIANCES, Effect, Noise, Observation, Step, mean_variance
+from privboost.boosting.effects import (
+    VARIANCES,
+    Effect,
+    Noise,
+    Observation,
+    Step,
+    mean_variance,
+    shares_of,
+)
 from privboost.boosting.leaves import leaf_values
 from privboost.boosting.pace import JOINT, StepDamping
 from privboost.boosting.priors import grid_prior
-from privboost.boosting.questions import shares_of
 from privboost.compiling import compiled
 from privboost.grid import SCORE_STEPS
 from privboost.trees.cell_map import CellMap

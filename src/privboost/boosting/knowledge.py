@@ -9,10 +9,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privboost.boosting.effects import VARIANCES, Effect, Noise, Observation, Step, shared_belief
+from privboost.boosting.effects import (
+    VARIANCES,
+    Effect,
+    Noise,
+    Observation,
+    Step,
+    shared_belief,
+    shares_of,
+)
 from privboost.boosting.interactions import CodeQuantiles
 from privboost.boosting.pace import SINGLE, StepDamping
-from privboost.boosting.questions import BINS, Bins, FeatureQuery, moving_cells, shares_of
+from privboost.boosting.questions import BINS, Bins, FeatureQuery, moving_cells
 from privboost.grid import SCORE_STEPS
 from privboost.tables.encoding import Encoder
 from privboost.trees.cell_map import CellMap
@@ -54,7 +62,7 @@ class FeaturePosteriors:
     ) -> None:
         self.bins = [Bins.of(encoder, f, most_bins) for f in range(len(encoder.domain.features))]
         self._effects = [
-            None if own.too_many else Effect.of(own, len(self.bins), slope)
+            None if own.too_many else Effect.of(own.ordered, own.learned, len(self.bins), slope)
             for own, slope in zip(self.bins, slopes, strict=True)
         ]
         self.steps: list[list[tuple[int, Step]]] = []
@@ -185,5 +193,6 @@ class FeaturePosteriors:
         """Merge rare ones of many categories into one bin; return the bin of each."""
         self.bins[feature], shared = self.bins[feature].shared(hessian)
         self._published[feature] = np.zeros(len(self.bins[feature].learned), dtype=np.int32)
-        self._effects[feature] = Effect.of(self.bins[feature], len(self.bins))
+        own = self.bins[feature]
+        self._effects[feature] = Effect.of(own.ordered, own.learned, len(self.bins))
         return shared

@@ -27,9 +27,6 @@ A feature of more than `BINS` categories is measured once for each, then rare on
 WIDTH = 0.3
 """Part of width in a cell's measure; the rest is noisy counts."""
 
-FOCUS = 0.7
-"""Part of queries that follows the size of effects; the rest is divided evenly."""
-
 
 @dataclass(frozen=True, eq=False)
 class FeatureQuery:
@@ -109,14 +106,6 @@ class Bins:
         learned = np.ones(BINS + 1, dtype=np.bool_)
         learned[-1] = self.learned[-1]
         return Bins(self.joined(bin_of), 0, learned), bin_of
-
-
-def shares_of(sizes: np.ndarray) -> np.ndarray:
-    """Return each feature's share of queries, given the sizes of effects."""
-    total = float(sizes.sum())
-    focus = FOCUS if total > 0 else 0.0
-    shares: np.ndarray = focus * sizes / max(total, 1e-300) + (1 - focus) / len(sizes)
-    return shares
 
 
 def moving_cells(

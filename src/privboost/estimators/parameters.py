@@ -191,7 +191,8 @@ def constructor(
     def decorate(
         init: Callable[[_Estimator], None],
     ) -> Callable[Concatenate[_Estimator, _P], None]:
-        return _constructor(arguments, None)
+        made: Callable[Concatenate[_Estimator, _P], None] = _constructor(arguments, None)
+        return made
 
     return decorate
 
@@ -246,7 +247,7 @@ def _annotation(each: Any) -> str:
 
 def _default(each: Any, task: str | None) -> Any:
     """Return the default in a signature."""
-    return declared(each).by_task.get(task) if each.default is BY_TASK else each.default
+    return declared(each).by_task.get(task or "") if each.default is BY_TASK else each.default
 
 
 def _ordered(arguments: Any, task: str | None) -> list[Any]:

@@ -38,9 +38,9 @@ def loss_curve(model: Model, X: Any, y: Any) -> np.ndarray:
 
 def _losses(loss: Loss, label: np.ndarray, states: np.ndarray) -> np.ndarray:
     """Add up the losses of rows, given their states by stage, output and row."""
-    other, own = loss.sizes
+    other, own = loss.labels
     outputs = states.shape[1]
     number = np.arange(outputs) if outputs > 1 else np.ones(1)
-    each = np.where(number[:, None] == label, own(states), other(states))
+    each = np.where(number[:, None] == label, loss.value(states, own), loss.value(states, other))
     total: np.ndarray = each.sum(axis=(1, 2))
     return total

@@ -18,7 +18,7 @@ import numpy as np
 from privboost.boosting.calibrated import (
     check_calibration,
     counts_release,
-    release_line_and_error,
+    release_line,
 )
 from privboost.boosting.checks import (
     LEAST_SHARE,
@@ -459,9 +459,7 @@ def _released_lines(
     cells = ScoreCells.around(np.zeros(0))
     for output, own in enumerate(theta):
         curator.publish(SetLinearScores(_on_the_grid(own), output))
-        lines[output], errors[output] = release_line_and_error(
-            curator, plan, plan.scores, output, cells
-        )
+        lines[output], errors[output] = release_line(curator, plan, plan.scores, output, cells)
     return lines, errors
 
 

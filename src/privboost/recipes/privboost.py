@@ -16,7 +16,7 @@ import numpy as np
 
 from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.echoes import NoiseReplay
-from privboost.boosting.initial_score import count_rows, release_start, tell_start
+from privboost.boosting.initial_score import count_rows, publish_start, release_start
 from privboost.boosting.interactions import Interactions
 from privboost.boosting.knowledge import FeaturePosteriors
 from privboost.engine.queries import CellSums, TreeSums
@@ -67,7 +67,7 @@ def boost_privboost(
     start, counts = release_start(curator, plan, plan.init)
     rows = np.maximum(counts * plan.step, 1.0)
     clip = plan.clip_for(float(rows.max()))
-    tell_start(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
+    publish_start(curator, plan.task.table(clip, plan.hessian_clip_for(clip)), start)
     weights = [plan.weight_of(float(rows[output]), start[output], clip) for output in outputs]
     measured = plan.measurements_for(float(np.mean(weights)), clip)
     if plan.is_exchanged:

@@ -365,7 +365,7 @@ def _read(given: Mapping[str, Any], target: str, batch: int | None) -> SBDTParam
     unset = given["loss"] is None
     loss = SBDTParameters.default("loss", target) if unset else given["loss"]
     loss = check_choice("loss", loss, newton_losses(target))
-    defaults = {"loss": loss}
+    defaults: dict[str, Any] = {"loss": loss}
     if given["init_epsilon"] is not None or given["init_count_epsilon"] is not None:
         defaults["init_share"] = 0
     if loss != "logistic" or batch is not None:
