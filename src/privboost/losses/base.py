@@ -23,6 +23,9 @@ UNKNOWN_LABEL = 255
 
 _SIZE = 4096
 
+Values = float | np.ndarray
+"""One number for all rows, or one for each."""
+
 
 @dataclass(frozen=True, eq=False)
 class LossTable:
@@ -106,20 +109,14 @@ class Loss(ABC):
     log_odds: ClassVar[bool] = False
 
     @abstractmethod
-    def value(
-        self, scores: np.ndarray, label: float | np.ndarray, offset: float | np.ndarray = 0.0
-    ) -> np.ndarray:
+    def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return the loss of each row."""
 
     @abstractmethod
-    def gradient(
-        self, scores: np.ndarray, label: float | np.ndarray, offset: float | np.ndarray = 0.0
-    ) -> np.ndarray:
+    def gradient(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return the derivative with respect to the scores."""
 
-    def hessian(
-        self, scores: np.ndarray, label: float | np.ndarray, offset: float | np.ndarray = 0.0
-    ) -> np.ndarray:
+    def hessian(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return the second derivative; a loss without one has no Newton steps."""
         raise ValueError(f"the {self.name} loss has no Hessian, and no Newton steps")
 

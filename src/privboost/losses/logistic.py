@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit, log_expit, logit
 
-from privboost.losses.base import Loss
+from privboost.losses.base import Loss, Values
 
 _LEAST_MEAN = 0.01
 """Distance of a mean label from 0 and 1 before its logit is taken."""
@@ -18,23 +18,17 @@ class Logistic(Loss):
     limit, curvature, start_clip = 8, 1 / 8, 0.5
     log_odds = True
 
-    def value(
-        self, scores: np.ndarray, label: float | np.ndarray, offset: float | np.ndarray = 0.0
-    ) -> np.ndarray:
+    def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return the negative log-likelihood of each row."""
         loss: np.ndarray = -log_expit((2 * label - 1) * (scores + offset))
         return loss
 
-    def gradient(
-        self, scores: np.ndarray, label: float | np.ndarray, offset: float | np.ndarray = 0.0
-    ) -> np.ndarray:
+    def gradient(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return p − y."""
         gradient: np.ndarray = expit(scores + offset) - label
         return gradient
 
-    def hessian(
-        self, scores: np.ndarray, label: float | np.ndarray, offset: float | np.ndarray = 0.0
-    ) -> np.ndarray:
+    def hessian(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return p(1 − p)."""
         shifted = scores + offset
         hessian: np.ndarray = expit(shifted) * expit(-shifted)

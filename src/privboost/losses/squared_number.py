@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privboost.losses.base import Loss
+from privboost.losses.base import Loss, Values
 
 
 class SquaredNumber(Loss):
@@ -13,22 +13,16 @@ class SquaredNumber(Loss):
     target, name = "number", "squared"
     limit, curvature = 2, 1 / 2
 
-    def value(
-        self, scores: np.ndarray, label: float | np.ndarray, offset: float | np.ndarray = 0.0
-    ) -> np.ndarray:
+    def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return half the squared error of each row."""
         loss: np.ndarray = self.gradient(scores, label, offset) ** 2 / 2
         return loss
 
-    def gradient(
-        self, scores: np.ndarray, label: float | np.ndarray, offset: float | np.ndarray = 0.0
-    ) -> np.ndarray:
+    def gradient(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return F − y."""
         return scores + offset - label
 
-    def hessian(
-        self, scores: np.ndarray, label: float | np.ndarray, offset: float | np.ndarray = 0.0
-    ) -> np.ndarray:
+    def hessian(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
         """Return 1."""
         return np.ones_like(scores)
 

@@ -285,18 +285,9 @@ class AdaSSPPlan(Plan):
 def plan_adassp(
     given: Mapping[str, Any], encoder: Encoder, weight_bound: float | None, budget: Budget
 ) -> AdaSSPPlan:
-    """Plan a run of a boosted linear model, and calibrate its noise.
+    """Plan a run of a boosted linear model, and calibrate its noise; see `sbdt.plan_sbdt`.
 
-    Parameters
-    ----------
-    given : mapping
-        Arguments of the estimator; `class_weight` as weights in the model's order.
-    encoder : Encoder
-        Domain and binning.
-    weight_bound : float or None
-        Public bound of sample weights.
-    budget : Budget
-        Privacy budget.
+    `given["class_weight"]` has the weights in the model's order.
     """
     settings = _read(given, task_of(encoder.domain.target))
     bins = settings.bins
@@ -389,16 +380,7 @@ def _as_vector(moved: Bound) -> dict[str, Any]:
 
 
 def boost_adassp(curator: Curator, plan: AdaSSPPlan, track: Track = iter) -> LinearScores:
-    """Train a linear model.
-
-    Parameters
-    ----------
-    curator : Curator
-        Releases noisy sums, and updates the rows' scores.
-    plan : AdaSSPPlan
-        Plan whose releases are reserved.
-    track : callable
-        Progress bar around the rounds.
+    """Train a linear model; see `sbdt.boost_sbdt`.
 
     Privacy
     -------

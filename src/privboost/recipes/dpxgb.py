@@ -275,20 +275,9 @@ def boost_dpxgb(
     before: TreeScores,
     track: Track = iter,
 ) -> TreeScores:
-    """Add greedy trees to a model that has an initial score.
+    """Add greedy trees to a model that has an initial score; see `sbdt.boost_sbdt`.
 
-    Parameters
-    ----------
-    curator : Curator
-        Selects splits, releases noisy sums, and updates the rows' scores.
-    plan : DPXGBPlan
-        Plan whose releases are reserved.
-    structures : RandomTrees
-        Generator of a tree's features, and of levels below the greedy ones.
-    before : TreeScores
-        Model so far.
-    track : callable
-        Progress bar around the rounds.
+    `structures` draws a tree's features, and the levels below the greedy ones.
 
     Privacy
     -------

@@ -360,16 +360,7 @@ def _choices(settings: LazyBBParameters, votes: int) -> list[Shared]:
 
 
 def boost_lazybb(curator: Curator, plan: LazyBBPlan, track: Track = iter) -> VoteScores:
-    """Train a majority vote.
-
-    Parameters
-    ----------
-    curator : Curator
-        Selects rules and trees, and updates the rows' votes.
-    plan : LazyBBPlan
-        Plan whose releases are reserved.
-    track : callable
-        Progress bar around the rounds.
+    """Train a majority vote; see `sbdt.boost_sbdt`.
 
     Privacy
     -------

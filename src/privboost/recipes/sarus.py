@@ -381,18 +381,7 @@ def _leaf_release(
 def boost_sarus(
     curator: Curator, plan: SarusPlan, before: TreeScores, track: Track = iter
 ) -> TreeScores:
-    """Add greedy trees to a model that has an initial score.
-
-    Parameters
-    ----------
-    curator : Curator
-        Selects splits, releases noisy sums, and updates the rows' scores.
-    plan : SarusPlan
-        Plan whose releases are reserved.
-    before : TreeScores
-        Model so far.
-    track : callable
-        Progress bar around the rounds.
+    """Add greedy trees to a model that has an initial score; see `sbdt.boost_sbdt`.
 
     Privacy
     -------
