@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ UNKNOWN_LABEL = 255
 
 _SIZE = 4096
 
-Values = float | np.ndarray
+Values: TypeAlias = float | np.ndarray
 """One number for all rows, or one for each."""
 
 
