@@ -24,7 +24,6 @@ import numpy as np
 
 from bench import runner
 from privboost import Domain, DPXGBClassifier, PrivBoostClassifier, SBDTClassifier
-from privboost.boosting.adassp_terms import design
 from privboost.cuda.backend import CudaBackend, open_cuda
 from privboost.cuda.card import find_devices, open_device
 from privboost.cuda.coding import leave_numbers
@@ -43,6 +42,7 @@ from privboost.engine.updates import AddCellValues, AddTreeValues, SetTerms, Sta
 from privboost.grid import BLOCK_ROWS, VECTOR_STEPS
 from privboost.losses import loss_of
 from privboost.randomness.sampling import Sample
+from privboost.recipes.adassp_terms import design
 from privboost.tables.beside import open_source
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import RowLoader

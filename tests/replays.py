@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from privboost.boosting import interactions, knowledge, privboost
+from privboost.boosting import interactions, knowledge
 from privboost.boosting import posterior_kernels as kernels
 from privboost.boosting.effects import Effect
-from privboost.boosting.pace import Pace
+from privboost.boosting.pace import StepDamping
 from privboost.privacy import curator
+from privboost.recipes import privboost
 
 
 @dataclass
@@ -33,16 +34,16 @@ class Tape:
 
 def _record(tape, patch):
     """Let everything that noise decides pass through a tape."""
-    known, joint = knowledge.Knowledge, interactions.Interactions
-    ask, trees, pairs = known.next_questions, joint.next_trees, joint.next_pairs
+    known, joint = knowledge.FeaturePosteriors, interactions.Interactions
+    ask, trees, pairs = known.next_queries, joint.next_trees, joint.next_pairs
     weigh, leaves, start = (
         kernels.weigh_variances,
         interactions.leaf_values,
         privboost.release_start,
     )
-    heed, noise = Pace.heed, curator.SAMPLERS["discrete_gaussian"]
+    damp, noise = StepDamping.damp, curator.SAMPLERS["discrete_gaussian"]
     patch.setattr(
-        known, "next_questions", lambda own, *a: tape.follow("questions", lambda: ask(own, *a))
+        known, "next_queries", lambda own, *a: tape.follow("questions", lambda: ask(own, *a))
     )
     patch.setattr(joint, "next_trees", lambda own, *a: tape.follow("trees", lambda: trees(own, *a)))
 
@@ -61,7 +62,7 @@ def _record(tape, patch):
 
     def heed_again(own, ways):
         def decide():
-            heed(own, ways)
+            damp(own, ways)
             return own.part
 
         own.part = tape.follow("pace", decide)
@@ -92,7 +93,7 @@ def _record(tape, patch):
         return score, tape.follow("rows", lambda: counts)
 
     patch.setattr(joint, "next_pairs", pairs_again)
-    patch.setattr(Pace, "heed", heed_again)
+    patch.setattr(StepDamping, "damp", heed_again)
     patch.setattr(kernels, "weigh_variances", weigh_again)
     patch.setattr(interactions, "leaf_values", leaves_again)
     patch.setattr(privboost, "release_start", start_again)

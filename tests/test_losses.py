@@ -1,3 +1,4 @@
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -95,15 +96,17 @@ def test_every_loss_is_within_the_grid_and_has_its_own_derivative(key):
     table = loss.gradient_table(1.0, (1.0, 0.5))
     assert within_steps(table)
     assert not loss.gradient_table(1.0, (1.0, 0.0)).gradient[OWN_CLASS].any()
-    if loss.hessian is None:
+    if not loss.has_hessian:
         with pytest.raises(ValueError, match="no Hessian"):
             loss.table(1.0, 1.0)
         return
     assert within_steps(loss.table(0.5, 0.1))
     score = np.linspace(-loss.limit, loss.limit, 400)
-    for gradient in loss.gradients:
-        slope = np.gradient(gradient(score), score)
-        assert np.allclose(slope[1:-1], loss.hessian(score)[1:-1], atol=1e-3)
+    for label, offset in product(loss.labels, (0.0, 0.5)):
+        slope = np.gradient(loss.gradient(score, label, offset), score)
+        assert np.allclose(slope[1:-1], loss.hessian(score, label, offset)[1:-1], atol=1e-3)
+        slope = np.gradient(loss.value(score, label, offset), score)
+        assert np.allclose(slope[1:-1], loss.gradient(score, label, offset)[1:-1], atol=1e-2)
 
 
 def test_boosting_begins_at_the_mean():

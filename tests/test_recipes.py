@@ -17,10 +17,10 @@ SOURCE = Path(privboost.__file__).parent
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=list(RECIPES))
 def test_a_recipe_has_one_name_everywhere(recipe):
     """Its files, functions and classes are named for it; its estimators say what they predict."""
-    plans = vars(import_module(f"privboost.boosting.{recipe.name}_plan"))
-    assert f"boost_{recipe.name}" in vars(import_module(f"privboost.boosting.{recipe.name}"))
-    assert f"plan_{recipe.name}" in plans
-    assert f"{recipe.name}plan" in {name.lower() for name in plans}
+    modules = [f"recipes.{recipe.name}", f"estimators.{recipe.name}"]
+    held = {name for own in modules for name in vars(import_module(f"privboost.{own}"))}
+    assert {f"boost_{recipe.name}", f"plan_{recipe.name}"} <= held
+    assert {f"{recipe.name}plan", f"{recipe.name}parameters"} <= {name.lower() for name in held}
     for task, estimator in recipe.estimators.items():
         kind = getattr(privboost, estimator)
         assert issubclass(kind, PrivateEstimator)
@@ -28,7 +28,7 @@ def test_a_recipe_has_one_name_everywhere(recipe):
 
 
 def test_no_recipe_is_left_out():
-    made = {path.stem.removesuffix("_plan") for path in (SOURCE / "boosting").glob("*_plan.py")}
+    made = {path.stem.partition("_")[0] for path in (SOURCE / "recipes").glob("[a-z]*.py")}
     assert set(RECIPES) == made == {str(option) for option in Option}
     assert set(ESTIMATORS) <= set(privboost.__all__)
     page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from bench.papers import peers
 from bench.papers.figure import Figure, Point
 from bench.papers.protocol import make, score, table
 from privboost import Domain, PrivacyWarning
-from privboost.boosting.lazybb_presets import PRESETS, PUBLISHED
+from privboost.recipes.lazybb import PRESETS, PUBLISHED
 
 DELTA = 1e-5
 VOTES = "LazyBBClassifier"

@@ -10,7 +10,6 @@ from bench.papers import peers
 from bench.speed.clock import Act, Timing, compare
 from bench.speed.growth import made_up
 from privboost import Domain, SBDTClassifier
-from privboost.boosting.adassp_terms import design
 from privboost.engine.backend import open_local
 from privboost.engine.queries import GramSums
 from privboost.engine.updates import SetTerms, Start
@@ -18,6 +17,7 @@ from privboost.grid import VECTOR_STEPS
 from privboost.losses import loss_of
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_gaussian
+from privboost.recipes.adassp_terms import design
 from privboost.tables.beside import open_source
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import RowLoader

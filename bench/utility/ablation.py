@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from bench.utility.measuring import SHARE
 from bench.utility.plan import FIVE, delta_of
 from bench.utility.scores import MAIN, score
 from bench.utility.tables import kind, load
-from privboost.boosting.effects import VARIANCES
+from privboost.boosting import effects, interactions, knowledge
+from privboost.recipes import privboost_plan
 
 EPSILONS = (0.1, 1.0)
 SEVERAL = 10**6
@@ -31,22 +32,22 @@ SEVERAL = 10**6
 
 @dataclass(frozen=True)
 class Without:
-    """A flagship without one idea: other parameters, other constants by "module.NAME"."""
+    """A flagship without one idea: other parameters, other constants by module and name."""
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    constants: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[tuple[ModuleType, str], Any] = field(default_factory=dict)
 
 
 IDEAS = {
     "nothing": Without(),
-    "coarse cells: 32 in every question": Without({}, {"privboost_plan.FEWEST_CELLS": 32}),
-    "pooled answers: the last one alone": Without({}, {"effects.FADE": 0.0}),
+    "coarse cells: 32 in every question": Without({}, {(privboost_plan, "FEWEST_CELLS"): 32}),
+    "pooled answers: the last one alone": Without({}, {(effects, "FADE"): 0.0}),
     "scale by evidence: a variance of .1": Without(
-        {}, {"effects.VARIANCES": np.full(len(VARIANCES), 0.1)}
+        {}, {(effects, "VARIANCES"): np.full(len(effects.VARIANCES), 0.1)}
     ),
-    "questions where effects are: all in turn": Without({}, {"knowledge.TURNS": SEVERAL}),
+    "questions where effects are: all in turn": Without({}, {(knowledge, "FIRST_SWEEPS"): SEVERAL}),
     "interactions": Without({"interactions": False}),
-    "pairs: trees alone": Without({}, {"interactions._MOST_PAIRS": 0}),
+    "pairs: trees alone": Without({}, {(interactions, "_MOST_PAIRS"): 0}),
     "a clip that follows the rows: 1": Without({"gradient_clip": 1.0}),
     "calibration": Without({"calibration_share": 0.0}),
     "one question a round: all features at once": Without({"at_once": SEVERAL}),
@@ -55,22 +56,20 @@ IDEAS = {
 
 
 @contextmanager
-def changed(constants: Mapping[str, Any]) -> Iterator[None]:
+def changed(constants: Mapping[tuple[ModuleType, str], Any]) -> Iterator[None]:
     """Set constants of the flagship's modules, and put them back."""
     before = {}
-    for name, value in constants.items():
-        module, constant = name.split(".")
-        before[name] = _set(module, constant, value)
+    for (module, constant), value in constants.items():
+        before[module, constant] = _set(module, constant, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            _set(*name.split("."), value)
+        for (module, constant), value in before.items():
+            _set(module, constant, value)
 
 
-def _set(module: str, constant: str, value: Any) -> Any:
+def _set(owner: ModuleType, constant: str, value: Any) -> Any:
     """Set a constant, an array in its place (others hold it, too); return what it was."""
-    owner = import_module(f"privboost.boosting.{module}")
     found = getattr(owner, constant)
     if isinstance(found, np.ndarray):
         old = found.copy()

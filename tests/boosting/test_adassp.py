@@ -14,8 +14,8 @@ from privboost import (
     DomainError,
     load_model,
 )
-from privboost.boosting.adassp_terms import MOST_COORDINATES, design
 from privboost.grid import VECTOR_STEPS
+from privboost.recipes.adassp_terms import MOST_COORDINATES, design
 from privboost.tables.encoding import Encoder
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 

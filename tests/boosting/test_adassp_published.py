@@ -7,11 +7,11 @@ import pytest
 from scipy.special import expit
 
 from privboost import BoostedAdaSSPClassifier, BoostedAdaSSPRegressor, ModelFileError, load_model
-from privboost.boosting.adassp import _ridge
-from privboost.boosting.adassp_terms import design
 from privboost.boosting.plan import Budget
 from privboost.grid import VECTOR_STEPS
 from privboost.models.linear import LinearScores
+from privboost.recipes.adassp import _ridge
+from privboost.recipes.adassp_terms import design
 from privboost.tables.encoding import Encoder
 from tests.boosting.test_adassp import QUIET, Untouchable, matrix, table
 from tests.tables import THREE, make_domain, make_frame

@@ -4,7 +4,6 @@ import pytest
 from privboost import DPXGBClassifier, DPXGBRegressor
 from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.candidates import even_thresholds, splits_of
-from privboost.boosting.dpxgb import PRESETS, boost_dpxgb
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
 from privboost.boosting.structures import RandomTrees
@@ -13,6 +12,7 @@ from privboost.engine.queries import NodeHistograms
 from privboost.grid import SCORE_STEPS
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.public_choices import public_generator
+from privboost.recipes.dpxgb import PRESETS, boost_dpxgb
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join
 from tests.boosting.test_sbdt import Tell as TellSums

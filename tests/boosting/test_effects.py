@@ -37,7 +37,7 @@ class Plain:
         self.prior = prior(ordered, learned)
         self.rows, self.heard, self.spread = [], [], []
 
-    def hear(self, effect, cell_of, before, gradient, hessian, noise):
+    def observe(self, effect, cell_of, before, gradient, hessian, noise):
         within = effect.profile / np.bincount(cell_of, effect.profile)[cell_of]
         weight = np.maximum(hessian, 0.5 * noise.hessian + 1)
         looks = (np.arange(len(hessian))[:, None] == cell_of) * within * weight[:, None]
@@ -83,8 +83,8 @@ def test_a_matrix_is_looked_at_between_its_firsts_and_its_diagonal_only(size):
     np.testing.assert_allclose(evidence, (right[:, 0] @ mean - volume) / 2, rtol=1e-9)
 
 
-def hear(effect, *answer):
-    effect.go(effect.hear(*answer, EVEN), 1.0)
+def observe(effect, *answer):
+    effect.step(effect.observe(*answer, EVEN), 1.0)
 
 
 def answers(ordered, size, count, seed):
@@ -108,8 +108,8 @@ def test_an_effect_is_the_posterior_of_all_answers(ordered, size, missing):
     effect, plain = Effect(prior_of(ordered, learned)), Plain(ordered, learned)
     for cell_of, gradient, hessian, noise in answers(ordered, size, 6, seed=size):
         before = effect.values
-        hear(effect, cell_of, gradient, hessian, noise)
-        plain.hear(effect, cell_of, before, gradient, hessian, noise)
+        observe(effect, cell_of, gradient, hessian, noise)
+        plain.observe(effect, cell_of, before, gradient, hessian, noise)
         each = [plain.posterior(variance) for variance in VARIANCES]
         evidence = np.array([found[2] for found in each])
         weights = np.exp(evidence - evidence.max())
@@ -136,7 +136,7 @@ def test_mass_is_what_answers_say_of_each_cell():
     effect = Effect(prior_of(8, np.ones(9, dtype=bool)))
     cell_of = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3])
     hessian = np.array([90.0, -5.0, 30.0, 4.0])
-    effect.hear(cell_of, np.zeros(4), hessian, Noise(1.0, 1.0, 1.0), EVEN)
+    effect.observe(cell_of, np.zeros(4), hessian, Noise(1.0, 1.0, 1.0), EVEN)
     np.testing.assert_allclose(np.bincount(cell_of, effect.rows), [90, 0, 30, 4])
     assert (effect.profile > 0).all()
     assert effect.profile.sum() == pytest.approx(1)
@@ -152,7 +152,7 @@ def test_no_noise_and_no_answer_leaves_the_numbers(scale, clip):
         cell_of = moving_cells(effect.profile, 64, 32, rng)
         gradient, hessian = clip * scale * rng.normal(size=(2, cell_of.max() + 1))
         noise = Noise(clip * scale, scale, 0.05)
-        hear(effect, cell_of, gradient, hessian / clip, noise)
+        observe(effect, cell_of, gradient, hessian / clip, noise)
         assert (np.abs(effect.values) <= MOST_VALUE).all()
         assert np.isfinite(effect.variances()).all()
         assert np.isfinite(effect.size)
@@ -164,7 +164,7 @@ def test_no_score_leaves_the_grid_however_many_features_there_are():
         assert features * steps < (MAX_SCORE - 16) * SCORE_STEPS
     rng = np.random.default_rng(2)
     effect = Effect(prior_of(0, np.ones(3, dtype=bool)), most=0.01)
-    hear(effect, np.arange(3), 1e6 * rng.normal(size=3), np.full(3, 1e3), Noise(1, 1, 1.0))
+    observe(effect, np.arange(3), 1e6 * rng.normal(size=3), np.full(3, 1e3), Noise(1, 1, 1.0))
     assert np.abs(effect.values).max() == 0.01
 
 
@@ -184,7 +184,7 @@ def test_the_same_answers_give_the_same_bits():
     def told():
         effect = Effect(prior_of(20, np.ones(21, dtype=bool)))
         for answer in answers(20, 21, 5, seed=3):
-            hear(effect, *answer)
+            observe(effect, *answer)
         return effect.values.tobytes() + effect.weights.tobytes() + effect.variances().tobytes()
 
     assert told() == told()

@@ -5,11 +5,11 @@ import pytest
 
 from privboost import PrivBoostClassifier
 from privboost.boosting.effects import VARIANCES, Effect, Noise
-from privboost.boosting.interactions import Interactions, Place
+from privboost.boosting.interactions import CodeQuantiles, Interactions
 from privboost.boosting.leaves import leaf_values
 from privboost.boosting.priors import grid_prior, prior_of
-from privboost.boosting.privboost_plan import Rule
 from privboost.grid import SCORE_STEPS
+from privboost.recipes.privboost_plan import Rule
 
 EVEN = np.full(len(VARIANCES), 1 / len(VARIANCES))
 NOISE = Noise(3.0, 2.0, 1.0)
@@ -66,7 +66,7 @@ def test_neighbouring_cells_of_a_pair_are_alike(side):
 def place_of(values, profile, ordered):
     effect = Effect(prior_of(ordered, np.ones(len(values), dtype=bool)))
     effect.mass, effect.values = np.array(profile, float), np.array(values, float)
-    return Place.of(np.arange(len(values)), ordered, effect)
+    return CodeQuantiles.of(np.arange(len(values)), ordered, effect)
 
 
 def test_numbers_stand_in_their_order_and_categories_in_that_of_effects():
@@ -79,9 +79,9 @@ def test_numbers_stand_in_their_order_and_categories_in_that_of_effects():
     assert category.cells(2).tolist() == [1, 0, 1, 0]
 
 
-def joined(places, rounds=100, cells=64):
+def joined(quantiles, rounds=100, cells=64):
     return Interactions(
-        places, NOISE, cells, rounds, (0.1, 0.1), most=3.0, free=[True] * len(places)
+        quantiles, NOISE, cells, rounds, (0.1, 0.1), most=3.0, free=[True] * len(quantiles)
     )
 
 
@@ -128,13 +128,13 @@ def test_a_pair_is_pooled_and_a_tree_is_told_once():
     for _ in range(3):
         gradient = 200 * (truth - told / SCORE_STEPS)
         sums = np.stack([-gradient, np.full(cells, 200)], axis=1) / 0.1
-        (change,) = own.hear_pairs(pairs, [sums])
+        (change,) = own.observe_pairs(pairs, [sums])
         told = told + change
-    assert (told == pair.told).all()
+    assert (told == pair.published).all()
     np.testing.assert_allclose(told / SCORE_STEPS, truth, atol=0.1)
     trees = own.next_trees(3, generator)
-    told = own.hear_trees(trees, np.zeros((3, trees[0].n_leaves, 2)))
-    assert (told == [grown.told for grown in own.trees]).all()
+    told = own.observe_trees(trees, np.zeros((3, trees[0].n_leaves, 2)))
+    assert (told == [grown.published for grown in own.trees]).all()
 
 
 def test_the_part_of_interactions_grows_with_what_they_could_tell():

@@ -8,9 +8,9 @@ import pytest
 
 from privboost import Domain, DomainError, LazyBBClassifier, load_model
 from privboost.boosting.candidates import even_thresholds, splits_of
-from privboost.boosting.lazybb_plan import density_for, rate_for, votes_for
 from privboost.boosting.plan import Budget
 from privboost.losses import UNKNOWN_LABEL
+from privboost.recipes.lazybb import density_for, rate_for, votes_for
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join
 from privboost.trees.routing import find_leaves

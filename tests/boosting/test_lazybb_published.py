@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from privboost import Domain, LazyBBClassifier
-from privboost.boosting.lazybb import MOST_DEPTH, literals_of
-from privboost.boosting.lazybb_plan import MOST_SPLITS, votes_of_theory
+from privboost.recipes.lazybb import MOST_DEPTH, MOST_SPLITS, literals_of, votes_of_theory
 from privboost.tables.encoding import Encoder
 from tests.boosting.test_lazybb import QUIET, Untouchable, learnable
 from tests.tables import make_domain

@@ -7,16 +7,16 @@ from scipy.special import expit
 from privboost import PrivBoostClassifier, PrivBoostRegressor
 from privboost.boosting import knowledge
 from privboost.boosting.candidates import uniform_grid
-from privboost.boosting.knowledge import Knowledge
-from privboost.boosting.pace import Pace
+from privboost.boosting.knowledge import FeaturePosteriors
+from privboost.boosting.pace import StepDamping
 from privboost.boosting.plan import Budget
-from privboost.boosting.privboost import boost_privboost
-from privboost.boosting.privboost_plan import PrivBoostPlan, PrivBoostSettings, plan_privboost
-from privboost.boosting.questions import Question
+from privboost.boosting.questions import FeatureQuery
 from privboost.engine.backend import LocalBackend
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.public_choices import public_generator
+from privboost.recipes.privboost import boost_privboost
+from privboost.recipes.privboost_plan import PrivBoostPlan
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join, states_within
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
@@ -52,10 +52,11 @@ def plan_for(domain, weight_bound=None, rounds=18, epsilon=1.0, delta=1e-6, **ho
         "hessian_share": 0.1,
         "init_share": 0.02,
         "calibration_share": 0.04 if classes else 0.0,
+        "span_share": 0.0,
     } | how
-    settings = PrivBoostSettings(**how)
-    budget = Budget(epsilon, delta)
-    return plan_privboost(Encoder.of(domain), settings, weight_bound, budget, "auto")
+    kind = PrivBoostClassifier if classes else PrivBoostRegressor
+    model = kind(epsilon, delta, domain, **how)
+    return model._plan(Encoder.of(domain), weight_bound, Budget(epsilon, delta))
 
 
 def boost(rows, plan, seed=0):
@@ -72,8 +73,8 @@ def test_it_releases_exactly_its_plan(target, outputs, answers, at_once, rounds)
         how = {"rounds": answers, "at_once": at_once, "epsilon": epsilon, "interactions": joint}
         plan = plan_for(domain, **how)
         _, tell = boost(encode_training(plan.encoder, make_frame(50, target=target)), plan)
-        assert tell.given_up == plan.answers
-        kept = [planned for planned in plan.releases if planned.event != plan.answers]
+        assert tell.given_up == plan.reserve
+        kept = [planned for planned in plan.releases if planned.event != plan.reserve]
         assert len(kept) == len(plan.releases) - 1
         for planned in (*kept, *tell.instead):
             assert tell.asked.count(planned.event) == planned.count
@@ -87,19 +88,19 @@ def test_it_releases_exactly_its_plan(target, outputs, answers, at_once, rounds)
 @pytest.mark.parametrize("weight", [1.0, 1e2, 1e4, 1e8])
 def test_answers_cost_together_what_is_reserved_for_them(interactions, at_once, weight):
     plan = plan_for(make_domain(THREE), interactions=interactions, at_once=at_once)
-    made = plan.answers_for(weight, 0.3).planned(3)
+    made = plan.measurements_for(weight, 0.3).planned(3)
     together = sum(planned.count * planned.event.mu**2 for planned in made)
-    assert together == pytest.approx(plan.answers.mu**2, rel=1e-12)
+    assert together == pytest.approx(plan.reserve.mu**2, rel=1e-12)
     assert len(made) == 1 + (interactions and weight > 1e2)
 
 
 def test_questions_at_once_have_the_noise_of_as_many_rounds():
     """One round of several questions costs what as many rounds of one cost, and is as loud."""
-    one, several = (plan_for(make_domain(), at_once=k).answers_for(1e4, 0.3) for k in (1, 6))
-    assert one.n_alone == 6 * several.n_alone
-    assert several.alone.cells == 6
-    np.testing.assert_allclose(several.alone.sigmas, one.alone.sigmas)
-    assert several.alone.mu**2 == pytest.approx(6 * one.alone.mu**2)
+    one, several = (plan_for(make_domain(), at_once=k).measurements_for(1e4, 0.3) for k in (1, 6))
+    assert one.n_single == 6 * several.n_single
+    assert several.single.cells == 6
+    np.testing.assert_allclose(several.single.sigmas, one.single.sigmas)
+    assert several.single.mu**2 == pytest.approx(6 * one.single.mu**2)
 
 
 @pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
@@ -134,17 +135,17 @@ def test_pure_epsilon_learns_what_there_is_to_learn():
 
 def test_more_questions_than_an_answer_was_paid_for_are_refused(monkeypatch):
     """A twin that reserves one question, and asks three, is stopped by the curator."""
-    honest = PrivBoostPlan._answer
+    honest = PrivBoostPlan._release
     monkeypatch.setattr(
-        PrivBoostPlan, "_answer", lambda plan, what, _, times: honest(plan, what, 1, times)
+        PrivBoostPlan, "_release", lambda plan, what, _, times: honest(plan, what, 1, times)
     )
-    monkeypatch.setattr(Knowledge, "next_questions", partialmethod(ask, 3))
+    monkeypatch.setattr(FeaturePosteriors, "next_queries", partialmethod(ask, 3))
     with pytest.raises(ValueError, match="understates what the query reveals"):
         PrivBoostClassifier(domain=make_domain(), random_state=1).fit(make_frame(50))
 
 
 def ask(known, count, _, generator):
-    return [Question(f, known._cells_for(f, generator)) for f in range(count)]
+    return [FeatureQuery(f, known._cells_for(f, generator)) for f in range(count)]
 
 
 def test_copies_asked_about_at_once_do_not_overshoot(monkeypatch):
@@ -161,8 +162,8 @@ def test_copies_asked_about_at_once_do_not_overshoot(monkeypatch):
         return np.sqrt(np.mean((model.predict(X) - y) ** 2))
 
     assert missed() < 0.5 * y.std()
-    monkeypatch.setattr(knowledge, "ALONE", 0.0)
-    monkeypatch.setattr(Pace, "heed", lambda pace, ways: None)
+    monkeypatch.setattr(knowledge, "SINGLE", 0.0)
+    monkeypatch.setattr(StepDamping, "damp", lambda damping, moves: None)
     assert missed() > 3 * 0.05
 
 
@@ -228,9 +229,9 @@ def test_grids_are_even_parts_of_the_fine_bins():
 
 def test_the_noise_of_an_answer_is_shared_between_its_sums():
     """σ_g = g-clip · z/√(1−r₁) and σ_h = h-clip · z/√r₁, on the grid and per unit of weight."""
-    plain = plan_for(make_domain()).answers
+    plain = plan_for(make_domain()).reserve
     np.testing.assert_allclose(plain.sigmas, CLIP_STEPS * plain.noise / np.sqrt([0.9, 0.1]))
-    heavy = plan_for(make_domain(unit={"column": "person", "max_rows": 3}), 2.0).answers
+    heavy = plan_for(make_domain(unit={"column": "person", "max_rows": 3}), 2.0).reserve
     np.testing.assert_allclose(heavy.sigmas / plain.sigmas, 3 * WEIGHT_STEPS, rtol=1e-5)
 
 
@@ -240,7 +241,7 @@ def test_shares_are_of_squared_mu():
         planned.event.what: planned.count / planned.event.noise**2 for planned in plan.releases
     }
     total = sum(spent.values())
-    shares = [spent[e.what] / total for e in (plan.init, plan.answers, plan.scores)]
+    shares = [spent[e.what] / total for e in (plan.init, plan.reserve, plan.scores)]
     np.testing.assert_allclose(shares, [0.1, 0.7, 0.2], rtol=1e-9)
 
 
@@ -251,8 +252,8 @@ def test_clip_and_cells_follow_the_rows_that_were_released():
     assert (clips[0], clips[-1]) == (0.25, 1.0)
     cells = []
     for weight in (1, 1e2, 1e4, 1e9):
-        answers = plan.answers_for(weight, 0.3)
-        cells.append(plan._cells(answers.alone, answers.n_alone, weight, 0.3))
+        answers = plan.measurements_for(weight, 0.3)
+        cells.append(plan._cells(answers.single, answers.n_single, weight, 0.3))
     assert cells == sorted(cells)
     assert cells[0] < 4 < 32 < cells[-1]
 

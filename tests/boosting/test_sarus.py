@@ -5,13 +5,13 @@ from privboost import SarusXGBClassifier, SarusXGBRegressor, load_model
 from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
-from privboost.boosting.sarus import _leaf_values, boost_sarus
 from privboost.boosting.target_span import learn_span
 from privboost.grid import CLIP_STEPS, SCORE_STEPS
 from privboost.losses import UNKNOWN, filtered, within_steps
 from privboost.losses.logistic import LOGISTIC
 from privboost.privacy.events.event import SampledGroup
 from privboost.privacy.leaf_means import MEAN_STEPS, exact_means, lambda_steps, row_steps
+from privboost.recipes.sarus import _leaf_values, boost_sarus
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join
 from tests.boosting.test_dpxgb import Tell as TellBest

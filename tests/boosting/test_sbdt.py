@@ -6,14 +6,14 @@ from privboost import SBDTClassifier, SBDTRegressor
 from privboost.boosting.calibrated import calibrate_scores
 from privboost.boosting.initial_score import start_boosting
 from privboost.boosting.plan import Budget
-from privboost.boosting.sbdt import boost_sbdt
-from privboost.boosting.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
 from privboost.boosting.target_span import learn_span
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.losses import within_steps
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.public_choices import public_generator
+from privboost.recipes.sbdt import boost_sbdt
+from privboost.recipes.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import join, states_within
 from tests.boosting.test_privboost import Tell as TellGaussian

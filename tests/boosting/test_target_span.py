@@ -22,7 +22,7 @@ from privboost.boosting.plan import Budget
 from privboost.boosting.target_span import (
     CAREFUL,
     KEEN,
-    LOOKS,
+    PASSES,
     as_normal,
     full_cells,
     learn_span,
@@ -154,11 +154,11 @@ def test_each_regressor_looks_as_often_as_it_planned_and_no_more(kind):
     delta = 0.0 if kind is SarusXGBRegressor else 1e-6
     plan = kind(1.0, delta, domain, **FEW)._plan(Encoder.of(domain), None, Budget(1.0, delta))
     planned = [p.count for p in plan.releases if p.event is plan.span]
-    assert planned == [LOOKS]
+    assert planned == [PASSES]
     assert plan.accountant.compose(plan.releases).epsilon(delta) <= 1.0
     curator = Noiseless(encode_training(plan.encoder, table()).blocks)
     span = learn_span(curator, plan)
-    assert curator.asked == [plan.span] * LOOKS
+    assert curator.asked == [plan.span] * PASSES
     assert (curator.told[-1].low, curator.told[-1].high) == span
     # A thirtieth of the bounds is full.
     assert 1 / 60 < (span[1] - span[0]) / (2 * LABEL_STEPS) < 1 / 8

@@ -15,7 +15,6 @@ from functools import partial
 
 import numpy as np
 
-from privboost.boosting.adassp_terms import design
 from privboost.cuda.backend import CudaBackend
 from privboost.cuda.card import MANY_ROWS, find_devices, open_device, source
 from privboost.cuda.coding import NumberLoader, Uncoded
@@ -26,6 +25,7 @@ from privboost.errors import PrivacyWarning
 from privboost.grid import BLOCK_ROWS, VECTOR_STEPS
 from privboost.losses import loss_of
 from privboost.losses.logistic import LOGISTIC
+from privboost.recipes.adassp_terms import design
 from privboost.tables.beside import open_source
 from privboost.tables.encoding import Encoder
 from privboost.tables.layout import Layout

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from privboost import PrivBoostClassifier
-from privboost.boosting.adassp_terms import design
 from privboost.cuda import routes, vectors
 from privboost.cuda.backend import CudaBackend
 from privboost.cuda.cipher import round_keys
@@ -16,6 +15,7 @@ from privboost.engine.updates import Start
 from privboost.grid import BLOCK_ROWS, CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
 from privboost.losses import loss_of
 from privboost.losses.logistic import LOGISTIC
+from privboost.recipes.adassp_terms import design
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import CellMap

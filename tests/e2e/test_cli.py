@@ -1,6 +1,7 @@
 import csv
 import hashlib
 import json
+from pathlib import Path
 import os
 import signal
 import subprocess

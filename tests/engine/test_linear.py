@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from privboost.boosting.adassp_terms import design
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GramSums, LinearSums
 from privboost.engine.updates import SetLinearScores, SetTerms, Start
 from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_STEPS, WEIGHT_STEPS
 from privboost.losses import UNKNOWN_LABEL, loss_of
+from privboost.recipes.adassp_terms import design
 from privboost.tables.encoding import Encoder
 from privboost.tables.rows import states_within
 from privboost.vectors.terms import Terms

@@ -25,9 +25,8 @@ from privboost import (
     SBDTRegressor,
     codec,
 )
-from privboost.boosting import calibrated, draft, lazybb_plan, sarus_plan
-from privboost.boosting.privboost import boost_privboost
-from privboost.boosting.target_span import LOOKS, learn_span
+from privboost.boosting import calibrated, draft
+from privboost.boosting.target_span import PASSES, learn_span
 from privboost.engine.backend import open_local
 from privboost.engine.queries import Bound
 from privboost.estimators import privboost
@@ -36,6 +35,8 @@ from privboost.learning.lesson import Lesson
 from privboost.privacy import leaf_means
 from privboost.privacy.curator import Curator
 from privboost.privacy.events.event import Relation
+from privboost.recipes import lazybb, sarus
+from privboost.recipes.privboost import boost_privboost
 from privboost.tables.loading import Load
 from privboost.tables.sources import open_table
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
@@ -205,7 +206,7 @@ def test_votes_whose_counts_forget_who_is_replaced_are_caught(transcript, monkey
     honest = calibrated.counts_release
     monkeypatch.setattr(Bound, "of_two", property(lambda own: own))
     monkeypatch.setattr(
-        lazybb_plan, "counts_release", lambda *given, **how: replace(honest(*given, **how), cells=1)
+        lazybb, "counts_release", lambda *given, **how: replace(honest(*given, **how), cells=1)
     )
     case = (LazyBBClassifier, CLASSES, 1, False, VOTES | {"delta": delta})
     with pytest.raises(AssertionError, match="laplace" if delta == 0 else "gaussian"):
@@ -231,7 +232,7 @@ def test_the_claim_of_a_mean_is_attained_and_a_smaller_one_is_caught(transcript,
     far, claim = lonely(transcript)
     assert 0.999 * claim < far <= claim
     honest = leaf_means.row_steps
-    for module in (leaf_means, sarus_plan):
+    for module in (leaf_means, sarus):
         monkeypatch.setattr(
             module, "row_steps", lambda added: honest(added + leaf_means.CLIP_STEPS)
         )
@@ -330,7 +331,7 @@ def test_questions_that_follow_answers_move_by_no_more_than_planned(transcript, 
         ask(*case, seed)
         outputs = 3 if case[1] is THREE else 1
         last = case[1] is not NUMBER and case[-1].get("calibration_share") != 0
-        looks = LOOKS if case[1] is NUMBER else 0
+        looks = PASSES if case[1] is NUMBER else 0
         joint, odd = divmod(len(transcript) - looks - outputs * (1 + 40 + last), outputs)
         assert odd == 0
         assert (joint > 0) == (case[-1].get("epsilon", 1.0) >= 1e3)

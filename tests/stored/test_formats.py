@@ -4,10 +4,12 @@ import json
 import shutil
 
 import pytest
+from privboost.engine.protocol import Message
+from privboost.engine.queries import Query
+from privboost.engine.updates import Update
 
 import privboost
 from privboost import BudgetStore, Domain, Evaluation, PrivacyReport, SBDTClassifier
-from privboost.engine.commands import from_bytes, to_bytes
 from tests.stored import FOLDER
 from tests.tables import make_frame
 
@@ -58,7 +60,8 @@ def test_account_and_ledger(tmp_path):
 @pytest.mark.parametrize("path", MESSAGES, ids=lambda path: path.stem)
 def test_message(path):
     data = path.read_bytes()
-    assert to_bytes(from_bytes(data)) == data
+    assert Message.from_bytes(data).to_bytes() == data
+    assert isinstance(Message.from_bytes(data), Query | Update)
 
 
 def test_every_format_is_stored():

@@ -1,7 +1,7 @@
-"""Honest probabilities, the last step of recipes whose scores are log-odds.
+"""Release of calibrated probabilities, the last step of recipes whose scores are log-odds.
 
-Rows are counted by score and class, and scores are put on the line that fits the counts best: one
-small release, and what follows from it is free.
+Rows are counted by score and class, and scores are mapped by the line that fits the counts best:
+one small release, whose post-processing is free.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _WHAT = "rows by score and class"
 
 
 class Lineable(Protocol):
-    """Scores of a model that can be put on lines."""
+    """Scores of a model that can be mapped by lines."""
 
     def typical(self) -> np.ndarray:
-        """Return the scores of rows drawn from released mass: shape (outputs, rows)."""
+        """Return the scores of rows drawn from noisy counts: shape (outputs, rows)."""
 
     def on_lines(self, lines: np.ndarray) -> Self:
-        """Return the model with each output's scores on a line: slopes and shifts."""
+        """Return the model with a slope and a shift of each output's scores."""
 
 
 _Model = TypeVar("_Model", bound=Lineable)
@@ -51,16 +51,16 @@ def counts_release(
     noise: float = 1.0,
     relation: Relation = Relation.ADD_REMOVE,
 ) -> GaussianRelease | LaplaceRelease:
-    """Return the release of one output's counts; `bound` is that of a `Draft`.
+    """Return the release of one output's counts; `bound` is `Draft.bound`.
 
-    A unit that is replaced changes two cells: the one it leaves, and the one the other comes to.
+    A unit that is replaced changes two cells: that of the old unit and that of the new one.
     """
     cells = 2 if relation == Relation.REPLACE_ONE else 1
     return kind(_WHAT, noise, cells=cells, shares=(1.0,), relation=relation, **bound)
 
 
 def check_calibration(share: float, target: str, loss: str) -> None:
-    """Refuse to count rows by scores that are no log-odds."""
+    """Refuse to calibrate scores that are no log-odds."""
     if share == 0:
         return
     if target == "number":
@@ -73,33 +73,26 @@ def check_calibration(share: float, target: str, loss: str) -> None:
 
 def release_line(
     curator: Curator, plan: Plan, scores: NoisySums, output: int, cells: ScoreCells
-) -> tuple[float, float]:
-    """Release the rows by score and class; return the slope and shift that fit.
+) -> tuple[tuple[float, float], float]:
+    """Release counts by score and class; return slope and shift, and the slope's relative error.
 
     Parameters
     ----------
     curator : Curator
-        Who releases.
+        Releases noisy counts.
     plan : Plan
-        The plan, for how rows are weighted.
+        Plan, for the weights of rows.
     scores : GaussianRelease or LaplaceRelease
-        The noise, as it was reserved.
+        Reserved release.
     output : int
-        Which score of a row is meant.
+        Number of the score of a row.
     cells : ScoreCells
-        The cells of scores; whatever they are, a row lies in one.
+        Cells of scores; whatever they are, a row lies in one.
 
     Privacy
     -------
     Spends `scores` once. Cells follow from released values and public ones, and so does the line.
     """
-    return release_line_and_error(curator, plan, scores, output, cells)[0]
-
-
-def release_line_and_error(
-    curator: Curator, plan: Plan, scores: NoisySums, output: int, cells: ScoreCells
-) -> tuple[tuple[float, float], float]:
-    """Do what `release_line` does; return also the error of the slope, in parts of it."""
     counts, sigma = _release_counts(curator, plan, scores, output, cells)
     line = fit_line(counts, sigma, cells.at)
     return line, slope_error(counts, sigma, cells.at, line)
@@ -108,9 +101,9 @@ def release_line_and_error(
 def _release_counts(
     curator: Curator, plan: Plan, scores: NoisySums, output: int, cells: ScoreCells
 ) -> tuple[np.ndarray, float]:
-    """Release the rows by score and class; return also what noise gives to each count.
+    """Release counts by score and class, with their standard deviation.
 
-    Both in rows of the largest weight.
+    Both are in rows of the largest weight.
     """
     step = _step(plan)
     counts = curator.sums(ScoreCounts(cells.edges, 2, output), scores)[:, :, 0] * step
@@ -118,14 +111,14 @@ def _release_counts(
 
 
 def _step(plan: Plan) -> float:
-    """Return what one step of a count is worth, in rows of the largest weight."""
+    """Return the value of one grid step of a count, in rows of the largest weight."""
     return grid_step(None if plan.weight_bound is None else 1.0)
 
 
 def calibrate_votes(
     curator: Curator, plan: Plan, scores: NoisySums, votes: VoteScores
 ) -> OddsVotes:
-    """Find what votes are worth: the line from their sum to log-odds that fits the rows.
+    """Calibrate votes: find the line from their sum to log-odds that fits the rows.
 
     Privacy
     -------
@@ -134,11 +127,13 @@ def calibrate_votes(
     curator.publish(UseLoss(plan.task.table(1.0, 1.0)))
     count = votes.n_trees // votes.n_outputs
     cells, worth = ScoreCells.of_votes(count), worth_of_vote(count)
-    told = [
+    released = [
         _release_counts(curator, plan, scores, output, cells) for output in range(votes.n_outputs)
     ]
-    lines = [fit_line(*own, cells.at) for own in told]
-    rows = pool_counts([own.sum() for own, _ in told], told[0][1] * np.sqrt(told[0][0].size))
+    lines = [fit_line(*own, cells.at) for own in released]
+    rows = pool_counts(
+        [own.sum() for own, _ in released], released[0][1] * np.sqrt(released[0][0].size)
+    )
     return OddsVotes.worth_of(votes, np.array(lines) * [worth, 1.0], rows)
 
 
@@ -149,27 +144,27 @@ def calibrate_scores(
     model: _Model,
     rows: Sequence[float] | None = None,
 ) -> _Model:
-    """Put the scores of a model on a line that fits the rows, where there are counts for it.
+    """Map the scores of a model by the line that fits the rows, where counts are planned.
 
     All rows count, also those that training left out: rows whose gradient was filtered, or that
-    have spent their budgets, are the ones that fit the model worst.
+    have spent their individual budgets, are the ones that fit the model worst.
 
     Parameters
     ----------
     curator : Curator
-        Who releases.
+        Releases noisy counts.
     plan : Plan
-        The plan, for how rows are weighted.
+        Plan, for the weights of rows.
     scores : GaussianRelease or LaplaceRelease, optional
-        The counts, as they were reserved; without them the model stays as it is.
+        Reserved release; without it the model is returned unchanged.
     model : Lineable
-        What the rows were told.
+        Model whose scores the rows have.
     rows : sequence of float, optional
-        How many rows each output has, as far as was released: where they are few, so are cells.
+        Noisy count of rows of each output: where they are few, so are cells.
 
     Privacy
     -------
-    Spends `scores` once for each output, beside the rows' budgets where they have some.
+    Spends `scores` once for each output, in addition to individual budgets where rows have some.
     """
     if scores is None:
         return model
@@ -179,5 +174,7 @@ def calibrate_scores(
     sigma = float(scores.deviations[0]) * _step(plan)
     counts = [None] * len(typical) if rows is None else [cells_for(own, sigma) for own in rows]
     cells = [ScoreCells.around(*own) for own in zip(typical, counts, strict=True)]
-    lines = [release_line(curator, plan, scores, output, own) for output, own in enumerate(cells)]
+    lines = [
+        release_line(curator, plan, scores, output, own)[0] for output, own in enumerate(cells)
+    ]
     return model.on_lines(np.array(lines))

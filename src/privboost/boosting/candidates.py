@@ -1,4 +1,4 @@
-"""Split candidates: which of a feature's fine codes fall into one cell."""
+"""Split candidates: thresholds of numbers, and cells of a feature's codes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from privboost.trees.splits import Splits, join_splits
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """A coarser view of one feature's codes.
+    """Coarse cells of one feature's codes.
 
     Attributes
     ----------
     map : CellMap
-        The cell of each code.
+        Cell of each code.
     learned : bool array
-        Whether a cell gets an effect; the cell of missing values does if they are declared.
+        Whether a cell has an effect; the cell of missing values does if they are declared.
     """
 
     map: CellMap
@@ -31,17 +31,17 @@ class Cells:
 
     @property
     def cell_of(self) -> np.ndarray:
-        """The cell of each code."""
+        """Cell of each code."""
         return self.map.parts[0].cell_of[0]
 
     @property
     def n_cells(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
         return self.map.n_cells
 
 
 def uniform_grid(encoder: Encoder, feature: int, max_bins: int) -> Cells:
-    """Join fine bins evenly into at most `max_bins`; categories stay as they are.
+    """Merge fine bins evenly into at most `max_bins`; categories keep their codes.
 
     "Other" and "missing" always have cells of their own.
     """
@@ -61,14 +61,14 @@ def uniform_grid(encoder: Encoder, feature: int, max_bins: int) -> Cells:
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
-    """Where numbers may be split: the codes that may be the last one to go left.
+    """Thresholds of numbers: codes that may be the last one to go left.
 
     Attributes
     ----------
     codes : int64 array
-        The thresholds of all features, one feature after the other.
+        Thresholds of all features, one feature after the other.
     first, count : int64 arrays
-        Where a feature's thresholds begin, and how many there are; −1 for a category.
+        Index of a feature's first threshold, and their number; −1 for a category.
     """
 
     codes: np.ndarray
@@ -77,7 +77,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, by_feature: Sequence[np.ndarray | None]) -> Thresholds:
-        """Join the thresholds of single features; None is a category."""
+        """Concatenate the thresholds of single features; None is a category."""
         count = np.array([-1 if codes is None else len(codes) for codes in by_feature])
         first = np.cumsum([0, *np.maximum(count, 0)])[:-1]
         kept = [codes for codes in by_feature if codes is not None]
@@ -89,7 +89,7 @@ class Thresholds:
         return self.codes[at : at + max(self.count[feature], 0)]
 
     def replaced(self, changed: dict[int, np.ndarray]) -> Thresholds:
-        """Return the same with other thresholds for some features."""
+        """Return thresholds of which some features' are replaced."""
         return Thresholds.of(
             [
                 None if count < 0 else changed.get(feature, self.own(feature))
@@ -104,9 +104,9 @@ def even_thresholds(encoder: Encoder, count: int | None) -> Thresholds:
     Parameters
     ----------
     encoder : Encoder
-        The features.
+        Features and their edges.
     count : int or None
-        How many; None is all fine edges.
+        Number of thresholds; None is all fine edges.
     """
     thresholds: list[np.ndarray | None] = []
     for feature, edges in zip(encoder.domain.features, encoder.edges, strict=True):
@@ -124,7 +124,7 @@ def even_thresholds(encoder: Encoder, count: int | None) -> Thresholds:
 def splits_of(encoder: Encoder, thresholds: Thresholds, features: tuple[int, ...]) -> Splits:
     """Return the split candidates of some features, given the thresholds of numbers.
 
-    Trees that share both share one object, by which shards know that nothing has changed.
+    Trees that share both share one object, by which shards recognise unchanged candidates.
     """
     parts = []
     for feature in features:
@@ -138,30 +138,30 @@ def splits_of(encoder: Encoder, thresholds: Thresholds, features: tuple[int, ...
 
 
 RULES = ("quantiles", "merge")
-"""How thresholds can follow Hessians."""
+"""Rules by which thresholds follow Hessians."""
 
 
 class HessianThresholds:
-    """Thresholds that follow where the Hessians lie, refined from released histograms.
+    """Thresholds that follow the distribution of Hessians, refined from released histograms.
 
-    Each release gives the mass of Hessians by span of a number. By the rule "quantiles" it is
-    spread evenly over the fine bins of each span and averaged over the releases: a density;
-    new thresholds are put at its quantiles, so that empty spans are merged and full ones divided. A
-    tenth of the density stays even, so that no span is lost for ever. By "merge", that of Maddock
-    et al., spans are joined until they have an even part of the last release's mass, and what
-    thresholds that leaves room for divide the spans that are left.
+    Each release gives the mass of Hessians by interval of a number. By the rule "quantiles" it is
+    spread evenly over the fine bins of each interval and averaged over the releases: a density;
+    new thresholds are its quantiles, so that empty intervals are merged and full ones divided. A
+    tenth of the density stays even, so that every interval can be divided again. By "merge", the
+    rule of Maddock et al., intervals are joined until they have an even part of the last release's
+    mass, and the remaining thresholds divide the intervals that are left.
 
     Parameters
     ----------
     encoder : Encoder
-        The features.
+        Features and their edges.
     count : int
         Thresholds for each number.
     bins : int, optional
-        How many even spans of each number the releases are about, always the same ones. By default
-        they are about the spans between the thresholds as these move, as "merge" needs them.
+        Even intervals of each number in every release. By default the intervals between the current
+        thresholds, as "merge" needs them.
     rule : {"quantiles", "merge"}
-        How they follow.
+        Rule of refinement.
     """
 
     _EVEN = 0.1
@@ -178,7 +178,7 @@ class HessianThresholds:
         self._releases = 0
 
     def cells(self) -> CellMap:
-        """Return the spans of all features side by side, as cells."""
+        """Return the intervals of all features side by side, as cells."""
         own = {k: self._own_cells(k) for k in self.features}
         return CellMap.side_by_side(
             CellMap.of_feature(k, np.r_[cells, cells[-1] + 1]) for k, cells in own.items()
@@ -186,36 +186,36 @@ class HessianThresholds:
 
     def refine(self, sums: np.ndarray) -> None:
         """Move the thresholds, given the released sums of Hessians by cell."""
-        spans, at = {}, 0
+        intervals, at = {}, 0
         for k in self.features:
             count = self._own_cells(k)[-1] + 1
-            spans[k] = sums[at : at + count]
-            at += count + 1  # beside the cell of missing values
+            intervals[k] = sums[at : at + count]
+            at += count + 1  # and the cell of missing values
         move = self._move_to_quantiles if self._rule == "quantiles" else self._merge_and_divide
-        self.thresholds = self.thresholds.replaced(move(spans))
+        self.thresholds = self.thresholds.replaced(move(intervals))
 
-    def _move_to_quantiles(self, spans: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+    def _move_to_quantiles(self, intervals: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
         self._releases += 1
         changed = {}
-        for k, sums in spans.items():
+        for k, sums in intervals.items():
             own = self._own_cells(k)
             self._density[k] += np.maximum(sums, 0)[own] / np.bincount(own)[own]
             changed[k] = self._quantiles(self._density[k] / self._releases)
         return changed
 
-    def _merge_and_divide(self, spans: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        total = sum(float(sums.sum()) for sums in spans.values()) / max(len(spans), 1)
+    def _merge_and_divide(self, intervals: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        total = sum(float(sums.sum()) for sums in intervals.values()) / max(len(intervals), 1)
         return {
             k: merge_and_divide(
                 self.thresholds.own(k), np.maximum(sums, 0), total / self._count, self._count
             )
-            for k, sums in spans.items()
+            for k, sums in intervals.items()
         }
 
     def _own_cells(self, feature: int) -> np.ndarray:
-        """The cell of each fine bin of one feature: a span that the next release is about."""
-        spans = self.thresholds if self._fixed is None else self._fixed
-        return np.searchsorted(spans.own(feature), np.arange(len(self._density[feature])))
+        """Return the cell of each fine bin of a feature in the next release."""
+        intervals = self.thresholds if self._fixed is None else self._fixed
+        return np.searchsorted(intervals.own(feature), np.arange(len(self._density[feature])))
 
     def _quantiles(self, density: np.ndarray) -> np.ndarray:
         even = np.full(len(density), 1 / len(density))
@@ -234,16 +234,16 @@ def merge_and_divide(
     Parameters
     ----------
     codes : int array
-        The thresholds.
+        Thresholds.
     mass : array
-        The released mass of each span, from below the first threshold to above the last; not
+        Released mass of each interval, from below the first threshold to above the last; not
         below 0.
     even_part : float
-        A threshold stays once the spans since the last that stayed have more than this. The
-        highest one always stays.
+        Mass since the last kept threshold above which a threshold is kept. The highest one always
+        is.
     count : int
-        How many thresholds there should be. Where there were fewer, one that stays gets another
-        half-way to the next; where fewer stay, the spans between them are divided evenly.
+        Wanted number of thresholds. Where there were fewer, a kept one gets another half-way to the
+        next; where fewer are kept, the intervals between them are divided evenly.
     """
     kept: list[int] = []
     since = 0.0

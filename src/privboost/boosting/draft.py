@@ -1,4 +1,4 @@
-"""A plan in the making: the releases it wants, then noise for all of them at once."""
+"""Calibration of a plan: its releases first, then the noise of all of them at once."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from privboost.boosting.checks import check_grid
 from privboost.boosting.plan import Budget, PublicRows, Task, contribution_of
 from privboost.grid import Contribution
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.accountants.choice import choose_accountant
 from privboost.privacy.calibration import by_shares, calibrate
 from privboost.privacy.events.event import Exact, Planned
+from privboost.recipes.common.limits import check_grid
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import CategoricalFeature
 
 Shared = tuple[str, Planned, float]
-"""A release by the plan's name for it, with its share of the whole μ²."""
+"""Name of a release in the plan, the release, and its share of the whole μ²."""
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """What every plan begins with.
+    """Facts that every plan starts from.
 
     Attributes
     ----------
     encoder : Encoder
-        The domain and how it is coded.
+        Domain and binning.
     weight_bound : float or None
-        The public bound of sample weights, if there are weights.
+        Public bound of sample weights, if there are weights.
     budget : Budget
-        What may be spent.
+        Privacy budget.
     accountant : str
-        Who is asked for the cost: see `accountants.choice.choose_accountant`.
+        Name of the accountant: see `accountants.choice.choose_accountant`.
     loss : str, optional
-        The loss of classes; logistic by default.
+        Loss of classes; logistic by default.
     """
 
     encoder: Encoder
@@ -47,29 +47,29 @@ class Draft:
 
     @cached_property
     def task(self) -> Task:
-        """What is learned."""
+        """Learning task."""
         return Task.of(self.encoder.domain.target, self.loss)
 
     @cached_property
     def contribution(self) -> Contribution:
-        """What one protected unit may add."""
+        """Bound of one protected unit's contribution."""
         return contribution_of(self.encoder.domain, self.weight_bound)
 
     @property
     def bound(self) -> dict[str, Any]:
-        """What one protected unit may add to sums of clipped rows, as events say it."""
+        """Bound of one protected unit's contribution to sums of clipped rows, as events take it."""
         rows = self.contribution.rows
         return {"steps": self.contribution.row_steps * rows, "rows": rows}
 
     @property
     def n_numbers(self) -> int:
-        """How many features are numbers."""
+        """Number of numeric features."""
         features: Sequence[Any] = self.encoder.domain.features
         return sum(not isinstance(feature, CategoricalFeature) for feature in features)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What a plan takes over as it is; the names are those of `Plan`."""
+        """Fields of `Plan` that are known already."""
         return {
             "encoder": self.encoder,
             "task": self.task,
@@ -79,20 +79,20 @@ class Draft:
         }
 
     def share(self, wanted: Sequence[Shared]) -> Made:
-        """Calibrate releases that share μ²; what has no share, or is never made, is left out."""
+        """Calibrate releases that share μ²; those without a share or a count are left out."""
         noisy = by_shares([(planned, share) for _, planned, share in wanted])
         names = [name for name, planned, share in wanted if share > 0 and planned.count > 0]
         return self.scale(list(zip(names, noisy, strict=True)))
 
     def scale(self, wanted: Sequence[tuple[str, Planned]]) -> Made:
-        """Multiply the noise of all releases by one factor, with which they cost the budget.
+        """Multiply the noise of all releases by the factor with which they cost the budget.
 
-        Of public rows all of them become exact; they are checked as if they had noise.
+        Releases of public rows become exact; they are checked as if they had noise.
 
         Raises
         ------
         ValueError
-            If no noise on the grid does.
+            If no noise on the grid costs the budget.
         """
         budget, planned = self.budget, [planned for _, planned in wanted]
         chosen = choose_accountant(self.accountant, [*budget.before, *planned], budget.delta)
@@ -107,18 +107,18 @@ class Draft:
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """Releases whose noise is calibrated.
+    """Calibrated releases.
 
     Attributes
     ----------
     draft : Draft
-        Where they come from.
+        Facts that the plan starts from.
     accountant : Accountant
-        Who computed the cost.
+        Accountant that composed the releases.
     names : tuple of str
-        What the plan calls each release.
+        Name of each release in the plan.
     releases : tuple of Planned
-        What is reserved.
+        Releases to reserve.
     """
 
     draft: Draft
@@ -135,7 +135,7 @@ class Made:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What a plan takes over as it is; the names are those of `Plan`."""
+        """Fields of `Plan` that all recipes fill alike."""
         made = {
             "accountant": self.accountant,
             "releases": self.releases,

@@ -1,7 +1,7 @@
-"""Greedy trees: splits chosen privately on exact node histograms, level by level.
+"""Greedy trees: splits selected privately on exact node histograms, level by level.
 
-All nodes of a level are chosen at once, for the price of one choice, because a row lies in one of
-them.
+All nodes of a level are selected at once, for the cost of one selection, because a row lies in one
+of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from privboost.trees.tree import Tree, stump
 
 
 def of_each(leaves: np.ndarray, outputs: int) -> np.ndarray:
-    """Spread what belongs to trees of one output after the other; zero in the others' places."""
+    """Return statistics of trees, of one output after the other, with zeros for other outputs."""
     spread = np.zeros((len(leaves), outputs, leaves.shape[1]), dtype=leaves.dtype)
     numbers = np.arange(len(leaves))
     spread[numbers, numbers % outputs] = leaves
@@ -32,9 +32,9 @@ def grow(
     event: Selection,
     output: int,
 ) -> Tree:
-    """Choose splits level by level; return the tree.
+    """Grow a tree: select splits level by level.
 
-    A node chooses among the splits that part what its path leaves open; the path is public.
+    The candidates of a node divide the cells that its path leaves open; the path is public.
 
     Privacy
     -------

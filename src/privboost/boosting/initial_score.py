@@ -1,4 +1,4 @@
-"""Where boosting begins: the rows' mean, released, or zero."""
+"""Initial score of boosting: the released mean label, or zero."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
 from privboost.trees.tree import stump
 
 INIT_SHARES = (0.75, 0.25)
-"""How the initial score's release is shared between the sum of labels and the count."""
+"""Shares of the sum of labels and of the count in the release of the initial score."""
 
 _WHAT = "labels and their count, for the initial score"
 
@@ -31,12 +31,12 @@ def initial_release(
     bound: Mapping[str, Any],
     shares: tuple[float, float] = INIT_SHARES,
 ) -> GaussianRelease | LaplaceRelease:
-    """Return the release of one output's initial score; `bound` is that of a `Draft`."""
+    """Return the release of one output's initial score; `bound` is `Draft.bound`."""
     return kind(_WHAT, noise, cells=1, shares=shares, **bound)
 
 
 def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None) -> TreeScores:
-    """Release the initial score of each output and tell the rows; return a model of it alone.
+    """Release the initial score of each output and publish it; return a model of it alone.
 
     Privacy
     -------
@@ -47,7 +47,7 @@ def start_boosting(curator: Curator, plan: NewtonPlan, clip: float | None = None
     if plan.init is not None:
         start, counts = release_start(curator, plan, plan.init, clip)
         rows = count_rows(plan, plan.init, counts)
-    tell_start(curator, plan.loss, start)
+    publish_start(curator, plan.loss, start)
     kind = MarginScores if loss.target == "classes" and not loss.log_odds else TreeScores
     return kind.of(start, plan.encoder.layout.n_codes, rows)
 
@@ -63,24 +63,23 @@ def release_start(
     Parameters
     ----------
     init : GaussianRelease or LaplaceRelease
-        The noise, as it was reserved.
+        Reserved release.
     clip : float, optional
-        What labels are clipped to; by default to what they can be at most. The sum is told in
-        parts of it, so that one row's label is at most one clip whatever it is.
+        Bound of labels; by default the largest label. The sum is released in parts of it, so that
+        one row adds at most one clip.
 
     Returns
     -------
     int32 array
-        Where scores begin, on the score grid.
+        Initial scores, on the score grid.
     int64 array
-        The noisy counts, in grid steps.
+        Noisy counts, in grid steps.
 
     Privacy
     -------
     Spends `init` once for each output.
     """
     outputs, loss = range(plan.task.n_outputs), loss_of(plan.task.target, plan.task.loss)
-    assert loss.start is not None
     clip = loss.start_clip if clip is None else clip
     curator.publish(Start(loss.table(clip, 1.0), len(outputs)))
     start = np.zeros(len(outputs), dtype=np.int32)
@@ -97,13 +96,13 @@ def release_start(
 def count_rows(
     plan: Plan, init: GaussianRelease | LaplaceRelease, counts: np.ndarray
 ) -> np.ndarray:
-    """Return what released counts tell of the number of rows, in rows of the largest weight."""
+    """Return the noisy count of rows, and its deviation, in rows of the largest weight."""
     step = grid_step(None if plan.weight_bound is None else 1.0)
     return pool_counts(counts * step, float(init.deviations[1]) * step)
 
 
-def tell_start(curator: Curator, loss: LossTable, start: np.ndarray) -> None:
-    """Tell the rows the loss of training, and where their scores begin."""
+def publish_start(curator: Curator, loss: LossTable, start: np.ndarray) -> None:
+    """Publish the loss of training and the initial scores."""
     curator.publish(Start(loss, len(start)))
     for output, score in enumerate(start):
         curator.publish(AddTreeValues((stump(),), score.reshape(1, 1), output))

@@ -1,7 +1,7 @@
-"""What is known of a tree's leaves from one answer: a posterior that shrinks along the tree.
+"""Posterior of a tree's leaves from one measurement: hierarchical shrinkage along the tree.
 
-A leaf's value is the sum of one part for each node on its way, all of them unknown and independent:
-leaves that share a node share its part, so that a leaf with few rows leans on its neighbours. The
+A leaf's value is the sum of one part for each node on its path, all independent a priori: leaves
+that share a node share its part, so that a leaf with few rows borrows from its neighbours. The
 variance of parts is weighed by evidence, as for effects. Everything follows from released values.
 """
 
@@ -19,21 +19,16 @@ from privboost.compiling import compiled
 def leaf_values(
     gradient: np.ndarray, hessian: np.ndarray, noise: Noise, belief: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what leaves are thought to be.
+    """Return the posterior means of leaves, and the weights of prior variances.
 
     Parameters
     ----------
     gradient, hessian : float arrays
-        The answer: sums of −gradients and of Hessians by leaf of a complete tree.
+        Noisy sums of −gradients and of Hessians by leaf of a complete tree.
     noise : Noise
-        Of the answer.
+        Noise of the sums.
     belief : float array
-        How likely each of `VARIANCES` is thought to be.
-
-    Returns
-    -------
-    values, weights : float arrays
-        Of each leaf its posterior mean; of each prior variance its weight.
+        Prior probability of each of `VARIANCES`.
     """
     weight, precision = weight_and_precision(hessian, noise)
     values, weights = np.zeros(len(weight)), np.zeros_like(belief)
@@ -42,7 +37,7 @@ def leaf_values(
 
 
 def weight_and_precision(hessian: np.ndarray, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
-    """Return of each leaf what its gradients are divided by, and 1/variance of what it says."""
+    """Return each leaf's denominator and precision."""
     weight: np.ndarray = np.maximum(hessian, 0.5 * noise.hessian + 1.0)
     precision: np.ndarray = weight**2 / (noise.gradient**2 + noise.spread * weight)
     return weight, precision
@@ -50,12 +45,12 @@ def weight_and_precision(hessian: np.ndarray, noise: Noise) -> tuple[np.ndarray,
 
 @compiled
 def _weigh(found, precision, variances, belief, values, weights):  # type: ignore[no-untyped-def]
-    """Go up the tree for the evidence of each variance, then down again for means.
+    """Pass up the tree for the evidence of each variance, then down for posterior means.
 
     Parameters
     ----------
     found, precision : float arrays
-        What each leaf alone says, and 1/variance of it.
+        Estimate of each leaf alone, and its 1/variance.
     values, weights : float arrays, written
         See `leaf_values`.
     """

@@ -1,8 +1,8 @@
-"""The Newton step: from released sums of gradients and Hessians to values, and its plans."""
+"""Newton steps: from released sums of gradients and Hessians to leaf values."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,39 +17,44 @@ from privboost.boosting.checks import (
     is_number,
     keep_checked,
 )
-from privboost.boosting.plan import Plan, listed
+from privboost.boosting.plan import Plan
 from privboost.compiling import compiled
 from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
 from privboost.losses import LossTable
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.recipes.common.parameters import Constraint
 
 SPANS = "Hessians by candidate span of every number"
-"""What is released for split candidates to follow, in words."""
+"""Description of the release that split candidates follow."""
 
 
 def _check_derived(name: str, value: Any) -> float:
-    """Return a size that may be a product of three others: λ of noise, a shrunken clip."""
+    """Return a size that may be a product of three others: a λ from noise, a decayed clip."""
     if is_number(value) and value <= 0:
         return check_number(name, value, above=0)
     return check_number(name, value, above=LEAST_SIZE**3, below=MOST_SIZE**3)
 
 
+STEP_SIZE = Constraint(_check_derived, "float")
+"""Allowed values of λ and of the clip of a leaf."""
+
+
 @dataclass(frozen=True)
 class NewtonStep:
-    """How released sums of gradients and Hessians become values: v = −G / max(H + λ, λ).
+    """Leaf value v = −G / max(H + λ, λ) of released sums of gradients and Hessians.
 
     Parameters
     ----------
     gradient_clip, hessian_clip : float
-        What one row's gradient and Hessian are clipped to.
+        Bounds of one row's gradient and Hessian.
     hessian_share : float
-        The share r₁ of the Hessian in a release; the gradient has the rest.
+        Share r₁ of the Hessian in a release; the gradient has the rest.
     reg_lambda : float
         λ.
     leaf_clip : float
-        Values are clipped to ± this, before the learning rate.
+        Bound of values (±), before the learning rate.
     learning_rate : float
-        What values are multiplied by.
+        Factor of values.
     """
 
     gradient_clip: float
@@ -70,12 +75,37 @@ class NewtonStep:
             learning_rate=check_size,
         )
 
+    @classmethod
+    def of(cls, settings: Any, hessian_clip: float, typical_value: float) -> NewtonStep:
+        """Return the step of a recipe's parameters.
+
+        Parameters
+        ----------
+        settings : Parameters
+            Parameters of these names; without a Hessian's share it balances both errors, without
+            λ it is 1 until `with_noise_lambda`.
+        hessian_clip : float
+            Bound of a row's Hessian, which may be a count.
+        typical_value : float
+            Typical size of a leaf's value: see `balanced_share`.
+        """
+        share = settings.hessian_share
+        if share is None:
+            share = cls.balanced_share(settings.gradient_clip, hessian_clip, typical_value)
+        return cls(
+            gradient_clip=settings.gradient_clip,
+            hessian_clip=hessian_clip,
+            hessian_share=share,
+            reg_lambda=1.0 if settings.reg_lambda is None else settings.reg_lambda,
+            leaf_clip=settings.leaf_clip,
+            learning_rate=settings.learning_rate,
+        )
+
     @staticmethod
     def balanced_share(gradient_clip: float, hessian_clip: float, typical_value: float) -> float:
         """Return the Hessian's share that balances both errors of a value: r₁ = v̄h*/(g* + v̄h*).
 
-        v̄ is the typical size of a value: an error of the Hessian matters as much as the value is
-        large.
+        v̄ is the typical size of a value: an error of the Hessian matters in proportion to it.
 
         Raises
         ------
@@ -92,18 +122,18 @@ class NewtonStep:
 
     @property
     def shares(self) -> tuple[float, float]:
-        """The shares of gradient and Hessian in a release."""
+        """Shares of gradient and Hessian in a release."""
         return (1 - self.hessian_share, self.hessian_share)
 
     def with_noise_lambda(
         self, deviations: float | None, sigma: float, weight_bound: float | None
     ) -> NewtonStep:
-        """Return the step whose λ follows the noise; the same where it is given, or none is.
+        """Return the step whose λ follows the noise; the same step where λ is set, or none is.
 
         Parameters
         ----------
         deviations : float or None
-            λ in standard deviations of the noise in a sum of Hessians; None leaves λ as it is.
+            λ in standard deviations of the noise in a sum of Hessians; None keeps λ.
         sigma : float
             That standard deviation, in grid steps.
         """
@@ -115,7 +145,7 @@ class NewtonStep:
     def values(
         self, gradient: np.ndarray, hessian: np.ndarray, weight_bound: float | None
     ) -> np.ndarray:
-        """Turn released sums, in grid steps, into values on the score grid (int32)."""
+        """Return values on the score grid (int32) from released sums in grid steps."""
         size = grid_step(weight_bound)
         out = np.empty(gradient.shape, dtype=np.int32)
         _newton_values(
@@ -131,26 +161,30 @@ class NewtonStep:
         return out
 
     def noise(self, hessian: np.ndarray, sigma: float, weight_bound: float | None) -> np.ndarray:
-        """Return the standard deviation that noise alone gives to values, in score steps.
+        """Return the standard deviation of values due to noise alone, in score steps.
 
         Parameters
         ----------
         hessian : array
-            The released sums of Hessians, in grid steps.
+            Released sums of Hessians, in grid steps.
         sigma : float
-            The standard deviation of the noise in a sum of gradients, in grid steps.
+            Standard deviation of the noise in a sum of gradients, in grid steps.
         """
         size = grid_step(weight_bound)
-        bend = np.maximum(hessian * (self.hessian_clip * size), 0.0)
-        alone = sigma * (self.gradient_clip * size) / (bend + self.reg_lambda)
-        return np.minimum(alone, self.leaf_clip) * (self.learning_rate * SCORE_STEPS)
+        curvature = np.maximum(hessian * (self.hessian_clip * size), 0.0)
+        noise = sigma * (self.gradient_clip * size) / (curvature + self.reg_lambda)
+        return np.minimum(noise, self.leaf_clip) * (self.learning_rate * SCORE_STEPS)
+
+
+NEWTON_STEP = tuple(each.name for each in fields(NewtonStep))
+"""Parameters that a plan's Newton step holds."""
 
 
 def released_mass(sums: np.ndarray, weight_bound: float | None) -> np.ndarray:
-    """Return what released Hessians or counts say of how many rows there are, in whole rows.
+    """Return the noisy count of rows that released Hessians or counts imply, in whole rows.
 
-    A row counts for its Hessian in parts of the clip, times its weight in parts of its bound.
-    Noise may leave less than 0, which is kept: so the mass of several leaves together is right.
+    A row counts for its Hessian as a fraction of the clip, times its weight as a fraction of its
+    bound. Noise may leave less than 0, which is kept: so sums over several leaves are unbiased.
     """
     row = CLIP_STEPS if weight_bound is None else CLIP_STEPS * WEIGHT_STEPS
     most = 2**31 - 1
@@ -162,30 +196,30 @@ def _newton_values(  # type: ignore[no-untyped-def]
     gradient, hessian, per_gradient, per_hessian, reg_lambda, clip, rate, out
 ):
     for k in range(out.size):
-        bend = max(hessian[k] * per_hessian, 0.0)
-        step = -gradient[k] * per_gradient / (bend + reg_lambda)
+        curvature = max(hessian[k] * per_hessian, 0.0)
+        step = -gradient[k] * per_gradient / (curvature + reg_lambda)
         out[k] = np.rint(min(max(step, -clip), clip) * rate)
 
 
 def grid_step(weight_bound: float | None) -> float:
-    """Return what one step of a sum is worth, in clips and weights."""
+    """Return the value of one grid step of a sum, in clips and weights."""
     return 1 / CLIP_STEPS if weight_bound is None else weight_bound / (CLIP_STEPS * WEIGHT_STEPS)
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonPlan(Plan):
-    """The plan of a run with trees.
+    """Plan of a run with trees.
 
     Attributes
     ----------
     step : NewtonStep
-        From sums to values.
-    settings : dataclass
-        The trees.
+        Newton step from sums to values.
+    settings : Parameters
+        Parameters of the recipe.
     init : GaussianRelease, LaplaceRelease or None
-        The release of the initial score.
+        Release of the initial score.
     scores : GaussianRelease, LaplaceRelease or None
-        The release of rows by score and class, at the end.
+        Release of counts by score and class, at the end.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = ("task", "step", "settings", "contribution", "budget")
@@ -197,10 +231,10 @@ class NewtonPlan(Plan):
 
     @property
     def loss(self) -> LossTable:
-        """The loss, tabulated."""
+        """Tabulated loss."""
         return self.task.table(self.step.gradient_clip, self.step.hessian_clip)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What was chosen, for reports."""
-        return {"loss": self.task.loss, **listed(self.settings), **asdict(self.step)}
+        """Parameters for reports."""
+        return {"loss": self.task.loss, **self.settings.chosen(), **asdict(self.step)}

@@ -1,7 +1,7 @@
-"""How far values go to where answers point, where several questions are asked at once.
+"""Step damping: the fraction of a step that values take where several queries are made at once.
 
-Those that are asked about together do not know of each other: features that say the same would
-each go the whole way, and all together too far.
+Effects that are measured together are not corrected for each other: correlated features would each
+take the whole step, and overshoot together.
 """
 
 from __future__ import annotations
@@ -10,40 +10,40 @@ from collections.abc import Iterable
 
 import numpy as np
 
-ALONE, JOINT = 0.2, 1.0
-"""What one more question at once takes off the pace: of features, and of pairs or trees."""
+SINGLE, JOINT = 0.2, 1.0
+"""Damping for each further query of a round: of features, and of pairs or trees."""
 
 
-class Pace:
-    """A part of the way, which becomes shorter where steps went too far.
+class StepDamping:
+    """Fraction of a step, which shrinks after an overshoot.
 
     Parameters
     ----------
-    questions : int
-        How many are asked at once.
-    crowd : float
-        `ALONE` or `JOINT`.
+    queries : int
+        Queries of a round.
+    strength : float
+        `SINGLE` or `JOINT`.
     """
 
-    def __init__(self, questions: int, crowd: float) -> None:
-        self.part = 1 / (1 + crowd * (questions - 1))
-        self._several = questions > 1
+    def __init__(self, queries: int, strength: float) -> None:
+        self.part = 1 / (1 + strength * (queries - 1))
+        self._several = queries > 1
 
-    def heed(self, ways: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
-        """Go slower if values are to turn back.
+    def damp(self, moves: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+        """Shrink the fraction after an overshoot.
 
-        Steps of a part p along which everything else moves, too, leave 1 − p·λ of the way; with
-        p = 1/λ nothing is left.
+        A fraction p of steps along which everything else moves, too, leaves 1 − p·λ of the
+        distance; with p = 1/λ nothing is left.
 
         Parameters
         ----------
-        ways : iterable of (weight, before, now), read where several are asked at once
-            Of each effect its bins' masses, and how far they were to go the last time and now.
+        moves : iterable of (weight, before, now), read where a round has several queries
+            Noisy counts of each effect's bins, and their full steps in the last round and now.
         """
         if not self._several:
             return
         length = along = 0.0
-        for weight, before, now in ways:
+        for weight, before, now in moves:
             length += float((weight * before**2).sum())
             along += float((weight * before * now).sum())
         if along < 0:

@@ -1,4 +1,4 @@
-"""What is decided before data are touched: frozen, public, with a hash."""
+"""Plans: everything that is decided before data are touched; frozen, public, with a digest."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from privboost.losses import LossTable, loss_of
 from privboost.privacy.accountants.base import Accountant
 from privboost.privacy.calibration import LEAST_DELTA
 from privboost.privacy.events.event import Planned
+from privboost.recipes.common.parameters import Parameters
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget
@@ -24,7 +25,7 @@ from privboost.tables.features import ClassTarget
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent, and what of it is spent already."""
+    """Privacy budget of a run, and the releases that are already charged to it."""
 
     epsilon: float
     delta: float
@@ -36,9 +37,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class PublicRows(Budget):
-    """No limit, and no noise: the caller declared the rows public. Its ε is infinite.
+    """Budget of rows that the caller declared public: infinite ε, and no noise.
 
-    Rules that read ε take their limit; those that follow the noise leave their setting as it is.
+    Rules that read ε take their limit; rules that follow the noise leave their setting unchanged.
     """
 
     epsilon: float = field(default=math.inf, init=False)
@@ -48,9 +49,9 @@ class PublicRows(Budget):
 
 
 def leave_some(budget: Budget, account: BudgetAccount) -> Budget:
-    """Return what a plan may use where an account adds up a little more than it: nearly all.
+    """Return the budget of a plan that an account composes a little more loosely: nearly all of it.
 
-    And no more of δ than noise has there.
+    Its δ is at most what the account allows for noise.
     """
     if isinstance(budget, PublicRows):
         return budget
@@ -68,18 +69,23 @@ def _check_delta(name: str, value: Any) -> float:
     return check_number(f"{name}, if not 0,", value, LEAST_DELTA, 1)
 
 
+def task_of(target: Any) -> str:
+    """Return the task of a declared target: "classes" or "number"."""
+    return "classes" if isinstance(target, ClassTarget) else "number"
+
+
 @dataclass(frozen=True)
 class Task:
-    """What is learned.
+    """Learning task.
 
     Attributes
     ----------
     target : {"classes", "number"}
-        What the target is.
+        Kind of target.
     loss : str
-        The loss of trees and histograms, by its name.
+        Name of the loss of trees and histograms.
     n_outputs : int
-        How many outputs it has.
+        Number of scores of a row.
     """
 
     target: str
@@ -88,14 +94,14 @@ class Task:
 
     @classmethod
     def of(cls, target: Any, loss: str | None = None) -> Task:
-        """Return the task of a target: a class (one-vs-rest beyond two), or a number.
+        """Return the task of a target: classes (one-vs-rest beyond two), or a number.
 
         Parameters
         ----------
         target : ClassTarget or NumberTarget
-            The target.
+            Declared target.
         loss : str, optional
-            The loss of classes; logistic by default.
+            Loss of classes; logistic by default.
         """
         if isinstance(target, ClassTarget):
             outputs = 1 if len(target.classes) == 2 else len(target.classes)
@@ -103,24 +109,29 @@ class Task:
         return cls("number", "squared", 1)
 
     def table(self, gradient_clip: float, hessian_clip: float) -> LossTable:
-        """Tabulate the loss for what gradients and Hessians are clipped to."""
+        """Tabulate the loss for these clips of gradients and Hessians."""
         return loss_of(self.target, self.loss).table(gradient_clip, hessian_clip)
 
 
 def plan_digest(plan: Any, parts: Sequence[str]) -> str:
     """Return SHA-256 of a plan: its domain, edges and releases, and the named parts."""
-    form: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "domain": plan.encoder.domain.to_dict(),
         "edges": [edges.tolist() for edges in plan.encoder.edges],
         "releases": [asdict(planned) for planned in plan.releases],
         "weight_bound": plan.weight_bound,
     }
     if plan.class_weight is not None:
-        form["class_weight"] = plan.class_weight
+        payload["class_weight"] = plan.class_weight
     for part in parts:
-        value = getattr(plan, part)
-        form[part] = asdict(value) if is_dataclass(value) else value  # type: ignore[arg-type]
-    return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
+        payload[part] = _as_plain(getattr(plan, part))
+    return hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
+
+
+def _as_plain(value: Any) -> Any:
+    if isinstance(value, Parameters):
+        return value.chosen()
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,30 +141,30 @@ class Plan(ABC):
     Attributes
     ----------
     encoder : Encoder
-        The domain and how it is coded.
+        Domain and binning.
     task : Task
-        What is learned.
+        Learning task.
     contribution : Contribution
-        What one protected unit may add.
+        Bound of one protected unit's contribution.
     weight_bound : float or None
-        The public bound of sample weights, if there are weights.
+        Public bound of sample weights, if there are weights.
     budget : Budget
-        What may be spent.
+        Privacy budget.
     accountant : Accountant
-        Who computed the cost.
+        Accountant that composed the releases.
     releases : tuple of Planned
-        What is reserved.
+        Reserved releases.
     span : GaussianRelease, LaplaceRelease or None
-        One look at where a number's labels lie (see `target_span`).
+        One histogram of labels that finds the target clipping range (see `target_span`).
     class_weight : tuple of float or None
         Public weights of the classes, in the model's order.
     digest : str
-        SHA-256 of all that is in the plan. A plan that cannot be hashed cannot be made: it would
-        fail once a domain was learned for it.
+        SHA-256 of the plan. A plan that cannot be hashed cannot be made: it would fail once a
+        domain was inferred for it.
     """
 
     _hashed: ClassVar[tuple[str, ...]]
-    """What is in the digest beside the domain and the releases."""
+    """Attributes in the digest, besides the domain and the releases."""
 
     encoder: Encoder
     task: Task
@@ -171,7 +182,7 @@ class Plan(ABC):
 
     @property
     def class_steps(self) -> tuple[int, ...] | None:
-        """What a row of each class weighs, in steps of the largest weight."""
+        """Weight of a row of each class, in steps of the largest."""
         if self.class_weight is None:
             return None
         largest = max(self.class_weight)
@@ -180,36 +191,28 @@ class Plan(ABC):
     @property
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
-        """What was chosen, for reports."""
+        """Parameters for reports."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What is taken to be public beside the domain."""
+        """Facts that are assumed to be public, besides the domain."""
         return ()
 
     @property
     def is_exchanged(self) -> bool:
-        """Whether a part of it stands for what is chosen later: then all of ε is stated."""
+        """Whether a reserved release is replaced during training: then all of ε is reported."""
         return False
 
 
 PUBLIC_CLASS_WEIGHTS = "weights of classes are public, and were not read off the rows"
 
 
-def listed(settings: Any) -> dict[str, Any]:
-    """Return settings as they stand in JSON."""
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in asdict(settings).items()
-    }
-
-
 def at_most_rows(limit: int) -> str:
-    """Say up to which size of a table, a power of two, a guarantee is proved."""
+    """Return the assumption that a table has fewer rows than a power of two."""
     return f"the table has fewer than 2^{limit.bit_length() - 1} rows"
 
 
 def contribution_of(domain: Domain, weight_bound: float | None) -> Contribution:
-    """Return what one protected unit may add to a sum."""
+    """Return the bound of one protected unit's contribution to a sum."""
     rows = 1 if domain.unit is None else domain.unit.max_rows
     return Contribution(weighted=weight_bound is not None, rows=rows)

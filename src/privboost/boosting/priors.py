@@ -1,4 +1,4 @@
-"""What an effect is thought to be before any answer: how bins, or cells of a pair, go together."""
+"""Priors of effects: covariances of a feature's bins, and of a pair's cells."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from privboost.boosting import posterior_kernels as kernels
 from privboost.compiling import compiled
 
 RIDGE, ROUGH = 0.1, 5.0
-"""Neighbouring bins differ as in a random walk (`ROUGH`), and no bin is far from 0 (`RIDGE`)."""
+"""Precisions of differences of neighbouring bins (`ROUGH`), and of each bin (`RIDGE`)."""
 
 _RIDGE, _ROUGH, _OWN = 0.1, 0.375, 0.2
-"""A pair's prior: a product of walks, and a part of each cell's own."""
+"""A pair's prior: a product of random walks, and independent variance of each cell."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """The prior of an effect's values, but for its variance.
+    """Prior of an effect's values, up to its variance.
 
     Attributes
     ----------
     precision : float array of shape (bins, bins)
-        For a variance of 1; its lower half.
+        Lower half of the precision matrix, for a variance of 1.
     least : float array
-        The pivots of its factor: with answers there are none smaller.
+        Pivots of its factor: measurements only increase them.
     first : int array
-        The first bin that each bin is joined with.
+        First bin that each bin is coupled with.
     learned : bool array
-        Which bins have an effect at all.
+        Bins that have an effect.
     """
 
     precision: np.ndarray
@@ -55,16 +55,16 @@ def prior_of(ordered: int, learned: np.ndarray) -> Prior:
     Parameters
     ----------
     ordered : int
-        How many bins have neighbours: those of a number, which come first.
+        Number of ordered bins, those of a number, which come first.
     learned : bool array
-        Which bins have an effect at all.
+        Bins that have an effect.
     """
     return _walk_prior(ordered, learned.tobytes())
 
 
 @lru_cache(maxsize=256)
 def _walk_prior(ordered: int, learned: bytes) -> Prior:
-    """Return what features of one shape share."""
+    """Return the prior that features of one shape share."""
     known = np.frombuffer(learned, dtype=np.bool_)
     precision, first = np.eye(len(known)), np.arange(len(known))
     steps = np.diff(np.eye(ordered), axis=0)
@@ -75,7 +75,7 @@ def _walk_prior(ordered: int, learned: bytes) -> Prior:
 
 @lru_cache(maxsize=16)
 def grid_prior(side: int) -> Prior:
-    """Return the prior of a pair's cells: neighbours along both sides are alike."""
+    """Return the prior of a pair's cells: neighbours along both sides are correlated."""
     covariance = _grid_covariance(kernels.walk_basis(side, _RIDGE, _ROUGH))
     cells = len(covariance)
     first, precision = np.zeros(cells, dtype=np.int64), np.eye(cells)

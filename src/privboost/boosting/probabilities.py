@@ -1,7 +1,7 @@
-"""Honest probabilities: a slope and a shift of scores, fitted to released counts by score.
+"""Calibration of probabilities: a slope and a shift of scores, fitted to noisy counts by score.
 
-A clip of gradients biases probabilities at every ε. Counts of rows by score and class tell by how
-much; a line through the log-odds mends it, and cannot change the order of two scores.
+A clip of gradients biases probabilities at every ε. Counts of rows by score and class estimate the
+bias; an increasing line through the log-odds corrects it without changing the order of scores.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from privboost.compiling import compiled
 from privboost.grid import SCORE_STEPS, VOTE
 
 _SCORES = np.linspace(-6.0, 6.0, 23)
-"""Where cells of scores begin, in log-odds."""
+"""Edges of the cells of scores, in log-odds."""
 
 EDGES = np.rint(_SCORES * SCORE_STEPS).astype(np.int32)
 """The same on the grid."""
 
 _FAR = 8
-"""Scores beyond this are as sure as this, in log-odds."""
+"""Bound of a cell's score, in log-odds."""
 _WIDEST = 2.0
-"""The largest logarithm of the slope, and the largest shift, either way."""
+"""Bound of the logarithm of the slope, and of the shift."""
 _WORTH_OF_VOTES = 2.2
-"""The log-odds of one vote, times the root of their number: measured on four tables."""
+"""Log-odds of one vote, times the root of their number: measured on four tables."""
 _ROWS, _FEWEST_CELLS = 8.0, 4
-"""Rows of a cell in deviations of the noise, on average, and the fewest cells."""
+"""Mean count of a cell in standard deviations of the noise, and the fewest cells."""
 _DEVIATIONS, _BEYOND = 4.0, 0.3
-"""How far cells reach about scores, in their deviations; and where rows beyond the last lie."""
+"""Reach of cells in standard deviations of scores; distance of rows beyond the last edge."""
 _LEAST_SPREAD = 0.1
-"""No count is surer than this, in squared rows: a cell without noise may be without rows, too."""
+"""Least variance of a count, in squared rows: a cell without noise may have no rows."""
 
 
 def cells_for(rows: float, sigma: float) -> int:
-    """Return how many cells of scores there should be, few where noise is loud.
+    """Return the number of cells of scores: few where noise is large.
 
-    A line needs two; every further one brings its own noise.
+    A line needs two; every further one adds its own noise.
 
     Parameters
     ----------
     rows : float
-        How many rows there are, as far as was released.
+        Noisy count of rows.
     sigma : float
-        The standard deviation of the noise in a count.
+        Standard deviation of the noise in a count.
     """
     return int(min(max(rows / max(_ROWS * sigma, 1e-300), _FEWEST_CELLS), len(EDGES) + 1))
 
 
 def edges_around(scores: np.ndarray, cells: int) -> np.ndarray:
-    """Return where so many cells begin that lie evenly about what scores are thought to be."""
+    """Return the edges of so many even cells around the expected scores."""
     near = np.clip(scores, -_FAR * SCORE_STEPS, _FAR * SCORE_STEPS)
     whole, count = near.astype(np.int64), len(near)  # sums of integers are the same everywhere
     middle = int(whole.sum()) / count
@@ -61,16 +61,16 @@ def edges_around(scores: np.ndarray, cells: int) -> np.ndarray:
 
 
 def centres(scores: np.ndarray, edges: np.ndarray = EDGES) -> np.ndarray:
-    """Return the mean score of each cell, its middle where no score lies.
+    """Return the mean score of each cell, its middle where there is none.
 
-    Scores may be few, or lie close together: then the middle of a cell is not where its rows are.
+    Where scores are few, or lie close together, the middle of a cell is a poor estimate.
 
     Parameters
     ----------
     scores : int array
-        What scores are thought to be, in score steps.
+        Expected scores, in score steps.
     edges : int array
-        Where cells begin, but the first.
+        Edges between cells.
     """
     odds = edges / SCORE_STEPS
     middles = np.concatenate(
@@ -89,9 +89,9 @@ class ScoreCells:
     Attributes
     ----------
     edges : int32 array
-        Where they begin, but the first, in steps of a row's state.
+        Edges between them, in steps of a row's state.
     at : float array
-        The log-odds that a row of each is thought to have.
+        Expected log-odds of a row of each.
     """
 
     edges: np.ndarray
@@ -99,15 +99,15 @@ class ScoreCells:
 
     @classmethod
     def around(cls, scores: np.ndarray, cells: int | None = None) -> ScoreCells:
-        """Return the usual cells, or so many about what scores are thought to be."""
+        """Return the default cells, or so many around the expected scores."""
         edges = EDGES if cells is None else edges_around(scores, cells)
         return cls(edges, centres(scores, edges))
 
     @classmethod
     def of_votes(cls, votes: int) -> ScoreCells:
-        """Return cells of the sums of so many votes, none of them without a sum.
+        """Return cells of the sums of so many votes; each contains a possible sum.
 
-        A vote is taken to be worth `_WORTH_OF_VOTES` over the root of their number.
+        The log-odds of a vote are taken to be `_WORTH_OF_VOTES` over the root of their number.
         """
         worth = worth_of_vote(votes)
         sums = np.arange(-votes, votes + 1, 2) * VOTE
@@ -119,7 +119,7 @@ class ScoreCells:
 
 
 def worth_of_vote(votes: int) -> float:
-    """Return the log-odds of one of so many votes, before any row is asked."""
+    """Return the assumed log-odds of one of so many votes."""
     return _WORTH_OF_VOTES / math.sqrt(votes)
 
 
@@ -129,11 +129,11 @@ def fit_line(counts: np.ndarray, sigma: float, at: np.ndarray) -> tuple[float, f
     Parameters
     ----------
     counts : float array of shape (cells, 2)
-        Rows by score and class, in rows; noise may leave less than 0.
+        Counts by score and class, in rows; noise may leave less than 0.
     sigma : float
-        The standard deviation of the noise in a count.
+        Standard deviation of the noise in a count.
     at : float array
-        The score of each cell's rows, about: see `centres`.
+        Approximate score of each cell's rows: see `centres`.
     """
     log_slope, shift = _search(at, counts[:, 1], counts.sum(axis=1), sigma, _WIDEST)
     return math.exp(log_slope), shift
@@ -142,25 +142,25 @@ def fit_line(counts: np.ndarray, sigma: float, at: np.ndarray) -> tuple[float, f
 def slope_error(
     counts: np.ndarray, sigma: float, at: np.ndarray, line: tuple[float, float]
 ) -> float:
-    """Return the standard error that noise in the counts gives to a slope, in parts of it.
+    """Return the relative standard error of a slope due to noise in the counts.
 
-    To first order about the line that fits: what is told of a cell weighs as much as it did there.
+    To first order around the fitted line, with the weights of cells there.
     """
     slope, shift = line
-    chance = 1 / (1 + np.exp(-(slope * at + shift)))
+    probability = 1 / (1 + np.exp(-(slope * at + shift)))
     rows = np.maximum(counts.sum(axis=1), min(sigma, 1.0))
-    each = rows * chance * (1 - chance)
+    each = rows * probability * (1 - probability)
     pull = each[:, None] * np.stack([slope * at, np.ones_like(at)], axis=1)
     spread = each + 2 * sigma**2 + _LEAST_SPREAD
-    bend = np.diag([4.0, 1.0]) + (pull.T / spread) @ pull  # of the loss that `_search` looks at
-    noise = sigma**2 * (chance**2 + (1 - chance) ** 2)
-    moved = np.linalg.solve(bend, pull.T / spread)
+    curvature = np.diag([4.0, 1.0]) + (pull.T / spread) @ pull  # of `_search`'s loss
+    noise = sigma**2 * (probability**2 + (1 - probability) ** 2)
+    moved = np.linalg.solve(curvature, pull.T / spread)
     return float(np.sqrt((moved[0] ** 2) @ noise))
 
 
 @compiled
 def _search(middles, own, rows, sigma, widest):  # type: ignore[no-untyped-def]
-    """Look on finer and finer grids: few evaluations, and the same on every machine."""
+    """Search on finer and finer grids: few evaluations, and the same result on every machine."""
     best_slope, best_shift, reach = 0.0, 0.0, widest
     for _ in range(12):
         slope, shift, least = best_slope, best_shift, math.inf
@@ -170,10 +170,10 @@ def _search(middles, own, rows, sigma, widest):  # type: ignore[no-untyped-def]
                 b = min(max(shift + j * reach / 4, -widest), widest)
                 loss = 2 * a * a + 0.5 * b * b
                 for k in range(middles.size):
-                    chance = 1 / (1 + math.exp(-(math.exp(a) * middles[k] + b)))
-                    count = max(rows[k], min(sigma, 1.0))  # no row where none is, without noise
-                    spread = count * chance * (1 - chance) + 2 * sigma * sigma + _LEAST_SPREAD
-                    loss += 0.5 * (own[k] - count * chance) ** 2 / spread
+                    rate = 1 / (1 + math.exp(-(math.exp(a) * middles[k] + b)))
+                    count = max(rows[k], min(sigma, 1.0))  # exact counts may be 0
+                    spread = count * rate * (1 - rate) + 2 * sigma * sigma + _LEAST_SPREAD
+                    loss += 0.5 * (own[k] - count * rate) ** 2 / spread
                 if loss < least:
                     least, best_slope, best_shift = loss, a, b
         reach /= 2

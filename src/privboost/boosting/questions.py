@@ -1,8 +1,8 @@
-"""What is asked about a feature: a few cells, coarse where noise is loud, cut anew each time.
+"""Queries about a feature: a few cells, coarse where noise is large, with new edges each time.
 
-Noise is per cell, so a coarse question is a precise one. Cells have about equal measure, mostly of
-released mass and a little of width (a thin tail may tell much), and begin at a random place, so
-that later questions cut elsewhere and fine detail comes back.
+Noise is per cell, so a coarse query is a precise one. Cells have about equal measure, mostly of
+noisy counts and a little of width (a thin tail may be informative), and begin at a random position,
+so that later queries have other edges and fine detail is recovered.
 """
 
 from __future__ import annotations
@@ -19,28 +19,25 @@ from privboost.tables.features import CategoricalFeature
 from privboost.trees.cell_map import CellMap
 
 BINS, FINE_BINS = 64, 192
-"""Bins of a number: the latter, which are all there are, where answers have many cells.
+"""Bins of a number: the latter, which are all codes, where queries have many cells.
 
-A feature of more than `BINS` categories is asked once about each, then they share.
+A feature of more than `BINS` categories is measured once for each, then rare ones share a bin.
 """
 
 WIDTH = 0.3
-"""The part of a cell's measure that is width; the rest is released mass."""
-
-FOCUS = 0.7
-"""The part of questions that follows the size of effects; the rest is shared evenly."""
+"""Part of width in a cell's measure; the rest is noisy counts."""
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """What is asked about one feature.
+class FeatureQuery:
+    """Query about one feature.
 
     Attributes
     ----------
     feature : int
-        The feature.
+        Number of the feature.
     cell_of : int array
-        The cell of each of its bins.
+        Cell of each of its bins.
     """
 
     feature: int
@@ -49,16 +46,16 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """The finest that is told of a feature's effect.
+    """Finest released binning of a feature.
 
     Attributes
     ----------
     map : CellMap
-        The bin of each code.
+        Bin of each code.
     ordered : int
-        How many bins have neighbours: those of a number, which come first.
+        Number of ordered bins, those of a number, which come first.
     learned : bool array
-        Which bins have an effect: missing values do if they are declared.
+        Bins that have an effect: missing values do if they are declared.
     """
 
     map: CellMap
@@ -67,39 +64,39 @@ class Bins:
 
     @classmethod
     def of(cls, encoder: Encoder, feature: int, most: int = BINS) -> Bins:
-        """Return at most so many bins of a number, evenly; categories have one each."""
+        """Return at most so many even bins of a number; categories have one each."""
         grid = uniform_grid(encoder, feature, most)
         category = isinstance(encoder.domain.features[feature], CategoricalFeature)
         return cls(grid.map, 0 if category else grid.n_cells - 1, grid.learned)
 
     @property
     def of_code(self) -> np.ndarray:
-        """The bin of each code."""
+        """Bin of each code."""
         return self.map.parts[0].cell_of[0]
 
     @property
     def too_many(self) -> bool:
-        """Whether categories must share bins before their effects can be told."""
+        """Whether rare categories must share a bin."""
         return not self.ordered and len(self.learned) > BINS + 2
 
     def joined(self, cell_of: np.ndarray) -> CellMap:
-        """Return the cells of a question, given that of each bin."""
+        """Return the cells of a query, given that of each bin."""
         return CellMap.of_feature(self.map.features[0], cell_of[self.of_code])
 
     def shared(self, mass: np.ndarray) -> tuple[Bins, np.ndarray]:
-        """Return bins of their own for the most frequent categories, and one for all others.
+        """Return single bins for the most frequent categories, and one for all others.
 
         Parameters
         ----------
         mass : float array
-            What was released of how frequent each is.
+            Noisy counts of the categories.
 
         Returns
         -------
         Bins
-            The new bins.
+            New bins.
         int array
-            The new bin of each old one.
+            New bin of each old one.
         """
         last = len(mass) - 1  # missing values, which keep a bin of their own
         order = np.argsort(-mass[:last], kind="stable")[: BINS - 1]
@@ -111,14 +108,6 @@ class Bins:
         return Bins(self.joined(bin_of), 0, learned), bin_of
 
 
-def shares_of(sizes: np.ndarray) -> np.ndarray:
-    """Return which part of questions each feature has, given how large effects are."""
-    total = float(sizes.sum())
-    focus = FOCUS if total > 0 else 0.0
-    shares: np.ndarray = focus * sizes / max(total, 1e-300) + (1 - focus) / len(sizes)
-    return shares
-
-
 def moving_cells(
     profile: np.ndarray, ordered: int, cells: int, generator: np.random.Generator
 ) -> np.ndarray:
@@ -127,11 +116,11 @@ def moving_cells(
     Parameters
     ----------
     profile : float array
-        Which share of the rows each bin is thought to have.
+        Estimated share of the rows of each bin.
     ordered : int
         See `Bins`; the other bins of a number have cells of their own.
     cells : int
-        How many cells there should be, about.
+        Approximate number of cells.
     """
     if not ordered:
         return _sharing_cells(profile, cells, generator)
@@ -144,7 +133,7 @@ def moving_cells(
 
 @compiled
 def _cut(measure, cells, begin, cell_of):  # type: ignore[no-untyped-def]
-    """Write the cells of ordered bins, each of about one part of the measure, and of the others."""
+    """Write the cells of ordered bins, each of about equal measure, and of the others."""
     end, cell, part = 0.0, 0, 0.0
     for bin_ in range(measure.size):
         end += measure[bin_]

@@ -68,7 +68,8 @@ def compile_flagship(data: Dataset) -> None:
 
 def private_result(data: Dataset, epsilon: float, n_estimators: int | None) -> PrivateResult:
     """Train the flagship with secure noise; None is its own number of answers."""
-    model = PrivBoostClassifier(epsilon, DELTA, data.domain, n_estimators=n_estimators)
+    model = PrivBoostClassifier(epsilon, DELTA, data.domain)
+    model.set_params(n_estimators=n_estimators)
     start = time.perf_counter()
     model.fit(data.train)
     seconds = time.perf_counter() - start

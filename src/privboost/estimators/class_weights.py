@@ -1,4 +1,4 @@
-"""Weights of classes: public numbers, by which rows weigh as their labels say."""
+"""Public weights of classes, by which rows weigh according to their labels."""
 
 from __future__ import annotations
 
@@ -8,24 +8,9 @@ from typing import Any
 from privboost.boosting.checks import check_size
 from privboost.grid import WEIGHT_STEPS
 
-CLASS_WEIGHT_PARAMETER = """
-    class_weight : mapping, optional
-        Public weights of all classes, such as {"no": 1, "yes": 5}: rows weigh by their label, and
-        noise grows with the largest. Probabilities are then those of a table in which classes have
-        these weights. "balanced" is refused: it needs counts of classes, which are private. A
-        number has none."""
-"""What is said of it wherever rows carry weights."""
-
-CLASSES_PARAMETER = """
-    classes : sequence, optional
-        The classes of the target, such as [0, 1], where there is no domain: they are public then
-        and cost nothing, and a rare one cannot be missed. Beside a domain that gives classes they
-        must be the same. A number has none."""
-"""The docstring of `classes`, for all classifiers."""
-
 
 class WeighedClasses:
-    """Adds `class_weight`, by which rows weigh as their labels say."""
+    """Adds `class_weight`."""
 
     class_weight: Any
     _task: str
@@ -35,14 +20,14 @@ class WeighedClasses:
 
 
 def check_class_weight(given: Any, task: str) -> dict[Any, float] | None:
-    """Return weights of classes that can be meant, or raise.
+    """Return checked weights of classes, or raise.
 
     Parameters
     ----------
     given : mapping or None
-        What the parameter says.
-    task : str
-        What the target is: "classes" or "number".
+        Value of `class_weight`.
+    task : {"classes", "number"}
+        Kind of target.
     """
     if given is None:
         return None
@@ -57,18 +42,18 @@ def check_class_weight(given: Any, task: str) -> dict[Any, float] | None:
     if not isinstance(given, Mapping) or len(given) < 2:
         raise ValueError("class_weight must be a mapping from all classes to public weights")
     if len({str(name) for name in given}) < len(given):
-        raise ValueError("class_weight: two of its classes are written alike")
+        raise ValueError("class_weight: two of its classes are the same string")
     checked = {name: check_size("each of class_weight", part) for name, part in given.items()}
     if min(checked.values()) * WEIGHT_STEPS < max(checked.values()):
         raise ValueError(
-            "class_weight: beside the largest, a class would weigh nothing; each weight must be at "
-            f"least 1/{WEIGHT_STEPS} of it"
+            f"class_weight: each weight must be at least 1/{WEIGHT_STEPS} of the largest; smaller "
+            "ones are rounded to 0"
         )
     return checked
 
 
 def weights_in_order(given: Mapping[Any, float], target: Any) -> tuple[float, ...]:
-    """Return the weight of each class in the model's order; classes match as labels do, by text."""
+    """Return the weight of each class in the model's order; classes match by their string."""
     by_text = {str(name): value for name, value in given.items()}
     classes = [str(name) for name in target.ordered]
     if set(by_text) != set(classes):

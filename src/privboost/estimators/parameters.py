@@ -1,127 +1,281 @@
-"""Parameters of estimators: how constructors keep them, and what is said of those they share."""
+"""Arguments of estimators: those that all share, and constructors and docstrings of all.
+
+Each estimator's constructor is made from one declaration, the dataclass of its arguments: recipe
+parameters (`recipes.<name>`), and the arguments below.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from privboost.forms import did_you_mean
+from privboost.recipes.common.parameters import BY_TASK, declared, parameter
 
-BUDGET_PARAMETERS = """
-    Parameters
-    ----------
-    epsilon, delta : float
-        The privacy budget. Choose delta far below one over the number of protected units. It covers
-        what `fit` does, not a search around it: exact scores on private rows are private at no ε.
-    domain : Domain, dict or path, optional
-        What is public about the table. Without it, `fit` learns one privately (see
-        `domain_share`); then `y` must be given.
-"""
-"""What the documentation of every estimator begins with."""
-
-SPAN_PARAMETER = """
-    span_share : float, optional
-        What the search for a number's span takes of the budget (of μ²; of ε under pure DP): where
-        within its bounds the labels lie, to which they are then scaled and clipped. 0 leaves it
-        out: then the bounds are the span. Default {SHARE} for a number; classes have none."""
-"""What is said of the span wherever a number can be the target."""
-
-CLIPS_OF_A_NUMBER = """Clips are in parts of half the width of the target's span.
-
-    Where labels are skewed (counts, amounts), clipped gradients and labels draw predictions towards
-    the median: at the defaults their mean was 10 to 63 % below that of the labels. A
-    `gradient_clip` of 2 clips no gradient, with which it was 3 to 25 % below, and adds noise. A
-    target on a log scale is no cure: its predictions are geometric means, near the median. See
-    "Skewed labels" in docs/sharp_edges.md."""
-"""What the docstring of every regressor says of clips."""
-
-RUN_PARAMETERS = """
-    domain_given : mapping, Domain or path, optional
-        Without a domain, the part of one that is known: see `given` of `Domain.learn`. The rest is
-        learned. With a delta of 0 that is bounds of numbers; classes and categories must be given.
-    domain_share : float
-        Without a domain, the share of the budget that learning one takes: of μ², so that a tenth
-        is about 0.3 of ε by itself (of ε and δ where training is not all Gaussian).
-    domain_rows : {"same", "other"}
-        From which rows a learned domain was learned. "same" adds its price to the report; say
-        "other" only if no protected unit of these rows was among those it was learned from.
-    public_rows : bool
-        Whether the rows are public, so that nothing need be hidden about any of them. It goes with
-        `epsilon=math.inf`, and only with it: the same recipe without noise, and without privacy.
-    sample_weight_bound : float, optional
-        The public bound of sample weights; needed if weights are given to `fit`.
-    accountant : {ACCOUNTANTS}
-        How releases are composed; "auto" is the tightest that covers them.
-    random_state : int, optional
-        None is secure noise. A number makes a reproducible run without a privacy guarantee, and a
-        warning that says so.
-    n_jobs : int, optional
-        How many threads may work at once, in training and in predictions: at most one for each core
-        that the process may use, and never more than the rows are worth. None and -1 allow all
-        cores, -2 all but one. The model does not depend on it.
-    backend : "auto", "cuda" or callable
-        Who holds the rows during a fit: "auto" is the cluster where they lie, or this machine;
-        "cuda" is this machine's graphics cards, all that CUDA_VISIBLE_DEVICES lets it see. The
-        model does not depend on it.
-    ledger : path, optional
-        A file that records the reservation and every charge before the release it pays for.
-    budget : BudgetAccount, optional
-        The account of these rows, which the whole plan is charged to before a row is read; it
-        refuses what exceeds its limit. See `BudgetStore`.
-    verbose : bool
-        Whether to show progress: bytes that were read, and rounds; that functions are compiled, on
-        the first fit of a machine; at a terminal, also that noise is being calibrated.
-
-    Attributes
-    ----------
-    privacy_ : PrivacyReport
-        What was spent, on what, under which assumptions.
-    model_ : Model
-        The released model.
-    domain_ : Domain
-        The domain it was trained with, given or learned.
-"""
-"""What it ends with."""
+_P = ParamSpec("_P")
+_Estimator = TypeVar("_Estimator")
+_Kind = TypeVar("_Kind", bound=type)
 
 
-def keep_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
-    """Make each argument of a constructor an attribute of that name: all that it may do.
+@dataclass(frozen=True)
+class RunArguments:
+    """Arguments of every estimator."""
 
-    Parameters
-    ----------
-    estimator : estimator
-        Whose constructor is called.
-    given : mapping
-        Its local names.
+    epsilon: float = parameter(
+        1.0,
+        "float",
+        "ε of the privacy budget. It covers `fit`, not a search around it: exact scores on private "
+        "rows are private at no ε.",
+    )
+    delta: float = parameter(
+        1e-6,
+        "float",
+        "δ of the privacy budget. Choose it far below one over the number of protected units.",
+    )
+    domain: Any = parameter(
+        None,
+        "Domain, dict or path",
+        "Public description of the table. Without it, `fit` infers one privately (see "
+        "`domain_share`); then `y` must be given.",
+    )
+    _: KW_ONLY
+    domain_given: Any = parameter(
+        None,
+        "mapping, Domain or path",
+        "Known part of a domain whose rest is inferred: see `given` of `Domain.learn`. With a "
+        "delta of 0 only bounds of numbers can be inferred; classes and categories must be given.",
+    )
+    domain_share: float = parameter(
+        0.1,
+        "float",
+        "Share of the budget that private domain inference takes where there is no domain: of μ², "
+        "so that a tenth is about 0.3 of ε by itself (of ε and δ where training is not all "
+        "Gaussian).",
+    )
+    domain_rows: str = parameter(
+        "same",
+        '{"same", "other"}',
+        'Rows from which an inferred domain was inferred. "same" adds its cost to the report; use '
+        '"other" only if no protected unit of these rows was among those of the inference.',
+    )
+    public_rows: bool = parameter(
+        False,
+        "bool",
+        "Whether all rows are public. It goes with `epsilon=math.inf`, and only with it: the same "
+        "recipe without noise, and without privacy.",
+    )
+    accountant: str = parameter("auto", "str", "Accountant of the releases.")
+    random_state: int | None = parameter(
+        None,
+        "int",
+        "Seed. None is secure noise; a number makes a reproducible run without a privacy "
+        "guarantee, and a warning that says so.",
+    )
+    n_jobs: int | None = parameter(
+        None,
+        "int",
+        "Most threads in training and in predictions: at most one for each core that the process "
+        "may use, and fewer for few rows. None and -1 allow all cores, -2 all but one. The model "
+        "does not depend on it.",
+    )
+    backend: Any = parameter(
+        "auto",
+        '"auto", "cuda" or callable',
+        'Where the rows are held during a fit: "auto" is the cluster where they lie, or this '
+        'machine; "cuda" is this machine\'s GPUs, all that CUDA_VISIBLE_DEVICES shows. The model '
+        "does not depend on it.",
+    )
+    ledger: Any = parameter(
+        None,
+        "path",
+        "File that records the reservation, and every charge before its release.",
+    )
+    budget: Any = parameter(
+        None,
+        "BudgetAccount",
+        "Account of these rows, to which the whole plan is charged before a row is read; it "
+        "refuses a plan that exceeds its limit. See `BudgetStore`.",
+    )
+    verbose: bool = parameter(
+        False,
+        "bool",
+        "Whether to show progress: bytes that were read, and rounds; compilation of functions, on "
+        "the first fit of a machine; at a terminal, also calibration of the noise.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightArguments:
+    """Arguments of recipes whose rows may have weights."""
+
+    sample_weight_bound: float | None = parameter(
+        None,
+        "float",
+        "Public bound of sample weights; needed if weights are passed to `fit`.",
+    )
+
+
+def classes_argument(tasks: tuple[str, ...] = ("classes", "number")) -> Any:
+    """Declare the classes of a target without a domain."""
+    return parameter(
+        None,
+        "sequence",
+        "Classes of the target, such as [0, 1], where there is no domain: they are public then and "
+        "cost nothing, and a rare one cannot be missed. Where a domain declares classes they must "
+        "be the same. A number has none.",
+        tasks=tasks,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassArguments:
+    """Arguments about classes."""
+
+    classes: Any = classes_argument()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassWeightArguments(ClassArguments, WeightArguments):
+    """Arguments about classes and their weights."""
+
+    class_weight: Mapping[Any, float] | None = parameter(
+        None,
+        "mapping",
+        'Public weights of all classes, such as {"no": 1, "yes": 5}: rows weigh by their label, '
+        "and noise grows with the largest. Probabilities are then those of a table in which "
+        'classes have these weights. "balanced" is refused: it needs counts of classes, which are '
+        "private. A number has none.",
+    )
+
+
+CLIPS_OF_A_NUMBER = """\
+Clips are in parts of half the width of the target clipping range.
+
+Where labels are skewed (counts, amounts), clipped gradients and labels draw predictions towards
+the median: at the defaults their mean was 10 to 63 % below that of the labels. A `gradient_clip`
+of 2 clips no gradient, with which it was 3 to 25 % below, and adds noise. A target on a log scale
+is no cure: its predictions are geometric means, near the median. See "Skewed labels" in
+docs/sharp_edges.md."""
+"""Paragraphs in the docstring of every regressor."""
+
+_ATTRIBUTES = """\
+Attributes
+----------
+privacy_ : PrivacyReport
+    Spent budget: on which releases, under which assumptions.
+model_ : Model
+    Released model.
+domain_ : Domain
+    Domain of the training, declared or inferred."""
+
+
+def accountants(*names: str) -> Any:
+    """Declare the accountants that cover a recipe's releases."""
+    listed = ", ".join(f'"{name}"' for name in ("auto", *names))
+    doc = 'How releases are composed; "auto" is the tightest accountant that covers them.'
+    return parameter("auto", f"{{{listed}}}", doc)
+
+
+def constructor(
+    arguments: Callable[_P, Any],
+) -> Callable[[Callable[[_Estimator], None]], Callable[Concatenate[_Estimator, _P], None]]:
+    """Return a decorator that gives an `__init__` the arguments of a dataclass.
+
+    The constructor keeps each argument as an attribute of that name, as scikit-learn wants it.
+    Checks follow in `fit`.
     """
-    for name, value in given.items():
-        if name != "self":
-            setattr(estimator, name, value)
+
+    def decorate(
+        init: Callable[[_Estimator], None],
+    ) -> Callable[Concatenate[_Estimator, _P], None]:
+        made: Callable[Concatenate[_Estimator, _P], None] = _constructor(arguments, None)
+        return made
+
+    return decorate
 
 
-class TaskDefaults:
-    """A parameter left at None means the default of the task."""
+def documented(kind: _Kind) -> _Kind:
+    """Complete an estimator: the constructor of its task, and the docstring's sections."""
+    arguments, task = kind.__init__.arguments, kind._task  # type: ignore[misc, attr-defined]
+    kind.__init__ = _constructor(arguments, task)  # type: ignore[misc]
+    summary, _, examples = inspect.cleandoc(kind.__doc__ or "").partition("\nExamples\n")
+    about = [CLIPS_OF_A_NUMBER] if task == "number" else []
+    entries = [_entry(each) for each in _ordered(arguments, task)]
+    listed = "\n".join(["Parameters", "----------", *entries])
+    kind.__doc__ = "\n\n".join(
+        [summary.strip(), *about, listed, _ATTRIBUTES, f"Examples\n{examples}"]
+    )
+    return kind
 
-    _defaults: ClassVar[Mapping[str, Any]]
-    """What such parameters are for classes, or for a number; and other choices of the task."""
 
-    def _or_default(self, name: str) -> Any:
-        value = getattr(self, name)
-        return self._defaults[name] if value is None else value
+def _constructor(arguments: Any, task: str | None) -> Any:
+    """Return an `__init__` with the arguments of a task, or of all tasks."""
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY
+            if each.kw_only
+            else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=_default(each, task),
+            annotation=_annotation(each),
+        )
+        for each in _ordered(arguments, task)
+    ]
+    signature = inspect.Signature([own, *known])
 
-    def _share(self, name: str, possible: bool) -> Any:
-        """Return a share of the budget; by default 0 where there can be nothing for it."""
-        given = getattr(self, name, None)  # some have it for classes only
-        if given is not None:
-            return given
-        return self._defaults[name] if possible else 0
+    def __init__(self: Any, *by_place: Any, **by_name: Any) -> None:
+        bound = signature.bind(self, *by_place, **by_name)
+        bound.apply_defaults()
+        for name, value in list(bound.arguments.items())[1:]:
+            setattr(self, name, value)
+
+    vars(__init__).update(__signature__=signature, arguments=arguments)
+    return __init__
+
+
+def _annotation(each: Any) -> str:
+    """Return the type in a signature, with None where that stands for a default."""
+    known = str(each.type)
+    return (
+        f"{known} | None" if each.default is None and not known.endswith(("None", "Any")) else known
+    )
+
+
+def _default(each: Any, task: str | None) -> Any:
+    """Return the default in a signature."""
+    return declared(each).by_task.get(task or "") if each.default is BY_TASK else each.default
+
+
+def _ordered(arguments: Any, task: str | None) -> list[Any]:
+    """List the fields that a task has: positional ones, those of the recipe, those of all."""
+    rank: dict[str, int] = {}
+    for number, base in enumerate(arguments.__mro__):
+        if is_dataclass(base):
+            rank |= {each.name: number for each in fields(base)}
+    known = [each for each in fields(arguments) if task is None or task in declared(each).tasks]
+    return sorted(known, key=lambda each: (each.kw_only, rank[each.name] if each.kw_only else 0))
+
+
+def _entry(each: Any) -> str:
+    """Return the entry of an argument in a docstring."""
+    about = declared(each)
+    optional = ", optional" if each.default is None else ""
+    text = about.doc
+    if about.by_task and each.default is None and "default" not in text.lower():
+        first, second = (about.by_task[kind] for kind in ("classes", "number"))
+        text += f" Default {first} for classes, {second} for a number."
+    lines = textwrap.wrap(text, 92, break_long_words=False, break_on_hyphens=False)
+    return "\n    ".join([f"{each.name} : {about.type}{optional}", *lines])
 
 
 def check_arguments(kind: type, by_place: tuple[Any, ...], by_name: Mapping[str, Any]) -> None:
-    """Refuse arguments that a constructor does not have, in words of the estimator.
+    """Raise if a constructor does not have these arguments, with the estimator's name.
 
-    Python would name the class that the constructor was written for, which users do not know.
+    Python would name the function that constructors share.
     """
     signature = inspect.signature(kind.__init__)  # type: ignore[misc]
     known = list(signature.parameters.values())[1:]

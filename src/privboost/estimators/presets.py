@@ -1,4 +1,4 @@
-"""Settings of published variants, by name."""
+"""Presets: parameters of published variants, by name."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class PresetEstimator(PrivateEstimator):
 
     @classmethod
     def from_preset(cls, name: str, **parameters: Any) -> Self:
-        """Return an estimator with the settings of a published variant.
+        """Return an estimator with the parameters of a published variant.
 
         Parameters
         ----------
         name : str
-            The variant; an unknown one is told with those that there are.
+            Name of the variant; an error for an unknown one lists all.
         **parameters
-            Any other parameter; they come before the preset's.
+            Any other parameter; they override the preset's.
         """
         if not cls._presets:
             raise ValueError(f"{cls.__name__} has no presets")

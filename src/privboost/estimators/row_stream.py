@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privboost.boosting.checks import check_scores
-from privboost.boosting.sbdt_plan import SBDTPlan
 from privboost.engine.updates import Update
 from privboost.errors import BudgetError, SchemaError
 from privboost.estimators.preparation import Run
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.statements import join_reports
+from privboost.recipes.common.limits import check_scores
+from privboost.recipes.sbdt import SBDTPlan
 from privboost.reports.report import PrivacyReport
 from privboost.tables.encoding import Encoder
 from privboost.tables.loader import RowLoader

@@ -6,15 +6,13 @@ Messages quote no value and no length: all of this is private.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
-from privboost.boosting.newton import NewtonStep
-from privboost.boosting.sbdt_plan import SBDTSettings
 from privboost.engine.protocol import ShardState
 from privboost.engine.updates import Update
 from privboost.errors import ModelFileError
@@ -40,6 +38,7 @@ from privboost.privacy.budgets.life import (
 )
 from privboost.privacy.events.event import Relation
 from privboost.privacy.formulas import MOST_ORDER
+from privboost.recipes.sbdt import STREAM_PARAMETERS as OF_TREES
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget
 from privboost.tables.layout import Layout
@@ -48,10 +47,7 @@ from privboost.trees.tree import Tree
 
 ROW_ARRAYS = ("narrow", "wide", "label", "weight", "start", "ids")
 """What a file keeps of rows."""
-STREAM_PARAMETERS = frozenset(
-    [each.name for kind in (SBDTSettings, NewtonStep) for each in fields(kind)]
-    + ["domain_share", "sample_weight_bound", "accountant"]
-)
+STREAM_PARAMETERS = OF_TREES | {"domain_share", "sample_weight_bound", "accountant"}
 """Parameters that go on from batch to batch; budgets, seeds and files belong to one run."""
 _LEAST_NOISE = 1e-100
 """No plan has less noise, nor more than one over it; squares of both are numbers."""

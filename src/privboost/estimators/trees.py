@@ -1,4 +1,4 @@
-"""What estimators share whose models are trees: staged predictions."""
+"""Staged predictions of estimators whose models are trees."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 
-from privboost.boosting.adassp_plan import AdaSSPPlan
 from privboost.boosting.plan import Plan
 from privboost.errors import FederationError
 from privboost.federation.quorum import Quorum
 from privboost.privacy.budgets.life import LifeBudget
 from privboost.privacy.events.event import Event
 from privboost.privacy.events.sums import GaussianRelease, GramRelease, VectorRelease
+from privboost.recipes.adassp import AdaSSPPlan
 
 GAUSSIAN = (GaussianRelease, VectorRelease, GramRelease)
 """What parties can add noise for, these and no kinds of them."""

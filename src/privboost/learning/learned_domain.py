@@ -10,7 +10,7 @@ from typing import Any
 
 from privboost.accounts.given import check_account
 from privboost.accounts.posting import Posting
-from privboost.boosting.checks import check_file, check_grid
+from privboost.boosting.checks import check_file
 from privboost.boosting.plan import Budget, leave_some
 from privboost.cautions import caution, holding_warnings
 from privboost.clusters.recognition import open_remote, open_where_rows_lie
@@ -26,6 +26,7 @@ from privboost.privacy.calibration import calibrate
 from privboost.privacy.ledger import Ledger
 from privboost.privacy.statements import add_lesson, check_lesson, write_report
 from privboost.randomness.keystream import KeyStream
+from privboost.recipes.common.limits import check_grid
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain, paid_lessons
 from privboost.tables.domain_forms import read_privacy

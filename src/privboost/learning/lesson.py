@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from privboost.accounts.posting import Posting
-from privboost.boosting.checks import check_grid, check_share
+from privboost.boosting.checks import check_share
 from privboost.boosting.plan import Budget
 from privboost.cautions import warn
 from privboost.engine.backend import OpenBackend
@@ -30,6 +30,7 @@ from privboost.privacy.events.event import Planned, Relation
 from privboost.privacy.events.sums import GaussianRelease
 from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
+from privboost.recipes.common.limits import check_grid
 from privboost.tables.beside import need_weights, put_beside
 from privboost.tables.domain import Domain
 from privboost.tables.features import ClassTarget, lessons_of

@@ -1,4 +1,4 @@
-"""Losses, one a file. A loss is known by its target and its name, and found by being there."""
+"""Losses, one a module; a new module is found by its `Loss` instance."""
 
 from privboost.losses.base import (
     OTHER_CLASS,

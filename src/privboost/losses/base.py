@@ -1,4 +1,4 @@
-"""What a loss is, and its integer table: from a row's fixed-point score to gradient and Hessian.
+"""Losses, and their integer tables from a row's fixed-point score to gradient and Hessian.
 
 A table has one line for each kind of row: a row of another class (or any row of a regression), a
 row of the output's own class, and a row whose label is unknown, which contributes nothing.
@@ -8,10 +8,11 @@ Entries are clipped, then rounded toward zero, so that no entry exceeds `grid.CL
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -22,7 +23,8 @@ UNKNOWN_LABEL = 255
 
 _SIZE = 4096
 
-Derivative = Callable[[np.ndarray], np.ndarray]
+Values: TypeAlias = float | np.ndarray
+"""One number for all rows, or one for each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +34,11 @@ class LossTable:
     Attributes
     ----------
     gradient, hessian : int32 arrays of shape (3, size)
-        In steps, `CLIP_STEPS` a clip; see the module's first lines for the three rows.
+        In steps, `CLIP_STEPS` a clip; see the module's docstring for the three lines.
     shift : int
-        Scores are shifted right by this many bits to give the column of the table.
+        Bits by which scores are shifted right to give the column of the table.
     taking_part : bool array of shape (3, size), optional
-        Which rows count at all; by default all of a known label.
+        Rows that count; by default all of a known label.
     """
 
     gradient: np.ndarray
@@ -46,17 +48,17 @@ class LossTable:
 
     @property
     def count(self) -> np.ndarray:
-        """What a row adds to a count, in steps: `CLIP_STEPS`, or nothing."""
+        """Contribution of a row to a count, in steps: `CLIP_STEPS` or 0."""
         count = np.full_like(self.hessian, CLIP_STEPS)
         count[UNKNOWN] = 0
         return count if self.taking_part is None else count * self.taking_part
 
     def statistic(self, name: str) -> np.ndarray:
-        """Return what a row adds to a statistic, in steps: a gradient, a Hessian, a count."""
+        """Return the contribution of a row to a statistic, in steps: gradient, Hessian or count."""
         return {"gradient": self.gradient, "hessian": self.hessian, "count": self.count}[name]
 
     def frozen(self) -> LossTable:
-        """Return a copy that nobody can change."""
+        """Return a read-only copy."""
         copies = [
             None if array is None else array.copy()
             for array in (self.gradient, self.hessian, self.taking_part)
@@ -71,55 +73,85 @@ class LossTable:
 
     @property
     def size(self) -> int:
-        """The number of score cells."""
+        """Number of score cells."""
         return int(self.gradient.shape[1])
 
 
-@dataclass(frozen=True, eq=False)
-class Loss:
-    """One loss: its table, where boosting begins, and what its scores mean.
+class Loss(ABC):
+    """One loss: its value and derivatives, its link, and its table on the grid.
+
+    Scores are float arrays of shape (outputs, rows); a loss of single outputs, as all are whose
+    classes are one-vs-rest, works elementwise and takes any shape. The label of a class is 1 in
+    the rows of the class and 0 in others; the label of a number lies in [−1, 1]. The offset is
+    added to the scores of a row.
 
     Attributes
     ----------
     target : {"classes", "number"}
-        What it is a loss of. A class is 0 or 1, each against all others; a number lies in [−1, 1],
-        and its state is F − y.
+        Kind of target.
     name : str
-        Its word in parameters and reports, one for each target.
+        Name in parameters and reports, unique for each target.
     limit : int
-        Scores (or states) beyond ± this have the derivatives there; a power of two.
-    gradients : (callable, callable)
-        Of rows of another class (or of all numbers), and of rows of the class itself.
-    sizes : (callable, callable)
-        The loss itself, of the same rows.
+        Scores beyond ± this have the derivatives there; a power of two.
     curvature : float
-        How much it bends on an average row: half the most, for rows that are sure do not bend.
-    hessian : callable, optional
-        The second derivative; without one there are no Newton steps.
+        Mean second derivative of a row: half the largest, since confident rows have none.
     start_clip : float
-        The most that a gradient can be at a score of 0.
-    start : callable, optional
-        From the mean gradient at a score of 0, in parts of `start_clip`, to where boosting begins.
+        Largest gradient at a score of 0.
     log_odds : bool
         Whether scores are log-odds.
     """
 
-    target: str
-    name: str
-    limit: int
-    gradients: tuple[Derivative, Derivative]
-    sizes: tuple[Derivative, Derivative]
-    curvature: float
-    hessian: Derivative | None = None
-    start_clip: float = 1.0
-    start: Callable[[float], float] | None = None
-    log_odds: bool = False
+    target: ClassVar[str]
+    name: ClassVar[str]
+    limit: ClassVar[int]
+    curvature: ClassVar[float]
+    start_clip: ClassVar[float] = 1.0
+    log_odds: ClassVar[bool] = False
+
+    @abstractmethod
+    def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return the loss of each row."""
+
+    @abstractmethod
+    def gradient(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return the derivative with respect to the scores."""
+
+    def hessian(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return the second derivative; a loss without one has no Newton steps."""
+        raise ValueError(f"the {self.name} loss has no Hessian, and no Newton steps")
+
+    @property
+    def has_hessian(self) -> bool:
+        """Whether there is a second derivative."""
+        return type(self).hessian is not Loss.hessian
+
+    @abstractmethod
+    def inverse_link(self, score: float) -> float:
+        """Return the mean label of a score."""
+
+    @abstractmethod
+    def link(self, mean: float) -> float:
+        """Return the score of a mean label, kept within the range of useful scores."""
+
+    def start(self, gradient: float) -> float:
+        """Return the initial score, from the mean gradient at a score of 0 in parts of its clip."""
+        return self.link(self.inverse_link(0.0) - gradient * self.start_clip)
+
+    @property
+    def labels(self) -> tuple[float, float]:
+        """Labels of the first two lines of a table.
+
+        The state of a number is its score minus its label, so that tables need the label 0 alone.
+        """
+        return (0.0, 1.0) if self.target == "classes" else (0.0, 0.0)
 
     def table(self, gradient_clip: float, hessian_clip: float) -> LossTable:
         """Tabulate gradients and Hessians; all classes of one-vs-rest use the same table."""
-        if self.hessian is None:
-            raise ValueError(f"the {self.name} loss has no Hessian, and no Newton steps")
-        return _tabulate(self.limit, self.gradients, self.hessian, (gradient_clip, hessian_clip))
+        scores = self._scores()
+        return self._tabulate(
+            [_round(self.gradient(scores, label), gradient_clip) for label in self.labels],
+            [_round(self.hessian(scores, label), hessian_clip) for label in self.labels],
+        )
 
     def gradient_table(self, gradient_clip: float, weights: tuple[float, float]) -> LossTable:
         """Tabulate gradients alone, those of each class times its weight, with Hessians of 1.
@@ -127,15 +159,33 @@ class Loss:
         Parameters
         ----------
         gradient_clip : float
-            What gradients are clipped to, after their class's weight.
+            Bound of gradients, after their class's weight.
         weights : (float, float)
-            The weights of class 0 and class 1, at most 1.
+            Weights of class 0 and class 1, at most 1.
         """
         if not all(0 <= weight <= 1 for weight in weights):
             raise ValueError("weights of classes must lie between 0 and 1")
-        other, own = self.gradients
-        weighted = (lambda s: weights[0] * other(s), lambda s: weights[1] * own(s))
-        return _tabulate(self.limit, weighted, np.ones_like, (gradient_clip, 1.0))
+        scores = self._scores()
+        lines = zip(weights, self.labels, strict=True)
+        return self._tabulate(
+            [_round(weight * self.gradient(scores, own), gradient_clip) for weight, own in lines],
+            [_round(np.ones_like(scores), 1.0)] * 2,
+        )
+
+    @property
+    def _width(self) -> int:
+        """Width of a score cell, in score steps; a power of two."""
+        return 2 * self.limit * SCORE_STEPS // _SIZE
+
+    def _scores(self) -> np.ndarray:
+        """Return the middle of each score cell."""
+        return (np.arange(_SIZE) - _SIZE // 2 + 0.5) * self._width / SCORE_STEPS
+
+    def _tabulate(self, gradient: list[np.ndarray], hessian: list[np.ndarray]) -> LossTable:
+        """Return the table of two lines of each statistic, and zeros for unknown labels."""
+        nothing = np.zeros(_SIZE, dtype=np.int32)
+        shift = self._width.bit_length() - 1
+        return LossTable(np.stack([*gradient, nothing]), np.stack([*hessian, nothing]), shift)
 
 
 def loss_of(target: str, name: str) -> Loss:
@@ -145,7 +195,7 @@ def loss_of(target: str, name: str) -> Loss:
 
 def newton_losses(target: str) -> tuple[str, ...]:
     """Return the names of the losses of a target that have a Hessian."""
-    return tuple(name for name in losses_of(target) if loss_of(target, name).hessian is not None)
+    return tuple(name for name in losses_of(target) if loss_of(target, name).has_hessian)
 
 
 def losses_of(target: str) -> tuple[str, ...]:
@@ -155,7 +205,7 @@ def losses_of(target: str) -> tuple[str, ...]:
 
 @cache
 def _all_losses() -> dict[tuple[str, str], Loss]:
-    """Every loss that a file of this package holds."""
+    """Return the losses of all modules of this package."""
     package = import_module("privboost.losses")
     found: dict[tuple[str, str], Loss] = {}
     for file in pkgutil.iter_modules(package.__path__):
@@ -165,7 +215,7 @@ def _all_losses() -> dict[tuple[str, str], Loss]:
 
 
 def class_indicator() -> LossTable:
-    """Return a table whose "gradient" is the row's own class: 1 for class 1, else 0."""
+    """Return a table whose "gradient" is 1 for rows of class 1, else 0."""
     one = np.full((1, _SIZE), CLIP_STEPS, dtype=np.int32)
     gradient = np.concatenate([0 * one, one, 0 * one])
     return LossTable(gradient, np.concatenate([one, one, 0 * one]), shift=0)
@@ -190,7 +240,7 @@ def within_steps(table: LossTable) -> bool:
 
 
 def filtered(table: LossTable, limit: float, gradient_clip: float) -> LossTable:
-    """Leave out the rows whose gradient is above a limit, which is below its clip.
+    """Return a table without the rows whose gradient is above a limit, which is below its clip.
 
     Whether a row is left out depends on its own state and label alone.
     """
@@ -198,24 +248,6 @@ def filtered(table: LossTable, limit: float, gradient_clip: float) -> LossTable:
     inside[UNKNOWN] = False
     return LossTable(
         table.gradient * inside, table.hessian * inside, table.shift, inside.astype(np.uint8)
-    )
-
-
-def _tabulate(
-    limit: int,
-    gradients: tuple[Derivative, Derivative],
-    hessian: Derivative,
-    clips: tuple[float, float],
-) -> LossTable:
-    """Evaluate a loss at the middle of each score cell and round it onto the grid."""
-    width = 2 * limit * SCORE_STEPS // _SIZE
-    scores = (np.arange(_SIZE) - _SIZE // 2 + 0.5) * width / SCORE_STEPS
-    nothing = np.zeros(_SIZE, dtype=np.int32)
-    bend = _round(hessian(scores), clips[1])
-    return LossTable(
-        gradient=np.stack([_round(g(scores), clips[0]) for g in gradients] + [nothing]),
-        hessian=np.stack([bend, bend, nothing]),
-        shift=width.bit_length() - 1,
     )
 
 

@@ -1,16 +1,36 @@
-"""The hinge loss of classes −1 and 1, which has gradients only."""
+"""Hinge loss of classes −1 and 1, which has gradients only."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from privboost.losses.base import Loss
+from privboost.losses.base import Loss, Values
 
-HINGE = Loss(
-    target="classes",
-    name="hinge",
-    limit=8,
-    gradients=(lambda s: (s > -1).astype(float), lambda s: -(s < 1).astype(float)),
-    sizes=(lambda s: np.maximum(1 + s, 0), lambda s: np.maximum(1 - s, 0)),
-    curvature=1 / 8,
-)
+
+class Hinge(Loss):
+    """Loss max(1 − yF, 0) of labels y = ±1."""
+
+    target, name = "classes", "hinge"
+    limit, curvature = 8, 1 / 8
+
+    def value(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return the loss of each row."""
+        loss: np.ndarray = np.maximum(1 - (2 * label - 1) * (scores + offset), 0)
+        return loss
+
+    def gradient(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return −y where yF is below 1, else 0."""
+        sign = 2 * label - 1
+        gradient: np.ndarray = -sign * (sign * (scores + offset) < 1)
+        return gradient
+
+    def inverse_link(self, score: float) -> float:
+        """Return the score, which is the mean of labels −1 and 1."""
+        return score
+
+    def link(self, mean: float) -> float:
+        """Return the mean of labels −1 and 1."""
+        return float(np.clip(mean, -1, 1))
+
+
+HINGE = Hinge()

@@ -37,9 +37,9 @@ def loss_curve(model: ModelView, X: Any, y: Any) -> np.ndarray:
 
 def _total_losses(loss: Loss, label: np.ndarray, states: np.ndarray) -> np.ndarray:
     """Return the total loss of each stage, from states of shape (stages, outputs, rows)."""
-    other, own = loss.sizes
+    other, own = loss.labels
     outputs = states.shape[1]
     number = np.arange(outputs) if outputs > 1 else np.ones(1)
-    each = np.where(number[:, None] == label, own(states), other(states))
+    each = np.where(number[:, None] == label, loss.value(states, own), loss.value(states, other))
     total: np.ndarray = each.sum(axis=(1, 2))
     return total

@@ -8,7 +8,7 @@ DELTA = 5e-8
 """δ of all published runs of S-BDT."""
 
 COUNT_EPSILON = 0.005
-"""ε_ds, what S-BDT's initial score spends on the number of rows."""
+"""ε_ds of the published runs: ε of the row count in S-BDT's initial score."""
 
 _SBDT: dict[str, Any] = {
     "delta": DELTA,

@@ -1,6 +1,7 @@
-"""The recipes by name: what the package, the command line and the tests all go by.
+"""Registry of recipes: names for the package, the command line and the tests.
 
-Nothing is imported here, so that names are known before anything heavy is loaded.
+One recipe is one module of this package, with its parameters, plan, boosting loop and presets. The
+registry imports none of them, so that their names are known before anything heavy is loaded.
 """
 
 from __future__ import annotations
@@ -8,20 +9,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ENDINGS = {"classes": "Classifier", "number": "Regressor"}
-"""What an estimator's name ends with, by its task."""
+"""Ending of an estimator's name, by task."""
 
 
 class Recipe(NamedTuple):
-    """One way of boosting.
+    """Registration of one recipe.
 
     Attributes
     ----------
     name : str
-        Its word on the command line, and its files: `boosting/<name>.py`, `estimators/<name>.py`.
+        Name on the command line, and of two modules: `recipes.<name>` and `estimators.<name>`.
     title : str
-        What the names of its estimators begin with.
+        Beginning of its estimators' names.
     tasks : tuple of str
-        What it can predict: "classes", a "number".
+        Kinds of target that it can predict: "classes", "number".
     """
 
     name: str
@@ -30,7 +31,7 @@ class Recipe(NamedTuple):
 
     @property
     def estimators(self) -> dict[str, str]:
-        """The name of its estimator for each task."""
+        """Name of the estimator for each task."""
         return {task: self.title + ENDINGS[task] for task in self.tasks}
 
 
@@ -45,11 +46,11 @@ RECIPES = {
         Recipe("adassp", "BoostedAdaSSP"),
     )
 }
-"""All of them, the first the default."""
+"""All recipes by name; the first is the default."""
 
 ESTIMATORS = {
     estimator: f"estimators.{recipe.name}"
     for recipe in RECIPES.values()
     for estimator in recipe.estimators.values()
 }
-"""Every estimator, and the module it is in."""
+"""Module of every estimator."""

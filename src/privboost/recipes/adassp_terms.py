@@ -1,4 +1,4 @@
-"""How the features of a domain become the coordinates of a linear model: decided beforehand."""
+"""Coordinates of a linear model: from the features of a domain, independently of the rows."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from privboost.tables.features import CategoricalFeature
 from privboost.vectors.terms import MOST_SQUARE, Terms
 
 MOST_COORDINATES = 4096
-"""Coordinates of which all pairs of products are kept: 128 MiB."""
+"""Most coordinates, of which all products of two are kept: 128 MiB."""
 _MOST_PAIRS = 2**20
-"""Pairs of codes of a product."""
+"""Most pairs of codes of a product."""
 MOST_NORM = VECTOR_STEPS // 4
-"""A number of two bins or more comes to ½ at least, a product of two to ¼: none vanishes."""
+"""Largest norm bound: entries (a number ½ or more, a product ¼) stay above a grid step."""
 _TYPICAL_SQUARE = 1 / 3
-"""The mean square of a number that is even between −1 and 1."""
+"""Mean square of a uniform number between −1 and 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The terms of a linear model, in parts of the norm bound.
+    """Terms of a linear model, in parts of the norm bound.
 
     Attributes
     ----------
     terms : Terms
-        From codes to coordinates.
+        Map from codes to coordinates.
     coordinates : tuple of Coordinate
-        What each coordinate means.
+        Meaning of each coordinate.
     norm_bound : float
-        The length to which vectors are shortened.
+        Length to which vectors are shortened.
     choices : dict
-        How the coordinates were chosen.
+        Parameters of the design, for reports.
     """
 
     terms: Terms
@@ -59,7 +59,7 @@ class Design:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One term before it has a place: coordinates from 0 on, entries as numbers."""
+    """One term, with coordinates from 0 on and entries as floats."""
 
     features: tuple[int, int]
     coordinate: np.ndarray
@@ -75,31 +75,17 @@ def design(
     intercept: bool = True,
     norm_bound: float | str | None = None,
 ) -> Design:
-    """Lay out the coordinates.
+    """Lay out the coordinates; the arguments are those of `AdaSSPParameters`.
 
     Numbers are scaled to [−1, 1] by their public bounds, on their declared scale; each value of a
-    category has an indicator, and so have missing values where they are declared. What is not
-    declared has none.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        The domain and how it is coded.
-    bins : int, optional
-        Cut numbers into so many bins with an indicator each, instead of scaling them.
-    products : bool or sequence of pairs of feature names
-        Which products of two features are added: none, all, or these.
-    intercept : bool
-        Whether there is a constant coordinate.
-    norm_bound : float or "longest", optional
-        The length to which vectors are shortened; the longest that the domain allows shortens
-        none. By default that of a row whose numbers have the size of evenly spread ones.
+    category has an indicator, and so have missing values where they are declared. Undeclared
+    values have none.
 
     Raises
     ------
     ValueError
-        If the grid has no place for the coordinates: there are too many, or the norm bound is so
-        small that nearly all of a row is cut away, or so large that entries vanish.
+        If the coordinates do not fit the grid: there are too many, or the norm bound is so small
+        that nearly all of a row is cut away, or so large that entries vanish.
     """
     if INTERCEPT in encoder.domain.feature_names:
         raise DomainError(f"features.{INTERCEPT}: linear models call their constant that")
@@ -148,7 +134,7 @@ def _length(parts: Sequence[_Part], norm_bound: float | str | None) -> float:
 
 
 def _constant(encoder: Encoder) -> _Part:
-    codes = encoder.layout.n_codes[0]  # any feature will do: all its codes say the same
+    codes = encoder.layout.n_codes[0]  # any feature will do: all its codes have the same entry
     nothing = np.zeros(codes, dtype=np.int64)
     return _Part((0, -1), nothing, np.ones(codes), (Coordinate(INTERCEPT, ""),), 1.0)
 
@@ -242,7 +228,7 @@ def _pairs(encoder: Encoder, products: bool | Sequence[tuple[str, str]]) -> list
 def _check_size(
     encoder: Encoder, singles: Sequence[_Part], pairs: Sequence[tuple[int, int]]
 ) -> None:
-    """Refuse more coordinates than the matrix of their products can hold, before it is made."""
+    """Refuse more coordinates than the matrix of their products can hold."""
     count = 1 + sum(len(part.meaning) for part in singles)
     count += sum(len(singles[a].meaning) * len(singles[b].meaning) for a, b in pairs)
     if count > MOST_COORDINATES:

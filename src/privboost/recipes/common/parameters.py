@@ -1,0 +1,208 @@
+"""Declarations of parameters: name, type, range, default and documentation in one place.
+
+A recipe declares its parameters as a frozen dataclass, one `parameter` a field. Everything else is
+derived from the declaration: the signature and the docstring of estimators
+(`estimators.parameters`), validation, and the parameters that a report and a plan's digest list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self
+
+from privboost.boosting.checks import (
+    LEAST_SHARE,
+    MOST_COUNT,
+    MOST_SIZE,
+    check_choice,
+    check_choice_or_count,
+    check_count,
+    check_flag,
+    check_part,
+    check_share,
+    check_size,
+)
+from privboost.recipes.common.limits import check_rate, check_shares, check_split_lambda
+
+
+class Constraint(NamedTuple):
+    """Allowed values of a parameter.
+
+    Attributes
+    ----------
+    check : callable
+        Takes the parameter's name and a value; returns the value as plain Python, or raises.
+    type : str
+        Type for the docstring.
+    """
+
+    check: Callable[[str, Any], Any]
+    type: str
+
+
+def count(least: int = 1, most: int = MOST_COUNT) -> Constraint:
+    """Allow whole numbers from `least` to `most`."""
+    return Constraint(partial(check_count, least=least, most=most), "int")
+
+
+def size(below: float = MOST_SIZE) -> Constraint:
+    """Allow numbers above 0: a clip, a learning rate, a bound."""
+    return Constraint(partial(check_size, below=below), "float")
+
+
+def share(or_else: int | None = None) -> Constraint:
+    """Allow a share of a budget, strictly between 0 and 1, or the one number `or_else`."""
+    return Constraint(partial(check_share, or_else=or_else), "float")
+
+
+def part(or_else: int) -> Constraint:
+    """Allow numbers strictly between 0 and 1, or the one of them that is `or_else`."""
+    return Constraint(partial(check_part, or_else=or_else), "float")
+
+
+def options(*choices: str) -> Constraint:
+    """Allow one of a few strings."""
+    listed = ", ".join(f'"{choice}"' for choice in choices)
+    return Constraint(partial(check_choice, choices=choices), f"{{{listed}}}")
+
+
+def options_or_count(*choices: str) -> Constraint:
+    """Allow one of a few strings, or a whole number."""
+    listed = ", ".join(f'"{choice}"' for choice in choices)
+    return Constraint(partial(check_choice_or_count, choices=choices), f"{listed} or int")
+
+
+FLAG = Constraint(check_flag, "bool")
+RATE = Constraint(check_rate, "float")
+"""Sampling rate of rows."""
+SHARES = Constraint(check_shares, "three floats that add up to 1")
+SPLIT_LAMBDA = Constraint(check_split_lambda, "float")
+
+SPAN_DOC = (
+    "Share of the budget (of μ²; of ε under pure DP) of the target clipping range: where within "
+    "its bounds a number's labels lie, to which they are then scaled and clipped. 0 leaves it out: "
+    "then the bounds are the range."
+)
+"""Documentation of `span_share`."""
+
+
+BY_TASK: Any = object()
+"""Default of the signature that is the task's own, instead of None."""
+
+
+class Declared(NamedTuple):
+    """Declaration of one parameter.
+
+    Attributes
+    ----------
+    constraint : Constraint or None
+        Allowed values; None where the code that uses the parameter checks it.
+    doc : str
+        Documentation.
+    type : str
+        Type for the docstring.
+    by_task : dict
+        Default for "classes" and for a "number", where it depends on the task.
+    tasks : tuple of str
+        Tasks whose estimators have the parameter.
+    """
+
+    constraint: Constraint | None
+    doc: str
+    type: str
+    by_task: Mapping[str, Any]
+    tasks: tuple[str, ...]
+
+
+def parameter(
+    default: Any,
+    allowed: Constraint | str,
+    doc: str,
+    *,
+    by_task: tuple[Any, Any] | None = None,
+    tasks: tuple[str, ...] = ("classes", "number"),
+) -> Any:
+    """Declare a parameter as a field of a dataclass.
+
+    Parameters
+    ----------
+    default : object
+        Default in the signature; None may stand for `by_task`, and `BY_TASK` is replaced by it.
+    allowed : Constraint or str
+        Allowed values, or the type alone where other code checks them.
+    doc : str
+        Documentation; line breaks are up to the docstring.
+    by_task : pair, optional
+        Defaults for classes and for a number.
+    tasks : tuple of str
+        Tasks whose estimators have the parameter; for others it has its default.
+    """
+    constraint = None if isinstance(allowed, str) else allowed
+    kind = allowed if isinstance(allowed, str) else allowed.type
+    values = {} if by_task is None else dict(zip(("classes", "number"), by_task, strict=True))
+    declared = Declared(constraint, doc, kind, values, tasks)
+    return field(default=default, metadata={"parameter": declared})
+
+
+def declared(each: Any) -> Declared:
+    """Return the declaration that a dataclass field carries."""
+    found: Declared = each.metadata["parameter"]
+    return found
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Checked parameters of a recipe; only valid ones can be made."""
+
+    _apart: ClassVar[tuple[str, ...]] = ()
+    """Parameters that another part of the plan holds, such as the clips of a Newton step."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            rule, value = declared(each).constraint, getattr(self, each.name)
+            if rule is not None and not (value is None and each.default is None):
+                object.__setattr__(self, each.name, rule.check(each.name, value))
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], task: str, **defaults: Any) -> Self:
+        """Return the checked parameters of an estimator.
+
+        Parameters
+        ----------
+        given : mapping
+            Arguments of the estimator by name, among them those of every run.
+        task : {"classes", "number"}
+            Kind of target.
+        **defaults
+            Values that stand for None instead of the declared default of the task.
+        """
+        values = {}
+        for each in fields(cls):
+            value = given.get(each.name, each.default)
+            if value is BY_TASK or (value is None and each.default is None):
+                value = defaults.get(each.name, declared(each).by_task.get(task))
+            values[each.name] = value
+        return cls(**values)
+
+    @classmethod
+    def default(cls, name: str, task: str) -> Any:
+        """Return the value that None stands for, by task."""
+        (found,) = (each for each in fields(cls) if each.name == name)
+        return declared(found).by_task.get(task)
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the parameters for reports, without those that another part of the plan holds."""
+        values = {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name not in self._apart
+        }
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+
+def check_rest(**shares: float) -> None:
+    """Refuse parts of a budget that leave nothing for the rounds."""
+    if sum(shares.values()) > 1 - LEAST_SHARE:
+        raise ValueError(f"{' and '.join(shares)} leave nothing for the rounds")

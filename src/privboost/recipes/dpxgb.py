@@ -1,0 +1,342 @@
+"""DP-XGB: greedy trees under (ε, δ).
+
+Splits are chosen privately on exact node histograms, and leaves are released. A tree grows level by
+level. All nodes of a level are chosen at once, for the price of one selection, because a row lies
+in one node. Below `greedy_depth` splits are random, which costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privboost.boosting.calibrated import check_calibration, counts_release
+from privboost.boosting.candidates import (
+    HessianThresholds,
+    Thresholds,
+    even_thresholds,
+    splits_of,
+)
+from privboost.boosting.draft import Draft, Shared
+from privboost.boosting.greedy import grow, of_each
+from privboost.boosting.initial_score import initial_release
+from privboost.boosting.newton import (
+    NEWTON_STEP,
+    SPANS,
+    STEP_SIZE,
+    NewtonPlan,
+    NewtonStep,
+    released_mass,
+)
+from privboost.boosting.plan import Budget, at_most_rows, task_of
+from privboost.boosting.structures import RandomTrees
+from privboost.boosting.target_span import plan_span
+from privboost.engine.queries import HESSIAN, NodeHistograms, TreeSums
+from privboost.engine.updates import AddTreeValues
+from privboost.models.trees import Forest, TreeScores
+from privboost.privacy.curator import Curator
+from privboost.privacy.events.event import Planned, Selection
+from privboost.privacy.events.sums import GaussianRelease
+from privboost.privacy.utilities.splits import MOST_ROWS
+from privboost.progress import Track
+from privboost.recipes.common.limits import (
+    check_candidates,
+    check_histograms,
+    check_scores,
+    widest_clip,
+)
+from privboost.recipes.common.parameters import (
+    SHARES,
+    SPAN_DOC,
+    SPLIT_LAMBDA,
+    Parameters,
+    check_rest,
+    count,
+    options,
+    options_or_count,
+    parameter,
+    share,
+    size,
+)
+from privboost.tables.encoding import Encoder
+from privboost.trees.tree import MAX_DEPTH, stump
+
+_NOISE_LAMBDA = {"classes": 0.5, "number": 6.0}
+"""Default λ, in standard deviations of the noise in a leaf's sum of Hessians."""
+_TYPICAL_VALUE = 0.25
+"""Typical size of a leaf's value, which balances the noise of gradients and Hessians."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPXGBParameters(Parameters):
+    """Parameters of DP-XGB."""
+
+    _apart: ClassVar[tuple[str, ...]] = NEWTON_STEP
+
+    n_estimators: int = parameter(50, count(), "Trees (for each class beyond two classes).")
+    max_depth: int = parameter(
+        4, count(most=MAX_DEPTH), f"Depth of the trees, at most {MAX_DEPTH}; they are complete."
+    )
+    greedy_depth: int | None = parameter(
+        None,
+        count(),
+        "Levels from the top that are chosen privately; the others are drawn at random, which "
+        "costs nothing. By default all.",
+    )
+    learning_rate: float = parameter(0.3, size(), "Factor of each tree's values.")
+    gradient_clip: float = parameter(
+        0.5, size(), "Bound of a row's gradient; a smaller clip means less noise."
+    )
+    hessian_clip: float = parameter(None, size(), "Bound of a row's Hessian.", by_task=(0.25, 1.0))
+    hessian_share: float | None = parameter(
+        None,
+        share(),
+        "Share of the Hessian in a leaf's release. By default it balances the errors of both for "
+        "values of a typical size.",
+    )
+    reg_lambda: float | None = parameter(
+        None,
+        STEP_SIZE,
+        "λ, added to every leaf's sum of Hessians. By default half a standard deviation of its "
+        "noise for classes, six for a number; 1 without noise.",
+    )
+    leaf_clip: float | None = parameter(
+        2.0,
+        STEP_SIZE,
+        "Bound of a tree's values (±), before the learning rate. None is the largest that the grid "
+        "of scores allows.",
+    )
+    features: str | int = parameter(
+        "all",
+        options_or_count("all", "cyclical"),
+        "Features among which a split is chosen: all; one a tree, in turn; or so many that are "
+        "drawn for each tree.",
+    )
+    candidates: str = parameter(
+        "grid",
+        options("grid", "hessian"),
+        "Where numbers may be split: at `n_candidates` evenly spread edges, or at edges that "
+        "follow released Hessians.",
+    )
+    n_candidates: int = parameter(
+        32, count(), "Split candidates of a number: at most 191, or as many as its given edges."
+    )
+    candidate_rounds: str | int = parameter(
+        1,
+        options_or_count("all"),
+        'How often "hessian" candidates are refined: once, before the first tree; in so many '
+        "rounds; or in all.",
+    )
+    sketch_bins: int | None = parameter(
+        None,
+        count(least=2),
+        "Even intervals of a number in the sketch's histogram. By default the intervals between "
+        "its candidates.",
+    )
+    init_share: float = parameter(
+        0.05, share(or_else=0), "Share of the budget (on μ²) of the initial score; 0 for none."
+    )
+    calibration_share: float = parameter(
+        None,
+        share(or_else=0),
+        "Share of the budget (on μ²) of the counts of rows by score and class, which calibrate "
+        "probabilities; 0 leaves them out. Default 0.04 for classes; a number has none.",
+        by_task=(0.04, 0.0),
+    )
+    shares: tuple[float, float, float] = parameter(
+        (0.1, 0.6, 0.3),
+        SHARES,
+        "Division of the rest of the budget (on μ²) between the sketch of split candidates, the "
+        "choice of splits, and leaves. Where there is no sketch, the others have its share.",
+    )
+    split_lambda: float = parameter(
+        1.0, SPLIT_LAMBDA, "λ of the score by which splits are chosen, in rows."
+    )
+    span_share: float = parameter(None, share(or_else=0), SPAN_DOC, by_task=(0.0, 0.05))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.greedy_depth is None:
+            object.__setattr__(self, "greedy_depth", self.max_depth)
+        if self.levels > self.max_depth:
+            raise ValueError(
+                f"greedy_depth must be at most max_depth; {self.greedy_depth} exceeds it"
+            )
+        check_rest(
+            init_share=self.init_share,
+            calibration_share=self.calibration_share,
+            span_share=self.span_share,
+        )
+        if self.candidates == "hessian" and self.shares[0] == 0:
+            raise ValueError('candidates="hessian" needs a sketch: the first of shares is 0')
+
+    @property
+    def levels(self) -> int:
+        """Number of levels that are chosen privately."""
+        return self.greedy_depth or 0
+
+    @property
+    def refinements(self) -> int:
+        """Refinements of the split candidates."""
+        if self.candidates == "grid":
+            return 0
+        rounds = self.candidate_rounds
+        return self.n_estimators if isinstance(rounds, str) else min(rounds, self.n_estimators)
+
+
+@dataclass(frozen=True, eq=False)
+class DPXGBPlan(NewtonPlan):
+    """Plan of greedy trees under (ε, δ).
+
+    Attributes
+    ----------
+    selection : Selection
+        Choice of the splits of one level.
+    leaf : GaussianRelease
+        Release of a tree's leaves.
+    sketch : GaussianRelease or None
+        Release of the Hessians that candidates follow.
+    """
+
+    selection: Selection
+    leaf: GaussianRelease
+    sketch: GaussianRelease | None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Assumption of the range of a split's score."""
+        return (at_most_rows(MOST_ROWS),)
+
+
+def plan_dpxgb(
+    given: Mapping[str, Any], encoder: Encoder, weight_bound: float | None, budget: Budget
+) -> DPXGBPlan:
+    """Plan a run with greedy trees, and calibrate its noise; see `sbdt.plan_sbdt`."""
+    target = task_of(encoder.domain.target)
+    settings = DPXGBParameters.read(given, target)
+    if settings.leaf_clip is None:
+        widest = widest_clip(settings.n_estimators, settings.learning_rate)
+        settings = replace(settings, leaf_clip=widest)
+    step = NewtonStep.of(settings, settings.hessian_clip, _TYPICAL_VALUE)
+    check_candidates(settings.n_candidates, encoder, settings.sketch_bins)
+    check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
+    check_histograms(encoder, settings.n_candidates, settings.levels)
+    draft = Draft(encoder, weight_bound, budget, given["accountant"])
+    check_calibration(settings.calibration_share, target, draft.task.loss)
+    made = draft.share(_wanted(draft, step, settings))
+    leaf = made["leaf"]
+    follows = _NOISE_LAMBDA[target] if settings.reg_lambda is None else None
+    return DPXGBPlan(
+        **made.fields,
+        step=step.with_noise_lambda(follows, leaf.sigmas[1], weight_bound),
+        settings=settings,
+        init=made.get("init"),
+        selection=made["selection"],
+        leaf=leaf,
+        sketch=made.get("sketch"),
+        scores=made.get("scores"),
+    )
+
+
+def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBParameters) -> list[Shared]:
+    """List the releases with their shares; where there is no sketch, the others have its share."""
+    outputs, bound = draft.task.n_outputs, draft.bound
+    trees = settings.n_estimators * outputs
+    choice = Selection("the splits of all nodes of a level", 1.0)
+    leaf = GaussianRelease(
+        "gradients and Hessians by leaf of a tree", 1.0, cells=1, shares=step.shares, **bound
+    )
+    parts: list[Shared] = [
+        ("selection", Planned(choice, trees * settings.levels), settings.shares[1]),
+        ("leaf", Planned(leaf, trees), settings.shares[2]),
+    ]
+    if settings.refinements and draft.n_numbers:
+        sketch = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
+        parts.insert(0, ("sketch", Planned(sketch, settings.refinements), settings.shares[0]))
+    total, span = sum(share for _, _, share in parts), settings.span_share
+    rest = 1 - settings.init_share - settings.calibration_share - span
+    init = Planned(initial_release(GaussianRelease, 1.0, bound), outputs)
+    scores = Planned(counts_release(GaussianRelease, bound), outputs)
+    return [
+        ("span", plan_span(draft, span, GaussianRelease), span),
+        ("init", init, settings.init_share),
+        *((name, planned, rest * share / total) for name, planned, share in parts),
+        ("scores", scores, settings.calibration_share),
+    ]
+
+
+def boost_dpxgb(
+    curator: Curator,
+    plan: DPXGBPlan,
+    structures: RandomTrees,
+    before: TreeScores,
+    track: Track = iter,
+) -> TreeScores:
+    """Add greedy trees to a model that has an initial score; see `sbdt.boost_sbdt`.
+
+    `structures` draws a tree's features, and the levels below the greedy ones.
+
+    Privacy
+    -------
+    Spends `plan.releases` but for the initial score, whatever the rows: for each round and output
+    one selection a greedy level and one release of leaves, and the sketches.
+    """
+    settings, outputs = plan.settings, plan.task.n_outputs
+    sketch = HessianThresholds(plan.encoder, settings.n_candidates, settings.sketch_bins)
+    thresholds: Thresholds = even_thresholds(plan.encoder, settings.n_candidates)
+    trees, values, hessians = [], [], []
+    for round_ in track(range(settings.n_estimators)):
+        if plan.sketch is not None and round_ < settings.refinements:
+            query = NodeHistograms(stump(), sketch.cells(), round_ % outputs, HESSIAN)
+            sketch.refine(curator.sums(query, plan.sketch)[0, :, 0])
+            thresholds = sketch.thresholds
+        features = structures.features_of(round_)
+        splits = splits_of(plan.encoder, thresholds, features)
+        for output in range(outputs):
+            tree = grow(
+                curator,
+                splits,
+                settings.levels,
+                settings.split_lambda,
+                plan.selection,
+                output,
+            )
+            tree = structures.deepen(tree, round_, thresholds, features)
+            sums = curator.sums(TreeSums((tree,), output), plan.leaf)[0]
+            leaves = np.zeros((outputs, tree.n_leaves), dtype=np.int32)
+            leaves[output] = plan.step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
+            curator.publish(AddTreeValues((tree,), leaves[output][None], output))
+            trees.append(tree)
+            values.append(leaves)
+            hessians.append(sums[:, 1])
+    released = np.stack(hessians)
+    noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
+    mass = released_mass(released, plan.weight_bound)
+    forest = Forest.of(trees, values, of_each(mass, outputs), of_each(noise, outputs))
+    return before.extended(forest, [outputs] * settings.n_estimators)
+
+
+_PUBLISHED: dict[str, Any] = {
+    "learning_rate": 0.3,
+    "reg_lambda": 1.0,
+    "split_lambda": 1.0,
+    "gradient_clip": 1.0,
+    "hessian_clip": 0.25,
+    "hessian_share": 1 / 17,  # equal noise for gradients and Hessians
+    "leaf_clip": None,
+    "init_share": 0.0,
+    "calibration_share": 0.0,
+    "span_share": 0.0,
+}
+_UNIFORM = {"candidates": "grid", "shares": (0.0, 0.7, 0.3)}
+_ADAPTIVE = {"candidates": "hessian", "candidate_rounds": "all", "shares": (0.1, 0.6, 0.3)}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "XGB": _PUBLISHED | _UNIFORM | {"features": "all"},
+    "XGB_cyc": _PUBLISHED | _UNIFORM | {"features": "cyclical"},
+    "XGB_ada": _PUBLISHED | _ADAPTIVE | {"features": "all"},
+}
+"""Published variants; trees and depth, of which the paper searched many, are the defaults."""

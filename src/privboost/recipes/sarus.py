@@ -1,0 +1,504 @@
+"""DP-XGBoost of Sarus, made sound: greedy trees under pure ε.
+
+Split candidates follow noisy histograms of each number, released once or for each tree. A tree is
+grown and its leaves are released on one Poisson sample; noise is added to sums of gradients and
+counts, or to their quotients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privboost.boosting.calibrated import check_calibration, counts_release
+from privboost.boosting.candidates import HessianThresholds, splits_of
+from privboost.boosting.checks import check_choice, check_size, is_number
+from privboost.boosting.draft import Draft
+from privboost.boosting.greedy import grow, of_each
+from privboost.boosting.initial_score import initial_release
+from privboost.boosting.newton import (
+    SPANS,
+    STEP_SIZE,
+    NewtonPlan,
+    NewtonStep,
+    grid_step,
+    released_mass,
+)
+from privboost.boosting.plan import Budget, at_most_rows, task_of
+from privboost.boosting.target_span import plan_span
+from privboost.engine.queries import COUNT, GRADIENT_COUNT, HESSIAN, NodeHistograms, TreeSums
+from privboost.engine.updates import AddTreeValues
+from privboost.grid import SCORE_STEPS
+from privboost.losses import LossTable, filtered, loss_of, newton_losses
+from privboost.models.trees import Forest, TreeScores
+from privboost.privacy.curator import Curator
+from privboost.privacy.events.event import Planned, SampledGroup, Selection
+from privboost.privacy.events.sums import LaplaceRelease
+from privboost.privacy.leaf_means import MEAN_STEPS, lambda_steps, row_steps
+from privboost.privacy.utilities.splits import MOST_ROWS
+from privboost.progress import Track
+from privboost.recipes.common.limits import (
+    check_candidates,
+    check_histograms,
+    check_sampled_units,
+    check_scores,
+)
+from privboost.recipes.common.parameters import (
+    FLAG,
+    RATE,
+    SHARES,
+    SPAN_DOC,
+    SPLIT_LAMBDA,
+    Constraint,
+    Parameters,
+    check_rest,
+    count,
+    options,
+    parameter,
+    share,
+    size,
+)
+from privboost.tables.encoding import Encoder
+from privboost.trees.splits import Splits
+from privboost.trees.tree import MAX_DEPTH, Tree, stump
+
+_PARTS = ("sketch", "selection", "leaf")
+"""Releases of a tree, in order."""
+_SKETCHES = {
+    "count": "counts by candidate span of every number",
+    "hessian": SPANS,
+}
+_NOISE_LAMBDA = {"classes": 0.5, "number": 3.0}
+"""Default λ, in standard deviations of the noise in a leaf's count."""
+
+
+def _check_weight(name: str, value: Any) -> float:
+    if is_number(value) and value == 0:
+        return 0.0
+    return check_size(f"{name}, if not 0,", value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SarusParameters(Parameters):
+    """Parameters of Sarus' DP-XGBoost."""
+
+    _apart: ClassVar[tuple[str, ...]] = (
+        "loss",
+        "learning_rate",
+        "gradient_clip",
+        "count_share",
+        "reg_lambda",
+        "leaf_clip",
+    )
+
+    loss: str = parameter(
+        None,
+        "str",
+        'Loss: "logistic" (the default of classes), or "squared", with classes as -1 and 1, which '
+        "gives no probabilities. A number has the squared loss alone.",
+        by_task=("logistic", "squared"),
+    )
+    n_estimators: int = parameter(20, count(), "Trees (for each class beyond two classes).")
+    max_depth: int = parameter(
+        4, count(most=MAX_DEPTH), f"Depth of the trees, at most {MAX_DEPTH}; they are complete."
+    )
+    learning_rate: float = parameter(
+        None,
+        size(),
+        "Factor of each tree's values. Default 0.3 for a number and with `geometric_clip`, else 1.",
+        by_task=(1.0, 0.3),
+    )
+    subsample: float = parameter(
+        1.0,
+        RATE,
+        "Probability of a row to be used for a tree: one sample for a tree's splits and leaves.",
+    )
+    n_candidates: int = parameter(
+        32, count(), "Split candidates of a number: at most 191, or as many as its given edges."
+    )
+    gradient_clip: float = parameter(0.5, size(), "Bound of a row's gradient.")
+    count_share: float = parameter(
+        0.25,
+        share(),
+        "Share of a leaf's count in its release; the sum of gradients has the rest. For sums.",
+    )
+    reg_lambda: float | None = parameter(
+        None,
+        STEP_SIZE,
+        "λ, added to every leaf's count. By default half a standard deviation of its noise for "
+        'classes, three for a number; with `leaves="means"`, or without noise, 1.',
+    )
+    leaf_clip: float = parameter(
+        2.0, STEP_SIZE, "Bound of a tree's values (±), before the learning rate."
+    )
+    init_share: float = parameter(
+        0.05, share(or_else=0), "Share of ε of the initial score; 0 for none."
+    )
+    calibration_share: float = parameter(
+        None,
+        share(or_else=0),
+        "Share of ε of the counts of rows by score and class, which calibrate probabilities; 0 "
+        "leaves them out. Default 0.04 for classes with the logistic loss; a number and the "
+        "squared loss have none.",
+        by_task=(0.04, 0.0),
+    )
+    shares: tuple[float, float, float] = parameter(
+        (0.1, 0.45, 0.45),
+        SHARES,
+        "Division of the rest of ε between the sketch of split candidates, the choice of splits, "
+        "and leaves. A sketch of share 0 leaves candidates evenly spread.",
+    )
+    split_lambda: float = parameter(
+        1.0, SPLIT_LAMBDA, "λ of the score by which splits are chosen, in rows."
+    )
+    gradient_filter: float | None = parameter(
+        None,
+        size(),
+        "Rows whose gradient is above this are left out of a tree. It must be below "
+        "`gradient_clip`, above which there is none.",
+    )
+    geometric_clip: bool = parameter(
+        False,
+        FLAG,
+        "Whether the clip shrinks by (1 − learning_rate) from tree to tree. The rate must be below "
+        "1, which would leave nothing to all trees but the first; it is 0.3 unless given.",
+    )
+    min_child_weight: float = parameter(
+        0.0,
+        Constraint(_check_weight, "float"),
+        "Leaves whose released count is below this have the value 0. For sums.",
+    )
+    leaves: str = parameter(
+        "sums",
+        options("sums", "means"),
+        "What of a leaf has noise: the sum of its gradients and its count; or the mean of its "
+        "gradients, G/(n + λ), which one row moves by at most gradient_clip/(1 + λ). Means hide "
+        "the number of a leaf's rows, need far more noise, have no importances and take no "
+        "weights.",
+    )
+    sketch_bins: int | None = parameter(
+        None,
+        count(least=2),
+        "Even intervals of a number in the sketch's histogram. By default the intervals between "
+        "its candidates.",
+    )
+    sketch_weights: str = parameter(
+        "count", options("count", "hessian"), "Statistic of the sketch: rows, or their Hessians."
+    )
+    sketch_each_tree: bool = parameter(
+        False,
+        FLAG,
+        "Whether each tree has a sketch, on its own sample, instead of one before all trees; their "
+        "share is divided among them.",
+    )
+    span_share: float = parameter(None, share(or_else=0), SPAN_DOC, by_task=(0.0, 0.2))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rest(
+            init_share=self.init_share,
+            calibration_share=self.calibration_share,
+            span_share=self.span_share,
+        )
+        if self.leaves == "means" and self.min_child_weight > 0:
+            raise ValueError(
+                'min_child_weight looks at released counts, and leaves="means" releases none'
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class SarusPlan(NewtonPlan):
+    """Plan of greedy trees under pure ε.
+
+    Attributes
+    ----------
+    selection : Selection
+        Choice of the splits of one level.
+    leaf : LaplaceRelease
+        Release of a tree's leaves.
+    group : SampledGroup or None
+        A tree's choices and leaves (and its sketch) on one sample, where rows are sampled.
+    sketch : LaplaceRelease or None
+        Release of the histograms that candidates follow.
+    """
+
+    selection: Selection
+    leaf: LaplaceRelease
+    group: SampledGroup | None
+    sketch: LaplaceRelease | None
+
+    @property
+    def loss(self) -> LossTable:
+        """Tabulated loss, without the rows whose gradient is filtered."""
+        largest = 2 * loss_of(self.task.target, self.task.loss).curvature
+        table = self.task.table(self.step.gradient_clip, largest)  # leaves count rows instead
+        limit = self.settings.gradient_filter
+        return table if limit is None else filtered(table, limit, self.step.gradient_clip)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Assumption of the range of a split's score."""
+        return (at_most_rows(MOST_ROWS),)
+
+
+def plan_sarus(
+    given: Mapping[str, Any], encoder: Encoder, weight_bound: float | None, budget: Budget
+) -> SarusPlan:
+    """Plan a run with greedy trees under pure ε, and calibrate its noise; see `sbdt.plan_sbdt`."""
+    target = task_of(encoder.domain.target)
+    settings = _read(given, target)
+    step = NewtonStep(
+        gradient_clip=settings.gradient_clip,
+        hessian_clip=1.0,  # leaves count rows
+        hessian_share=settings.count_share,
+        reg_lambda=1.0 if settings.reg_lambda is None else settings.reg_lambda,
+        leaf_clip=settings.leaf_clip,
+        learning_rate=settings.learning_rate,
+    )
+    _check(encoder, step, settings, weight_bound)
+    draft = Draft(encoder, weight_bound, budget, given["accountant"], settings.loss)
+    check_calibration(settings.calibration_share, target, settings.loss)
+    check_sampled_units(settings.subsample, draft.contribution)
+    made = draft.scale(_wanted(draft, step, settings))
+    group = made.get("group")
+    parts = {name: made.get(name) for name in _PARTS}
+    if group is not None:  # which ends with the leaves, and may begin with a sketch
+        inner = reversed([planned.event for planned in group.inner])
+        parts |= dict(zip(reversed(_PARTS), inner, strict=False))
+    sigma = math.sqrt(2) * parts["leaf"].scales[-1]
+    follows = settings.reg_lambda is None and settings.leaves == "sums"
+    return SarusPlan(
+        **made.fields,
+        step=step.with_noise_lambda(
+            _NOISE_LAMBDA[target] if follows else None, sigma, weight_bound
+        ),
+        settings=settings,
+        init=made.get("init"),
+        scores=made.get("scores"),
+        group=group,
+        **parts,
+    )
+
+
+def _read(given: Mapping[str, Any], target: str) -> SarusParameters:
+    """Read the parameters; a geometric clip has the published learning rate by default."""
+    unset = given["loss"] is None
+    loss = SarusParameters.default("loss", target) if unset else given["loss"]
+    loss = check_choice("loss", loss, newton_losses(target))
+    defaults: dict[str, Any] = {} if loss == "logistic" else {"calibration_share": 0}
+    if FLAG.check("geometric_clip", given["geometric_clip"]):
+        defaults["learning_rate"] = 0.3
+    return SarusParameters.read(given, target, **defaults)
+
+
+def _check(
+    encoder: Encoder, step: NewtonStep, settings: SarusParameters, weight_bound: float | None
+) -> None:
+    """Refuse parameters that exclude each other, or exceed the grid or memory."""
+    check_candidates(settings.n_candidates, encoder, settings.sketch_bins)
+    if settings.leaves == "means" and weight_bound is not None:
+        raise ValueError(
+            'leaves="means" takes no sample_weight: the bound of a mean is proved for whole counts'
+        )
+    limit = settings.gradient_filter
+    if limit is not None and limit >= step.gradient_clip:
+        raise ValueError(
+            "gradient_filter must be below gradient_clip: gradients are clipped first, so that "
+            "none is above the clip, and no row would be left out"
+        )
+    if settings.geometric_clip and step.learning_rate >= 1:
+        raise ValueError(
+            "geometric_clip needs a learning_rate below 1: the clip shrinks by 1 - learning_rate "
+            "from tree to tree, to nothing"
+        )
+    check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
+    check_histograms(encoder, settings.n_candidates, settings.max_depth)
+
+
+def _wanted(draft: Draft, step: NewtonStep, settings: SarusParameters) -> list[tuple[str, Planned]]:
+    """List the releases, with noise for an ε of about 1 in all."""
+    outputs, bound = draft.task.n_outputs, draft.bound
+    sketch_share, split_share, leaf_share = settings.shares
+    if draft.n_numbers == 0:
+        sketch_share = 0.0
+    rest = 1 - settings.init_share - settings.calibration_share - settings.span_share
+    rest /= sketch_share + split_share + leaf_share
+    wanted = _once(draft, settings)
+    trees, depth = settings.n_estimators * outputs, settings.max_depth
+    # On a sample of rate γ a release costs about γ of its ε.
+    per_tree = settings.subsample * trees / rest
+    own: list[tuple[str, Planned]] = []
+    if sketch_share > 0:
+        each = settings.sketch_each_tree
+        what = _SKETCHES[settings.sketch_weights]
+        noise = per_tree / sketch_share if each else 1 / (rest * sketch_share)
+        sketch = LaplaceRelease(what, noise, cells=draft.n_numbers, shares=(1.0,), **bound)
+        (own if each else wanted).append(("sketch", Planned(sketch, 1)))
+    selection = Selection("the splits of all nodes of a level", per_tree * depth / split_share)
+    leaf = _leaf_release(draft, step, settings, per_tree / leaf_share)
+    own += [("selection", Planned(selection, depth)), ("leaf", Planned(leaf, 1))]
+    if settings.subsample < 1:
+        inner = tuple(planned for _, planned in own)
+        group = SampledGroup.of("a tree, on a sample", inner, settings.subsample)
+        return [*wanted, ("group", Planned(group, trees))]
+    return wanted + [(name, Planned(p.event, p.count * trees)) for name, p in own]
+
+
+def _once(draft: Draft, settings: SarusParameters) -> list[tuple[str, Planned]]:
+    """List the releases of all rows before the trees, and after them, with their noise."""
+    outputs, bound = draft.task.n_outputs, draft.bound
+    wanted = []
+    span = plan_span(draft, settings.span_share, LaplaceRelease)
+    if settings.span_share > 0:
+        wanted.append(("span", span.scaled(span.count / settings.span_share)))
+    if settings.init_share > 0:
+        init = initial_release(LaplaceRelease, outputs / settings.init_share, bound)
+        wanted.append(("init", Planned(init, outputs)))
+    if settings.calibration_share > 0:
+        scores = counts_release(LaplaceRelease, bound, outputs / settings.calibration_share)
+        wanted.append(("scores", Planned(scores, outputs)))
+    return wanted
+
+
+def _leaf_release(
+    draft: Draft, step: NewtonStep, settings: SarusParameters, noise: float
+) -> LaplaceRelease:
+    """Return the release of a tree's leaves: their sums and counts, or their means."""
+    if settings.leaves == "sums":
+        what = "gradients and counts by leaf of a tree"
+        return LaplaceRelease(what, noise, cells=1, shares=step.shares, **draft.bound)
+    rows = draft.contribution.rows
+    steps = row_steps(lambda_steps(step.reg_lambda)) * rows
+    what = "mean gradients by leaf of a tree"
+    return LaplaceRelease(what, noise, steps=steps, cells=1, rows=rows, shares=(1.0,))
+
+
+def boost_sarus(
+    curator: Curator, plan: SarusPlan, before: TreeScores, track: Track = iter
+) -> TreeScores:
+    """Add greedy trees to a model that has an initial score; see `sbdt.boost_sbdt`.
+
+    Privacy
+    -------
+    Spends `plan.releases` but for the initial score, whatever the rows: one sketch (or one a tree),
+    and for each round and output a selection for each level and a release of leaves.
+    """
+    settings, outputs = plan.settings, plan.task.n_outputs
+    candidates = _Candidates(plan)
+    if not settings.sketch_each_tree:
+        candidates.refine(curator, 0)
+    trees, values, counts, noise = [], [], [], []
+    for round_ in track(range(settings.n_estimators)):
+        for output in range(outputs):
+            with nullcontext() if plan.group is None else curator.sampling(plan.group):
+                if settings.sketch_each_tree:
+                    candidates.refine(curator, output)
+                tree = grow(
+                    curator,
+                    candidates.splits(),
+                    settings.max_depth,
+                    settings.split_lambda,
+                    plan.selection,
+                    output,
+                )
+                sums = _released_leaves(curator, plan, tree, output)
+            leaves = np.zeros((outputs, tree.n_leaves), dtype=np.int32)
+            leaves[output], deviation = _leaf_values(plan, sums, round_)
+            curator.publish(AddTreeValues((tree,), leaves[output][None], output))
+            trees.append(tree)
+            values.append(leaves)
+            counts.append(sums[:, -1])
+            noise.append(deviation)
+    if settings.leaves == "means":  # which release no counts
+        forest = Forest.of(trees, values)
+    else:
+        mass = of_each(released_mass(np.stack(counts), plan.weight_bound), outputs)
+        forest = Forest.of(trees, values, mass, of_each(np.stack(noise), outputs))
+    return before.extended(forest, [outputs] * settings.n_estimators)
+
+
+class _Candidates:
+    """Split candidates of numbers: evenly spread, until a sketch is released."""
+
+    def __init__(self, plan: SarusPlan) -> None:
+        settings = plan.settings
+        self._plan = plan
+        self._sketch = HessianThresholds(plan.encoder, settings.n_candidates, settings.sketch_bins)
+        self._statistics = HESSIAN if settings.sketch_weights == "hessian" else COUNT
+
+    def refine(self, curator: Curator, output: int) -> None:
+        """Release a sketch, where there is one, and move the candidates."""
+        if self._plan.sketch is not None:
+            spans = NodeHistograms(stump(), self._sketch.cells(), output, self._statistics)
+            self._sketch.refine(curator.sums(spans, self._plan.sketch)[0, :, 0])
+
+    def splits(self) -> Splits:
+        """Return all split candidates."""
+        encoder = self._plan.encoder
+        features = tuple(range(len(encoder.domain.features)))
+        return splits_of(encoder, self._sketch.thresholds, features)
+
+
+def _released_leaves(curator: Curator, plan: SarusPlan, tree: Tree, output: int) -> np.ndarray:
+    """Release sums and counts, or means, by leaf."""
+    query = TreeSums((tree,), output, GRADIENT_COUNT)
+    if plan.settings.leaves == "sums":
+        sums: np.ndarray = curator.sums(query, plan.leaf)[0]
+        return sums
+    means = curator.laplace_means(query, lambda_steps(plan.step.reg_lambda), plan.leaf)
+    return means.reshape(-1, 1)
+
+
+def _leaf_values(plan: SarusPlan, sums: np.ndarray, round_: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return leaf values, and their standard deviations due to noise alone.
+
+    Later trees have a smaller clip, and leaves of a small count the value 0.
+    """
+    settings, step = plan.settings, plan.step
+    if settings.geometric_clip:
+        clip = step.leaf_clip * max((1 - step.learning_rate) ** round_, 2 / SCORE_STEPS)
+        step = replace(step, leaf_clip=clip)
+    sigma = math.sqrt(2) * float(plan.leaf.scales[0])
+    if settings.leaves == "means":
+        return _mean_values(step, sums[:, 0], sigma)
+    values = step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
+    noise = step.noise(sums[:, 1], sigma, plan.weight_bound)
+    thin = sums[:, 1] * grid_step(plan.weight_bound) < settings.min_child_weight
+    return np.where(thin, 0, values).astype(np.int32), np.where(thin, 0.0, noise)
+
+
+def _mean_values(
+    step: NewtonStep, means: np.ndarray, sigma: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return leaf values of noisy means, and their standard deviations due to noise alone."""
+    size, most = step.gradient_clip / MEAN_STEPS, step.leaf_clip
+    rate = step.learning_rate * SCORE_STEPS
+    values = np.rint(np.clip(-means * size, -most, most) * rate).astype(np.int32)
+    return values, np.full(len(means), min(sigma * size, most) * rate)
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "DP_XGBoost": {
+        "loss": "squared",
+        "n_estimators": 20,
+        "learning_rate": 0.3,
+        "subsample": 0.1,
+        "gradient_clip": 1.0,
+        "reg_lambda": 0.1,
+        "split_lambda": 0.1,
+        "leaf_clip": 1.0,
+        "init_share": 0.0,
+        "calibration_share": 0.0,
+        "span_share": 0.0,
+        "shares": (1 / 3, 1 / 3, 1 / 3),
+        "n_candidates": 50,
+        "sketch_weights": "hessian",
+        "sketch_each_tree": True,
+    },
+}
+"""Published settings; depth, of which the paper says nothing, is the default."""
