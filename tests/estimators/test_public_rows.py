@@ -25,7 +25,8 @@ from privboost import (
 from privboost.estimators.streams import save_stream
 from privboost.privacy.statements import add_lesson, join_reports
 from privboost.recipes import ESTIMATORS
-from privboost.reports.report import PUBLIC, PrivacyReport
+from privboost.reports.record import PUBLIC
+from privboost.reports.report import PrivacyReport
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 PUBLIC_ROWS = {"epsilon": math.inf, "public_rows": True}
