@@ -191,7 +191,7 @@ def test_the_report_says_so_wherever_it_goes(tmp_path):
         assert "declared public by the caller" in text
         assert "infinite" in text
         assert "differential privacy" not in text
-    assert '<p class="alarm">' in loaded.privacy.to_html()
+    assert '<p class="warning">' in loaded.privacy.to_html()
 
 
 def test_no_guarantee_is_made_of_such_a_report():
