@@ -25,7 +25,8 @@ from privboost import (
 from privboost.estimators.streams import save_stream
 from privboost.privacy.statements import add_lesson, join_reports
 from privboost.recipes import ESTIMATORS
-from privboost.reports.report import PUBLIC, PrivacyReport
+from privboost.reports.record import PUBLIC
+from privboost.reports.report import PrivacyReport
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 PUBLIC_ROWS = {"epsilon": math.inf, "public_rows": True}
@@ -190,7 +191,7 @@ def test_the_report_says_so_wherever_it_goes(tmp_path):
         assert "declared public by the caller" in text
         assert "infinite" in text
         assert "differential privacy" not in text
-    assert '<p class="alarm">' in loaded.privacy.to_html()
+    assert '<p class="warning">' in loaded.privacy.to_html()
 
 
 def test_no_guarantee_is_made_of_such_a_report():

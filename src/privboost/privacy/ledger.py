@@ -49,7 +49,7 @@ class Ledger:
         reservation is on disk before any data are accessed, so a killed process has spent at most
         the recorded reservations. An exchange has an entry of its own; its ε is that of the whole
         new reservation, not an additional one.
-    posting : Posting, optional
+    pending_charge : PendingCharge, optional
         An account to which every reservation is charged first, and which may refuse it.
 
     Attributes
