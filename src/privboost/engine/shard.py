@@ -20,7 +20,7 @@ from privboost.engine.look_up import LookUp, Statistics, packed_table, place_of_
 from privboost.engine.parts import Digit, Parts, digits_of
 from privboost.engine.protocol import BaseShard, Summand
 from privboost.engine.queries import Query
-from privboost.engine.routes import Routes
+from privboost.engine.routes import LeafAssignment
 from privboost.engine.updates import Update
 from privboost.engine.votes import VoteCounter
 from privboost.grid import BUDGET_STEPS, WEIGHT_STEPS, WHOLE_SPAN
@@ -65,10 +65,10 @@ class Shard(BaseShard):
         self._left: Marks | None = None
         self._active: Marks | None = None
         self._prices: dict[int, tuple[np.ndarray, ...]] = {}
-        self._routes = Routes(self._rows)
-        self._grower = Grower(self._rows, self._routes)
+        self._leaves = LeafAssignment(self._rows)
+        self._grower = Grower(self._rows, self._leaves)
         self._linear: LinearRows | None = None
-        self._votes = VoteCounter(self._rows, self._routes)
+        self._votes = VoteCounter(self._rows, self._leaves)
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over this shard's rows."""
@@ -130,10 +130,10 @@ class Shard(BaseShard):
 
     def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its leaf in each tree."""
-        self._routes.follow(trees)
-        self._routes.lead()
+        self._leaves.set_trees(trees)
+        self._leaves.assign()
         for tree, own in enumerate(values):
-            ids, leaf_of = self._routes.leaves(tree)
+            ids, leaf_of = self._leaves.leaves(tree)
             self._add_values(ids, own[leaf_of], output)
 
     def _add_values(self, ids: Ids, values: np.ndarray, output: int) -> None:
@@ -201,9 +201,9 @@ class Shard(BaseShard):
 
     def sum_by_leaf(self, trees: tuple[Tree, ...], summand: Summand) -> np.ndarray:
         """Return sums by leaf of each tree."""
-        self._routes.follow(trees)
-        self._routes.lead()
-        leaves = [self._routes.leaves(tree) for tree in range(len(trees))]
+        self._leaves.set_trees(trees)
+        self._leaves.assign()
+        leaves = [self._leaves.leaves(tree) for tree in range(len(trees))]
         return self._add_up(
             [[(ids, leaf_of, trees[0].n_leaves)] for ids, leaf_of in leaves], summand
         )
