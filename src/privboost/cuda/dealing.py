@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -87,7 +88,7 @@ def _assign(device: Device, blocks: list[Rows], most_rows: int) -> Iterator[Assi
     at_once = min(max(min(at_once, _STREAMED), _LEAST_STREAMED), most_rows)
     parts = list(_parts(rest, at_once))
     for k in range(min(_STREAMS, len(parts))):
-        yield Assignment(StreamingDevice(device), parts[k::_STREAMS])
+        yield Assignment(cast(Device, StreamingDevice(device)), parts[k::_STREAMS])
 
 
 def _first(blocks: list[Rows], rows: int) -> tuple[list[Rows], list[Rows]]:

@@ -48,7 +48,7 @@ class DeviceLeaves:
             tree.same_as(descent.tree) for tree, descent in zip(trees, known, strict=True)
         ):
             return
-        if len(trees) == len(known) == 1 and _goes_on(known[0].tree, trees[0]):
+        if len(trees) == len(known) == 1 and trees[0].extends(known[0].tree):
             known[0].tree = trees[0]
         else:
             self._unused += [descent.node for descent in known if descent.node is not None]
@@ -153,8 +153,3 @@ def _packed(tree: Tree) -> np.ndarray:
 def _tile_bytes(used: np.ndarray, bitmask: np.ndarray) -> int:
     """Return the shared memory of `route_tiles`, in bytes."""
     return len(used) * _PITCH + bitmask.nbytes + 2 * len(bitmask)
-
-
-def _goes_on(known: Tree, tree: Tree) -> bool:
-    """Whether a tree is another one with more levels."""
-    return known.depth < tree.depth and tree.top(known.depth).same_as(known)

@@ -52,6 +52,8 @@ class DeviceShard(DeviceState):
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over these rows."""
+        if not self.rows.n:
+            return np.zeros(query.shape, dtype=np.int64)
         answer = query.answer(self)
         self._device.finish()
         if not self._device.resident:
@@ -96,8 +98,6 @@ class DeviceShard(DeviceState):
     def sum_by_cell(self, cells: CellMap, summand: Summand) -> np.ndarray:
         """Return sums by cell."""
         self._check_cells(cells)
-        if not self.rows.n:
-            return np.zeros((cells.n_cells, 2), dtype=np.int64)
         each = zip(cells.parts, cells.first, strict=True)
         parts = [part_of_cells(self.rows, part, first) for part, first in each]
         return self._add_up(parts, cells.n_cells, summand)
@@ -105,8 +105,6 @@ class DeviceShard(DeviceState):
     def sum_by_leaf(self, trees: tuple[Tree, ...], summand: Summand) -> np.ndarray:
         """Return sums by leaf of each tree."""
         leaves = trees[0].n_leaves
-        if not self.rows.n:
-            return np.zeros((len(trees) * leaves, 2), dtype=np.int64)
         self._leaves.set_trees(trees)
         parts = [self._leaves.part(k, k * leaves) for k in range(len(trees))]
         return self._add_up(parts, len(trees) * leaves, summand)
@@ -114,8 +112,6 @@ class DeviceShard(DeviceState):
     def sum_by_score(self, edges: np.ndarray, classes: int, summand: Summand) -> np.ndarray:
         """Return sums by interval of the score and class."""
         rows, device, count = self.rows, self._device, (len(edges) + 1) * classes
-        if not rows.n:
-            return np.zeros((count, 2), dtype=np.int64)
         cells = rows.scratch(np.uint32)
         task = Task(CELLS, state=device.address(self.state(summand.output)))
         task.set(label=device.address(rows.label), out=device.address(cells), n=rows.n)
@@ -135,8 +131,6 @@ class DeviceShard(DeviceState):
     def sum_by_node(self, tree: Tree, cells: CellMap, summand: Summand) -> np.ndarray:
         """Return sums by leaf of a tree and cell."""
         self._check_cells(cells)
-        if not self.rows.n:
-            return np.zeros((tree.n_leaves, cells.n_cells, 2), dtype=np.int64)
         return self._grower.answer(Level(tree, cells, summand), self._pairs_of(summand))
 
     def _pairs_of(self, summand: Summand) -> Any:
@@ -157,8 +151,6 @@ class DeviceShard(DeviceState):
         rows, device, n_cells = self.rows, self._device, cells.n_cells
         shape = nodes, sums, classes = (int(node_of_leaf.max()) + 1, votes + 1, 2)
         counts = np.zeros((nodes, n_cells + 1, sums, classes), dtype=np.int64)
-        if not rows.n:
-            return counts
         self._leaves.set_trees((tree,))
         node, pairs = rows.scratch(np.uint32), rows.scratch(np.int64)
         task = Task(VOTES, state=device.address(self.state(output)))
@@ -177,17 +169,11 @@ class DeviceShard(DeviceState):
 
     def sum_gradients(self, summand: Summand) -> np.ndarray:
         """Return the sum of the rows' vectors, each times its gradient."""
-        vectors = self._vectors()
-        if not self.rows.n:
-            return np.zeros(vectors.terms.n_coordinates, dtype=np.int64)
-        return vectors.sum_gradients(summand)
+        return self._vectors().sum_gradients(summand)
 
     def sum_products(self, factor: np.ndarray) -> np.ndarray:
         """Return the sum of the outer products of the rows' vectors with themselves."""
-        vectors = self._vectors()
-        if not self.rows.n:
-            return np.zeros((vectors.terms.n_coordinates,) * 2, dtype=np.int64)
-        return vectors.sum_products(factor)
+        return self._vectors().sum_products(factor)
 
     def _vectors(self) -> DeviceVectors:
         if self._linear is None:

@@ -37,7 +37,7 @@ class Level(NamedTuple):
             tree.depth == above.depth + 1
             and self.summand.same_as(other.summand)
             and self.cells.same_as(other.cells)
-            and tree.top(above.depth).same_as(above)
+            and tree.extends(above)
         )
 
 

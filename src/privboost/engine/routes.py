@@ -50,11 +50,6 @@ class _Descent:
         self.tree, self.nodes, self.depth = tree, nodes, depth
         self.leaf_of_code = None if tree.only_feature is None else tree.leaf_of_codes()
 
-    def goes_on_with(self, tree: Tree) -> bool:
-        """Whether a tree is this one with more levels."""
-        depth = self.tree.depth
-        return depth < tree.depth and tree.top(depth).same_as(self.tree)
-
 
 class LeafAssignment:
     """Finds the leaf of each row, and caches it until other trees are set."""
@@ -70,7 +65,7 @@ class LeafAssignment:
             tree.same_as(descent.tree) for tree, descent in zip(trees, known, strict=True)
         ):
             return
-        deeper = len(trees) == len(known) == 1 and known[0].goes_on_with(trees[0])
+        deeper = len(trees) == len(known) == 1 and trees[0].extends(known[0].tree)
         depth = known[0].depth if deeper else -1
         kept = [descent.nodes for descent in known] + [None] * len(trees)
         self._descents = [_Descent(tree, kept[k], depth) for k, tree in enumerate(trees)]

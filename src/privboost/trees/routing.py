@@ -1,4 +1,4 @@
-"""Rows down a tree."""
+"""Leaf assignment of coded rows."""
 
 from __future__ import annotations
 
