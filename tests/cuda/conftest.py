@@ -4,7 +4,7 @@ import pytest
 
 from privboost.cuda.card import find_devices, open_device
 from privboost.errors import CardError
-from tests.cuda.processor_card import ProcessorDevice, compiler
+from tests.cuda.processor_device import ProcessorDevice, compiler
 
 _MISSING: set[str] = set()
 """Why there is no device."""

@@ -21,7 +21,7 @@ from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.cuda.conftest import crowd
-from tests.cuda.processor_card import ProcessorDevice
+from tests.cuda.processor_device import ProcessorDevice
 from tests.engine.test_linear import DESIGNS, LOSSES, coded, started
 from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
 from tests.engine.test_samples import sampled

@@ -19,7 +19,7 @@ from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load, load_rows
 from privboost.tables.values import plain_numbers
 from tests.cuda.conftest import crowd
-from tests.cuda.processor_card import ProcessorDevice
+from tests.cuda.processor_device import ProcessorDevice
 from tests.identity import bytes_of
 
 ROWS = 700

@@ -9,7 +9,7 @@ from privboost.cuda import dealing
 from privboost.cuda.streaming import StreamingDevice
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes, Rows
-from tests.cuda.processor_card import ProcessorDevice
+from tests.cuda.processor_device import ProcessorDevice
 
 LAYOUT = Layout((4, 300))
 ROW_BYTES = 3 + dealing._STATE_BYTES

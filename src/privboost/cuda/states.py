@@ -30,7 +30,7 @@ class DeviceState(BaseShard):
     def __init__(self, rows: DeviceRows) -> None:
         super().__init__(rows.layout)
         self.rows = rows
-        self.n_outputs, self._span = 0, WHOLE_SPAN
+        self.n_outputs, self._range = 0, WHOLE_SPAN
         self._active: Any = None
         self._left: Any = None
         self._state: list[Any] = []
@@ -62,7 +62,7 @@ class DeviceState(BaseShard):
 
     def reset(self, output: int) -> None:
         """Reset the scores of one output."""
-        rows, device, (low, high) = self.rows, self.rows.device, self._span
+        rows, device, (low, high) = self.rows, self.rows.device, self._range
         task = Task(START, start=device.address(rows.start))
         task.set(state=device.target(self._state[output]))
         task.set(middle=(low + high) // 2, half=(high - low) // 2, steps=SCORE_STEPS, n=rows.n)
@@ -74,7 +74,7 @@ class DeviceState(BaseShard):
 
     def clip_labels(self, low: int, high: int) -> None:
         """Clip numeric labels to a range from the next start on."""
-        self._span = low, high
+        self._range = low, high
 
     def open_budgets(self) -> None:
         """Give each row a lifetime budget."""

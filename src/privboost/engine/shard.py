@@ -59,7 +59,7 @@ class Shard(BaseShard):
         self._states_at: dict[int, np.ndarray] = {}
         self._loss: LossTable | None = None
         self._n_outputs = 0
-        self._span = WHOLE_SPAN
+        self._range = WHOLE_SPAN
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
         self._look_ups: dict[tuple[tuple[str, ...], int], LookUp] = {}
         self._left: Marks | None = None
@@ -96,7 +96,7 @@ class Shard(BaseShard):
         for block in self._blocks:
             state = np.zeros((n_outputs, len(block)), dtype=np.int32)
             if block.start is not None:
-                state[:] = states_within(block.start, self._span)
+                state[:] = states_within(block.start, self._range)
             self._state.append(state)
 
     def use_loss(self, loss: LossTable) -> None:
@@ -105,7 +105,7 @@ class Shard(BaseShard):
 
     def clip_labels(self, low: int, high: int) -> None:
         """Clip numeric labels to a range from the next start on."""
-        self._span = low, high
+        self._range = low, high
 
     def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its cell in each part."""
@@ -152,7 +152,7 @@ class Shard(BaseShard):
         def act(first: int, last: int) -> None:
             for block, state in zip(self._blocks[first:last], self._state[first:last], strict=True):
                 scores = state[output]
-                scores[:] = 0 if block.start is None else states_within(block.start, self._span)
+                scores[:] = 0 if block.start is None else states_within(block.start, self._range)
                 add_scores(block.codes, tables, scores)
 
         self._rows.work(len(tables), act)

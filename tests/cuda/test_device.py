@@ -17,7 +17,7 @@ from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load
 from privboost.tables.remote import RemoteTable
 from tests.cuda import sanitize
-from tests.cuda.processor_card import ProcessorDevice, compiler
+from tests.cuda.processor_device import ProcessorDevice, compiler
 from tests.tables import make_domain, make_frame
 
 
