@@ -360,7 +360,7 @@ def test_labels_and_weights_are_columns(client):
         model.fit(table, table["income"])
     with pytest.raises(SchemaError, match="must be columns of it"):
         model.fit(table, sample_weight=table["weight"])
-    with pytest.raises(TypeError, match="a DataFrame is needed"):
+    with pytest.raises(TypeError, match="must be a DataFrame"):
         model.fit(table["age"])
 
 
