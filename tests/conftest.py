@@ -82,6 +82,7 @@ def eager_threads():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(crew, "LOOK_UPS", 1)
         patch.setattr(crew, "COMPILED_LOOK_UPS", 1)
+        patch.setattr(crew, "FEW_ROWS", 1)
         patch.setattr(crew, "_cores", lambda: 4)
         patch.setattr(cutting, "_FEWEST_ROWS", 100)
         yield

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from privboost import ModelFileError, codec
+from privboost.crew import Kernel
 from privboost.engine import (
     block_kernels,
-    copy_kernels,
     kernels,
     linear_kernels,
     node_kernels,
@@ -66,13 +66,16 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(importance, "N_DRAWS", 1)
     monkeypatch.setattr(trees, "_SHARINGS", 2)
     for module in (
-        *(kernels, block_kernels, node_kernels, copy_kernels, linear_kernels),
+        *(kernels, block_kernels, node_kernels, linear_kernels),
         *(tree_kernels, line_kernels, effect_kernels),
         *(routing_kernels, turn_kernels, coding_kernels),
     ):
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, numba.core.registry.CPUDispatcher):
                 monkeypatch.setattr(module, name, kernel.py_func)
+            elif isinstance(kernel, Kernel):
+                serial = getattr(kernel.serial, "py_func", kernel.serial)
+                monkeypatch.setattr(module, name, Kernel(serial, kernel.parallel))
 
 
 def write(value, magic: bytes) -> bytes:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numba
@@ -95,7 +96,7 @@ def test_a_folder_for_compiled_code_that_the_user_names_is_used(locked):
     named.mkdir()
     done = run(locked, COMPILE, NUMBA_CACHE_DIR=str(named))
     assert done.stdout == "[1]\n", done.stderr
-    assert list(named.rglob("*bin_numbers*.nbi"))
+    assert list(named.rglob("*bin_numbers*.nbc"))
 
 
 def test_calibration_needs_no_home(monkeypatch):
@@ -111,14 +112,62 @@ def test_calibration_needs_no_home(monkeypatch):
 
 def test_that_functions_are_compiled_is_said_before_any_other_is(capsys, monkeypatch):
     """Which of the others are compiled, and when, may depend on rows."""
-    monkeypatch.setattr(compiling, "_begin", numba.njit(lambda: 0))
+    monkeypatch.setattr(compiling, "_do_nothing", numba.njit(lambda: 0))
     one = numba.njit(lambda x: x + 1)
     with compiling_told(True):
-        assert capsys.readouterr().err.count("compiling: about half a minute") == 1
+        assert capsys.readouterr().err.count("compiling kernels") == 1
         one(1)
     with compiling_told(True):
         one(1.0)
-    monkeypatch.setattr(compiling, "_begin", numba.njit(lambda: 0))
+    monkeypatch.setattr(compiling, "_do_nothing", numba.njit(lambda: 0))
     with compiling_told(False):
         one(1j)
     assert capsys.readouterr().err == ""
+
+
+COUNTED = """
+from privboost.compiling import count_compilations
+with count_compilations() as found:
+{code}
+print(len(found))
+"""
+
+
+def test_compiled_code_is_read_where_it_cannot_be_written(locked):
+    named = locked / "compiled"
+    named.mkdir()
+    code = COUNTED.format(code=textwrap.indent(COMPILE.strip(), "    "))
+    first = run(locked, code, NUMBA_CACHE_DIR=str(named))
+    assert first.stdout.startswith("[1]\n"), first.stderr
+    assert int(first.stdout.split()[-1]) > 0
+    for folder in (named, named / "privboost"):
+        folder.chmod(0o555)
+    second = run(locked, code, NUMBA_CACHE_DIR=str(named))
+    for folder in (named, named / "privboost"):
+        folder.chmod(0o755)
+    assert second.stdout == "[1]\n0\n", second.stderr
+
+
+MODULE = """
+from privboost.compiling import compiled, inlined
+
+TWO = {two}
+
+@inlined
+def inner(x):
+    return x + {one}
+
+@compiled
+def outer(x):
+    return inner(x) * TWO
+"""
+
+
+def test_the_key_of_compiled_code_is_what_the_code_depends_on():
+    def key(one=1, two=2, before=""):
+        space = {"__name__": "made_up"}
+        exec(before + MODULE.format(one=one, two=two), space)
+        return compiling._content_of(space["outer"].py_func)
+
+    assert key() == key() == key(before="# a comment\n\n")
+    assert len({key(), key(one=3), key(two=3)}) == 3

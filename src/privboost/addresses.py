@@ -1,6 +1,7 @@
-"""Arrays by their addresses: how a kernel walks over blocks that lie apart, in one call.
+"""Arrays by their addresses, with which one kernel call processes many separate blocks.
 
-Whoever hands out an address keeps the array alive, and tells its size as it is.
+Rows are read and coded block by block, in several threads; one contiguous array of all of them
+would need their memory twice while it is made. Callers keep the arrays alive, and pass true sizes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numba.extending import intrinsic, overload
 
 
 def addresses(arrays: Iterable[np.ndarray]) -> np.ndarray:
-    """Return where arrays begin that lie in one piece each (int64)."""
+    """Return the addresses of contiguous arrays (int64)."""
     found = [array.__array_interface__["data"][0] for array in arrays]
     return np.array(found, dtype=np.int64)
 
@@ -36,7 +37,7 @@ def steps_at(address: int, size: int) -> np.ndarray:
 
 
 NUMBERS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
-"""The kinds of number that `number_at` knows, in their order."""
+"""The types that `number_at` reads, in the order of their numbers."""
 
 
 def number_at(address: int, kind: int) -> float:
@@ -45,14 +46,14 @@ def number_at(address: int, kind: int) -> float:
     Parameters
     ----------
     kind : int
-        Its place in `NUMBERS`.
+        The index of its type in `NUMBERS`.
     """
     return float(_array_at(address, 1, np.dtype(NUMBERS[kind]))[0])
 
 
 def _array_at(address: int, size: int, kind: Any) -> np.ndarray:
-    room = ctypes.c_uint8 * (int(size) * np.dtype(kind).itemsize)
-    return np.ndarray(int(size), kind, room.from_address(int(address)))
+    memory = ctypes.c_uint8 * (int(size) * np.dtype(kind).itemsize)
+    return np.ndarray(int(size), kind, memory.from_address(int(address)))
 
 
 def _make_pointer(typing_context, address):  # type: ignore[no-untyped-def]
@@ -83,25 +84,25 @@ def _steps_at(address, size):  # type: ignore[no-untyped-def]
 @overload(number_at)
 def _number_at(address, kind):  # type: ignore[no-untyped-def]
     def read(address, kind):  # type: ignore[no-untyped-def]
-        place = _pointer(address)
+        pointer = _pointer(address)
         if kind == 0:
-            return np.float64(carray(place, 1, np.float32)[0])
+            return np.float64(carray(pointer, 1, np.float32)[0])
         if kind == 1:
-            return np.float64(carray(place, 1, np.float64)[0])
+            return np.float64(carray(pointer, 1, np.float64)[0])
         if kind == 2:
-            return np.float64(carray(place, 1, np.int8)[0])
+            return np.float64(carray(pointer, 1, np.int8)[0])
         if kind == 3:
-            return np.float64(carray(place, 1, np.int16)[0])
+            return np.float64(carray(pointer, 1, np.int16)[0])
         if kind == 4:
-            return np.float64(carray(place, 1, np.int32)[0])
+            return np.float64(carray(pointer, 1, np.int32)[0])
         if kind == 5:
-            return np.float64(carray(place, 1, np.int64)[0])
+            return np.float64(carray(pointer, 1, np.int64)[0])
         if kind == 6:
-            return np.float64(carray(place, 1, np.uint8)[0])
+            return np.float64(carray(pointer, 1, np.uint8)[0])
         if kind == 7:
-            return np.float64(carray(place, 1, np.uint16)[0])
+            return np.float64(carray(pointer, 1, np.uint16)[0])
         if kind == 8:
-            return np.float64(carray(place, 1, np.uint32)[0])
-        return np.float64(carray(place, 1, np.uint64)[0])
+            return np.float64(carray(pointer, 1, np.uint32)[0])
+        return np.float64(carray(pointer, 1, np.uint64)[0])
 
     return read

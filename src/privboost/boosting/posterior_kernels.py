@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from privboost.compiling import compiled
+from privboost.compiling import compiled, inlined
 
 
 @compiled
@@ -125,7 +125,7 @@ def add_answer(learned, cell_of, within, weight, precision, answer, fade, first,
             pull[i, draw] = fade * pull[i, draw] + scaled * answer[cell, draw]
 
 
-@compiled
+@inlined
 def _factor(info, prior, least, first, variances):
     """Return unit lower L and 1/D with L·D·Lᵀ = info + prior/variance, for each variance.
 
@@ -232,7 +232,7 @@ def weigh_variances(info, pull, prior, least, first, variances, belief, evidence
     return out
 
 
-@compiled
+@inlined
 def soften(evidence, belief, weights):
     """Write weights in proportion to belief times the exponential of evidence."""
     most = -math.inf
@@ -357,7 +357,7 @@ def variances_of_bins(learned, info, prior, least, first, variance):
     return out
 
 
-@compiled
+@inlined
 def _add_scaled(out, values, factor):
     """Add values times a factor, number by number."""
     for i in range(out.size):

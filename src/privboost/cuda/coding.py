@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -18,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from privboost.addresses import NUMBERS
+from privboost.crew import run_shares
 from privboost.cuda.card import Device, spread
 from privboost.cuda.tasks import CODE, COLUMN, Task, aligned
-from privboost.engine import copy_kernels
+from privboost.engine import block_kernels
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import NumericFeature
 from privboost.tables.layout import Layout
@@ -29,7 +29,6 @@ from privboost.tables.loading import Coded, Load
 from privboost.tables.pieces import Batch
 from privboost.tables.rows import Codes, Rows
 from privboost.tables.values import plain_numbers
-from privboost.watch import Watch
 
 _VALUES = 2**24
 """Numbers that are copied to the device at once."""
@@ -179,8 +178,8 @@ def code_on_device(
     if not blocks:
         return
     # Plan the next copies while threads copy.
-    with closing(Watch(n_threads)) as watch, ThreadPoolExecutor(1) as ahead:
-        stage = _Stage(device, watch, n_threads)
+    with ThreadPoolExecutor(1) as ahead:
+        stage = _Stage(device, n_threads)
         plans = ahead.map(_Plan, [block.numbers for _, block in blocks])
         for (first, block), plan in zip(blocks, plans, strict=True):
             there = None  # free the last copy first
@@ -196,8 +195,8 @@ class _Stage:
     Threads fill buffers in compiled code, without Python's lock.
     """
 
-    def __init__(self, device: Device, watch: Watch, n_threads: int) -> None:
-        self._device, self._watch, self._threads = device, watch, n_threads
+    def __init__(self, device: Device, n_threads: int) -> None:
+        self._device, self._threads = device, n_threads
         self._slots: deque[tuple[np.ndarray, Any]] = deque()
 
     def copy_into(self, plan: _Plan) -> Any:
@@ -207,9 +206,8 @@ class _Stage:
             slot, end = self._next_slot(), min(begin + _SLOT, plan.size)
             for at, values in plan.copies_between(begin, end):
                 target = slot[at : at + values.nbytes].view(values.dtype)
-                shares = 4 * self._threads
-                cuts = np.arange(shares + 1) * len(values) // shares
-                self._watch.run(copy_kernels.copy_numbers, cuts, (values, target), self._threads)
+                cuts = np.arange(self._threads + 1) * len(values) // self._threads
+                run_shares(block_kernels.copy_numbers, cuts, (values, target))
             device.copy_into(slot[: end - begin], there, begin)
             self._slots.append((slot, device.record_event()))
         return there

@@ -1,10 +1,9 @@
-"""Kernels that walk over blocks, each thread over its share, all in one call: see `engine.kernels`.
+"""Kernels that process blocks of rows, each thread a range of them; see `engine.kernels`.
 
-What is called from outside takes `mail` and `cuts` (see `watch.run_shares`) and a task: the other
-arguments of the kernel that walks over one share, which bears the same name. Blocks are those from
-`first` to before `last`; arrays named `…_at` hold the addresses of each block's own arrays. Where
-there are no weights, or everybody takes part, theirs are None. Sums are added to the copy that
-has the thread's number.
+Each `kernel` processes the blocks from `first` to before `last`, which are the share of rows that
+has a number. Arrays named `…_at` hold the addresses of each block's own
+arrays. Weights and the marks of active rows are None where there are none. Sums are added to the
+line of `copies` that has the share's number.
 """
 
 from __future__ import annotations
@@ -12,26 +11,25 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.addresses import bytes_at, codes_at, steps_at
-from privboost.compiling import compiled
+from privboost.compiling import compiled, inlined
+from privboost.crew import kernel
 from privboost.engine.kernels import (
     LANES,
     add_pairs_packed,
     add_rows_packed,
     add_values,
-    begin_cells,
     charge_rows,
     join_cells,
     row_statistics,
     sum_pairs,
     unpack_lanes,
 )
-from privboost.trees.kernels import route_and_count, route_rows
-from privboost.watch import run_shares
+from privboost.trees.kernels import count_leaves, route_rows
 
 PACKED_ROWS = 2**15 - 1
-"""So many rows can be added up packed: see `engine.kernels.add_pairs_packed`."""
+"""Rows whose sums fit into packed pairs: see `engine.kernels.add_pairs_packed`."""
 STRIDE = 4096
-"""Rows whose statistics are looked up before they are added: they stay near the processor."""
+"""Rows whose statistics are looked up before they are added: they stay in the processor's cache."""
 
 
 @compiled
@@ -51,14 +49,14 @@ def codes_or_none(at, block, size):
 
 
 @compiled
-def _part(array, start, stop):
+def _slice(array, start, stop):
     if array is None:
         return None
     return array[start:stop]
 
 
-@compiled
-def _sum_by_id(
+@kernel
+def sum_by_id(
     first,
     last,
     number,
@@ -66,7 +64,10 @@ def _sum_by_id(
     label_at,
     state_at,
     active_at,
-    look_up,
+    place_of_label,
+    table,
+    size,
+    shift,
     ids_at,
     wide,
     cell_of,
@@ -76,15 +77,14 @@ def _sum_by_id(
 
     Parameters
     ----------
-    look_up : tuple of place_of_label, table, size, shift
-        Where statistics are found.
+    place_of_label, table, size, shift
+        The look-up table; see `engine.kernels.row_statistics`.
     ids_at, wide : int64 array and bool
-        Ids: uint16 where they are wide, else uint8.
+        Ids: uint16 if `wide`, else uint8.
     cell_of : uint16 array
         The cell of each id.
-    copies : int64 array of shape (threads, 2 · cells)
+    copies : int64 array of shape (shares, 2 · cells)
     """
-    place_of_label, table, size, shift = look_up
     out = copies[number].reshape((copies.shape[1] // 2, 2))
     packed, held = np.zeros(LANES * out.shape[0], dtype=np.int64), 0
     for block in range(first, last):
@@ -98,56 +98,131 @@ def _sum_by_id(
         for start in range(0, rows, STRIDE):
             stop = min(start + STRIDE, rows)
             own, here = label[start:stop], state[start:stop]
-            taking = _part(active, start, stop)
+            active_here = _slice(active, start, stop)
             if wide:
                 ids = codes_at(ids_at[block], rows)[start:stop]
                 add_rows_packed(
-                    own, place_of_label, here, table, size, shift, taking, ids, cell_of, packed
+                    own, place_of_label, here, table, size, shift, active_here, ids, cell_of, packed
                 )
             else:
                 codes = bytes_at(ids_at[block], rows)[start:stop]
                 add_rows_packed(
-                    own, place_of_label, here, table, size, shift, taking, codes, cell_of, packed
+                    own,
+                    place_of_label,
+                    here,
+                    table,
+                    size,
+                    shift,
+                    active_here,
+                    codes,
+                    cell_of,
+                    packed,
                 )
     unpack_lanes(packed, out)
 
 
-@compiled
-def sum_by_id(mail, cuts, task):
-    """Do `_sum_by_id`, all shares at once."""
-    return run_shares(mail, cuts, _sum_by_id, task)
-
-
-@compiled
-def _write_cells(block, rows, start, digits, ids_at, wide, cell_of, cell_first, radix, out):
-    """Write the joint cell of each row of a stride: its features' own cells are the digits."""
+@inlined
+def _write_cells(block, rows, start, first, last, ids_at, wide, cell_of, cell_first, radix, out):
+    """Write the joint cell of each row of a stride: the cells of its features are the digits."""
     stop = start + out.size
-    for digit in range(digits[0], digits[1]):
+    out[:] = 0
+    for digit in range(first, last):
         own = cell_of[cell_first[digit] :]
         if wide[digit]:
-            ids = codes_at(ids_at[digit, block], rows)[start:stop]
-            if digit == digits[0]:
-                begin_cells(ids, own, out)
-            else:
-                join_cells(ids, own, radix[digit], out)
+            join_cells(codes_at(ids_at[digit, block], rows)[start:stop], own, radix[digit], out)
         else:
-            codes = bytes_at(ids_at[digit, block], rows)[start:stop]
-            if digit == digits[0]:
-                begin_cells(codes, own, out)
-            else:
-                join_cells(codes, own, radix[digit], out)
+            join_cells(bytes_at(ids_at[digit, block], rows)[start:stop], own, radix[digit], out)
 
 
 @compiled
-def _add_pairs(as_packed, ids, cell_of, pairs, packed, out):
-    if as_packed:
-        add_pairs_packed(ids, cell_of, pairs, packed)
-    else:
+def _add_pairs(ids, cell_of, pairs, packed, out):
+    """Add up pairs in packed sums, or where these are None in the sums of each statistic."""
+    if packed is None:
         sum_pairs(ids, cell_of, pairs, out)
+    else:
+        add_pairs_packed(ids, cell_of, pairs, packed)
 
 
 @compiled
-def _sum_parts(
+def _lanes(packed, begin, end):
+    """Return the packed sums of some cells, where there are packed sums."""
+    if packed is None:
+        return None
+    return packed[LANES * begin : LANES * end]
+
+
+@inlined
+def _add_block_by_parts(
+    block,
+    rows,
+    label_at,
+    state_at,
+    weight_at,
+    active_at,
+    place_of_label,
+    table,
+    size,
+    shift,
+    ids_at,
+    wide,
+    cell_of,
+    cell_first,
+    radix,
+    digit_first,
+    part_first,
+    pairs,
+    cells,
+    packed,
+    out,
+):
+    """Add up the statistics of a block's rows by the cells of several parts."""
+    label, state = bytes_at(label_at[block], rows), steps_at(state_at[block], rows)
+    weight = codes_or_none(weight_at, block, rows)
+    active = bytes_or_none(active_at, block, rows)
+    for start in range(0, rows, STRIDE):
+        stop = min(start + STRIDE, rows)
+        own = pairs[: stop - start]
+        row_statistics(
+            label[start:stop],
+            place_of_label,
+            state[start:stop],
+            table,
+            size,
+            shift,
+            _slice(weight, start, stop),
+            _slice(active, start, stop),
+            own,
+        )
+        for part in range(digit_first.size - 1):
+            begin, end = part_first[part], part_first[part + 1]
+            lanes, sums = _lanes(packed, begin, end), out[begin:end]
+            digit, last = digit_first[part], digit_first[part + 1]
+            if last > digit + 1:
+                joint = cells[: stop - start]
+                _write_cells(
+                    block,
+                    rows,
+                    start,
+                    digit,
+                    last,
+                    ids_at,
+                    wide,
+                    cell_of,
+                    cell_first,
+                    radix,
+                    joint,
+                )
+                _add_pairs(joint, None, own, lanes, sums)
+            elif wide[digit]:
+                ids = codes_at(ids_at[digit, block], rows)[start:stop]
+                _add_pairs(ids, cell_of[cell_first[digit] :], own, lanes, sums)
+            else:
+                codes = bytes_at(ids_at[digit, block], rows)[start:stop]
+                _add_pairs(codes, cell_of[cell_first[digit] :], own, lanes, sums)
+
+
+@kernel
+def sum_parts(
     first,
     last,
     number,
@@ -156,108 +231,152 @@ def _sum_parts(
     state_at,
     weight_at,
     active_at,
-    look_up,
-    parts,
-    as_packed,
+    place_of_label,
+    table,
+    size,
+    shift,
+    ids_at,
+    wide,
+    cell_of,
+    cell_first,
+    radix,
+    digit_first,
+    part_first,
     copies,
 ):
     """Add up the statistics of rows by the cells of several parts.
 
     Parameters
     ----------
-    look_up : tuple of place_of_label, table, size, shift
-        Where statistics are found.
-    parts : tuple
-        See `engine.parts.Parts`.
-    as_packed : bool
-        Whether sums of up to `PACKED_ROWS` stay packed.
-    copies : int64 array of shape (threads, 2 · cells)
+    place_of_label, table, size, shift
+        The look-up table; see `engine.kernels.row_statistics`.
+    ids_at, …, part_first
+        The parts; see `engine.parts.Parts`.
+    copies : int64 array of shape (shares, 2 · cells)
     """
-    place_of_label, table, size, shift = look_up
     out = copies[number].reshape((copies.shape[1] // 2, 2))
-    ids_at, wide, cell_of, cell_first, radix, digit_first, part_first = parts
-    packed = np.zeros(LANES * out.shape[0] if as_packed else 0, dtype=np.int64)
     pairs, cells = np.empty(STRIDE, dtype=np.int64), np.empty(STRIDE, dtype=np.uint32)
-    held = 0
+    for block in range(first, last):
+        _add_block_by_parts(
+            block,
+            sizes[block],
+            label_at,
+            state_at,
+            weight_at,
+            active_at,
+            place_of_label,
+            table,
+            size,
+            shift,
+            ids_at,
+            wide,
+            cell_of,
+            cell_first,
+            radix,
+            digit_first,
+            part_first,
+            pairs,
+            cells,
+            None,
+            out,
+        )
+
+
+@kernel
+def sum_parts_packed(
+    first,
+    last,
+    number,
+    sizes,
+    label_at,
+    state_at,
+    active_at,
+    place_of_label,
+    table,
+    size,
+    shift,
+    ids_at,
+    wide,
+    cell_of,
+    cell_first,
+    radix,
+    digit_first,
+    part_first,
+    copies,
+):
+    """Do `sum_parts` for rows without weights; the sums of `PACKED_ROWS` rows stay packed."""
+    out = copies[number].reshape((copies.shape[1] // 2, 2))
+    packed, held = np.zeros(LANES * out.shape[0], dtype=np.int64), 0
+    pairs, cells = np.empty(STRIDE, dtype=np.int64), np.empty(STRIDE, dtype=np.uint32)
     for block in range(first, last):
         rows = sizes[block]
-        if as_packed and held + rows > PACKED_ROWS:
+        if held + rows > PACKED_ROWS:
             _unpack_parts(packed, part_first, out)
             held = 0
         held += rows
-        label, state = bytes_at(label_at[block], rows), steps_at(state_at[block], rows)
-        weight = codes_or_none(weight_at, block, rows)
-        active = bytes_or_none(active_at, block, rows)
-        for start in range(0, rows, STRIDE):
-            stop = min(start + STRIDE, rows)
-            own = pairs[: stop - start]
-            row_statistics(
-                label[start:stop],
-                place_of_label,
-                state[start:stop],
-                table,
-                size,
-                shift,
-                _part(weight, start, stop),
-                _part(active, start, stop),
-                own,
-            )
-            for part in range(digit_first.size - 1):
-                begin, end = part_first[part], part_first[part + 1]
-                room = packed[LANES * begin : LANES * end] if as_packed else packed
-                digit = digit_first[part]
-                if digit_first[part + 1] > digit + 1:
-                    joint, digits = cells[: stop - start], digit_first[part : part + 2]
-                    _write_cells(
-                        block, rows, start, digits, ids_at, wide, cell_of, cell_first, radix, joint
-                    )
-                    _add_pairs(as_packed, joint, None, own, room, out[begin:end])
-                elif wide[digit]:
-                    ids = codes_at(ids_at[digit, block], rows)[start:stop]
-                    those = cell_of[cell_first[digit] :]
-                    _add_pairs(as_packed, ids, those, own, room, out[begin:end])
-                else:
-                    codes = bytes_at(ids_at[digit, block], rows)[start:stop]
-                    those = cell_of[cell_first[digit] :]
-                    _add_pairs(as_packed, codes, those, own, room, out[begin:end])
-    if as_packed:
-        _unpack_parts(packed, part_first, out)
-
-
-@compiled
-def sum_parts(mail, cuts, task):
-    """Do `_sum_parts`, all shares at once."""
-    return run_shares(mail, cuts, _sum_parts, task)
+        _add_block_by_parts(
+            block,
+            rows,
+            label_at,
+            state_at,
+            None,
+            active_at,
+            place_of_label,
+            table,
+            size,
+            shift,
+            ids_at,
+            wide,
+            cell_of,
+            cell_first,
+            radix,
+            digit_first,
+            part_first,
+            pairs,
+            cells,
+            packed,
+            out,
+        )
+    _unpack_parts(packed, part_first, out)
 
 
 @compiled
 def _unpack_parts(packed, part_first, out):
+    """Add the packed sums of all parts to `out`, and set them to 0."""
     for part in range(part_first.size - 1):
         begin, end = part_first[part], part_first[part + 1]
         unpack_lanes(packed[LANES * begin : LANES * end], out[begin:end])
 
 
-@compiled
-def _add_values_by_id(first, last, number, sizes, ids_at, wide, value_of, state_at):
+@kernel
+def add_values_by_id(first, last, number, sizes, ids_at, wide, value_of, state_at):
     """Add to each row's state the value of its id."""
     for block in range(first, last):
         rows = sizes[block]
+        state = steps_at(state_at[block], rows)
         if wide:
-            add_values(codes_at(ids_at[block], rows), value_of, steps_at(state_at[block], rows))
+            add_values(codes_at(ids_at[block], rows), value_of, state)
         else:
-            add_values(bytes_at(ids_at[block], rows), value_of, steps_at(state_at[block], rows))
+            add_values(bytes_at(ids_at[block], rows), value_of, state)
 
 
-@compiled
-def add_values_by_id(mail, cuts, task):
-    """Do `_add_values_by_id`, all shares at once."""
-    return run_shares(mail, cuts, _add_values_by_id, task)
-
-
-@compiled
-def _add_values_by_part(first, last, number, sizes, parts, value_of, state_at):
+@kernel
+def add_values_by_part(
+    first,
+    last,
+    number,
+    sizes,
+    ids_at,
+    wide,
+    cell_of,
+    cell_first,
+    radix,
+    digit_first,
+    part_first,
+    value_of,
+    state_at,
+):
     """Add to each row's state the values of its joint cells of several parts."""
-    ids_at, wide, cell_of, cell_first, radix, digit_first, part_first = parts
     cells = np.empty(STRIDE, dtype=np.uint32)
     for block in range(first, last):
         rows = sizes[block]
@@ -266,59 +385,64 @@ def _add_values_by_part(first, last, number, sizes, parts, value_of, state_at):
             stop = min(start + STRIDE, rows)
             own = cells[: stop - start]
             for part in range(digit_first.size - 1):
-                digits, values = digit_first[part : part + 2], value_of[part_first[part] :]
+                digit, end = digit_first[part], digit_first[part + 1]
                 _write_cells(
-                    block, rows, start, digits, ids_at, wide, cell_of, cell_first, radix, own
+                    block, rows, start, digit, end, ids_at, wide, cell_of, cell_first, radix, own
                 )
-                add_values(own, values, state[start:stop])
+                add_values(own, value_of[part_first[part] :], state[start:stop])
 
 
-@compiled
-def add_values_by_part(mail, cuts, task):
-    """Do `_add_values_by_part`, all shares at once."""
-    return run_shares(mail, cuts, _add_values_by_part, task)
-
-
-@compiled
-def _route_blocks(
-    first, last, number, sizes, columns, slots, goes_right, runs, depth, node_at, copies
+@kernel
+def route_blocks(
+    first,
+    last,
+    number,
+    sizes,
+    narrow_at,
+    wide_at,
+    n_narrow,
+    n_wide,
+    slots,
+    goes_right,
+    levels,
+    run_first,
+    run_begin,
+    run_length,
+    depth,
+    node_at,
+    copies,
 ):
     """Move rows from their nodes at a depth down to their leaves; see `trees.kernels.route_rows`.
 
     Parameters
     ----------
-    columns : tuple of narrow_at, wide_at, n_narrow, n_wide
-        Where codes lie, and how many columns there are.
-    copies : int64 array of shape (threads, leaves)
-        Rows are counted by leaf, too, if it has room for them.
+    narrow_at, wide_at, n_narrow, n_wide
+        Codes, and how many columns of one and of two bytes there are.
+    levels, run_first, run_begin, run_length
+        See `trees.runs.Runs`.
+    copies : int64 array of shape (shares, leaves)
+        Counts of rows by leaf; with no leaves rows are not counted.
     """
     counts = copies[number]
-    narrow_at, wide_at, n_narrow, n_wide = columns
     for block in range(first, last):
         rows = sizes[block]
         narrow = bytes_at(narrow_at[block], n_narrow * rows).reshape((n_narrow, rows))
         wide = codes_at(wide_at[block], n_wide * rows).reshape((n_wide, rows))
         node = codes_at(node_at[block], rows)
-        if counts.size == 0:
-            route_rows(narrow, wide, slots, goes_right, runs, depth, node)
-        else:
-            route_and_count(narrow, wide, slots, goes_right, runs, depth, node, counts)
+        runs = (levels, run_first, run_begin, run_length)
+        route_rows(narrow, wide, slots, goes_right, runs, depth, node)
+        if counts.size > 0:
+            count_leaves(node, counts)
 
 
-@compiled
-def route_blocks(mail, cuts, task):
-    """Do `_route_blocks`, all shares at once."""
-    return run_shares(mail, cuts, _route_blocks, task)
-
-
-@compiled
-def _charge_blocks(
+@kernel
+def charge_blocks(
     first,
     last,
     number,
     sizes,
     label_at,
-    places,
+    place_of_label,
     state_at,
     table,
     shift,
@@ -327,12 +451,12 @@ def _charge_blocks(
     left_at,
     paid_at,
 ):
-    """Charge each row that can afford it, and mark who could: see `kernels.charge_rows`."""
+    """Charge each row that can afford it, and mark these rows; see `kernels.charge_rows`."""
     for block in range(first, last):
         rows = sizes[block]
         charge_rows(
             bytes_at(label_at[block], rows),
-            places,
+            place_of_label,
             steps_at(state_at[block], rows),
             table,
             shift,
@@ -343,7 +467,20 @@ def _charge_blocks(
         )
 
 
-@compiled
-def charge_blocks(mail, cuts, task):
-    """Do `_charge_blocks`, all shares at once."""
-    return run_shares(mail, cuts, _charge_blocks, task)
+@kernel
+def sum_copies(first, last, number, copies, out):
+    """Write the sum of all lines of `copies`, from one column to before another."""
+    total = out[first:last]
+    total[:] = copies[0, first:last]
+    for k in range(1, copies.shape[0]):
+        own = copies[k, first:last]
+        for i in range(np.uint64(total.size)):
+            total[i] += own[i]
+
+
+@kernel
+def copy_numbers(first, last, number, values, out):
+    """Copy numbers, from one place to before another."""
+    own, target = values[first:last], out[first:last]
+    for i in range(np.uint64(target.size)):
+        target[i] = own[i]

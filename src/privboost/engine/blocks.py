@@ -1,4 +1,4 @@
-"""The blocks of a shard as kernels walk over them, and which threads take which."""
+"""The blocks of a shard, and how threads divide them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from privboost.addresses import addresses
-from privboost.crew import Crew
-from privboost.engine import copy_kernels
+from privboost.crew import Crew, Kernel, run_serially, run_shares
+from privboost.engine import block_kernels
 from privboost.engine.look_up import Statistics
 from privboost.grid import BLOCK_ROWS
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Rows
-from privboost.watch import run_alone
 
 _T = TypeVar("_T")
 
-_SHARES_OF_A_THREAD = 4
-"""Threads take that many on average: whoever is interrupted takes fewer."""
 _LARGE = 2**15
-"""Sums of so many numbers are cleared and brought together by all threads, in room that is kept."""
+"""From so many sums on, the copies of threads are added up by all threads."""
 
 Ids = tuple[np.ndarray, bool]
-"""Where each block's ids begin, and whether they take two bytes: of codes, or of nodes."""
+"""The address of each block's ids (codes or nodes), and whether an id takes two bytes."""
 
 
 class Blocks:
@@ -37,18 +34,18 @@ class Blocks:
     rows : sequence of Rows
         The blocks.
     crew : Crew, optional
-        Who works on them; by default the caller's thread alone.
+        The threads; by default the caller's alone.
 
     Attributes
     ----------
     rows : list of Rows
         The blocks.
     sizes : int64 array
-        How many rows each has.
+        The number of rows of each.
     label_at, narrow_at, wide_at : int64 arrays
-        Where each block's labels and codes lie.
+        The addresses of each block's labels and codes.
     weight_at : int64 array, optional
-        Where each block's weights lie.
+        The addresses of each block's weights.
     """
 
     def __init__(self, rows: Sequence[Rows], crew: Crew | None = None) -> None:
@@ -59,7 +56,7 @@ class Blocks:
         self.n_rows = int(self.sizes.sum())
         self._ends = np.cumsum(self.sizes)
         self._cuts: dict[int, np.ndarray] = {}
-        self._kept: dict[str, np.ndarray] = {}
+        self._room: np.ndarray | None = None
         self._held: list[list[np.ndarray]] = []
         self._columns: dict[int, Ids] = {}
         self.label_at = self._hold([block.label for block in rows], np.uint8)
@@ -74,19 +71,19 @@ class Blocks:
 
     @property
     def layout(self) -> Layout:
-        """How codes lie in memory."""
+        """The memory layout of codes."""
         return self.rows[0].layout
 
     @cached_property
     def columns(self) -> tuple[np.ndarray, np.ndarray, int, int]:
-        """Return where all codes lie, and how many columns of one and of two bytes there are."""
+        """The addresses of all codes, and the numbers of columns of one and of two bytes."""
         if not self.rows:
             return self.narrow_at, self.wide_at, 0, 0
         layout = self.layout
         return self.narrow_at, self.wide_at, layout.n_narrow, len(layout.slots) - layout.n_narrow
 
     def column(self, feature: int) -> Ids:
-        """Return where the codes of a feature lie."""
+        """Return the addresses of a feature's codes."""
         if feature not in self._columns:
             self._columns[feature] = self._find_column(feature)
         return self._columns[feature]
@@ -100,19 +97,19 @@ class Blocks:
         return self.wide_at + (slot - narrow) * self.sizes * 2, True
 
     def work(self, look_ups: float, act: Callable[[int, int], _T]) -> list[_T]:
-        """Have every block worked on by Python, in as many threads as pay.
+        """Call a Python function on all blocks, in as many threads as are worth starting.
 
         Parameters
         ----------
         look_ups : float
-            How many there are for each row.
+            Table look-ups per row.
         act : callable
-            Works on blocks, from one to before another.
+            Takes the first block, and the one after the last.
 
         Returns
         -------
         list
-            What came of it, once for each thread, and at least once.
+            The result of each thread, at least one.
         """
         cuts = self._cuts_of(self._crew.size_for(look_ups * self.n_rows))
         return self._crew.do([partial(act, *share) for share in pairwise(cuts.tolist())])
@@ -120,45 +117,48 @@ class Blocks:
     def run(
         self,
         look_ups: float,
-        kernel: Callable[..., int],
+        kernel: Kernel,
         task: tuple[Any, ...],
         first: int = 0,
         last: int | None = None,
     ) -> None:
-        """Have blocks worked on by a kernel, in as many threads as pay.
+        """Run a kernel on blocks, in as many threads as are worth starting.
 
         Parameters
         ----------
         look_ups : float
-            How many there are for each row.
-        kernel, task
-            See `block_kernels`.
+            Table look-ups per row.
+        kernel, task : Kernel and tuple
+            The kernel, and its arguments after the number of the share.
         first, last : int, optional
-            Which blocks: from one to before another, by default all.
+            The first block, and the one after the last; by default all blocks.
         """
-        threads, cuts = self._shares(look_ups)
+        cuts = self._shares(look_ups)
         if last is not None:
             cuts = np.array([first, *(cut for cut in cuts.tolist() if first < cut < last), last])
-        self._crew.run(kernel, cuts, task, threads)
+        run_shares(kernel, cuts, task)
 
     def add_up(
         self,
         look_ups: float,
-        kernel: Callable[..., int],
+        kernel: Kernel,
         task_of: Callable[[np.ndarray | None, np.ndarray], tuple[Any, ...]],
         size: int,
         statistics: Statistics | None = None,
     ) -> np.ndarray:
-        """The same for a kernel that adds up, where each thread has sums of its own.
+        """Run a kernel that adds up, with sums of its own for each thread, and return their sum.
 
         Parameters
         ----------
+        look_ups, kernel
+            See `run`.
         task_of : callable
-            From where marks of who takes part lie, and the copies of sums, to the task.
+            Returns the kernel's arguments, from the addresses of the marks of active rows and the
+            copies of sums.
         size : int
             How many sums there are.
         statistics : Statistics, optional
-            Of whom; by default everybody counts.
+            Which rows are active; by default all of them.
 
         Returns
         -------
@@ -170,51 +170,27 @@ class Blocks:
             return add_all(
                 self.work(look_ups, partial(_sum_sampled, kernel, task_of, size, sampled))
             )
-        threads, cuts = self._shares(look_ups)
-        copies = self._copies(threads, size)
+        cuts = self._shares(look_ups)
+        copies = np.zeros((len(cuts) - 1, size), dtype=np.int64)
         active_at = None if statistics is None else statistics.active_at
-        self._crew.run(kernel, cuts, task_of(active_at, copies), threads)
-        return self._bring_together(copies)
-
-    def _copies(self, count: int, size: int) -> np.ndarray:
-        """Return zeros: as many copies of as many sums."""
-        if count == 1 or size < _LARGE:
-            return np.zeros((count, size), dtype=np.int64)
-        copies = self._keep("copies", count, size)
-        self._crew.run(copy_kernels.clear_copies, np.arange(count + 1), (copies,), count)
-        return copies
+        run_shares(kernel, cuts, task_of(active_at, copies))
+        return _sum_of(copies)
 
     def rooms(self, count: int, size: int) -> np.ndarray:
-        """Return room for what each of so many shares has in hand: that many numbers."""
-        if count == 1:  # of samples, any number of threads at once
+        """Return working memory for so many shares, of so many numbers each."""
+        if count == 1:  # samples are added up by any number of threads at once
             return np.empty((1, size), dtype=np.int64)
-        return self._keep("rooms", count, size)
+        if self._room is None or self._room.size < count * size:
+            self._room = np.empty(count * size, dtype=np.int64)  # kept: new memory is slow to touch
+        room: np.ndarray = self._room[: count * size].reshape(count, size)
+        return room
 
-    def _keep(self, name: str, count: int, size: int) -> np.ndarray:
-        """Return memory that is kept: what the system gives anew is slow to touch."""
-        if name not in self._kept or self._kept[name].size < count * size:
-            self._kept[name] = np.empty(count * size, dtype=np.int64)
-        kept: np.ndarray = self._kept[name][: count * size].reshape(count, size)
-        return kept
-
-    def _bring_together(self, copies: np.ndarray) -> np.ndarray:
-        count, size = copies.shape
-        if size < _LARGE or count == 1:
-            sums: np.ndarray = copies[0] if count == 1 else copies.sum(axis=0)
-            return sums
-        total = np.empty(size, dtype=np.int64)
-        cuts = np.linspace(0, size, count + 1).astype(np.int64)
-        self._crew.run(copy_kernels.add_copies, cuts, (copies, total), count)
-        return total
-
-    def _shares(self, look_ups: float) -> tuple[int, np.ndarray]:
-        """Return how many threads pay, and where the shares begin that they take in turn."""
-        threads = self._crew.compiled_size_for(look_ups * self.n_rows)
-        cuts = self._cuts_of(1 if threads == 1 else _SHARES_OF_A_THREAD * threads)
-        return min(threads, len(cuts) - 1), cuts
+    def _shares(self, look_ups: float) -> np.ndarray:
+        """Return where the shares of as many threads begin as are worth starting for a kernel."""
+        return self._cuts_of(self._crew.compiled_size_for(look_ups, self.n_rows))
 
     def _cuts_of(self, count: int) -> np.ndarray:
-        """Cut the blocks into about as many shares, of about as many rows each."""
+        """Return where up to `count` shares of about equally many rows begin, and the end."""
         if count not in self._cuts:
             middles = self._ends - self.sizes / 2
             inner = np.searchsorted(middles, np.arange(1, count) * (self.n_rows / count))
@@ -224,36 +200,48 @@ class Blocks:
         return self._cuts[count]
 
     def _hold(self, arrays: Sequence[np.ndarray], kind: type) -> np.ndarray:
-        """Return where arrays lie, in one piece each, and keep them."""
+        """Return the addresses of arrays, made contiguous, and keep the arrays."""
         whole: list[np.ndarray] = [np.ascontiguousarray(array, dtype=kind) for array in arrays]
         self._held.append(whole)
         return addresses(whole)
 
 
 def add_all(answers: Sequence[np.ndarray]) -> np.ndarray:
-    """Add the answers of several threads into the first."""
+    """Add the results of several threads into the first."""
     first, *others = answers
     for other in others:
         first += other
     return first
 
 
+def _sum_of(copies: np.ndarray) -> np.ndarray:
+    """Return the sum of the sums of several threads."""
+    count, size = copies.shape
+    if count == 1 or size < _LARGE:
+        few: np.ndarray = copies[0] if count == 1 else copies.sum(axis=0)
+        return few
+    total = np.empty(size, dtype=np.int64)
+    cuts = np.linspace(0, size, count + 1).astype(np.int64)
+    run_shares(block_kernels.sum_copies, cuts, (copies, total))
+    return total
+
+
 def _sum_sampled(
-    kernel: Callable[..., int],
+    kernel: Kernel,
     task_of: Callable[[np.ndarray | None, np.ndarray], tuple[Any, ...]],
     size: int,
     sampled: Callable[[int, int], Iterable[tuple[int, int, np.ndarray]]],
     first: int,
     last: int,
 ) -> np.ndarray:
-    """Add up a sample of some blocks; who is in it is found out a few blocks at a time."""
+    """Add up the sampled rows of some blocks; the sample is drawn a few blocks at a time."""
     copies = np.zeros((1, size), dtype=np.int64)
     for start, stop, active_at in sampled(first, last):
-        run_alone(kernel, np.array([start, stop]), task_of(active_at, copies))
+        run_serially(kernel, start, stop, task_of(active_at, copies))
     sums: np.ndarray = copies[0]
     return sums
 
 
 def _weight(block: Rows) -> np.ndarray:
-    """Return a block's weights; without any, each row counts as it is."""
+    """Return a block's weights; rows without weights have the weight of one step."""
     return np.ones(len(block), dtype=np.uint16) if block.weight is None else block.weight

@@ -1,23 +1,24 @@
-"""Per-row work: integer table look-ups, compiled by numba.
+"""Kernels of one block: per-row work that looks up integers in tables and adds them.
 
-Kernels see one block. They know no ε and draw nothing; they read integers and add integers, so
-their results do not depend on the order of rows, on threads or on machines. Indices are unsigned
-because signed ones make numba test for negative indices at every access.
+Kernels know no ε and draw nothing; their results are integers that do not depend on the order of
+rows, on threads or on machines. Indices are unsigned because signed ones make numba test for
+negative indices at every access. `inlined` functions are compiled as part of their callers, which
+takes less time; those that are passed optional arrays that their callers compute cannot be.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from privboost.compiling import compiled
+from privboost.compiling import compiled, inlined
 
 LANES = 4
 """Copies of a small histogram, used in turn: neighbouring rows then seldom wait for each other."""
 
 
-@compiled
+@inlined
 def _cells(state, size, shift):
-    """Return the score cell of each row: a loop of its own, which processors do in strides."""
+    """Return the cell of each row's score, in a loop of its own, which LLVM vectorises."""
     half, top = np.int32(size // 2), np.int32(size - 1)
     cells = np.empty(state.size, dtype=np.uint32)
     for i in range(np.uint64(state.size)):
@@ -32,7 +33,7 @@ def row_statistics(label, place_of_label, state, table, size, shift, weight, act
     Parameters
     ----------
     place_of_label : uint32 array
-        Where in the table the line of a label begins.
+        The index in the table of each label's first entry.
     table : int64 array of length lines · size
         Packed pairs; the second of a pair is never negative.
     """
@@ -48,7 +49,7 @@ def row_statistics(label, place_of_label, state, table, size, shift, weight, act
 
 @compiled
 def charge_rows(label, place_of_label, state, table, shift, weight, weight_steps, left, active):
-    """Charge each row that can afford it, and mark who could.
+    """Charge each row that can afford it, and mark these rows as active.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def add_rows_packed(label, place_of_label, state, table, size, shift, active, id
         packed[(i & np.uint64(LANES - 1)) * n_cells + cell] += pair
 
 
-@compiled
+@inlined
 def add_pairs_packed(ids, cell_of, pairs, packed):
     """Add up packed pairs by cell, still packed: of fewer than 2¹⁵ rows without weights in all.
 
@@ -96,7 +97,7 @@ def add_pairs_packed(ids, cell_of, pairs, packed):
     cell_of : unsigned array, optional
         The cell of each id; without it ids are cells.
     packed : int64 array of length LANES · cells
-        Room for sums: neighbouring rows add to different copies.
+        Sums; neighbouring rows add to different copies.
     """
     cells = np.uint64(packed.size // LANES)
     for i in range(np.uint64(pairs.size)):
@@ -108,7 +109,7 @@ def add_pairs_packed(ids, cell_of, pairs, packed):
 
 @compiled
 def unpack_lanes(packed, out):
-    """Add packed sums to those of each statistic, and begin anew."""
+    """Add packed sums to the sums of each statistic, and set them to 0."""
     cells = np.uint64(out.shape[0])
     for lane in range(np.uint64(LANES)):
         for cell in range(cells):
@@ -118,7 +119,7 @@ def unpack_lanes(packed, out):
     packed[:] = 0
 
 
-@compiled
+@inlined
 def sum_pairs(ids, cell_of, pairs, out):
     """Add up packed pairs by cell, each statistic in its own int64; see `add_pairs_packed`."""
     for i in range(np.uint64(pairs.size)):
@@ -129,16 +130,9 @@ def sum_pairs(ids, cell_of, pairs, out):
         out[cell, 1] += pairs[i] & 0xFFFFFFFF
 
 
-@compiled
-def begin_cells(ids, cell_of, out):
-    """Write the cell of each row's code of the first feature of a joint cell."""
-    for i in range(np.uint64(out.size)):
-        out[i] = cell_of[ids[i]]
-
-
-@compiled
+@inlined
 def join_cells(ids, cell_of, size, out):
-    """Add the cell of each row's code of a further feature, as one more digit."""
+    """Append the cell of each row's code to its joint cell, as one more digit."""
     for i in range(np.uint64(out.size)):
         out[i] = out[i] * np.uint32(size) + np.uint32(cell_of[ids[i]])
 
@@ -170,14 +164,28 @@ def score_cells(state, edges, label, kind_of_label, classes, out):
 
 @compiled
 def sum_block_by_node(
-    looked_up,
+    label,
+    place_of_label,
+    state,
+    table,
+    size,
+    shift,
     weight,
     active,
     node,
     chosen,
     narrow,
+    narrow_slots,
+    narrow_cell_of,
+    narrow_first,
     wide,
+    wide_slots,
+    wide_cell_of,
+    wide_first,
     joint,
+    joint_slots,
+    joint_cell_of,
+    joint_first,
     rows,
     start,
     pairs,
@@ -186,22 +194,21 @@ def sum_block_by_node(
     out,
     joint_out,
 ):
-    """Add up a block's pairs by (node, cell), for the rows of chosen nodes: all in one call.
+    """Add up a block's pairs by (node, cell), for the rows of chosen nodes.
 
     Parameters
     ----------
-    looked_up : tuple
-        The first six arguments of `row_statistics`.
-    narrow, wide, joint : tuples of columns, slots, cell_of, first
-        Codes, which of the columns are meant, the cell of each code, column after column, and where
+    label, place_of_label, state, table, size, shift, weight, active
+        See `row_statistics`.
+    narrow, narrow_slots, narrow_cell_of, narrow_first, and so on
+        Codes, which of the columns to add up, the cell of each code, column after column, and where
         those of each begin; joint columns have sums of their own.
     rows, start, pairs : uint32, uint32 and int64 arrays
-        Room for the chosen rows, where each one's node begins, and its packed pair.
+        Memory for the chosen rows, where each one's node begins, and its packed pair.
     packed, joint_packed : int64 arrays of shape (nodes, cells)
-        Room for a block's sums, packed: without weights they stay below 2³¹.
+        Memory for a block's sums, packed: without weights they stay below 2³¹.
     out, joint_out : int64 arrays of shape (nodes, cells, 2)
     """
-    label, place_of_label, state, table, size, shift = looked_up
     found = np.uint64(0)
     for i in range(np.uint64(node.size)):
         rows[found] = i
@@ -219,24 +226,34 @@ def sum_block_by_node(
         pairs[k] = pair
     _start_of_nodes(node, rows, start, out)
     if weight is not None:
-        _sum_pairs_by_node(rows, start, pairs, *narrow, out)
-        _sum_pairs_by_node(rows, start, pairs, *wide, out)
+        _sum_pairs_by_node(
+            rows, start, pairs, narrow, narrow_slots, narrow_cell_of, narrow_first, out
+        )
+        _sum_pairs_by_node(rows, start, pairs, wide, wide_slots, wide_cell_of, wide_first, out)
     else:
         _clear(packed, chosen)
-        _sum_packed_by_node(rows, start, pairs, *narrow, packed.reshape(-1))
-        _sum_packed_by_node(rows, start, pairs, *wide, packed.reshape(-1))
+        flat = packed.reshape(-1)
+        _sum_packed_by_node(
+            rows, start, pairs, narrow, narrow_slots, narrow_cell_of, narrow_first, flat
+        )
+        _sum_packed_by_node(rows, start, pairs, wide, wide_slots, wide_cell_of, wide_first, flat)
         _unpack(packed, chosen, out)
     if joint_out.size:
         _start_of_nodes(node, rows, start, joint_out)
         if weight is not None:
-            _sum_pairs_by_node(rows, start, pairs, *joint, joint_out)
+            _sum_pairs_by_node(
+                rows, start, pairs, joint, joint_slots, joint_cell_of, joint_first, joint_out
+            )
         else:
             _clear(joint_packed, chosen)
-            _sum_packed_by_node(rows, start, pairs, *joint, joint_packed.reshape(-1))
+            flat = joint_packed.reshape(-1)
+            _sum_packed_by_node(
+                rows, start, pairs, joint, joint_slots, joint_cell_of, joint_first, flat
+            )
             _unpack(joint_packed, chosen, joint_out)
 
 
-@compiled
+@inlined
 def _sum_packed_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
     """Add up packed pairs, for two columns at a time."""
     for c in range(0, slots.size, 2):
@@ -252,7 +269,7 @@ def _sum_packed_by_node(rows, start, pairs, columns, slots, cell_of, first, out)
             out[np.uint64(start[k] + next_cells[next_ids[row]])] += pair
 
 
-@compiled
+@inlined
 def _sum_pairs_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
     """Add up pairs, each statistic in its own int64."""
     flat = out.reshape(-1)
@@ -264,14 +281,14 @@ def _sum_pairs_by_node(rows, start, pairs, columns, slots, cell_of, first, out):
             flat[at + np.uint64(1)] += pairs[k] & 0xFFFFFFFF
 
 
-@compiled
+@inlined
 def _clear(packed, chosen):
     for node in range(chosen.size):
         if chosen[node]:
             packed[node] = 0
 
 
-@compiled
+@inlined
 def _unpack(packed, chosen, out):
     for node in range(chosen.size):
         if chosen[node]:
@@ -280,9 +297,9 @@ def _unpack(packed, chosen, out):
                 out[node, cell, 1] += packed[node, cell] & 0xFFFFFFFF
 
 
-@compiled
+@inlined
 def _start_of_nodes(node, rows, start, out):
-    """Write at which cell, all counted through, the node of each row begins."""
+    """Write the index of the first cell of each row's node, over all nodes' cells."""
     stride = np.uint32(out.shape[1])
     for k in range(np.uint64(rows.size)):
         start[k] = np.uint32(node[rows[k]]) * stride
@@ -305,7 +322,7 @@ def count_votes(
     narrow, wide : tuples of columns, slots, cell_of, first
         The cells of each column's codes.
     rows, start : uint32 arrays
-        Room for the rows of known label, and where each one's counts begin.
+        Memory for the rows of known label, and where each one's counts begin.
     out : int64 array of shape (nodes, cells + 1, votes + 1, 2)
     """
     flat, step = out.reshape(-1), np.uint32(2 * out.shape[2])
@@ -353,7 +370,7 @@ def add_marginals(joint, digits, cell_of, first, out):
                 out[node, cell, 1] += n
 
 
-@compiled
+@inlined
 def add_values(ids, value_of, state):
     """Add to each row's state the value of its id."""
     for i in range(np.uint64(state.size)):
@@ -362,13 +379,13 @@ def add_values(ids, value_of, state):
 
 @compiled
 def mark_pairs(codes, column, radix, used):
-    """Mark which pairs of a joint code and a column's code occur."""
+    """Mark the pairs of a joint code and a column's code that occur."""
     for i in range(np.uint64(codes.size)):
         used[np.uint64(codes[i]) * np.uint64(radix) + np.uint64(column[i])] = True
 
 
 @compiled
 def join_codes(codes, column, radix, number_of):
-    """Put the number of its pair in the place of each joint code."""
+    """Replace each joint code by the number of its pair with the column's code."""
     for i in range(np.uint64(codes.size)):
         codes[i] = number_of[np.uint64(codes[i]) * np.uint64(radix) + np.uint64(column[i])]

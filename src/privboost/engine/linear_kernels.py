@@ -1,4 +1,4 @@
-"""Per-row work of linear models, compiled by numba: see `kernels`."""
+"""Kernels of linear models; see `engine.kernels`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_joint_values(ids, others, codes, value_of, state):
 
 @compiled
 def shorten(square, steps, scale):
-    """Write what vectors of these squared norms are multiplied by to have `steps` at most.
+    """Write the factors that shorten vectors of these squared norms to a norm of at most `steps`.
 
     Rounded down, so that no vector is too long; `steps` itself means no change.
     """
@@ -73,7 +73,7 @@ def fold(by_code, coordinate, value, out):
 
 @compiled
 def row_factors(label, factor_of_label, scale, weight, roots, steps, out):
-    """Write what each row's vector is multiplied by: by its label, its scale, its weight's root."""
+    """Write each row's factor: the product for its label, its scale and its weight's root."""
     for i in range(np.uint64(out.size)):
         factor = np.int64(factor_of_label[label[i]])
         if scale is not None:
@@ -85,7 +85,7 @@ def row_factors(label, factor_of_label, scale, weight, roots, steps, out):
 
 @compiled
 def write_vectors(ids, coordinate, value, factor, bits, out):
-    """Write what a term gives each row, times the row's factor (if any), rounded toward zero.
+    """Write a term's entry for each row, times the row's factor (if any), rounded toward zero.
 
     A factor of 2^bits is 1.
     """

@@ -21,6 +21,7 @@ from privboost.trees.tree import Tree
 _INTERVALS_OF_A_LOOK_UP = 64
 """Comparisons with so many code intervals take about as long as a look-up."""
 _EVERY_LEAF = np.arange(2**16, dtype=np.uint16)
+_EVERY_LEAF.flags.writeable = False
 
 
 class _Nodes:

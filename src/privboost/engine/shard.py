@@ -291,15 +291,16 @@ class Shard(BaseShard):
             return (*whose, active_at, statistics.look_up, *ids, cell_of, copies)
 
         def by_parts(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
-            how = (rows.weight_at, active_at, statistics.look_up)
-            return (*whose, *how, several, packed, copies)
+            weight_at = () if packed else (rows.weight_at,)
+            return (*whose, *weight_at, active_at, statistics.look_up, several, copies)
 
         look_ups, size = 1 + sum(map(len, parts)), 2 * sum(counts)
         if packed and len(parts) == 1 and len(parts[0]) == 1:
             return rows.add_up(look_ups, block_kernels.sum_by_id, by_id, size, statistics)
         if parts:
             several = tuple(Parts.of(parts))
-            return rows.add_up(look_ups, block_kernels.sum_parts, by_parts, size, statistics)
+            kernel = block_kernels.sum_parts_packed if packed else block_kernels.sum_parts
+            return rows.add_up(look_ups, kernel, by_parts, size, statistics)
         return np.zeros(size, dtype=np.int64)
 
     def _states(self, output: int) -> np.ndarray:

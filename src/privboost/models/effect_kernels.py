@@ -1,26 +1,26 @@
-"""What features, and pairs of them, add to the scores of rows: many of them in one call."""
+"""Kernels that add the effects of features, and of pairs of them, to the scores of rows."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from privboost.compiling import compiled
-from privboost.engine.kernels import add_values, begin_cells, join_cells
+from privboost.engine.kernels import add_values, join_cells
 
 
 @compiled
 def add_effects(narrow, wide, slots, values, first, scores):
-    """Add to the scores of rows what each feature's code is worth.
+    """Add the values of each feature's codes to the scores of rows.
 
     Parameters
     ----------
     narrow, wide : arrays
         The codes of rows.
     slots : uint16 array
-        Which column is whose: narrow ones first.
+        The column of each feature, narrow ones first.
     values : int32 array of shape (outputs, codes of all features)
     first : int64 array
-        Where the values of each feature begin, and where the last end.
+        The first value of each feature, and the end.
     scores : int32 array of shape (outputs, rows)
     """
     for k in range(slots.size):
@@ -35,13 +35,13 @@ def add_effects(narrow, wide, slots, values, first, scores):
 
 @compiled
 def add_pairs(narrow, wide, pairs, cell_of, values, scores):
-    """Add to the scores of rows what the joint cells of pairs of features are worth.
+    """Add the values of the joint cells of pairs of features to the scores of rows.
 
     Parameters
     ----------
     pairs : int64 array of shape (pairs, 9)
-        Of each: its output, the slots of both features, where the cells of their codes begin and
-        end, where its values begin and end, and how many cells the second feature has.
+        For each pair its output, the columns of both features, where the cells of their codes begin
+        and end, where its values begin and end, and how many cells the second feature has.
     cell_of : uint16 array
         The cells of codes.
     values : int32 array
@@ -51,10 +51,11 @@ def add_pairs(narrow, wide, pairs, cell_of, values, scores):
     for k in range(pairs.shape[0]):
         output, one, two, begin, middle, end, first, last, width = pairs[k]
         own, other = cell_of[begin:middle], cell_of[middle:end]
+        cells[:] = 0
         if one < narrow.shape[0]:
-            begin_cells(narrow[one], own, cells)
+            join_cells(narrow[one], own, middle - begin, cells)
         else:
-            begin_cells(wide[one - narrow.shape[0]], own, cells)
+            join_cells(wide[one - narrow.shape[0]], own, middle - begin, cells)
         if two < narrow.shape[0]:
             join_cells(narrow[two], other, width, cells)
         else:

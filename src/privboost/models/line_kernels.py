@@ -1,42 +1,42 @@
-"""Scores of many trees by their distinct lines, compiled by numba.
+"""Kernels that predict with many trees by their unique splits.
 
-Thousands of nodes part rows in fewer ways: a feature of 193 codes has 192 cuts. Each line is
-compared with a stride of rows once; what is left for a node are a few operations on words.
+Thousands of nodes have few unique splits: a feature of 193 codes has 192 thresholds. Each split is
+compared with a stride of rows once; a node then costs a few operations on bitmasks.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from privboost.compiling import compiled
+from privboost.compiling import compiled, inlined
 from privboost.trees.turn_kernels import find_runs, lead_stride, mark_lines, start_at_root
 from privboost.trees.turn_words import STRIDE, WORDS, write_nodes
 
 _PRIME, _BASIS = 0x100000001B3, 0xCBF29CE484222325
-"""Of the hash FNV-1a."""
+"""Constants of the hash FNV-1a."""
 
 
 @compiled
 def number_lines(feature, goes_right, table, line_of, first_seen):
-    """Number the distinct lines of nodes, of which each has a feature and turns, as bits.
+    """Number the unique splits of nodes; a split is a feature and a bitmask of codes.
 
     Parameters
     ----------
     feature : uint16 array of shape (nodes,)
-        The feature that each node looks at.
+        The feature of each node.
     goes_right : uint8 array of shape (nodes, bytes)
-        Where codes go.
+        The bitmasks of codes that go right.
     table : int32 array, its length a power of two and twice that of nodes, or more
-        Room to find lines again; −1 everywhere.
+        A hash table; −1 everywhere.
     line_of : int32 array of shape (nodes,)
-        Room for the number of each node's line.
+        The number of each node's split; written.
     first_seen : int32 array of shape (nodes,)
-        Room for the first node of each line.
+        The first node of each split; written.
 
     Returns
     -------
     int
-        How many lines there are.
+        How many unique splits there are.
     """
     found, mask = 0, np.uint64(table.size - 1)
     for node in range(feature.size):
@@ -53,7 +53,7 @@ def number_lines(feature, goes_right, table, line_of, first_seen):
     return found
 
 
-@compiled
+@inlined
 def _same(feature, goes_right, node, other):
     same = feature[node] == feature[other]
     for k in range(goes_right.shape[1]):
@@ -63,20 +63,20 @@ def _same(feature, goes_right, node, other):
 
 @compiled
 def deal_lines(line_of, known, most, out, lines, begins):
-    """Part trees into batches, in their order, whose lines are few, and number those of each.
+    """Divide trees into batches with few unique splits each, and number the splits of each batch.
 
     Parameters
     ----------
     line_of, known : int32 array of shape (trees, nodes), int
-        The line of each node, and how many lines there are.
+        The split of each node, and how many splits there are.
     most : int
-        How many lines a batch may have: at least as many as a tree has nodes.
+        How many splits a batch may have: at least as many as a tree has nodes.
     out : uint16 array of shape (trees, nodes)
-        Room for the number of each node's line in its batch.
+        The number of each node's split in its batch; written.
     lines : int32 array of shape (trees · nodes,)
-        Room for the lines of all batches, one after the other.
+        The splits of all batches, one after the other; written.
     begins : int64 array of shape (trees + 1, 2)
-        Room for the first tree of each batch and where its lines begin, and for where all end.
+        The first tree and the first split of each batch, and the ends; written.
 
     Returns
     -------
@@ -108,17 +108,17 @@ def deal_lines(line_of, known, most, out, lines, begins):
 
 @compiled
 def find_runs_of_lines(goes_right, most, first, begin, length, many):
-    """Write the runs of lines; those that have many are marked, and get an empty one.
+    """Write the intervals of splits; splits with many are marked, and get an empty interval.
 
     Parameters
     ----------
     goes_right : uint8 array of shape (lines, codes)
     most : int
-        How many runs are not many.
+        How many intervals are not many.
     first, begin, length : arrays
-        See `trees.turn_kernels.find_runs_of_level`; there is room for `most` of each line.
+        See `trees.turn_kernels.find_runs_of_level`; there is memory for `most` of each split.
     many : bool array
-        Whether a line has many.
+        Whether a split has many.
     """
     first[0] = 0
     for line in range(goes_right.shape[0]):
@@ -130,9 +130,9 @@ def find_runs_of_lines(goes_right, most, first, begin, length, many):
         first[line + 1] = found
 
 
-@compiled
+@inlined
 def _turn(narrow, wide, slot, bits, row):
-    """Return where a row goes by a line whose turns are packed as bits."""
+    """Return 1 if a bitmask of codes sends a row to the right, else 0."""
     slot = np.int64(slot)
     if slot < narrow.shape[0]:
         code = np.int64(narrow[slot, row])
@@ -141,9 +141,9 @@ def _turn(narrow, wide, slot, bits, row):
     return np.int64(bits[code >> 3]) >> (code & 7) & 1
 
 
-@compiled
+@inlined
 def _mark_by_look_up(narrow, wide, place, slots, many, bits, turns):
-    """Mark which rows of a stride those lines send to the right that have many runs."""
+    """Write the bitmasks of the splits with many intervals, by look-up."""
     for k in range(many.size):
         line = many[k]
         for word in range(WORDS):
@@ -154,9 +154,9 @@ def _mark_by_look_up(narrow, wide, place, slots, many, bits, turns):
             turns[WORDS * line + word] = found
 
 
-@compiled
+@inlined
 def _descend(narrow, wide, slots, goes_right, level, node, row):
-    """Return the leaf of a row that is at a node of a level."""
+    """Return the leaf of a row, from its node at a level on."""
     while (1 << level) <= slots.size:
         own = (1 << level) - 1 + node
         node = 2 * node + _turn(narrow, wide, slots[own], goes_right[own], row)
@@ -173,11 +173,11 @@ def add_trees_by_row(narrow, wide, slots, goes_right, values, scores):
     narrow, wide : arrays of shape (columns, rows)
         Codes.
     slots : uint16 array of shape (trees, nodes)
-        Which of these columns nodes look at, narrow ones first.
+        The columns of nodes, narrow ones first.
     goes_right : uint8 array of shape (trees, nodes, bytes)
-        Where codes go, as bits.
+        The bitmasks of codes that go right.
     values : int32 array of shape (trees, outputs, leaves)
-        What leaves add.
+        The values of leaves.
     scores : int32 array of shape (outputs, rows)
     """
     for tree in range(slots.shape[0]):
@@ -191,18 +191,18 @@ def add_trees_by_row(narrow, wide, slots, goes_right, values, scores):
 def add_trees_by_line(
     narrow, wide, slots, runs, many, bits, line_of, deep_slots, goes_right, values, scores
 ):
-    """Do the same by the lines of the first levels, for a stride of rows or more.
+    """Add the values of trees to the scores of at least 512 rows, by unique splits.
 
     Parameters
     ----------
     slots : uint16 array
-        Which column each line is about.
+        The column of each split.
     runs : tuple of first, begin, length
-        Which codes lines send to the right; see `find_runs_of_lines`.
+        The intervals of each split; see `find_runs_of_lines`.
     many, bits : int64 array, uint8 array of shape (lines, bytes)
-        The lines of many runs, and where they send codes.
+        The splits with many intervals, and their bitmasks of codes.
     line_of : uint16 array of shape (trees, nodes)
-        The line of each node of the first levels.
+        The split of each node of the first levels.
     deep_slots, goes_right : arrays
         The whole trees, for levels below; see `add_trees_by_row`.
     """
@@ -216,7 +216,7 @@ def add_trees_by_line(
     turns, by_level = np.empty(WORDS * slots.size, np.uint64), np.empty(WORDS * levels, np.uint64)
     at_node, leaf = start_at_root(nodes), np.empty(STRIDE, dtype=np.uint16)
     for start in range(np.uint64(0), rows, stride):
-        place = start if start + stride <= rows else rows - stride  # some are led twice
+        place = start if start + stride <= rows else rows - stride  # some rows are routed twice
         mark_lines(thin, broad, rows, place, slots, first, begin, length, slots.size, turns)
         _mark_by_look_up(narrow, wide, place, slots, many, bits, turns)
         for tree in range(np.uint64(trees)):

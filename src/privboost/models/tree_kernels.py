@@ -1,26 +1,26 @@
-"""What trees say about codes, their changes and shares: compiled loops over nodes and rows."""
+"""Kernels that explain trees: the mass of codes, changes of scores, Shapley values."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from privboost.compiling import compiled
+from privboost.compiling import compiled, inlined
 
 
 @compiled
 def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
-    """Divide the mass on each side of each node among the codes that reach it, as chances say.
+    """Divide the mass on each side of each node among the codes that reach it, by probability.
 
     Parameters
     ----------
     feature, goes_right : arrays
         The tree; see `Tree`.
     n_codes, first : int arrays
-        For each feature, how many codes it has, and where its first stands in `chances`.
+        For each feature, how many codes it has, and the index of its first in `chances`.
     mass : float array of shape (nodes + leaves,)
-        What lies below each node, leaves last.
+        The mass below each node, leaves last.
     chances : float array
-        How likely codes are, feature by feature.
+        The probabilities of codes, feature by feature.
     out : float array
         The mass of each code is added to it.
     """
@@ -36,7 +36,7 @@ def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
                     right += chance
                 else:
                     left += chance
-        if left <= 0 or right <= 0:  # the node parts nothing
+        if left <= 0 or right <= 0:  # the node splits nothing
             continue
         on_left = max(mass[2 * node + 1], 0.0) / left
         on_right = max(mass[2 * node + 2], 0.0) / right
@@ -46,9 +46,9 @@ def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
                 out[at] += chances[at] * (on_right if goes_right[node, code] else on_left)
 
 
-@compiled
+@inlined
 def _find_codes(feature, goes_right, node, reaches):
-    """Write which codes of a node's feature the path to it lets through."""
+    """Write which codes of a node's feature can reach it."""
     reaches[:] = True
     child = node
     while child > 0:
@@ -61,9 +61,9 @@ def _find_codes(feature, goes_right, node, reaches):
 
 @compiled
 def add_changes(feature, goes_right, first, rows, others, values, noise, change, doubt):
-    """Add what the values of trees change by where one feature of a row takes another code.
+    """Add the changes of tree values when one feature of a row takes another code.
 
-    Only features on a row's way to its leaf can lead it elsewhere, so that no others are tried.
+    Only features on a row's path to its leaf can change its leaf, so no others are tried.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def add_changes(feature, goes_right, first, rows, others, values, noise, change,
     noise : float array of shape (trees, outputs, leaves)
         The standard deviation of the values' noise.
     change, doubt : float arrays of shape (features, outputs, rows)
-        What each feature changes, and the variance that noise gives it.
+        The change by each feature, and its variance due to noise.
     """
     for tree in range(feature.shape[0]):
         looked_at, turns = feature[tree], goes_right[tree]
@@ -92,16 +92,16 @@ def add_changes(feature, goes_right, first, rows, others, values, noise, change,
                 if other == leaf:
                     continue
                 for output in range(values.shape[1]):
-                    # Beyond 32 bits, which a difference may need.
+                    # A difference may need more than 32 bits.
                     before, after = values[tree, output, leaf], values[tree, output, other]
                     change[place, output, row] += float(after) - float(before)
                     unsure = noise[tree, output, other] ** 2 + noise[tree, output, leaf] ** 2
                     doubt[place, output, row] += unsure
 
 
-@compiled
+@inlined
 def _is_above(feature, node):
-    """Say whether a node's feature is looked at before, on the way to it."""
+    """Return whether an ancestor of a node has the same feature."""
     above = node
     while above > 0:
         above = (above - 1) // 2
@@ -110,9 +110,9 @@ def _is_above(feature, node):
     return False
 
 
-@compiled
+@inlined
 def _leaf(feature, goes_right, rows, others, row, changed, node):
-    """Follow a row, one of whose features is changed, from a node on; turns are packed as bits."""
+    """Return the leaf of a row, one of whose features is changed, from a node on."""
     while node < feature.size:
         own = feature[node]
         code = others[own, row] if own == changed else rows[own, row]
@@ -122,27 +122,27 @@ def _leaf(feature, goes_right, rows, others, row, changed, node):
 
 @compiled
 def add_moves(features, reach, first, mean, values, points, weights, columns, found):
-    """Add what a leaf moves the scores of rows by, feature by feature: Owen's integral.
+    """Add a leaf's Shapley values for rows, feature by feature, by Owen's integral.
 
-    Rows differ in which of their codes lead to the leaf, and in nothing else; what was worked out
-    for one holds for all that are alike in this.
+    Rows differ only in which of their codes lead to the leaf; values are computed once for each
+    such pattern.
 
     Parameters
     ----------
     features : int array
-        Those that decide whether a row comes there.
+        The features on the path to the leaf.
     reach, first : uint8 array, int array
-        Whether each of their codes leads there, and where each feature's codes begin.
+        Whether each of their codes leads there, and the index of each feature's first code.
     mean : float array
-        For each feature how likely that is.
+        The probability of that, for each feature.
     values : int array of shape (outputs,)
-        What the leaf adds.
+        The leaf's values.
     points, weights : float arrays
-        Where the integrand is looked at, and for how much that counts.
+        The points and weights of the quadrature.
     columns : uint16 array of shape (all features, rows)
         The codes of the rows.
     found : float array of shape (all features, outputs, rows)
-        What features move is added to it.
+        The Shapley values; added to.
     """
     leads = np.zeros(columns.shape[1], dtype=np.uint16)
     for place in range(features.size):
@@ -165,9 +165,9 @@ def add_moves(features, reach, first, mean, values, points, weights, columns, fo
                     moved[row] += values[output] * own[leads[row]]
 
 
-@compiled
+@inlined
 def _find_moves(leads, mean, points, weights, out):
-    """Write what each feature moves by; of `leads` a bit says whether a feature's code leads on."""
+    """Write the value of each feature, for a bitmask of features whose codes lead to the leaf."""
     for k in range(points.size):
         for place in range(out.size):
             product = weights[k]

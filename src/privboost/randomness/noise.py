@@ -87,7 +87,7 @@ def _draw_all(scale: np.ndarray, gaussian: bool, stream: KeyStream, margin: floa
         status, done, at = _draw(scale, gaussian, words, margin, out, done, at)
         if status == _OUT_OF_WORDS:
             more = stream.words(_WORDS_PER_SAMPLE * (scale.size - done) + 64)
-            words, at, passed = np.concatenate([words[at:], more]), 0, passed + at
+            words, at, passed = _joined(words[at:], more), 0, passed + at
         elif status == _UNDECIDED:
             try:
                 further.after(passed)
@@ -95,8 +95,15 @@ def _draw_all(scale: np.ndarray, gaussian: bool, stream: KeyStream, margin: floa
                 done += 1
             except IndexError:
                 more = stream.words(256)
-                words, at, passed = np.concatenate([words[at:], more]), 0, passed + at
+                words, at, passed = _joined(words[at:], more), 0, passed + at
     return out
+
+
+def _joined(words: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Join random words, as a read-only array: kernels are compiled for those alone."""
+    joined = np.concatenate([words, more])
+    joined.flags.writeable = False
+    return joined
 
 
 @compiled

@@ -1,27 +1,27 @@
-"""Rows down a tree by look-up, compiled by numba. Indices are unsigned, as in `engine.kernels`."""
+"""Kernels that route rows down a tree. Indices are unsigned, as in `engine.kernels`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from privboost.compiling import compiled
+from privboost.compiling import compiled, inlined
 from privboost.trees.turn_kernels import turn_rows
 from privboost.trees.turn_words import FEWEST_ROWS
 
 LANES = 4
-"""Copies of a small count, used in turn: neighbouring rows then seldom wait for each other."""
+"""Copies of a small count: neighbouring rows add to different ones and seldom wait."""
 
 
-@compiled
+@inlined
 def route_level(narrow, wide, slots, goes_right, node):
     """Move each row from its node of one level to a child: node ← 2·node + (0 left, 1 right).
 
     Parameters
     ----------
     slots : uint16 array
-        For each node of the level, which column it looks at (narrow ones first).
+        The column of each node of the level, narrow ones first.
     goes_right : uint8 array of shape (nodes, codes)
-        For each node and code, where the row goes.
+        For each node and code, whether the row goes right.
     """
     rows, n_narrow = np.uint64(node.size), np.uint64(narrow.shape[0])
     stride = np.uint64(goes_right.shape[1])
@@ -54,9 +54,9 @@ def route_rows(narrow, wide, slots, goes_right, runs, depth, node):
     slots, goes_right : arrays
         The tree; see `route_level`.
     runs : Runs
-        How the first levels are gone down from the root; see `trees.runs`.
+        The intervals by which rows are routed down the first levels; see `trees.runs`.
     depth : int
-        Where rows are. At depth 0 the nodes are not read.
+        The depth of the rows' nodes. At depth 0 the nodes are not read.
     node : uint16 array
         The node of each row, numbered within its level.
     """
@@ -74,7 +74,7 @@ def route_rows(narrow, wide, slots, goes_right, runs, depth, node):
 
 @compiled
 def leaves_of_codes(goes_right, out):
-    """Write the leaf of each code in a complete tree whose nodes all look at one feature."""
+    """Write the leaf of each code in a complete tree that splits one feature only."""
     for code in range(np.uint64(out.size)):
         node = np.uint64(0)
         while node < goes_right.shape[0]:
@@ -82,13 +82,12 @@ def leaves_of_codes(goes_right, out):
         out[code] = node - np.uint64(goes_right.shape[0])
 
 
-@compiled
-def route_and_count(narrow, wide, slots, goes_right, runs, depth, node, out):
-    """Do `route_rows`, and add to the counts of rows by leaf."""
-    route_rows(narrow, wide, slots, goes_right, runs, depth, node)
+@inlined
+def count_leaves(leaf, out):
+    """Add to the counts of rows by leaf."""
     leaves = np.uint64(out.size)
     counts = np.zeros(LANES * out.size, dtype=np.int32)
-    for i in range(np.uint64(node.size)):
-        counts[(i & np.uint64(LANES - 1)) * leaves + np.uint64(node[i])] += 1
+    for i in range(np.uint64(leaf.size)):
+        counts[(i & np.uint64(LANES - 1)) * leaves + np.uint64(leaf[i])] += 1
     for k in range(np.uint64(counts.size)):
         out[k % leaves] += counts[k]

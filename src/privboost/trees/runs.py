@@ -1,4 +1,4 @@
-"""Code intervals: the ranges of codes that nodes send to the right, for `turn_kernels`."""
+"""Code intervals: the ranges of codes that nodes send to the right, for the kernels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privboost.trees import turn_kernels
+from privboost.trees.turn_kernels import find_runs_of_level
 
 _LEVELS = 7
 _MOST = 64
@@ -41,7 +41,7 @@ class Runs(NamedTuple):
         while levels < _LEVELS and 2**levels <= len(goes_right):
             own = slice(2**levels - 1, 2 ** (levels + 1) - 1)
             out = first[own.start :], begin, length
-            if not turn_kernels.find_runs_of_level(goes_right[own], _MOST, *out):
+            if not find_runs_of_level(goes_right[own], _MOST, *out):
                 break
             levels += 1
         last = first[2**levels - 1]

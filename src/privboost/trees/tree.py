@@ -62,6 +62,7 @@ class Tree:
         """Return the leaf of each code of a tree of one feature."""
         leaves = np.empty(self.goes_right.shape[1], dtype=np.uint16)
         kernels.leaves_of_codes(self.goes_right, leaves)
+        leaves.flags.writeable = False  # as all cells of codes: one type for kernels
         return leaves
 
     def same_as(self, other: Tree) -> bool:

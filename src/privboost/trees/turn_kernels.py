@@ -1,42 +1,42 @@
-"""Rows down a tree by comparisons, a stride of rows at a time, compiled by numba.
+"""Kernels that route rows by comparisons of their codes with intervals, 512 rows at a time.
 
-A node sends the codes of some runs to the right: most often one run. Processors compare 64 codes
-with the ends of a run in a few instructions, so that asking all nodes of a level about all rows,
-wherever these are, is faster than finding out for each row which node to ask; as long as runs are
-few. Indices are unsigned, as in `engine.kernels`.
+A node sends the codes of some intervals ("runs") to the right: most often one. Processors compare
+64 codes with the ends of an interval in a few instructions, so evaluating all nodes of a level for
+all rows is faster than looking up each row's own node, as long as intervals are few. Indices are
+unsigned, as in `engine.kernels`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from privboost.compiling import compiled
+from privboost.compiling import compiled, inlined
 from privboost.trees.turn_words import STRIDE, WORDS, add_run, part_rows, set_run, write_nodes
 
 _MOST_NARROW = 255
 _MOST_WIDE = 2**16 - 1
-"""Codes of a run: of a column of bytes, which has no more (see `tables.layout`), and of another."""
+"""The longest interval of codes in a column of one byte (see `tables.layout`), and of two."""
 
 
-@compiled
+@inlined
 def find_runs(line, most, begin, length, found):
-    """Write which runs of codes go right: at least one, be it empty.
+    """Write the intervals of codes that go right: at least one, which may be empty.
 
     Parameters
     ----------
     line : uint8 array
-        Where codes go.
+        1 for each code that goes right.
     most : int
-        How many runs there may be.
+        How many intervals there may be.
     begin, length : uint16 arrays
-        Room for the first code of each run, and for how many codes it has.
+        The first code of each interval, and its length; written.
     found : int
-        How many were written before.
+        How many intervals were written before.
 
     Returns
     -------
     int
-        How many there are now; −1 if there would be too many.
+        How many there are now; −1 if there are too many.
     """
     before, code = found, 0
     while code < line.size:
@@ -59,19 +59,19 @@ def find_runs(line, most, begin, length, found):
 
 @compiled
 def find_runs_of_level(goes_right, most, first, begin, length):
-    """Do `find_runs` for all nodes of a level, which together have so many at most.
+    """Write the intervals of all nodes of a level, which together may have `most`.
 
     Parameters
     ----------
     goes_right : uint8 array of shape (nodes, codes)
     first : int32 array
-        Room for the place of each node's first run, of which the first is there, and for where the
-        last one's end.
+        The index of each node's first interval, and the end of the last node's; all but the first
+        entry are written.
 
     Returns
     -------
     bool
-        Whether there were no more.
+        Whether there are no more than `most`.
     """
     for node in range(goes_right.shape[0]):
         left = most - (first[node] - first[0])
@@ -82,25 +82,25 @@ def find_runs_of_level(goes_right, most, first, begin, length):
     return True
 
 
-@compiled
+@inlined
 def mark_lines(narrow, wide, rows, place, slots, first, begin, length, lines, turns):
-    """Mark which rows of a stride some lines send to the right.
+    """Write the bitmasks of unique splits: which rows of a stride each sends to the right.
 
     Parameters
     ----------
     narrow, wide : arrays
         Codes, column after column.
     rows, place : int
-        How many there are of a column, and where the stride begins.
+        The rows of a column, and the first row of the stride.
     slots : uint16 array
-        Which of these columns each line is about, narrow ones first.
+        The column of each split, narrow ones first.
     first, begin, length : arrays
-        Where the runs of each line begin, and these; see `find_runs`. (Not a tuple: to take one
-        apart counts who uses its arrays, and threads would wait for each other to count.)
+        The intervals of each split; see `find_runs`. (Not a tuple: unpacking one changes reference
+        counts of its arrays, for which threads wait for each other.)
     lines : int
-        How many there are.
+        How many splits there are.
     turns : uint64 array
-        Where to write the words of each.
+        The bitmasks, `WORDS` words for each split; written.
     """
     one, thin = np.uint64(1), np.uint64(narrow.size)
     for line in range(np.uint64(lines)):
@@ -117,29 +117,29 @@ def mark_lines(narrow, wide, rows, place, slots, first, begin, length, lines, tu
                 add_run(wide, start - thin, begin[more], length[more], turns, at)
 
 
-@compiled
+@inlined
 def _narrowed(begin, length):
-    """Return the part of a run that a column of bytes has; lines are as long as any needs them."""
+    """Return the part of an interval that a column of one byte can have."""
     low = min(np.uint64(begin), np.uint64(_MOST_NARROW))
     return np.uint8(low), np.uint8(min(np.uint64(length), np.uint64(_MOST_NARROW) - low))
 
 
-@compiled
+@inlined
 def lead_stride(turns, line_of, root, levels, at_node, by_level):
-    """Lead the rows of a stride down a tree.
+    """Route the rows of a stride down a tree.
 
     Parameters
     ----------
     turns : uint64 array
-        Who would go right, line by line.
+        The bitmasks of unique splits.
     line_of, root : uint16 array, int
-        The line of each node, and where that of the root stands.
+        The split of each node, and the index of the root.
     levels : int
-        How many there are.
+        How many levels there are.
     at_node : uint64 array
-        Room for who is at each node; all are at the first.
+        Bitmasks of the rows at each node; all rows are at the first.
     by_level : uint64 array
-        Room for who goes right at each level.
+        Bitmasks of the rows that go right at each level; written.
     """
     one = np.uint64(1)
     for level in range(np.uint64(levels)):
@@ -148,28 +148,28 @@ def lead_stride(turns, line_of, root, levels, at_node, by_level):
         part_rows(turns, line_of, first, nodes, at_node, by_level, level, deeper)
 
 
-@compiled
+@inlined
 def start_at_root(nodes):
-    """Return room for who is at each node, and all of a stride at the first."""
+    """Return the bitmasks of rows at each node, with all rows of a stride at the root."""
     at_node = np.empty(WORDS * nodes, dtype=np.uint64)
     at_node[:WORDS] = ~np.uint64(0)
     return at_node
 
 
-@compiled
+@inlined
 def turn_rows(narrow, wide, slots, runs, node):
-    """Lead rows, `FEWEST_ROWS` or more, from the root down the levels that have runs: one or more.
+    """Route at least `FEWEST_ROWS` rows from the root down the levels that have intervals.
 
     Parameters
     ----------
     narrow, wide : arrays of shape (columns, rows)
         Codes.
     slots : uint16 array
-        Which of these columns each node looks at, narrow ones first.
+        The column of each node, narrow ones first.
     runs : Runs
-        What goes right; see `trees.runs`.
+        The intervals that go right; see `trees.runs`.
     node : uint16 array
-        Where to write the node of each row, numbered within its level.
+        The node of each row, numbered within its level; written.
     """
     levels, first, begin, length = runs
     thin, broad = narrow.reshape(-1), wide.reshape(-1)
@@ -177,7 +177,7 @@ def turn_rows(narrow, wide, slots, runs, node):
     turns, by_level = np.empty(WORDS * nodes, np.uint64), np.empty(WORDS * levels, np.uint64)
     at_node, line_of = start_at_root(nodes), np.arange(nodes).astype(np.uint16)
     for start in range(np.uint64(0), rows, stride):
-        place = start if start + stride <= rows else rows - stride  # some are led twice
+        place = start if start + stride <= rows else rows - stride  # some rows are routed twice
         mark_lines(thin, broad, rows, place, slots, first, begin, length, nodes, turns)
         lead_stride(turns, line_of, np.uint64(0), levels, at_node, by_level)
         write_nodes(by_level, np.uint64(levels), node, place)

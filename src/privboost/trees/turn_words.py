@@ -1,7 +1,7 @@
-"""Who goes right, a bit a row, in words of 64: what numba cannot say, in LLVM's own terms.
+"""Split bitmasks, one bit for each row in words of 64, as LLVM vector operations.
 
-A stride of rows is handled at once. LLVM makes of it what a processor has: 64 codes are compared in
-one instruction, or in a few.
+numba has no vector types, so these intrinsics emit LLVM IR for a stride of 512 rows. LLVM compiles
+it to the vector instructions of the processor: 64 codes are compared in one of them, or in a few.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numba.extending import intrinsic
 
 WORDS = 8
 STRIDE = 64 * WORDS
-"""Rows that are handled at once: their codes stay near the processor."""
+"""Rows that are processed at once; their codes stay in the processor's cache."""
 FEWEST_ROWS = sys.maxsize if config.DISABLE_JIT else STRIDE  # type: ignore[attr-defined]
-"""Fewer are not handled like this; none are where numba compiles nothing."""
+"""Fewer rows are routed by look-up; all are where numba is disabled."""
 
 _PLACE, _WORD = ir.IntType(32), ir.IntType(64)
 _BITS, _ALL_WORDS = ir.VectorType(ir.IntType(1), 64), ir.VectorType(_WORD, WORDS)
@@ -26,7 +26,7 @@ _NODES = ir.VectorType(_NODE, 64)
 
 
 def _pointer(context, builder, kind, array, place, to):
-    """Return where an entry of an array lies, as a pointer to something."""
+    """Return a pointer of a type to an entry of an array."""
     data = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [place]), to.as_pointer())
 
@@ -40,7 +40,7 @@ def _repeated(builder, code, many):
 
 
 def _mark_run(context, builder, signature, arguments, more):
-    """Mark the rows of a stride whose codes lie in a run, beside those that are marked or alone."""
+    """Write the bitmask of rows whose codes lie in an interval, or add them to the bitmask."""
     kinds = signature.args
     code = context.get_value_type(kinds[0].dtype)
     many = ir.VectorType(code, 64)
@@ -50,7 +50,7 @@ def _mark_run(context, builder, signature, arguments, more):
     for number in range(WORDS):
         own = builder.gep(codes, [_WORD(64 * number)])
         seen = builder.load(builder.bitcast(own, many.as_pointer()), align=1)
-        # Codes before the run wrap around, and are large.
+        # Codes before the interval wrap around, and are large.
         within = builder.icmp_unsigned("<", builder.sub(seen, begin), length)
         word, place = builder.bitcast(within, _WORD), builder.gep(turns, [_WORD(number)])
         builder.store(builder.or_(builder.load(place), word) if more else word, place)
@@ -63,7 +63,7 @@ def _kinds_of_run(codes, turns):
 
 @intrinsic
 def set_run(typing_context, codes, place, begin, length, turns, at):
-    """Write which rows of a stride, from a place among codes on, have a code of a run."""
+    """Write the bitmask of a stride's rows, from an index on, whose codes lie in an interval."""
 
     def generate(context, builder, signature, arguments):
         return _mark_run(context, builder, signature, arguments, False)
@@ -73,7 +73,7 @@ def set_run(typing_context, codes, place, begin, length, turns, at):
 
 @intrinsic
 def add_run(typing_context, codes, place, begin, length, turns, at):
-    """Do the same with one more run, beside what was written."""
+    """Add the rows of one more interval to a bitmask."""
 
     def generate(context, builder, signature, arguments):
         return _mark_run(context, builder, signature, arguments, True)
@@ -83,20 +83,20 @@ def add_run(typing_context, codes, place, begin, length, turns, at):
 
 @intrinsic
 def part_rows(typing_context, turns, line_of, first, nodes, at_node, by_level, level, deeper):
-    """Part the rows of all nodes of a level.
+    """Split the rows of all nodes of a level.
 
     Parameters
     ----------
     turns : uint64 array
-        Who would go right, line by line.
+        The bitmasks of unique splits.
     line_of, first, nodes : uint16 array, int, int
-        The line of each node, that of the first of the level, and how many nodes it has.
+        The split of each node, the index of the level's first node, and its number of nodes.
     at_node : uint64 array
-        Who is at each node, level by level; who is at the children is written.
+        Bitmasks of the rows at each node, level by level; those of children are written.
     by_level, level : uint64 array, int
-        Room for who goes right at each level, at whatever node.
+        Bitmasks of the rows that go right at each level; that of this level is written.
     deeper : bool
-        Whether it matters who is at the children.
+        Whether the children's bitmasks are needed.
     """
 
     def generate(context, builder, signature, arguments):
@@ -129,7 +129,7 @@ def part_rows(typing_context, turns, line_of, first, nodes, at_node, by_level, l
 
 @intrinsic
 def write_nodes(typing_context, by_level, levels, node, place):
-    """Write the nodes of a stride's rows, from a place on, that their turns at all levels say."""
+    """Write the node of each row of a stride, from an index on, from its bits at all levels."""
 
     def generate(context, builder, signature, arguments):
         kinds = signature.args
