@@ -1,4 +1,4 @@
-"""The leaf of each row of a block."""
+"""Leaf assignment of coded rows."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def find_leaves(codes: Codes, tree: Tree) -> np.ndarray:
     """Return the leaf of each row in a tree: uint16."""
     leaf = np.empty(len(codes), dtype=np.uint16)
     slots = codes.layout.slot_array[tree.feature]
-    kernels.route_rows(codes.narrow, codes.wide, slots, tree.goes_right, tuple(tree.runs), 0, leaf)
+    kernels.route_rows(codes.narrow, codes.wide, slots, tree.goes_right, tree.runs, 0, leaf)
     return leaf
