@@ -172,8 +172,7 @@ def test_train_under_pure_dp_with_a_part_of_a_domain(tmp_path, run):
 
 def test_compile(run):
     found = json.loads(run("compile", "--recipe", "lazybb", "--json").stdout)
-    assert Path(found["folder"]).is_dir()
-    assert found["compiled"] >= 0
+    assert set(found) == {"folder", "compiled"}
 
 
 def test_calibrate(run):

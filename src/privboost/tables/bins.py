@@ -1,9 +1,9 @@
-"""Bins of numbers, found by arithmetic and a few comparisons with exact edges.
+"""The bin of a number: guessed by arithmetic, then settled with the exact edges.
 
-Arithmetic gives the slot of a number, and never a smaller slot for a larger number: rounding is
+A guess puts a number into a slot, and larger numbers never into smaller slots: rounding is
 monotone. So all edges in slots before a number's own lie below it, none in a later slot does, and
-only those in its own slot have to be compared with it. The codes are those of a binary search among
-all edges, bit for bit.
+only those in its own slot have to be compared with it. The codes are those of a search among all
+edges, bit for bit.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from privboost.pickling import DeclaredState
 from privboost.tables import kernels
 
 _SLOTS_OF_AN_EDGE = 8
-"""With few edges per slot, processors seldom mispredict whether there is one."""
+"""Where most slots have no edge, processors seldom guess wrong whether there is one."""
 _MOST_EVEN_SLOTS = 2**12
 _MOST_SLOTS = 2**14
-"""A larger table of slots does not stay in the processor's cache."""
+"""Beyond this the table of slots no longer stays near the processor."""
 
 
 _Guess = tuple[float, float, int, int]
@@ -32,36 +32,36 @@ _Guess = tuple[float, float, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Bins(DeclaredState):
-    """The bins of a feature: a number's bin is the count of edges below it.
+    """What finds bins: a number's bin is how many of the edges lie below it.
 
     Parameters
     ----------
     edges : float64 array
-        The ends of bins, sorted.
+        Where bins end, in order.
     """
 
     edges: np.ndarray
 
     @property
     def missing(self) -> int:
-        """The code of missing values."""
+        """The code of what is no number."""
         return len(self.edges) + 1
 
     def code(self, values: np.ndarray, out: np.ndarray) -> None:
-        """Write the bin of each number; NaN is a missing value.
+        """Write the bin of each number; NaN is missing.
 
         Parameters
         ----------
         values : float64 or float32 array
             The numbers.
         out : uint8 or uint16 array
-            Their codes; written.
+            Room for their codes.
         """
         kernels.bin_numbers(values, *self.settled, out)
 
     @cached_property
     def settled(self) -> tuple[_Guess, np.ndarray, int, np.ndarray]:
-        """How slots are computed, their first edges, the halvings of a search, and the edges."""
+        """How slots are found, where the edges of each begin, how often to halve, and the edges."""
         best, fewest = None, math.inf
         for guess, slots in self._guesses():
             own = np.empty(len(self.edges), dtype=np.int32)
@@ -79,7 +79,7 @@ class Bins(DeclaredState):
         return guess, start, halvings, np.append(self.edges, np.full(2**halvings + 1, math.inf))
 
     def _guesses(self) -> Iterator[tuple[_Guess, int]]:
-        """Yield ways to compute slots, with their number, from coarse to fine.
+        """Yield ways to find slots, with how many there are, from coarse to fine.
 
         Slots are of equal width, or of equally many neighbouring numbers: nearly of equal width in
         logarithms.
@@ -103,14 +103,14 @@ class Bins(DeclaredState):
 
 
 class BinsOfColumns:
-    """The bins of several columns, found in one call.
+    """What finds the bins of several columns in one call.
 
     Parameters
     ----------
     bins : mapping from feature to Bins
-        The bins of each feature that may be coded so.
+        Of every feature that may be coded so.
     slots : sequence of int
-        The line of the codes that belongs to each feature.
+        Of each feature, which line of the codes is its own.
     """
 
     def __init__(self, bins: Mapping[int, Bins], slots: Sequence[int]) -> None:
@@ -135,20 +135,20 @@ class BinsOfColumns:
         Parameters
         ----------
         columns : mapping from feature to array
-            Columns of the types in `addresses.NUMBERS`, of any stride. Which features are among
-            them is a fact about rows, and is not kept.
+            Of kinds that `addresses.NUMBERS` names, however they lie in memory. Which features are
+            among them is a fact about rows, and is not kept.
         out : uint8 array of shape (lines, rows)
         """
         if any(len(column) != out.shape[1] for column in columns.values()):
             raise ValueError("columns need a number for each row")  # kernels go by addresses
-        described = [
+        told = [
             (
                 *(column.__array_interface__["data"][0], column.strides[0]),
                 *(_KINDS[column.dtype], *self._places[feature]),
             )
             for feature, column in columns.items()
         ]
-        columns_at = np.array(described, dtype=np.int64).reshape(-1, 5)
+        columns_at = np.array(told, dtype=np.int64).reshape(-1, 5)
         how = (self._guesses, self._starts, self._edges)
         kernels.bin_columns(out.shape[1], columns_at, *how, out)
 
@@ -162,6 +162,6 @@ def _one_after_another(arrays: Sequence[np.ndarray], kind: type) -> tuple[np.nda
 
 
 def _order(number: float) -> int:
-    """Return the rank of a number among all floats: 0 for both zeros; see `kernels.guess_slots`."""
+    """Return a number's place among all numbers: 0 for both zeros; see `kernels.guess_slots`."""
     size = int(np.array(abs(number)).view(np.int64))
     return -size if number < 0 else size

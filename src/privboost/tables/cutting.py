@@ -35,9 +35,8 @@ def block_rows(table: Table, n_threads: int) -> int:
 
 
 def even_block(rows: int, n_threads: int) -> int:
-    """Return how many rows a block has, so that every thread has as many blocks of as many rows."""
-    blocks = n_threads * max(1, -(-rows // (n_threads * BLOCK_ROWS)))
-    return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // blocks)))
+    """Return how many rows a block has, so that every thread has about as many."""
+    return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // n_threads)))
 
 
 def tells_length(table: Table) -> bool:

@@ -1,17 +1,17 @@
-"""Kernels that bin numbers, and hash strings."""
+"""Values to codes, and rows to hashes, compiled by numba: each value by itself."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from privboost.addresses import number_at
-from privboost.compiling import compiled, inlined
+from privboost.compiling import compiled
 
 _STRIDE = 1024
-"""Numbers whose slots are found before any is binned."""
+"""Numbers whose slots are guessed before any is settled."""
 
 
-@inlined
+@compiled
 def _even_slot(value, low, scale, top):
     """Return the slot of a number among slots of equal width, from 0 to top."""
     place = (value - low) * scale
@@ -19,10 +19,10 @@ def _even_slot(value, low, scale, top):
     return np.int32(place if place < top else top)
 
 
-@inlined
+@compiled
 def _slot_by_bits(bits_of_value, first, bits, top):
     """Return the slot of a number among slots of equally many neighbouring numbers."""
-    # As signed integers of this form, bit patterns have the order of the numbers.
+    # In this form integers have the order of the numbers that they are the bits of.
     sign = bits_of_value >> np.int64(63)
     order = ((bits_of_value & np.int64(0x7FFFFFFFFFFFFFFF)) ^ sign) - sign
     return np.int32(min(max((order >> bits) - first, np.int64(0)), np.int64(top)))
@@ -40,7 +40,7 @@ def guess_slots(values, low, scale, first, bits, slots, out):
     slots : int
         How many slots there are for numbers.
     out : int32 array
-        The slots; written.
+        Room for the slots.
     """
     beyond = np.int32(slots)
     if bits:
@@ -58,18 +58,18 @@ def guess_slots(values, low, scale, first, bits, slots, out):
 
 @compiled
 def bin_numbers(values, guess, start, halvings, edges, out):
-    """Write the bin of each number: the count of edges below it; the last entry of `start` for NaN.
+    """Write the bin of each number: how many edges lie below it; what `start` ends with for NaN.
 
     Parameters
     ----------
     guess : tuple
         Arguments of `guess_slots`: low, scale, first, bits.
     start : uint16 array
-        The count of edges in the slots before each, then the code of NaN.
+        How many edges lie in slots before each, then the code of NaN.
     halvings : int
         A slot has fewer than 2^halvings edges.
     edges : float64 array
-        The edges, then infinities, which are never below a number.
+        The edges, and infinities: what is read past a slot's own edges is never below.
     """
     low, scale, first, bits = guess
     slots = np.empty(min(values.size, _STRIDE), dtype=np.int32)
@@ -80,14 +80,14 @@ def bin_numbers(values, guess, start, halvings, edges, out):
         _settle(part, own, start, halvings, edges, codes)
 
 
-@inlined
+@compiled
 def _settle(values, slots, start, halvings, edges, out):
     """Find the bin of each number among the edges of its slot."""
     for i in range(np.uint64(values.size)):
         value, code = np.float64(values[i]), np.uint64(start[np.uint64(slots[i])])
         for k in range(np.uint64(halvings), np.uint64(0), -1):
             half = np.uint64(1) << np.uint64(k - 1)
-            # A shift, because processors mispredict a branch here.
+            # A shift, because processors guess wrong what a choice between two comes to.
             below = np.uint64(edges[code + half - np.uint64(1)] < value)
             code += below << np.uint64(k - 1)
         out[i] = code
@@ -95,18 +95,18 @@ def _settle(values, slots, start, halvings, edges, out):
 
 @compiled
 def bin_columns(rows, columns, guesses, starts, edges, out):
-    """Write the bins of several columns of numbers, some rows of all columns at a time.
+    """Write the bins of several columns of numbers, some rows of all of them at a time.
 
-    A row-major table is so read once.
+    So a table whose rows lie in one piece each is read once.
 
     Parameters
     ----------
     columns : int64 array of shape (columns, 5)
-        For each its address, its stride in bytes, its type (see `addresses.number_at`), its line of
-        `out`, and the index of its bins.
+        Where the numbers of each begin, how many bytes they are apart, their kind (see
+        `addresses.number_at`), which line of `out` their codes are, and whose bins they have.
     guesses : tuple of arrays
-        For all bins: low, scale, first, bits, halvings, as in `bin_numbers`.
-    starts, edges : tuples of a flat array and the index of each one's first entry, and the end
+        Of all bins: low, scale, first, bits, halvings, as in `bin_numbers`.
+    starts, edges : tuples of a flat array and where those of each begin, and the last end
     out : uint8 array of shape (lines, rows)
     """
     low, scale, first, bits, halvings = guesses
@@ -127,15 +127,15 @@ def bin_columns(rows, columns, guesses, starts, edges, out):
             _settle(part, own, own_start, halvings[b], own_edges, out[line, begin:end])
 
 
-@inlined
+@compiled
 def _rotate(word, bits):
     """Rotate a word of 64 bits to the left."""
     return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
 
 
-@inlined
+@compiled
 def _sip_rounds(rounds, a, b, c, d):
-    """Run rounds of SipHash on its state."""
+    """Mix the state of SipHash."""
     for _ in range(rounds):
         a, c = a + b, c + d
         b, d = _rotate(b, 13) ^ a, _rotate(d, 16) ^ c
@@ -154,11 +154,11 @@ def hash_strings(data, ends, key, out):
     data : uint8 array
         The strings.
     ends : int64 array
-        Where the first string begins, and where each ends.
+        Where the first begins, and where each ends.
     key : uint64 array of length 2
         The key.
     out : uint64 array of shape (strings, 2)
-        The hashes; written.
+        Room for the hashes.
     """
     for i in range(out.shape[0]):
         begin, size = ends[i], ends[i + 1] - ends[i]
