@@ -155,7 +155,7 @@ def measure_commands(blocks: list[Rows], encoder: Encoder) -> list[dict[str, Any
 
 def measure_streamed(blocks: list[Rows], encoder: Encoder) -> list[dict[str, Any]]:
     """Return the same where all rows are brought to the device for every command."""
-    device: Any = open_device(find_devices()[0]).beside()
+    device: Any = open_device(find_devices()[0]).with_new_stream()
     device.free = lambda: 0
     tree, after = random_tree(encoder, 6, 2), random_tree(encoder, 6, 3)
     codes = encoder.layout.n_codes
@@ -242,14 +242,14 @@ def _load_of(encoder: Encoder, table: np.ndarray, label: np.ndarray) -> Load:
 def _time_copies(size: int, piece: int = 2**26) -> float:
     """Return the seconds that copies of pinned memory to the device take."""
     device = open_device(find_devices()[0])
-    memory = device.pinned(min(piece, size), np.uint8)
-    with device.at_work():
-        there = device.bring(memory)
-        device.wait()
+    memory = device.pinned_zeros(min(piece, size), np.uint8)
+    with device.activated():
+        there = device.copy_to_device(memory)
+        device.synchronize()
         start = time.perf_counter()
         for _ in range(-(-size // len(memory))):
             there.data.copy_from_host_async(memory.ctypes.data, len(memory))
-        device.wait()
+        device.synchronize()
     return time.perf_counter() - start
 
 

@@ -1,4 +1,4 @@
-"""Dask frames of files that lie apart: each with a worker that alone can read it."""
+"""Dask frames of files that only one worker each can read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import dask.dataframe as dd
 import pandas as pd
 import pyarrow.parquet as pq
 
-from privboost.clusters.dask_cluster import DaskCluster, LostError
+from privboost.clusters.dask_backend import DaskCluster, LostError
 from privboost.errors import ClusterError
 
 
@@ -19,7 +19,7 @@ def from_worker_files(
 ) -> Any:
     """Return a Dask frame of Parquet files, each of which only one worker can read.
 
-    Files that every worker can read need no more than `dask.dataframe.read_parquet`.
+    For files that every worker can read, use `dask.dataframe.read_parquet`.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ def from_worker_files(
     Raises
     ------
     ClusterError
-        If a worker is not there. When one is lost later, so are its files, and a fit that needs
-        them again ends with this error.
+        If there is no such worker. If one is lost later, a fit that needs its files again raises
+        this error, too.
 
     Notes
     -----
-    Workers begin to read at once, and hold what they have read as long as there is the frame.
+    Workers start to read at once, and keep the rows as long as the frame exists.
     """
     cluster = DaskCluster.active()
     places = [(address, str(path)) for address, own in files.items() for path in own]

@@ -91,4 +91,4 @@ class FederationError(RuntimeError):
 
 
 class CardError(RuntimeError):
-    """A graphics card that is not there, or that cannot be used."""
+    """A CUDA device is missing or unusable."""

@@ -1,4 +1,4 @@
-"""Models on Spark: lazy scores as columns, and stages of a `pyspark.ml.Pipeline`."""
+"""Models on Spark: predictions as lazy columns, and stages of a `pyspark.ml.Pipeline`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CLASSES = {
 
 
 def score_column(model: TrainedModel, what: str = "prediction") -> Column:
-    """Return what a model says of each row, as a column that Spark computes when it is needed.
+    """Return a model's predictions as a lazy column.
 
     Costs no privacy. For example `frame.withColumn("prediction", score_column(fitted.model_))`.
 
@@ -83,19 +83,19 @@ class SparkEstimator(Estimator):
     Parameters
     ----------
     estimator : PrivateEstimator
-        Any of privboost's; it is not changed.
+        A private estimator; it is cloned before it is fitted.
     target : str, optional
         The column of labels; by default the one that the estimator's domain names.
     weight : str, optional
         The column of sample weights.
     columns : dict, optional
-        What is added to a frame: from "prediction", "probability" and "score" (see
+        The columns that are added: from "prediction", "probability" and "score" (see
         `score_column`) to names of columns; by default {"prediction": "prediction"}.
 
     Notes
     -----
-    Stages that were fitted to the same private rows before (a `StandardScaler`, a `StringIndexer`)
-    are covered by no ε of this one.
+    The ε of this stage does not cover other stages that were fitted to the same private rows (a
+    `StandardScaler`, a `StringIndexer`).
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class SparkEstimator(Estimator):
 
 
 class SparkModel(Model, MLWritable, MLReadable):
-    """A trained model as a transformer, which is saved and loaded as Spark's own are.
+    """A trained model as a transformer that Spark can save and load.
 
     Parameters
     ----------
     model : Model
-        The model: `model.save` writes it to a file without Spark.
+        The model; `model.save` writes it without Spark.
     columns : dict, optional
         See `SparkEstimator`.
     """
@@ -135,12 +135,12 @@ class SparkModel(Model, MLWritable, MLReadable):
         return dataset
 
     def write(self) -> MLWriter:
-        """Return what writes the stage: released values, and the names of its columns."""
+        """Return the writer of the stage: released values, and the names of its columns."""
         return _ModelWriter(self)
 
     @classmethod
     def read(cls) -> MLReader:
-        """Return what reads the stage; a model's file is believed in nothing."""
+        """Return the reader of the stage; the model's file is validated."""
         return _ModelReader()
 
 
@@ -178,7 +178,7 @@ def _checked(columns: dict[str, str] | None) -> dict[str, str]:
 
 
 def _named(name: str) -> Column:
-    """Return a frame's column, whatever its name."""
+    """Return a column of any name."""
     return col("`" + name.replace("`", "``") + "`")
 
 

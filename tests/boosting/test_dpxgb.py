@@ -98,7 +98,7 @@ def test_without_noise_splits_are_the_best(weighted):
         for k in range(2**depth):
             at, here = 2**depth - 1 + k, node == k
             chosen = score(tree.feature[at], tree.goes_right[at], here)
-            best = max(score(*splits.turns(c), here) for c in range(splits.total))
+            best = max(score(*splits.goes_right(c), here) for c in range(splits.total))
             assert chosen >= best * (1 - 1e-2)
 
 

@@ -41,7 +41,7 @@ def weights_of(margin, known, density, rate):
 
 def literals(encoder, block, count):
     splits = splits_of(encoder, even_thresholds(encoder, count), tuple(range(6)))
-    turns = [splits.turns(k) for k in range(splits.total)]
+    turns = [splits.goes_right(k) for k in range(splits.total)]
     allowed = splits.allowed(splits.start_reach())[0]
     return [
         right[block.column(f)].astype(bool) if fine else None

@@ -122,12 +122,16 @@ def test_literals_are_one_hot_codes():
     splits = literals_of(encoder, 9, "intervals")
     numbers = [k for k, f in enumerate(encoder.domain.features) if hasattr(f, "bounds")]
     for place, candidate in enumerate(splits.candidates.place[1:], start=1):
-        feature, right = splits.turns(place)
+        feature, right = splits.goes_right(place)
         if candidate in numbers:
             cell = np.flatnonzero(right)
             assert (np.diff(cell) == 1).all()  # one span
     for feature in numbers:
-        own = [splits.turns(k)[1] for k in range(1, splits.total) if splits.turns(k)[0] == feature]
+        own = [
+            splits.goes_right(k)[1]
+            for k in range(1, splits.total)
+            if splits.goes_right(k)[0] == feature
+        ]
         np.testing.assert_array_equal(np.sum(own, axis=0), 1)  # each code in one literal
     same = literals_of(encoder, 9, "thresholds")
     assert same.cells.same_as(splits.cells)

@@ -30,7 +30,7 @@ from privboost.boosting.target_span import (
 from privboost.engine import shard
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import ScoreCounts
-from privboost.engine.updates import SetSpan, Start
+from privboost.engine.updates import SetClippingRange, Start
 from privboost.grid import CLIP_STEPS, LABEL_STEPS, SCORE_STEPS, WHOLE_SPAN
 from privboost.losses.squared_number import SQUARED_NUMBER
 from privboost.models.files import model_bytes, read_model
@@ -109,11 +109,11 @@ def test_laplace_noise_passes_for_normal_noise_of_the_same_rank():
 
 
 def test_a_span_is_told_in_bytes_and_refused_where_it_is_none():
-    span = SetSpan.from_bytes(SetSpan(-4, 2).to_bytes())
+    span = SetClippingRange.from_bytes(SetClippingRange(-4, 2).to_bytes())
     assert (span.low, span.high) == (-4, 2)
     for low, high in [(0, 0), (2, -2), (0, 3), (-LABEL_STEPS - 2, 0), (0.0, 2.0), (False, 2)]:
         with pytest.raises(ValueError, match="a clipping range"):
-            SetSpan(low, high)
+            SetClippingRange(low, high)
 
 
 def test_rows_follow_a_span_on_every_backend():
@@ -122,7 +122,7 @@ def test_rows_follow_a_span_on_every_backend():
     edges = np.linspace(-SCORE_STEPS, SCORE_STEPS, 9).astype(np.int32)
     answers = []
     for backend in (LocalBackend(blocks), LocalBackend(blocks, 3), HostileBackend(blocks, 2)):
-        backend.apply(SetSpan(0, LABEL_STEPS))
+        backend.apply(SetClippingRange(0, LABEL_STEPS))
         backend.apply(Start(SQUARED_NUMBER.table(0.3, 1.0)))
         answers.append(backend.sum(ScoreCounts(edges, 1))[:, 0, 0] // CLIP_STEPS)
     known = np.concatenate([block.start[block.label == 0] for block in blocks])
@@ -200,7 +200,7 @@ def test_a_shard_that_scales_labels_to_its_rows_is_caught(monkeypatch):
         sums = []
         for rows in (frame, frame.iloc[1:]):
             backend = LocalBackend(encode_training(encoder, rows).blocks)
-            backend.apply(SetSpan(-LABEL_STEPS, 0))
+            backend.apply(SetClippingRange(-LABEL_STEPS, 0))
             backend.apply(Start(SQUARED_NUMBER.table(0.3, 1.0)))
             sums.append(backend.sum(ScoreCounts(edges, 1)))
         return np.abs(sums[0] - sums[1]).sum()

@@ -4,7 +4,7 @@ import pytest
 
 from privboost.cuda.card import find_devices, open_device
 from privboost.errors import CardError
-from tests.cuda.processor_card import ProcessorDevice, compiler
+from tests.cuda.processor_device import ProcessorDevice, compiler
 
 _MISSING: set[str] = set()
 """Why there is no device."""
@@ -18,10 +18,10 @@ def pytest_terminal_summary(terminalreporter):
 def crowd(device):
     """Several devices: one that holds its rows, one that holds a few, and one that holds none."""
     if isinstance(device, ProcessorDevice):
-        return [device, *(ProcessorDevice(device.near, free) for free in (10_000, 0))]
-    full = device.beside()
+        return [device, *(ProcessorDevice(device.shared_memory, free) for free in (10_000, 0))]
+    full = device.with_new_stream()
     full.free = lambda: 0
-    return [device, device.beside(), full]
+    return [device, device.with_new_stream(), full]
 
 
 @pytest.fixture(params=["device", "processor"])

@@ -80,7 +80,7 @@ def check_vectors(device):
 
 
 def check_many_rows(device):
-    """From so many rows on blocks have all their threads, and tables are brought near them."""
+    """From so many rows on blocks have all their threads, and tables are in shared memory."""
     layout, rng = Layout((193, 193, 9)), np.random.default_rng(0)
     blocks = []
     for _ in range(-(-MANY_ROWS // BLOCK_ROWS)):
@@ -94,7 +94,7 @@ def check_many_rows(device):
     tree, side_by_side = random_tree(layout, 2, 1), CellMap.side_by_side(whole)
     asked = [CellSums(whole[0]), CellSums(side_by_side), CellSums(CellMap.joint(whole[:2]))]
     asked += [NodeHistograms(tree.top(1), side_by_side), NodeHistograms(tree, side_by_side)]
-    deep = random_tree(layout, 5, 2)  # its columns are brought near
+    deep = random_tree(layout, 5, 2)  # its columns are copied to shared memory
     for query in (*asked, TreeSums((tree,)), TreeSums((deep,))):
         need_equal(one, other, query)
 

@@ -21,7 +21,7 @@ from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.cuda.conftest import crowd
-from tests.cuda.processor_card import ProcessorDevice
+from tests.cuda.processor_device import ProcessorDevice
 from tests.engine.test_linear import DESIGNS, LOSSES, coded, started
 from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
 from tests.engine.test_samples import sampled
@@ -35,11 +35,11 @@ def need_equal(one, other, query):
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize(("target", "loss", "n_outputs", "weighted"), CASES)
 def test_sums(device, target, loss, n_outputs, weighted, small):
-    """Where little memory is near, sums are made in several goes, or far."""
+    """With little shared memory, sums take several launches, or global memory."""
     if small:
         if not isinstance(device, ProcessorDevice):
             pytest.skip("a device has the memory that it has")
-        device.near = 70_000
+        device.shared_memory = 70_000
     encoder, blocks = rows_for(target, weighted)
     one = LocalBackend(blocks)
     others = [CudaBackend(blocks, [device]), CudaBackend(blocks, crowd(device), 300, least_rows=1)]
@@ -66,7 +66,7 @@ def test_samples(device, weighted):
 
 
 @pytest.mark.parametrize("most", [0, 99])
-def test_trees_whose_columns_are_brought_near(device, monkeypatch, most):
+def test_trees_whose_columns_are_copied_to_shared_memory(device, monkeypatch, most):
     """From any level on, with rows that end anywhere in a tile."""
     monkeypatch.setattr(routes, "MANY_ROWS", 1)
     monkeypatch.setattr(routes, "_COLUMNS_OF_A_LEVEL", most)
@@ -84,7 +84,7 @@ def test_trees_whose_columns_are_brought_near(device, monkeypatch, most):
     for tree in trees:
         need_equal(one, other, TreeSums((tree,)))
     if isinstance(device, ProcessorDevice):
-        assert ("route_near" in device.launched) == (most > 0)
+        assert ("route_tiles" in device.launched) == (most > 0)
 
 
 def test_keys_of_rounds_are_those_of_the_standard():

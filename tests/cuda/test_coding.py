@@ -19,7 +19,7 @@ from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load, load_rows
 from privboost.tables.values import plain_numbers
 from tests.cuda.conftest import crowd
-from tests.cuda.processor_card import ProcessorDevice
+from tests.cuda.processor_device import ProcessorDevice
 from tests.identity import bytes_of
 
 ROWS = 700
@@ -95,10 +95,10 @@ def codes_of(device, table, labels, **how):
     source, roles = open_source(DOMAIN, table, labels, None)
     loader = NumberLoader(RowLoader(Encoder.of(DOMAIN), roles), few_rows=1)
     (loaded,) = load_rows([Load(loader, source)], rows=150)
-    with device.at_work():
+    with device.activated():
         rows = DeviceRows(device, loaded.blocks, **how)
-        device.settle()
-        found = [device.fetch(column) if device.keeps else column for column in rows.columns]
+        device.finish()
+        found = [device.fetch(column) if device.resident else column for column in rows.columns]
     return loaded.blocks, [column[:ROWS] for column in found]
 
 
@@ -106,7 +106,7 @@ def codes_of(device, table, labels, **how):
 def test_codes_are_those_of_the_processor(device, kind, monkeypatch):
     monkeypatch.setattr(coding, "_SLOT", 480)  # several for a piece, and columns across two
     if isinstance(device, ProcessorDevice):
-        device.near = 8 * 300  # the edges of some columns, not of all
+        device.shared_memory = 8 * 300  # the edges of some columns, not of all
     values, labels = hard_numbers(kind), np.arange(ROWS) % 2
     *_, expected = Encoder.of(DOMAIN).feature_codes(values)
     for laid_out, lay_out in LAID_OUT.items():

@@ -9,10 +9,10 @@ from privboost.cuda import dealing
 from privboost.cuda.streaming import StreamingDevice
 from privboost.tables.layout import Layout
 from privboost.tables.rows import Codes, Rows
-from tests.cuda.processor_card import ProcessorDevice
+from tests.cuda.processor_device import ProcessorDevice
 
 LAYOUT = Layout((4, 300))
-ROW_BYTES = 3 + dealing._BESIDE
+ROW_BYTES = 3 + dealing._STATE_BYTES
 
 
 def blocks_of(*sizes):
@@ -28,7 +28,7 @@ def rows_of(blocks):
 def test_each_block_is_dealt_out_once(free, count, monkeypatch):
     monkeypatch.setattr(dealing, "_LEAST_STREAMED", 120)
     blocks, devices = blocks_of(*[50] * 20, 7), [ProcessorDevice(free=free) for _ in range(count)]
-    lots = dealing.deal(blocks, devices, least_rows=1)
+    lots = dealing.distribute(blocks, devices, least_rows=1)
     dealt = [block for lot in lots for shard in lot.shards for block in shard]
     assert sorted(map(id, dealt)) == sorted(map(id, blocks))
     streamed = [lot for lot in lots if isinstance(lot.device, StreamingDevice)]
@@ -48,7 +48,7 @@ def test_few_rows_go_to_one_device():
     devices = [ProcessorDevice() for _ in range(8)]
     for rows, used in ((0, 1), (1000, 1), (2 * dealing.LEAST_ROWS, 2), (10**9, 8)):
         assert dealing.devices_for(rows, 8) == used
-    (lot,) = dealing.deal([], devices)
+    (lot,) = dealing.distribute([], devices)
     assert lot.shards == [[]]
 
 
@@ -58,6 +58,6 @@ def test_what_is_brought_at_once_depends_on_the_plan_and_the_device_alone():
         device = ProcessorDevice(free=0)
         device.spare = spare
         for count in (1, 5, 40):
-            lots = dealing.deal(blocks_of(*[30_000] * count), [device])
+            lots = dealing.distribute(blocks_of(*[30_000] * count), [device])
             largest = max(rows_of(shard) for lot in lots for shard in lot.shards)
             assert largest == min(count, most // 30_000) * 30_000

@@ -33,8 +33,8 @@ from privboost import (
     SchemaError,
     evaluate,
 )
-from privboost.clusters.dask_cluster import DaskCluster
-from privboost.clusters.dask_worker import Order, code_part, own_version
+from privboost.clusters.dask_backend import DaskCluster
+from privboost.clusters.dask_worker import LoadSpec, code_part, own_version
 from privboost.dask import from_worker_files
 from privboost.models.files import model_bytes
 from tests.distributed.dask_frames import in_parts, start
@@ -155,7 +155,7 @@ def test_files_that_one_worker_alone_can_read(tmp_path, monkeypatch):
     frame = make_frame(ROWS)
     how = {"subsample": 0.5, "n_estimators": 8}
     expected = bytes_of(SBDTClassifier, frame, **how)
-    monkeypatch.setattr("privboost.clusters.dask_cluster._ABSENCE", 0.5)
+    monkeypatch.setattr("privboost.clusters.dask_backend._ABSENCE", 0.5)
     with start(2) as cluster, distributed.Client(cluster) as client:
         files = in_own_folders(client, tmp_path, frame)
         table = from_worker_files(files)
@@ -254,7 +254,7 @@ def test_large_names_of_units_are_the_same_in_every_partition():
         PrivBoostClassifier(1.0, 1e-6, domain, backend=keep).fit(whole)
     (loader,) = loaders
     declared = whole[list(loader.columns)].iloc[:0]
-    order = Order(loader.to_bytes(), declared, own_version(), 1)
+    order = LoadSpec(loader.to_bytes(), declared, own_version(), 1)
     one, two = (code_part(part[list(loader.columns)], order, 0, 20) for part in (whole, holed))
     told = [[name for block in part.units for name in block.to_pylist()] for part in (one, two)]
     assert told[1] == [*told[0][:-1], None]
@@ -360,7 +360,7 @@ def test_labels_and_weights_are_columns(client):
         model.fit(table, table["income"])
     with pytest.raises(SchemaError, match="must be columns of it"):
         model.fit(table, sample_weight=table["weight"])
-    with pytest.raises(TypeError, match="a DataFrame is needed"):
+    with pytest.raises(TypeError, match="must be a DataFrame"):
         model.fit(table["age"])
 
 
@@ -456,7 +456,7 @@ def are_known(keys, dask_scheduler=None):
 def test_without_a_client_there_is_a_clear_error(client):
     table = in_parts(make_frame(ROWS), [300])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("privboost.clusters.dask_cluster.default_client", no_client)
+        patch.setattr("privboost.clusters.dask_backend.default_client", no_client)
         with pytest.raises(ClusterError, match=r"distributed\.Client"):
             train(PrivBoostClassifier, table)
 
@@ -486,7 +486,7 @@ def test_dask_is_told_nothing_private(client, tmp_path):
         return [str(entry[0]) for entry in dask_scheduler.transition_log]
 
     keys = set(client.run_on_scheduler(story))
-    own = [key for key in keys if re.match(r"Party|code_part|count_part|pick_bucket", key)]
+    own = [key for key in keys if re.match(r"WorkerActor|code_part|count_part|pick_bucket", key)]
     assert len(own) > 20
     for key in own:
         uuid.UUID(key.split("-", 1)[1])

@@ -26,8 +26,7 @@ from privboost import (
     evaluate,
 )
 from privboost.clusters import spark_backend, spark_worker
-from privboost.clusters.spark_backend import SparkBackend
-from privboost.clusters.spark_table import open_frame
+from privboost.clusters.spark_backend import SparkBackend, open_frame
 from privboost.errors import ClusterError, ModelFileError, SchemaError
 from privboost.models.files import model_bytes
 from privboost.spark import SparkEstimator, SparkModel, score_column
@@ -133,11 +132,11 @@ def test_a_process_that_dies_changes_nothing(spark, tmp_path, monkeypatch):
         if 2 in dict(asked) and told >= 3 and not os.path.exists(died):
             with open(died, "w"):
                 os._exit(1)
-        return spark_worker.ask(question, asked)
+        return spark_worker.answer(question, asked)
 
     table, how = make_table(), {"interactions": False, "n_estimators": 4}
     expected = model_bytes(make(PrivBoostClassifier, **how).fit(table).model_)
-    monkeypatch.setattr(spark_backend.spark_worker, "ask", ask)
+    monkeypatch.setattr(spark_backend.spark_worker, "answer", ask)
     monkeypatch.setattr(spark_backend, "_MOST_NEW", 2)
     there = make(PrivBoostClassifier, **how).fit(to_spark(spark, table))
     assert os.path.exists(died)

@@ -20,7 +20,7 @@ from privboost import (
 )
 from privboost.clusters import spark_worker
 from privboost.clusters.rows_bytes import read_rows, write_rows
-from privboost.clusters.spark_worker import Chunk, Part, Question
+from privboost.clusters.spark_worker import Chunk, Part, Request
 from privboost.engine.backend import add_answers
 from privboost.errors import ClusterError
 from privboost.models.files import model_bytes
@@ -52,7 +52,9 @@ class Processes:
         if load.loader.unit is not None:
             dealt = [[] for _ in self._rows]
             for number, blobs in enumerate(self._rows):
-                for owner, bucket in spark_worker.deal(self._parts, self._firsts, number, blobs):
+                for owner, bucket in spark_worker.distribute(
+                    self._parts, self._firsts, number, blobs
+                ):
                     dealt[owner].append((owner, bucket))
             for buckets in dealt:
                 self._rng.shuffle(buckets)
@@ -73,7 +75,7 @@ class Processes:
             Chunk(a, b, SimpleNamespace(value=self._log[a:b]))
             for a, b in ((0, cut // 2), (cut // 2, cut))
         )
-        question = Question(
+        question = Request(
             "run",
             RUNS,
             __version__,
@@ -91,9 +93,9 @@ class Processes:
             self._held[place].clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(spark_worker, "_HELD", self._held[place])
-            ((_, answer),) = spark_worker.ask(question, [(number, self._parts[number])])
+            ((_, answer),) = spark_worker.answer(question, [(number, self._parts[number])])
             if answer is None:
-                ((_, answer),) = spark_worker.load_and_ask(question, number, self._rows[number])
+                ((_, answer),) = spark_worker.load_and_answer(question, number, self._rows[number])
         return answer
 
     def apply(self, update):
@@ -143,11 +145,11 @@ def test_evaluations_are_those_of_one_machine(target, unit):
 
 
 def test_rows_that_changed_and_other_versions_are_refused():
-    part, question = Part(1, b"x"), Question("run", RUNS, "0.0", [Part(1, b"y")], [0], (), (), None)
+    part, question = Part(1, b"x"), Request("run", RUNS, "0.0", [Part(1, b"y")], [0], (), (), None)
     with pytest.raises(ClusterError, match="other rows than"):
-        next(spark_worker.ask(question, [(0, part)]))
+        next(spark_worker.answer(question, [(0, part)]))
     for load in (
-        lambda: next(spark_worker.load_and_ask(question, 0, [])),
+        lambda: next(spark_worker.load_and_answer(question, 0, [])),
         lambda: next(spark_worker.code("0.0", b"", None, [])),
     ):
         with pytest.raises(ClusterError, match=r"the driver has 0\.0"):

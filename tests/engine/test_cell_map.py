@@ -32,7 +32,7 @@ def test_a_joint_cell_has_the_features_own_cells_as_digits():
     assert not JOINT.apart
     own = CellMap.side_by_side([ONE, OTHER]).by_feature()
     assert {f: cells.tolist() for f, cells in own.items()} == {0: [0, 0, 1, 2], 2: [4, 3, 4]}
-    with pytest.raises(ValueError, match="of its own"):
+    with pytest.raises(ValueError, match="no other part"):
         JOINT.by_feature()
 
 

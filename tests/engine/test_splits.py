@@ -37,7 +37,7 @@ def test_candidates_are_numbered_through():
     assert splits.cells.n_cells == 4 + 2 + 4 + 3
     assert np.bincount(splits.candidates.place[1:]).tolist() == [4, 0, 4, 1]
     assert splits.total == 10
-    said = [splits.turns(k) for k in range(splits.total)]
+    said = [splits.goes_right(k) for k in range(splits.total)]
     assert [feature for feature, _ in said] == [4, 4, 4, 4, 4, 2, 2, 2, 2, 5]
     assert [turns.tolist() for _, turns in said[:5]] == [
         [0, 0, 0, 0, 0, 0],
@@ -64,7 +64,7 @@ def test_scores_are_those_of_the_two_sides(weighted):
         np.add.at(sums, (node, cells[codes[feature]]), np.stack([g, n], axis=1))
     scores = SplitGain(splits, 0.75).scores(sums, Contribution(weighted))
     for k in range(splits.total):
-        feature, turns = splits.turns(k)
+        feature, turns = splits.goes_right(k)
         for each in range(nodes):
             score = 0.0
             for side in (0, 1):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("eager_threads")
 def voters(splits, count):
     rng = np.random.default_rng(1)
     for candidate in rng.integers(0, splits.total, count):
-        tree = stump().with_level([splits.turns(int(candidate))])
+        tree = stump().with_level([splits.goes_right(int(candidate))])
         yield tree, VOTE * rng.choice([-1, 1]) * np.array([[1, -1]], dtype=np.int32)
 
 
@@ -42,8 +42,8 @@ def test_counts_are_those_of_single_rows(target, cast):
     splits = splits_of(encoder, even_thresholds(encoder, 7), tuple(range(6)))
     tree = (
         stump()
-        .with_level([splits.turns(5)], 302)
-        .with_level([splits.turns(40), splits.turns(0)], 302)
+        .with_level([splits.goes_right(5)], 302)
+        .with_level([splits.goes_right(40), splits.goes_right(0)], 302)
     )
     node_of_leaf = np.array([0, 1, 2, 2], dtype=np.uint16)
     output = outputs - 1

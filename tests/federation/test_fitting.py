@@ -16,8 +16,8 @@ from privboost.engine.queries import (
 from privboost.engine.updates import (
     AddCellValues,
     AddTreeValues,
+    SetClippingRange,
     SetLinearScores,
-    SetSpan,
     SetTerms,
     Start,
     UseLoss,
@@ -113,7 +113,7 @@ def test_what_fits_goes_through():
     fitting.follow(SetTerms(TERMS))
     fitting.check_query(LinearSums(1, 1))
     fitting.follow(SetLinearScores(np.full(1, 7, dtype=np.int32)))
-    fitting.follow(SetSpan(-2, 2))
+    fitting.follow(SetClippingRange(-2, 2))
     with pytest.raises(FederationError, match="rows begin before"):
         Fitting(LAYOUT, 1).check_query(CellSums(CELLS))
     silent = Fitting(LAYOUT, 1)

@@ -27,7 +27,7 @@ def test_children_differ_and_are_given_once():
     assert (
         KeyStream.seeded(4).child("a").words(4) == KeyStream.seeded(4).child("a").words(4)
     ).all()
-    with pytest.raises(ValueError, match="given out already"):
+    with pytest.raises(ValueError, match="used already"):
         parent.child("a")
 
 

@@ -224,7 +224,7 @@ def test_errors_are_those_of_weighted_rows():
     weights = all_weights(smoothing, 5, rows)
     scores = RuleError(SPLITS, smoothing).scores(counted(5, rows, 1), Contribution())[0]
     for literal in range(SPLITS.total):
-        feature, right = SPLITS.turns(literal)
+        feature, right = SPLITS.goes_right(literal)
         true = np.array([right[row[1][feature]] for row in rows], dtype=bool)
         label = np.array([row[3] for row in rows], dtype=bool)
         for opposite in (False, True):

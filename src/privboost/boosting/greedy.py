@@ -45,6 +45,8 @@ def grow(
         utility = SplitGain(splits, split_lambda, splits.allowed(reach))
         query = NodeHistograms(tree, splits.cells, output, GRADIENT_COUNT)
         chosen = curator.select(query, utility, event)
-        tree = tree.with_level([splits.turns(int(candidate)) for candidate in chosen], splits.width)
+        tree = tree.with_level(
+            [splits.goes_right(int(candidate)) for candidate in chosen], splits.width
+        )
         reach = splits.follow(reach, chosen)
     return tree

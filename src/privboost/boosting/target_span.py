@@ -18,7 +18,7 @@ from scipy.special import log_ndtr, ndtri_exp
 from privboost.boosting.draft import Draft
 from privboost.boosting.plan import Plan
 from privboost.engine.queries import ScoreCounts
-from privboost.engine.updates import SetSpan, Start
+from privboost.engine.updates import SetClippingRange, Start
 from privboost.grid import LABEL_STEPS, SCORE_STEPS, WHOLE_SPAN
 from privboost.losses import loss_of
 from privboost.privacy.curator import Curator
@@ -91,7 +91,7 @@ def learn_span(curator: Curator, plan: Plan) -> tuple[int, int]:
         low = max(int(edges[first]) - cell, -SCORE_STEPS)
         high = min(int(edges[last]) + cell, SCORE_STEPS)
     fine = LABEL_STEPS // SCORE_STEPS
-    span = SetSpan(-high * fine, -low * fine)
+    span = SetClippingRange(-high * fine, -low * fine)
     curator.publish(span)
     return span.low, span.high
 

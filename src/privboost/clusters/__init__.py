@@ -1,1 +1,1 @@
-"""Rows that lie with the workers of a cluster: the same queries and updates, the same integers."""
+"""Backends on Dask and Spark: shards on workers, with the same queries, updates and sums."""

@@ -1,7 +1,7 @@
-"""What runs on Dask's workers: parts are coded, dealt out by unit, and held by one actor each.
+"""Tasks on Dask's workers: they code partitions, select rows by unit, and hold shards in actors.
 
-Nothing here raises: Dask writes the arguments of a task that failed into its logs, and rows are
-among them. What went wrong is returned instead.
+No function here raises: Dask logs the arguments of a failed task, which contain rows. A `Failure`
+is returned instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
 
-from privboost.clusters.parts import CHANGED, begin_digest, deal_units, other_version
+from privboost.clusters.parts import CHANGED, begin_digest, other_version, share_of_units
 from privboost.clusters.rows_bytes import write_rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import Query
@@ -36,14 +36,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong on a worker, in words that name no value.
+    """An error on a worker, without any value of the data.
 
     Attributes
     ----------
     reason : str
-        The words.
+        The error message.
     of_schema : bool
-        Whether a part has other columns than its frame declares.
+        Whether a partition has other columns than its frame declares.
     """
 
     reason: str
@@ -51,19 +51,19 @@ class Failure:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Order:
-    """What every worker is told before it loads a frame.
+class LoadSpec:
+    """How workers load a frame.
 
     Attributes
     ----------
     loader : bytes
-        How rows are coded.
+        The loader.
     declared : pandas.DataFrame
-        The columns without rows: what parts are said to hold.
+        The columns without rows, as the frame declares them.
     version : str
         The driver's version of privboost.
     threads : int
-        How many threads work on the rows of one party.
+        The threads of one actor.
     """
 
     loader: bytes
@@ -74,16 +74,16 @@ class Order:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CodedPart:
-    """Coded rows of a part.
+    """Coded rows of a partition.
 
     Attributes
     ----------
     blocks : tuple of Rows
         The rows.
     units : tuple of pyarrow arrays
-        The names of their units, block by block, where there are units.
+        The names of their units, block by block, if there are units.
     digest : bytes
-        Of all rows of the part: whenever it is computed, they must be the same.
+        The digest of all rows of the partition, which must be the same whenever it is computed.
     """
 
     blocks: tuple[Rows, ...]
@@ -99,32 +99,32 @@ def own_version() -> str:
 
 
 def count_part(frame: Any) -> int:
-    """Return the number of rows of a part."""
+    """Return the number of rows of a partition."""
     return len(frame)
 
 
-def code_part(frame: Any, order: Order, first: int, rows: int) -> CodedPart | Failure:
-    """Code a part, whose first row has this place in the whole table.
+def code_part(frame: Any, spec: LoadSpec, first: int, rows: int) -> CodedPart | Failure:
+    """Code a partition, whose first row has this index in the whole table.
 
-    A part must have as many rows as were counted before: rows are sampled by their places, and two
-    rows must never share one.
+    A partition must have as many rows as were counted before: rows are sampled by their index,
+    which must be unique.
     """
     if len(frame) != rows:
         return Failure(CHANGED)
-    return _tell(lambda: _code(frame, order, first))
+    return _guarded(lambda: _code(frame, spec, first))
 
 
-def _code(frame: Any, order: Order, first: int) -> CodedPart | Failure:
-    if own_version() != order.version:
-        return Failure(other_version(own_version(), order.version))
-    loader = read_loader(order.loader)
-    frame = _as_declared(frame, order.declared)
+def _code(frame: Any, spec: LoadSpec, first: int) -> CodedPart | Failure:
+    if own_version() != spec.version:
+        return Failure(other_version(own_version(), spec.version))
+    loader = read_loader(spec.loader)
+    frame = _as_declared(frame, spec.declared)
     if loader.unit is not None:
-        frame = _with_even_units(frame, order.declared, loader.unit.column)
+        frame = _with_even_units(frame, spec.declared, loader.unit.column)
     table = FrameTable(nw.from_native(frame, eager_only=True))
     coded = [
         each
-        for piece in table.pieces(loader.columns, block_rows(table, order.threads))
+        for piece in table.pieces(loader.columns, block_rows(table, spec.threads))
         for each in code_piece(loader, replace(piece, first=first + piece.first))
     ]
     blocks = tuple(each.rows for each in coded)
@@ -133,17 +133,17 @@ def _code(frame: Any, order: Order, first: int) -> CodedPart | Failure:
 
 
 def _digest(blocks: Sequence[Rows], units: Sequence[pa.Array]) -> bytes:
-    """Tell rows apart, however they were cut into blocks."""
+    """Return a digest of rows that does not depend on their blocks."""
     names = pa.concat_arrays(units) if units else None
     digest: bytes = begin_digest(write_rows(join(blocks), names) if blocks else b"").digest()
     return digest
 
 
 def _as_declared(frame: Any, declared: Any) -> Any:
-    """Have the columns of a part read value by value where they are not what the frame declares.
+    """Convert columns whose type is not the declared one to objects, which are read one by one.
 
-    What a part's column holds may follow from its values (nothing but missing ones, say), so it
-    must not raise.
+    The type of a partition's column may depend on its values (all missing, say), so it must not
+    raise.
     """
     odd = [
         name for name, kind in declared.dtypes.items() if not _are_alike(frame.dtypes[name], kind)
@@ -152,10 +152,10 @@ def _as_declared(frame: Any, declared: Any) -> Any:
 
 
 def _with_even_units(frame: Any, declared: Any, column: str) -> Any:
-    """Have whole numbers that name units read alike in all parts.
+    """Convert integer names of units to floats in all partitions.
 
-    pandas makes floats of them in a part where one is missing, which cannot tell the largest apart:
-    so nowhere are they told apart, lest a unit have two names.
+    pandas does so where one is missing, and floats do not distinguish the largest integers: without
+    this, a unit could have two names.
     """
     (name,) = [own for own in declared.columns if str(own) == column]
     kind = declared.dtypes[name]
@@ -165,7 +165,7 @@ def _with_even_units(frame: Any, declared: Any, column: str) -> Any:
 
 
 def _are_alike(one: Any, other: Any) -> bool:
-    """Whether two types of columns differ at most in what numbers or categories they can hold."""
+    """Whether two types of columns differ at most in their numeric width or their categories."""
     if all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in (one, other)):
         return True
     values = [getattr(getattr(kind, "categories", None), "dtype", None) for kind in (one, other)]
@@ -173,57 +173,56 @@ def _are_alike(one: Any, other: Any) -> bool:
 
 
 def pick_bucket(part: CodedPart | Failure, bucket: int, buckets: int) -> CodedPart | Failure:
-    """Take the rows of a part whose units belong to one party; rows without a unit to nobody."""
+    """Select the rows of a partition whose units belong to one actor."""
     if isinstance(part, Failure):
         return part
-    return _tell(lambda: _pick(part, bucket, buckets))
+    return _guarded(lambda: _pick(part, bucket, buckets))
 
 
 def _pick(part: CodedPart, bucket: int, buckets: int) -> CodedPart:
     blocks, units = [], []
     for block, names in zip(part.blocks, part.units, strict=True):
-        mine = np.flatnonzero(deal_units(names, buckets) == bucket)
+        mine = np.flatnonzero(share_of_units(names, buckets) == bucket)
         if len(mine):
             blocks.append(block.take(mine))
             units.append(names.take(pa.array(mine)))
     return CodedPart(tuple(blocks), tuple(units), part.digest)
 
 
-class Party:
-    """An actor: holds the rows of some parts, follows updates and answers queries.
+class WorkerActor:
+    """A Dask actor: holds the rows of some partitions, follows updates and answers queries.
 
     Parameters
     ----------
-    orders : sequence of Order
-        What every worker is told, of each frame: the batches of a stream are several.
+    specs : sequence of LoadSpec
+        How each frame is loaded; the batches of a stream are several frames.
     shares : sequence of sequences of CodedPart or Failure
-        The rows of each frame, in its order: rows of a unit that are coded alike are numbered
-        in it.
+        The rows of each frame, in its order: equal rows of a unit are numbered in this order.
     """
 
     def __init__(
-        self, orders: Sequence[Order], shares: Sequence[Sequence[CodedPart | Failure]]
+        self, specs: Sequence[LoadSpec], shares: Sequence[Sequence[CodedPart | Failure]]
     ) -> None:
         parts = [part for share in shares for part in share]
         failure = next((part for part in parts if isinstance(part, Failure)), None)
-        self._backend = _tell(lambda: _open(orders, shares)) if failure is None else failure
+        self._backend = _guarded(lambda: _open(specs, shares)) if failure is None else failure
         self._digests = [part.digest for part in parts if isinstance(part, CodedPart)]
         self._followed = 0
 
     def digests(self) -> list[bytes] | Failure:
-        """Return the digest of each part, of all its rows."""
+        """Return the digest of each partition."""
         return self._backend if isinstance(self._backend, Failure) else self._digests
 
     def follow(self, followed: int, updates: list[bytes]) -> Failure | None:
-        """Follow updates, of which so many were followed before."""
+        """Follow updates, before which so many were followed."""
         return self._act(followed, updates, lambda backend: None)
 
     def sum(self, followed: int, updates: list[bytes], query: bytes) -> np.ndarray | Failure:
-        """Follow updates; then return exact sums."""
+        """Follow updates, then return exact sums."""
         return self._act(followed, updates, lambda backend: backend.sum(Query.from_bytes(query)))
 
     def tally(self, followed: int, updates: list[bytes]) -> dict[bytes, int] | Failure:
-        """Follow updates; then count texts."""
+        """Follow updates, then count texts."""
         return self._act(followed, updates, LocalBackend.tally)
 
     def _act(
@@ -235,36 +234,36 @@ class Party:
         if followed != self._followed:
             return Failure("a worker has missed an update, or would follow one twice")
         self._followed += len(updates)
-        return _tell(lambda: act(_told(backend, updates)))
+        return _guarded(lambda: act(_updated(backend, updates)))
 
 
-def _told(backend: LocalBackend, updates: list[bytes]) -> LocalBackend:
+def _updated(backend: LocalBackend, updates: list[bytes]) -> LocalBackend:
     for update in updates:
         backend.apply(Update.from_bytes(update))
     return backend
 
 
-def _open(orders: Sequence[Order], shares: Sequence[Sequence[Any]]) -> LocalBackend | Failure:
-    if own_version() != orders[0].version:  # of a worker that came later
-        return Failure(other_version(own_version(), orders[0].version))
+def _open(specs: Sequence[LoadSpec], shares: Sequence[Sequence[Any]]) -> LocalBackend | Failure:
+    if own_version() != specs[0].version:  # a worker that joined later
+        return Failure(other_version(own_version(), specs[0].version))
     blocks: list[Rows] = []
-    known: list[pa.Array] = []  # who came with an earlier frame is left out
-    for order, parts in zip(orders, shares, strict=True):
+    known: list[pa.Array] = []  # units of an earlier frame are left out
+    for spec, parts in zip(specs, shares, strict=True):
         rule, own = (
-            read_loader(order.loader).unit,
+            read_loader(spec.loader).unit,
             [block for part in parts for block in part.blocks],
         )
         if rule is not None and own:
             unit, names = number_units([names for part in parts for names in part.units])
             unit = without(unit, names, known)
-            own = _packed(bound_units(own, unit, names, rule), order.threads)
+            own = _packed(bound_units(own, unit, names, rule), spec.threads)
             known.append(names)
         blocks += own
-    return LocalBackend(blocks, orders[0].threads)
+    return LocalBackend(blocks, specs[0].threads)
 
 
 def _packed(blocks: Sequence[Rows], threads: int) -> list[Rows]:
-    """Join what is left of many parts, and cut it so that every thread has some."""
+    """Join the rows of many partitions, and split them evenly for the threads."""
     whole = join(blocks)
     size = even_block(len(whole), threads)
     return [
@@ -273,17 +272,17 @@ def _packed(blocks: Sequence[Rows], threads: int) -> list[Rows]:
 
 
 def predict_part(frame: Any, model: Any, method: str) -> Any:
-    """Return what a model's method says of each row of a part, under the rows' own index."""
-    import pandas as pd  # Dask's parts are its frames; nothing else here needs it
+    """Apply a model's method to a partition; the result has the index of its rows."""
+    import pandas as pd  # partitions are pandas frames; nothing else here needs it
 
-    said = getattr(model, method)(frame, n_jobs=1)  # a worker has threads of its own
-    if said.ndim == 1:
-        return pd.Series(said, index=frame.index, name=model.domain.target.name)
-    return pd.DataFrame(said, index=frame.index, columns=list(model.classes))
+    predicted = getattr(model, method)(frame, n_jobs=1)  # a worker has threads of its own
+    if predicted.ndim == 1:
+        return pd.Series(predicted, index=frame.index, name=model.domain.target.name)
+    return pd.DataFrame(predicted, index=frame.index, columns=list(model.classes))
 
 
-def _tell(act: Callable[[], _T]) -> _T | Failure:
-    """Return what is done, or what went wrong: a schema's words, else the kind of error alone."""
+def _guarded(act: Callable[[], _T]) -> _T | Failure:
+    """Call a function; return a `Failure` for an error, with the message of a schema error only."""
     try:
         return act()
     except SchemaError as error:

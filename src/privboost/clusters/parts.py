@@ -1,4 +1,4 @@
-"""What workers of every cluster do alike with parts of a table."""
+"""Partitions of a table, as workers of every cluster handle them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _Own = TypeVar("_Own", bound=RemoteTable)
 
 
 def begin_digest(data: bytes = b"") -> Any:
-    """Begin what tells bytes apart."""
+    """Return the hash object of digests."""
     return blake2b(data, digest_size=16)
 
 
-def deal_units(units: pa.Array, shares: int) -> np.ndarray:
-    """Deal units out by their names: the same on every machine, whatever part they come from.
+def share_of_units(units: pa.Array, shares: int) -> np.ndarray:
+    """Assign rows to shares by a hash of their unit's name, the same for every partition.
 
-    Returns the share that has all rows of each row's unit, −1 for rows without a unit.
+    Returns the share of each row, −1 for rows without a unit.
     """
     unit, names = number_units([units])
     hashes = [begin_digest(name).digest() for name in names.to_pylist()]
@@ -45,12 +45,12 @@ def deal_units(units: pa.Array, shares: int) -> np.ndarray:
 
 
 def loads_of(loads: Sequence[Load], kind: type[_Own]) -> list[tuple[_Own, Loader]]:
-    """Return tables of one cluster, and their loaders; batches whose rows are forgotten have none.
+    """Return the tables of one cluster and their loaders, without batches whose rows are gone.
 
     Raises
     ------
     SchemaError
-        If rows of another batch lie elsewhere.
+        If rows of another batch are stored elsewhere.
     """
     out = []
     for load in loads:
@@ -63,7 +63,7 @@ def loads_of(loads: Sequence[Load], kind: type[_Own]) -> list[tuple[_Own, Loader
 
 
 def coding_of(loader: Any) -> bytes:
-    """Return what a loader's coded rows depend on: not which rows of a unit are kept."""
+    """Return the part of a loader on which coded rows depend: not which rows of a unit are kept."""
     if isinstance(loader, PartLoader):
         return replace(loader, whole=replace(loader.whole, unit=None)).to_bytes()  # type: ignore
     coding: bytes = replace(loader, unit=None).to_bytes()
@@ -71,5 +71,5 @@ def coding_of(loader: Any) -> bytes:
 
 
 def other_version(theirs: str, ours: str) -> str:
-    """Say that a worker's version of privboost is not the driver's."""
+    """Return the message about a worker's version of privboost that is not the driver's."""
     return f"a worker has privboost {theirs}, but the driver has {ours}: they must be the same"

@@ -1,4 +1,4 @@
-"""Which cluster holds a table's rows; no cluster's package is imported before one of its tables."""
+"""Recognition of Dask and Spark frames; their packages are imported with the first frame."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from privboost.tables.loading import Load
 from privboost.tables.remote import RemoteTable
 
 _TABLES = {
-    "dask": "privboost.clusters.dask_table",
-    "pyspark": "privboost.clusters.spark_table",
+    "dask": "privboost.clusters.dask_backend",
+    "pyspark": "privboost.clusters.spark_backend",
 }
-"""By the package of a frame's type: the module whose `open_frame` makes a `RemoteTable` of it,
-and whose `map_rows` predicts."""
+"""By the package of a frame's type: the module whose `open_frame` returns a `RemoteTable`, and
+whose `map_rows` predicts."""
 
 
 def is_remote(data: Any) -> bool:
-    """Whether a table's rows lie with a cluster."""
+    """Whether a table's rows are stored by a cluster."""
     return isinstance(data, RemoteTable) or _package(data) in _TABLES
 
 
 def open_remote(data: Any) -> Any:
-    """Return the remote table of a cluster's frame; anything else stays as it is."""
+    """Return the remote table of a cluster's frame; return anything else unchanged."""
     if isinstance(data, RemoteTable) or not is_remote(data):
         return data
     return import_module(_TABLES[_package(data)]).open_frame(data)
 
 
 def map_rows(model: Any, method: str, data: Any) -> Any:
-    """Return what a model's method says of a cluster's rows: lazily, as a frame of the cluster."""
+    """Apply a model's method to a cluster's rows: lazily, as a frame of the cluster."""
     return import_module(_TABLES[_package(data)]).map_rows(model, method, data)
 
 
 def open_where_rows_lie(n_threads: int) -> OpenBackend:
-    """Return what opens a backend: a cluster's for its own tables, else this machine's threads."""
+    """Return a function that opens a cluster's backend for its tables, else a local one."""
     return partial(_open, n_threads=n_threads)
 
 

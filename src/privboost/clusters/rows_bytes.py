@@ -1,6 +1,6 @@
-"""Coded rows as bytes: what lies with a cluster, so that lost rows can be held again.
+"""Serialisation of coded rows, by which a cluster stores them and restores lost shards.
 
-The same rows give the same bytes, so that a digest tells whether rows are still what they were.
+Equal rows have equal bytes, so a digest shows whether rows have changed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _MAGIC = b"PVBROWS1"
 
 
 def write_rows(rows: Rows, units: pa.Array | None = None) -> bytes:
-    """Write coded rows, and the names of their units where they have some."""
+    """Return coded rows, and the names of their units if they have any, as bytes."""
     ids = rows.ids
-    form = {
+    payload = {
         "n_codes": list(rows.layout.n_codes),
         "narrow": rows.codes.narrow,
         "wide": rows.codes.wide,
@@ -33,28 +33,28 @@ def write_rows(rows: Rows, units: pa.Array | None = None) -> bytes:
         "texts": _write_texts(rows.texts),
         "units": None if units is None else _write_texts([units]),
     }
-    return codec.dump(form, _MAGIC)
+    return codec.dump(payload, _MAGIC)
 
 
 def read_rows(data: bytes) -> tuple[Rows, pa.Array | None]:
-    """Read what `write_rows` wrote."""
-    form = codec.load(data, _MAGIC)
-    # Copies: kernels were compiled for arrays that can be written.
+    """Read the bytes of `write_rows`."""
+    payload = codec.load(data, _MAGIC)
+    # Copies: kernels are compiled for writable arrays.
     arrays = {
-        name: form[name] if form[name] is None else form[name].copy()
+        name: payload[name] if payload[name] is None else payload[name].copy()
         for name in ("narrow", "wide", "label", "weight", "start")
     }
-    ids: Any = form["ids"]
+    ids: Any = payload["ids"]
     rows = Rows(
-        Codes(Layout(tuple(form["n_codes"])), arrays["narrow"], arrays["wide"]),
+        Codes(Layout(tuple(payload["n_codes"])), arrays["narrow"], arrays["wide"]),
         arrays["label"],
         arrays["weight"],
         arrays["start"],
         range(*ids) if isinstance(ids, list) else ids if ids is None else ids.copy(),
-        form["cohort"],
-        tuple(_read_texts(form["texts"])),
+        payload["cohort"],
+        tuple(_read_texts(payload["texts"])),
     )
-    return rows, None if form["units"] is None else _read_texts(form["units"])[0]
+    return rows, None if payload["units"] is None else _read_texts(payload["units"])[0]
 
 
 def _write_texts(columns: Sequence[pa.Array]) -> np.ndarray:

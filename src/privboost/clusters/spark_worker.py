@@ -1,8 +1,8 @@
-"""What runs in Spark's Python workers: rows are coded, brought together by unit, held and asked.
+"""Tasks in Spark's Python workers: they code rows, group them by unit, hold shards and answer.
 
-A worker process keeps the shards that it made, and catches up with what was released since it was
-last asked. Spark may ask any process about any partition: one that does not hold it says so, and
-is given the coded rows. So what a process holds saves time, and changes no answer.
+A worker process caches the shards that it has made, and applies the updates that they lack. Spark
+may send a request for any partition to any process: one without its shard replies None, and is
+then sent the coded rows. So the cache saves time, and changes no sum.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from privboost import __version__
-from privboost.clusters.parts import CHANGED, begin_digest, deal_units, other_version
+from privboost.clusters.parts import CHANGED, begin_digest, other_version, share_of_units
 from privboost.clusters.rows_bytes import read_rows, write_rows
 from privboost.engine.queries import Query
 from privboost.engine.shard import Shard
@@ -33,14 +33,14 @@ COLUMN = "rows"
 
 
 class Part(NamedTuple):
-    """What the driver knows of a partition of coded rows.
+    """Metadata of a partition of coded rows.
 
     Attributes
     ----------
     n_rows : int
-        How many rows it has.
+        The number of rows.
     digest : bytes
-        Of its bytes: rows that are made again must be the same.
+        The digest of its bytes: rows that are computed again must be the same.
     """
 
     n_rows: int
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some updates in a row: from which number to which, and a broadcast of their bytes."""
+    """Consecutive updates: the range of their numbers, and a broadcast of their bytes."""
 
     first: int
     stop: int
@@ -56,27 +56,27 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Question:
-    """What every partition is asked, and what it must have been told before.
+class Request:
+    """A query for every partition, with the updates that precede it.
 
     Attributes
     ----------
     run : str
-        Names the run, at random.
+        A random name of the run.
     open_runs : frozenset of str
-        The runs whose rows are held: several fits may share an application.
+        The runs whose shards are kept: several fits may share an application.
     version : str
         The driver's version of privboost.
     parts : sequence of Part
         The partitions.
     firsts : sequence of int
-        The place of each partition's first row in its own table.
+        The index of each partition's first row in its own table.
     chunks : tuple of Chunk
-        All updates but the newest.
+        All updates but the newest ones.
     newest : tuple of bytes
-        The newest.
+        The newest updates.
     query : bytes or None
-        What is asked; None for the tally.
+        The query; None for the tally.
     """
 
     run: str
@@ -88,37 +88,37 @@ class Question:
     newest: tuple[bytes, ...]
     query: bytes | None
 
-    def news(self, seen: int) -> list[bytes]:
-        """Return the updates after the first so many."""
+    def updates_after(self, seen: int) -> list[bytes]:
+        """Return the updates after the first `seen`."""
         out: list[bytes] = []
         for chunk in self.chunks:
-            if seen < chunk.stop:  # what is not needed is not fetched
+            if seen < chunk.stop:  # other broadcasts are not fetched
                 out += chunk.messages.value[max(0, seen - chunk.first) :]
         stop = self.chunks[-1].stop if self.chunks else 0
         return [*out, *self.newest[max(0, seen - stop) :]]
 
 
-class _Held:
-    """A shard, and how many updates it has followed."""
+class _HeldShard:
+    """A shard, and the number of updates it has followed."""
 
     def __init__(self, blocks: Sequence[Rows]) -> None:
         self._shard, self._seen = Shard(blocks), 0
 
-    def answer(self, question: Question) -> Any:
-        for message in question.news(self._seen):
+    def answer(self, request: Request) -> Any:
+        for message in request.updates_after(self._seen):
             self._shard.apply(Update.from_bytes(message))
             self._seen += 1
-        if question.query is None:
+        if request.query is None:
             return self._shard.tally()
-        return self._shard.sum(Query.from_bytes(question.query))
+        return self._shard.sum(Query.from_bytes(request.query))
 
 
-_HELD: dict[tuple[str, int], _Held] = {}
-"""What this process holds: by run and partition."""
+_HELD: dict[tuple[str, int], _HeldShard] = {}
+"""The shards of this process, by run and partition."""
 
 
 def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Say how many rows this partition has."""
+    """Yield the number of rows of this partition."""
     n_rows = sum(batch.num_rows for batch in batches)
     numbers = (pa.array([_own_number()], pa.int32()), pa.array([n_rows], pa.int64()))
     yield pa.record_batch(list(numbers), names=["part", "n_rows"])
@@ -129,7 +129,7 @@ def code(
 ) -> Iterator[pa.RecordBatch]:
     """Code a partition.
 
-    Places count from its own first row; or, where rows were counted before, from the table's.
+    Rows are numbered from its own first row; if rows were counted before, from the table's.
     """
     _check_version(version)
     own = read_loader(loader)
@@ -147,7 +147,7 @@ def code(
 
 
 def _own_number() -> int:
-    """Return which partition this task is of."""
+    """Return the index of this task's partition."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -163,7 +163,7 @@ def _code_block(loader: Loader, batch: pa.RecordBatch, first: int) -> tuple[Rows
 
 
 def survey(number: int, blobs: Iterable[bytes]) -> Iterator[tuple[int, Part]]:
-    """Say of a partition how many rows it has, and what their bytes are."""
+    """Yield the metadata of a partition."""
     digest, n_rows = begin_digest(), 0
     for blob in blobs:
         digest.update(blob)
@@ -171,34 +171,34 @@ def survey(number: int, blobs: Iterable[bytes]) -> Iterator[tuple[int, Part]]:
     yield number, Part(n_rows, digest.digest())
 
 
-def deal(
+def distribute(
     parts: Sequence[Part], firsts: Sequence[int], number: int, blobs: Iterable[bytes]
 ) -> Iterator[tuple[int, tuple[int, int, bytes]]]:
-    """Deal a partition's rows out by the names of their units; rows without one are left out."""
-    for place, blob in enumerate(_same(blobs, parts[number])):
+    """Distribute a partition's rows by the names of their units; rows without one are left out."""
+    for place, blob in enumerate(_unchanged(blobs, parts[number])):
         rows, units = read_rows(blob)
         assert units is not None
-        owner = deal_units(units, len(parts))
-        moved = _move(rows, firsts[number])
+        owner = share_of_units(units, len(parts))
+        moved = _shifted(rows, firsts[number])
         for part in np.unique(owner[owner >= 0]):
             own = np.flatnonzero(owner == part)
             yield int(part), (number, place, write_rows(moved.take(own), units.take(pa.array(own))))
 
 
 def bound(
-    loaders: Sequence[bytes], dealt: Iterable[tuple[int, tuple[int, int, bytes]]]
+    loaders: Sequence[bytes], distributed: Iterable[tuple[int, tuple[int, int, bytes]]]
 ) -> Iterator[bytes]:
-    """Bound all rows of some units, in the order of their tables.
+    """Bound the rows of some units, in the order of their tables.
 
     Parameters
     ----------
     loaders : sequence of bytes
-        Of each partition that rows were dealt from: those of one table have the same.
-    dealt : iterable
-        What `deal` gave this partition.
+        The loader of each partition that rows were distributed from.
+    distributed : iterable
+        The rows that `distribute` sent to this partition.
     """
-    known: list[pa.Array] = []  # who came with an earlier table is left out
-    for loader, own in groupby(sorted(dealt), lambda each: loaders[each[1][0]]):
+    known: list[pa.Array] = []  # units of an earlier table are left out
+    for loader, own in groupby(sorted(distributed), lambda each: loaders[each[1][0]]):
         read, rule = [read_rows(blob) for _, (_, _, blob) in own], read_loader(loader).unit
         assert rule is not None
         unit, names = number_units([units for _, units in read])
@@ -209,30 +209,30 @@ def bound(
             yield write_rows(kept.take(np.arange(at, min(at + BLOCK_ROWS, len(kept)))))
 
 
-def ask(question: Question, surveyed: Iterable[tuple[int, Part]]) -> Iterator[tuple[int, Any]]:
-    """Answer for some partitions from what this process holds; None where it does not hold one."""
-    # All input is read, or else Spark would end this process with all that it holds.
-    asked = list(surveyed)
-    _keep(question.open_runs)
-    for number, part in asked:
-        if part != question.parts[number]:
+def answer(request: Request, surveyed: Iterable[tuple[int, Part]]) -> Iterator[tuple[int, Any]]:
+    """Answer for some partitions from the shards of this process; None without a shard."""
+    # Read all input: Spark would otherwise end this process, and lose its shards.
+    partitions = list(surveyed)
+    _keep(request.open_runs)
+    for number, part in partitions:
+        if part != request.parts[number]:
             _refuse_changed()
-        held = _HELD.pop((question.run, number), None)
-        yield number, None if held is None else _answer(held, question, number)
+        held = _HELD.pop((request.run, number), None)
+        yield number, None if held is None else _answer(held, request, number)
 
 
-def load_and_ask(
-    question: Question, number: int, blobs: Iterable[bytes]
+def load_and_answer(
+    request: Request, number: int, blobs: Iterable[bytes]
 ) -> Iterator[tuple[int, Any]]:
-    """Make the shard from the partition's coded rows, tell it all updates, and answer."""
-    _check_version(question.version)
-    first = question.firsts[number]
-    blocks = [_move(read_rows(b)[0], first) for b in _same(blobs, question.parts[number])]
-    yield number, _answer(_Held(blocks), question, number)
+    """Make the shard from the partition's coded rows, apply all updates, and answer."""
+    _check_version(request.version)
+    first = request.firsts[number]
+    blocks = [_shifted(read_rows(b)[0], first) for b in _unchanged(blobs, request.parts[number])]
+    yield number, _answer(_HeldShard(blocks), request, number)
 
 
 def forget(open_runs: frozenset[str], seats: Iterable[int]) -> Iterator[int]:
-    """Let go of everything but what runs hold that are still open."""
+    """Release all shards except those of runs that are still open."""
     yield from seats
     _keep(open_runs)
 
@@ -242,15 +242,15 @@ def _keep(open_runs: frozenset[str]) -> None:
         del _HELD[key]
 
 
-def _answer(held: _Held, question: Question, number: int) -> Any:
-    answer = held.answer(question)
-    # Only now: a shard that failed halfway through the updates is not held on to.
-    _HELD[question.run, number] = held
+def _answer(held: _HeldShard, request: Request, number: int) -> Any:
+    answer = held.answer(request)
+    # Only now: a shard that failed halfway through the updates is not kept.
+    _HELD[request.run, number] = held
     return answer
 
 
-def _same(blobs: Iterable[bytes], part: Part) -> Iterator[bytes]:
-    """Pass bytes on; in the end refuse them, unless they are what was surveyed."""
+def _unchanged(blobs: Iterable[bytes], part: Part) -> Iterator[bytes]:
+    """Yield bytes; raise at the end if their digest has changed."""
     digest = begin_digest()
     for blob in blobs:
         digest.update(blob)
@@ -268,8 +268,8 @@ def _check_version(version: str) -> None:
         raise ClusterError(other_version(__version__, version))
 
 
-def _move(rows: Rows, first: int) -> Rows:
-    """Count places from the table's first row."""
+def _shifted(rows: Rows, first: int) -> Rows:
+    """Number rows from the table's first row."""
     if rows.ids is None or not first:
         return rows
     if isinstance(rows.ids, range):

@@ -1,1 +1,1 @@
-"""Rows on a GPU: the same integers, answered there."""
+"""CUDA backend: rows in device memory, and the same integer sums."""

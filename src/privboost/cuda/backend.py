@@ -1,4 +1,4 @@
-"""The backend of this machine's devices: `backend="cuda"`."""
+"""The backend on this machine's GPUs: `backend="cuda"`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from privboost.crew import Crew
 from privboost.cuda.card import Device, find_devices, open_device
 from privboost.cuda.coding import leave_numbers
-from privboost.cuda.dealing import LEAST_ROWS, MOST_ROWS, Lot, deal, devices_for
+from privboost.cuda.dealing import LEAST_ROWS, MOST_ROWS, Assignment, devices_for, distribute
 from privboost.cuda.shard import DeviceShard
 from privboost.engine.backend import LocalBackend, OpenBackend, add_answers
 from privboost.engine.queries import Query
@@ -22,26 +22,26 @@ from privboost.tables.loading import Coded, Load, load_rows
 from privboost.tables.rows import Rows
 
 FEW_ROWS = 2**16
-"""So many rows are as soon done by a device as by one thread of a processor."""
+"""With fewer rows, one CPU thread is as fast as a device."""
 
 _What = TypeVar("_What")
 
 
 class CudaBackend:
-    """Rows on devices; the answers are those of any other backend, bit for bit.
+    """Rows on devices; sums are those of any other backend, bit for bit.
 
     Parameters
     ----------
     blocks : sequence of Rows
-        The rows, in this machine's memory.
+        The rows, in host memory.
     devices : sequence of Device, optional
-        Where they go; by default all devices of this machine that have work.
+        The devices; by default as many of this machine as the rows are worth.
     most_rows : int
-        Rows of a shard.
+        The most rows of a shard.
     least_rows : int
-        Rows of a device, where there are several.
+        The fewest rows of each of several devices.
     n_threads : int
-        How many threads bring rows there.
+        The host threads that copy rows.
     """
 
     def __init__(
@@ -58,63 +58,65 @@ class CudaBackend:
             devices = [open_device(number) for number in numbers[:used]]
         self._devices = devices
         self._texts = [block.texts for block in blocks]
-        lots = deal(blocks, devices, most_rows, least_rows)
-        self._crew = Crew(len(lots))
-        threads = max(n_threads // len(lots), 1)
-        self._lanes = self._all(lambda lot: _Lane(lot, threads), lots)
+        assigned = distribute(blocks, devices, most_rows, least_rows)
+        self._crew = Crew(len(assigned))
+        threads = max(n_threads // len(assigned), 1)
+        self._workers = self._all(lambda own: _Worker(own, threads), assigned)
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
-        return add_answers(self._all(lambda lane: lane.sum(query), self._lanes))
+        return add_answers(self._all(lambda worker: worker.sum(query), self._workers))
 
     def apply(self, update: Update) -> None:
-        """Tell every shard what has been released."""
-        self._all(lambda lane: lane.apply(update), self._lanes)
+        """Have every shard follow an update."""
+        self._all(lambda worker: worker.apply(update), self._workers)
 
-    def _all(self, act: Callable[[Any], _What], lots: Sequence[Any]) -> list[_What]:
-        """Act on all lots at once, on the first in this thread."""
-        return self._crew.do([partial(act, lot) for lot in lots])
+    def _all(self, act: Callable[[Any], _What], each: Sequence[Any]) -> list[_What]:
+        """Call a function on all elements concurrently, on the first in this thread."""
+        return self._crew.do([partial(act, own) for own in each])
 
     def tally(self) -> dict[bytes, int]:
-        """Return how many rows have each text; texts stay in this machine's memory."""
+        """Return the count of rows of each text; texts stay in host memory."""
         return tally_texts(self._texts)
 
     def close(self) -> None:
-        """Let go of the rows and the threads."""
-        self._lanes, self._texts = [], []
+        """Release the rows and the threads."""
+        self._workers, self._texts = [], []
         self._crew.close()
         for device in self._devices:
-            with device.at_work():
-                device.rest()
+            with device.activated():
+                device.free_memory()
 
 
-class _Lane:
-    """Shards of one device that one thread asks one after the other."""
+class _Worker:
+    """A host thread's shards of one device, which it works on one after the other."""
 
-    def __init__(self, lot: Lot, n_threads: int) -> None:
-        self._device = lot.device
-        with self._device.at_work():
-            self._shards = [DeviceShard(lot.device, blocks, n_threads) for blocks in lot.shards]
+    def __init__(self, assigned: Assignment, n_threads: int) -> None:
+        self._device = assigned.device
+        with self._device.activated():
+            self._shards = [
+                DeviceShard(assigned.device, blocks, n_threads) for blocks in assigned.shards
+            ]
 
     def sum(self, query: Query) -> np.ndarray:
-        with self._device.at_work():
+        with self._device.activated():
             return add_answers(shard.sum(query) for shard in self._shards)
 
     def apply(self, update: Update) -> None:
-        with self._device.at_work():
+        with self._device.activated():
             for shard in self._shards:
                 shard.apply(update)
 
 
 def open_cuda(n_threads: int = 1) -> OpenBackend:
-    """Return what opens a backend on devices; refuse here, before rows are read, if there are none.
+    """Return a function that opens a backend on devices; raise here, before rows are read, if none.
 
-    Few rows stay with the processor: their answers, which are the same, are sooner there.
+    Few rows stay on the CPU, where the same sums are faster.
 
     Parameters
     ----------
     n_threads : int
-        How many threads of this machine read rows, and code what devices do not.
+        The host threads that read rows, and code the columns that devices do not.
     """
     open_device(find_devices()[0])
 
@@ -130,7 +132,7 @@ def open_cuda(n_threads: int = 1) -> OpenBackend:
 
 
 def _are_many(loads: Sequence[Load]) -> bool:
-    """Whether tables tell, without being read, that they have rows enough for a device."""
+    """Whether the lengths of tables that are known without reading are enough for a device."""
     rows = 0
     for load in loads:
         if isinstance(load.source, Coded):

@@ -12,7 +12,7 @@ def _doubled(value: int) -> int:
 
 
 def _box() -> list[int]:
-    """What each byte is substituted by: its inverse in the field of 256 elements, then a shift."""
+    """Return the substitution box: inverses in the field of 256 elements, then an affine map."""
     box, power, inverse = [0x63] * 256, 1, 1
     while True:
         power ^= _doubled(power)  # times 3
@@ -22,23 +22,23 @@ def _box() -> list[int]:
         inverse &= 0xFF
         if inverse & 0x80:
             inverse ^= 0x09  # divided by 3
-        turned = inverse
+        shifted = inverse
         for bits in range(1, 5):
-            turned ^= (inverse << bits | inverse >> (8 - bits)) & 0xFF
-        box[power] = turned ^ 0x63
+            shifted ^= (inverse << bits | inverse >> (8 - bits)) & 0xFF
+        box[power] = shifted ^ 0x63
         if power == 1:
             return box
 
 
 _BOX = _box()
-TURNS = np.array(
+ROUND_TABLE = np.array(
     [_doubled(s) << 24 | s << 16 | s << 8 | (_doubled(s) ^ s) for s in _BOX], dtype=np.uint32
 )
-"""What a byte becomes in a round: a column of four."""
+"""The column of four bytes that a byte becomes in a round."""
 
 
 def round_keys(key: bytes) -> np.ndarray:
-    """Return the keys of all rounds of a key of 32 bytes (uint32)."""
+    """Return the round keys of a 32-byte key (uint32)."""
     words = [int.from_bytes(key[4 * k : 4 * k + 4], "big") for k in range(_KEY_WORDS)]
     extra = 1
     for k in range(_KEY_WORDS, _WORDS):

@@ -31,30 +31,30 @@ from privboost.tables.rows import Codes, Rows
 from privboost.tables.values import plain_numbers
 
 _VALUES = 2**24
-"""Numbers that are brought to the device at once."""
+"""Numbers that are copied to the device at once."""
 _MOST_ROWS = 2**19
 _FEW_ROWS = 2**15
-"""Fewer rows are sooner coded where they lie."""
+"""Fewer rows are coded faster on the CPU."""
 _MOST_EDGES = 2**13
-"""Of columns that one kernel codes: they are near the threads of each block."""
+"""The most edges of the columns of one launch: they are in shared memory."""
 _SLOTS, _SLOT = 3, 2**24
-"""Slots of pinned memory, and bytes of each: a multiple of what columns are aligned to."""
+"""Buffers of pinned memory, and bytes of each: a multiple of the alignment of columns."""
 _MOST_GAPS = 2
-"""Columns of one array are brought with what lies between them, up to so many times their size."""
+"""Columns of one array are copied as one range of at most so many times their size."""
 
 
 @dataclass(frozen=True, eq=False)
 class Uncoded:
-    """Stands where codes do, until a device has coded the numbers.
+    """Columns in place of `Codes`, until a device has coded the numbers.
 
     Attributes
     ----------
     layout : Layout
-        Of all columns.
+        The layout of all columns.
     edges : tuple of float64 arrays
-        Of each feature.
+        The bin edges of each feature.
     numbers : mapping from feature to array
-        Plain numbers, where they lie.
+        Plain numbers, not copied.
     codes : mapping from feature to array
         The codes of all other features.
     """
@@ -68,20 +68,20 @@ class Uncoded:
         return len(next(iter((self.numbers or self.codes).values())))
 
     def column(self, feature: int) -> np.ndarray | None:
-        """The codes of one feature; None where it has numbers."""
+        """Return the codes of a feature; None if it is not coded yet."""
         return self.codes.get(feature)
 
 
 @dataclass(frozen=True, eq=False)
 class NumberLoader:
-    """Loads rows as another loader does, and leaves numbers for a device to code.
+    """Wraps a loader so that numbers are left for a device to code.
 
     Attributes
     ----------
     whole : RowLoader
-        The other one. Rows of units are bounded by their codes: it has no unit.
+        The loader. It has no unit: the rows of a unit are bounded by their codes.
     few_rows : int
-        Batches of fewer rows are coded here.
+        Batches of fewer rows are coded on the CPU.
     """
 
     unit: ClassVar[None] = None
@@ -96,7 +96,7 @@ class NumberLoader:
         return self.whole.columns
 
     def read(self, batch: Batch, first: int) -> Rows:
-        """Code some rows, of which the first has this place in its table."""
+        """Code some rows, of which the first has this index in its table."""
         encoder = self.whole.encoder
         found = {
             k: plain_numbers(batch[feature.name])
@@ -113,7 +113,7 @@ class NumberLoader:
     def _coded_here(
         self, encoder: Encoder, batch: Batch, without: frozenset[int]
     ) -> dict[int, np.ndarray]:
-        """Code the other features."""
+        """Code the other features on the CPU."""
         rest = [k for k in range(len(encoder.edges)) if k not in without]
         if not rest:
             return {}
@@ -123,26 +123,26 @@ class NumberLoader:
             edges = tuple(encoder.edges[k] for k in rest)
             self._parts[without] = Encoder(replace(domain, features=features), edges)
         codes = self._parts[without].code(batch)
-        return {k: codes.column(place) for place, k in enumerate(rest)}
+        return {k: codes.column(own) for own, k in enumerate(rest)}
 
     @cached_property
     def _parts(self) -> dict[frozenset[int], Encoder]:
-        """Encoders of some features, by those they leave out."""
+        """Encoders of some features, by the features they leave out."""
         return {}
 
     def name_units(self, batch: Batch) -> pa.Array:
-        """Return the canonical name of each row's unit: there are none."""
+        """Return the canonical name of each row's unit."""
         return self.whole.name_units(batch)
 
     def to_bytes(self) -> bytes:
-        """Write the loader for another process, which codes by itself."""
+        """Return the wrapped loader as bytes for another process."""
         return self.whole.to_bytes()
 
 
 def leave_numbers(loads: Sequence[Load]) -> tuple[Sequence[Load], int | None]:
-    """Return loads that leave numbers uncoded, and how many rows their blocks have, if all can.
+    """Return loads that leave numbers uncoded, and the rows of a block; None if some load cannot.
 
-    Rows of many columns are coded by the processor: what is brought at once stays small.
+    Rows of many columns are coded on the CPU, so that copies stay small.
     """
     rows = _VALUES // max((len(load.loader.columns) for load in loads), default=1)
     if rows < _FEW_ROWS or not all(_has_numbers(load) for load in loads):
@@ -162,56 +162,60 @@ def _has_numbers(load: Load) -> bool:
 def code_on_device(
     device: Device, columns: Sequence[Any], blocks: Sequence[tuple[int, Uncoded]], n_threads: int
 ) -> None:
-    """Code the numbers of blocks, of which each has the place of its first row.
+    """Code the numbers of blocks on a device.
 
     Parameters
     ----------
+    device : Device
+        The device.
     columns : sequence of arrays
-        Where codes go, one for each feature.
+        The codes of each feature, which are written.
+    blocks : sequence of (int, Uncoded)
+        The index of each block's first row, and the block.
     n_threads : int
-        How many threads copy numbers to where the device takes them from.
+        The host threads that copy numbers to pinned memory.
     """
     if not blocks:
         return
-    # The next plans are made while threads copy.
+    # Plan the next copies while threads copy.
     with ThreadPoolExecutor(1) as ahead:
         stage = _Stage(device, n_threads)
         plans = ahead.map(_Plan, [block.numbers for _, block in blocks])
         for (first, block), plan in zip(blocks, plans, strict=True):
-            there = None  # what is no longer needed there makes room
-            there = stage.send(plan)
-            for group in _groups(block, min(_MOST_EDGES, device.near // 8)):
+            there = None  # free the last copy first
+            there = stage.copy_into(plan)
+            for group in _groups(block, min(_MOST_EDGES, device.shared_memory // 8)):
                 _launch(device, columns, first, block, group, plan, device.address(there))
-        device.wait()
+        device.synchronize()
 
 
 class _Stage:
-    """Pinned memory by which numbers get to a device: while one slot is sent, the next is filled.
+    """Pinned buffers between host and device: while one is sent, the next is filled.
 
-    Threads fill slots in compiled code: copies in Python would wait for its lock.
+    Threads fill buffers in compiled code, without Python's lock.
     """
 
     def __init__(self, device: Device, n_threads: int) -> None:
         self._device, self._threads = device, n_threads
         self._slots: deque[tuple[np.ndarray, Any]] = deque()
 
-    def send(self, plan: _Plan) -> Any:
-        """Have a piece copied to the device, in the queue; return where it is there."""
-        device, there = self._device, self._device.bare(plan.size)
+    def copy_into(self, plan: _Plan) -> Any:
+        """Copy the columns of a plan to the device asynchronously; return the array there."""
+        device, there = self._device, self._device.empty_bytes(plan.size)
         for begin in range(0, plan.size, _SLOT):
             slot, end = self._next_slot(), min(begin + _SLOT, plan.size)
             for at, values in plan.copies_between(begin, end):
-                room = slot[at : at + values.nbytes].view(values.dtype)
+                target = slot[at : at + values.nbytes].view(values.dtype)
                 cuts = np.arange(self._threads + 1) * len(values) // self._threads
-                run_shares(block_kernels.copy_numbers, cuts, (values, room))
-            device.send(slot[: end - begin], there, begin)
-            self._slots.append((slot, device.mark()))
+                run_shares(block_kernels.copy_numbers, cuts, (values, target))
+            device.copy_into(slot[: end - begin], there, begin)
+            self._slots.append((slot, device.record_event()))
         return there
 
     def _next_slot(self) -> np.ndarray:
-        """Return a slot that nothing is sent from any more."""
+        """Return a buffer whose copy is complete."""
         if len(self._slots) < _SLOTS:
-            return self._device.stage(_SLOT)
+            return self._device.pinned_bytes(_SLOT)
         slot, mark = self._slots.popleft()
         if mark is not None:
             mark.synchronize()
@@ -227,22 +231,22 @@ def _launch(
     plan: _Plan,
     there: int,
 ) -> None:
-    """Have a kernel code some columns of a block whose bytes are on the device."""
+    """Launch the kernel that codes some columns of a block."""
     edges = [block.edges[feature] for feature in group]
     own = np.array(list(map(len, edges)))
     parts = np.zeros(len(group), dtype=COLUMN)
-    places = np.array([plan.places[feature] for feature in group], dtype=np.int64)
-    parts["values"], parts["stride"] = there + places[:, 0], places[:, 1]
+    offsets = np.array([plan.offsets[feature] for feature in group], dtype=np.int64)
+    parts["values"], parts["stride"] = there + offsets[:, 0], offsets[:, 1]
     parts["out"] = np.array([device.target(columns[f]) for f in group], dtype=np.uint64) + first
     parts["kind"] = [NUMBERS.index(block.numbers[f].dtype.str[1:]) for f in group]
     parts["first"], parts["n_edges"] = np.cumsum(own) - own, own
     task = Task(CODE, n=len(block), n_columns=len(group), n_edges=own.sum())
     task.set(columns=task.put(parts), edges=task.put(np.concatenate(edges)))
-    device.launch("code_numbers", task, near=8 * int(own.sum()), **spread(device, len(block)))
+    device.launch("code_numbers", task, shared=8 * int(own.sum()), **spread(device, len(block)))
 
 
 def _groups(block: Uncoded, most: int) -> Iterator[list[int]]:
-    """Part columns into groups whose edges can all be near."""
+    """Group columns so that the edges of a group fit into shared memory."""
     group: list[int] = []
     edges = 0
     for feature in block.numbers:
@@ -255,23 +259,23 @@ def _groups(block: Uncoded, most: int) -> Iterator[list[int]]:
 
 
 class _Plan:
-    """How columns of numbers become one piece of memory.
+    """The layout of columns of numbers in one buffer.
 
-    Columns of one array lie between each other, or beside each other: they are copied with what is
-    between them, as bytes. Others are copied one by one.
+    Columns of one array, interleaved or adjacent, are copied as one range of bytes. Others are
+    copied one by one.
 
     Attributes
     ----------
-    places : dict from feature to (int, int)
-        Where each column begins in the piece, and how many bytes its numbers are apart.
+    offsets : dict from feature to (int, int)
+        The offset of each column in the buffer, and the stride of its numbers, in bytes.
     size : int
-        Bytes of the piece.
+        Bytes of the buffer.
     copies : list of (int, array)
-        What goes where in it.
+        The offset of each copy, and its source.
     """
 
     def __init__(self, numbers: Mapping[int, np.ndarray]) -> None:
-        self.places: dict[int, tuple[int, int]] = {}
+        self.offsets: dict[int, tuple[int, int]] = {}
         self.size = 0
         self.copies: list[tuple[int, np.ndarray]] = []
         families: dict[int, list[int]] = {}
@@ -294,16 +298,16 @@ class _Plan:
             at = self.size + low % 16  # numbers stay aligned
             self.copies.append((at, whole.reshape(-1).view(np.uint8)[low - first : high - first]))
             for feature, column, start in zip(features, columns, starts, strict=True):
-                self.places[feature] = at + start - low, column.strides[0]
+                self.offsets[feature] = at + start - low, column.strides[0]
             self.size = aligned(at + high - low)
             return
         for feature, column in zip(features, columns, strict=True):
             self.copies.append((self.size, column))
-            self.places[feature] = self.size, column.itemsize
+            self.offsets[feature] = self.size, column.itemsize
             self.size = aligned(self.size + column.nbytes)
 
     def copies_between(self, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield what goes from one place to before another, and where, counted from the first."""
+        """Yield the copies within a range of the buffer, with offsets from its begin."""
         for at, values in self.copies:
             low, high = max(begin - at, 0), min(end - at, values.nbytes)
             if low < high:
@@ -312,16 +316,16 @@ class _Plan:
 
 
 def _owner(column: np.ndarray) -> np.ndarray:
-    """Return the array whose memory a column is part of."""
+    """Return the array that owns a column's memory."""
     return column.base if type(column.base) is np.ndarray else column
 
 
 def _start(column: np.ndarray) -> int:
-    """Return where the first number of a column lies."""
+    """Return the address of a column's first number."""
     return int(column.__array_interface__["data"][0])
 
 
 def _ends(column: np.ndarray, start: int) -> tuple[int, int]:
-    """Return where the bytes of a column begin and end."""
+    """Return the addresses of the begin and the end of a column."""
     last = (len(column) - 1) * column.strides[0]
     return start + min(last, 0), start + max(last, 0) + column.itemsize

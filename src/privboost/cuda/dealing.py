@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -12,62 +13,62 @@ from privboost.cuda.streaming import StreamingDevice
 from privboost.tables.rows import Rows
 
 MOST_ROWS = 2**31
-"""Of a shard: kernels number them in 32 bits."""
+"""The most rows of a shard: kernels index them in 32 bits."""
 LEAST_ROWS = 2**20
-"""Of a device, where there are several: fewer are sooner done by one alone."""
+"""The fewest rows of each of several devices: fewer are faster on one alone."""
 
 _STREAMS = 2
-"""Queues of rows that are brought to a device: while one copies, kernels work in the other."""
-_BESIDE = 48
-"""Bytes of a row beside its codes: label, weight, score, budget, leaf, what a command needs."""
+"""Streams of out-of-core rows: while one copies, kernels run in the other."""
+_STATE_BYTES = 48
+"""Bytes of a row besides its codes: label, weight, score, budget, leaf, temporary arrays."""
 _STREAMED = 2**23
-"""Rows that are brought at once, at most: the bus is busy while the next are named."""
+"""The most out-of-core rows of a shard, which are copied at once."""
 _LEAST_STREAMED = 2**16
-"""At least, whatever the device can spare."""
+"""The fewest."""
 
 
 @dataclass(frozen=True, eq=False)
-class Lot:
-    """What one thread is to ask about: a device, and the blocks of each shard there."""
+class Assignment:
+    """The shards that one host thread works on: a device, and the blocks of each shard."""
 
     device: Device
     shards: list[list[Rows]]
 
 
-def deal(
+def distribute(
     blocks: Sequence[Rows],
     devices: Sequence[Device],
     most_rows: int = MOST_ROWS,
     least_rows: int = LEAST_ROWS,
-) -> list[Lot]:
-    """Deal rows out: equal shares for devices, of which what does not fit is brought each time.
+) -> list[Assignment]:
+    """Distribute rows evenly over devices; rows that do not fit into their memory are out of core.
 
     Parameters
     ----------
     blocks : sequence of Rows
-        The rows; each device has some that follow each other.
+        The rows; those of a device are consecutive.
     devices : sequence of Device
-        Of which as many are used as have work.
+        The devices; only as many are used as the rows are worth.
     most_rows : int
-        Of a shard.
+        The most rows of a shard.
     least_rows : int
-        Of a device, where there are several.
+        The fewest rows of each of several devices.
     """
     rows = sum(map(len, blocks))
     used = devices[: devices_for(rows, len(devices), least_rows)]
-    lots: list[Lot] = []
+    assigned: list[Assignment] = []
     for device, own in zip(used, _shares(blocks, len(used)), strict=True):
-        lots += _on_device(device, own, most_rows)
-    return lots
+        assigned += _assign(device, own, most_rows)
+    return assigned
 
 
 def devices_for(rows: int, devices: int, least_rows: int = LEAST_ROWS) -> int:
-    """Return how many devices have work."""
+    """Return the number of devices that so many rows are worth."""
     return min(devices, max(rows // least_rows, 1))
 
 
 def _shares(blocks: Sequence[Rows], count: int) -> list[list[Rows]]:
-    """Part blocks into shares of about as many rows, in order."""
+    """Split blocks into consecutive shares of about equal rows."""
     ends = np.cumsum([0, *map(len, blocks)])
     middle = (ends[:-1] + ends[1:]) / 2
     share_of = np.minimum(middle * count // max(int(ends[-1]), 1), count - 1).astype(int)
@@ -77,28 +78,28 @@ def _shares(blocks: Sequence[Rows], count: int) -> list[list[Rows]]:
     ]
 
 
-def _on_device(device: Device, blocks: list[Rows], most_rows: int) -> Iterator[Lot]:
-    """Yield the lots of one device; the first is of rows that lie there."""
-    row_bytes = _BESIDE + (sum(1 + wide for wide in blocks[0].layout.wide) if blocks else 0)
+def _assign(device: Device, blocks: list[Rows], most_rows: int) -> Iterator[Assignment]:
+    """Yield the shards of one device; the first are in its memory, the others out of core."""
+    row_bytes = _STATE_BYTES + (sum(1 + wide for wide in blocks[0].layout.wide) if blocks else 0)
     held, rest = _first(blocks, device.free() // row_bytes)
     if held or not rest:
-        yield Lot(device, list(_parts(held, most_rows)) or [[]])
+        yield Assignment(device, list(_parts(held, most_rows)) or [[]])
     at_once = device.spare // (2 * _STREAMS) // row_bytes
     at_once = min(max(min(at_once, _STREAMED), _LEAST_STREAMED), most_rows)
     parts = list(_parts(rest, at_once))
     for k in range(min(_STREAMS, len(parts))):
-        yield Lot(StreamingDevice(device), parts[k::_STREAMS])
+        yield Assignment(cast(Device, StreamingDevice(device)), parts[k::_STREAMS])
 
 
 def _first(blocks: list[Rows], rows: int) -> tuple[list[Rows], list[Rows]]:
-    """Part blocks in two: the first have at most so many rows."""
+    """Split blocks in two, of which the first have at most so many rows."""
     ends = np.cumsum([0, *map(len, blocks)])
     count = int(np.searchsorted(ends, rows, side="right")) - 1
     return blocks[:count], blocks[count:]
 
 
 def _parts(blocks: Sequence[Rows], most_rows: int) -> Iterator[list[Rows]]:
-    """Part blocks into lists of at most so many rows each, or one block."""
+    """Split blocks into lists of at most so many rows each, or of one block."""
     part: list[Rows] = []
     rows = 0
     for block in blocks:

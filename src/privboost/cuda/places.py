@@ -1,4 +1,4 @@
-"""Which cells rows have, as kernels of a device are told."""
+"""The cells of rows as arguments of kernels."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from privboost.cuda.tasks import PART, Task
 from privboost.trees.cell_map import MOST_FEATURES, CellPart
 
 _MOST_FOLDED = 2048
-"""A column of at most so many codes is added up by code and folded into cells at the end: rows
-then need no map, and seldom wait for each other."""
+"""A column of at most so many codes is summed by code, and folded into cells at the end: rows then
+need no map, and atomic additions seldom collide."""
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class Part:
     """Cells of one column, or of several jointly.
 
     Attributes
     ----------
     columns : tuple of arrays
-        On the device.
+        The columns, on the device.
     maps : tuple of uint16 arrays, or None for those whose codes are cells
-        From codes to cells of a column.
+        From the codes to the cells of each column.
     sizes : tuple of int
-        How many cells each column has.
+        The number of cells of each column.
     first : int
-        Where its cells begin in the answer.
+        The index of its first cell in the answer.
     fold : uint32 array, optional
-        Which cell of the answer each of these cells is added to, from the first on.
+        The cell of the answer, counted from `first`, to which each of these cells is added.
     values : array, optional
-        Of each cell.
+        The value of each cell.
     """
 
     columns: tuple[Any, ...]
@@ -49,7 +49,7 @@ class Place:
 
     @cached_property
     def cells(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return math.prod(self.sizes)
 
     @property
@@ -58,61 +58,61 @@ class Place:
         return len(self.columns) == 1 and self.maps[0] is None
 
 
-def place_of_part(rows: DeviceRows, part: CellPart, first: int) -> Place:
-    """Return where the sums of a part of a map are."""
+def part_of_cells(rows: DeviceRows, part: CellPart, first: int) -> Part:
+    """Return the cells of a part of a `CellMap`."""
     columns = tuple(rows.columns[feature] for feature in part.features)
     if part.alone and len(part.cell_of[0]) <= _MOST_FOLDED:
-        return place_of_code(columns[0], part.cell_of[0], first)
-    return Place(columns, part.cell_of, part.sizes, first)
+        return part_of_codes(columns[0], part.cell_of[0], first)
+    return Part(columns, part.cell_of, part.sizes, first)
 
 
-def place_of_code(column: Any, cell_of: np.ndarray, first: int) -> Place:
-    """Return where the sums of one column are, code by code until the end."""
-    return Place((column,), (None,), (len(cell_of),), first, cell_of.astype(np.uint32))
+def part_of_codes(column: Any, cell_of: np.ndarray, first: int) -> Part:
+    """Return the cells of one column, which is summed by code until the end."""
+    return Part((column,), (None,), (len(cell_of),), first, cell_of.astype(np.uint32))
 
 
-def values_of_part(rows: DeviceRows, part: CellPart, values: np.ndarray) -> Place:
-    """Return the values of a part's cells; those of one column by its codes."""
+def part_with_values(rows: DeviceRows, part: CellPart, values: np.ndarray) -> Part:
+    """Return the cells of a part with their values; those of one column by its codes."""
     columns = tuple(rows.columns[feature] for feature in part.features)
     if part.alone:
         by_code = values[part.cell_of[0]]
-        return Place(columns, (None,), (len(by_code),), values=by_code)
-    return Place(columns, part.cell_of, part.sizes, values=values)
+        return Part(columns, (None,), (len(by_code),), values=by_code)
+    return Part(columns, part.cell_of, part.sizes, values=values)
 
 
-def codes_of(
+def part_of_features(
     rows: DeviceRows, features: tuple[int, int], values: np.ndarray | None = None
-) -> Place:
+) -> Part:
     """Return the cells that are the codes of one feature, or pairs of codes of two."""
     own = features[:1] if features[1] < 0 else features
     assert rows.layout is not None
     sizes = tuple(rows.layout.n_codes[feature] for feature in own)
     columns = tuple(rows.columns[feature] for feature in own)
-    return Place(columns, (None,) * len(own), sizes, values=values)
+    return Part(columns, (None,) * len(own), sizes, values=values)
 
 
-def put_places(device: Device, task: Task, places: Sequence[Place]) -> int:
-    """Put places behind a task, and return where; their near cells are numbered through."""
-    parts, near = [], 0
-    for place in places:
-        unused = (0,) * (MOST_FEATURES - len(place.columns))
-        parts.append(
+def put_parts(device: Device, task: Task, parts: Sequence[Part]) -> int:
+    """Append parts to the arguments of a kernel, and return the number of their cells."""
+    structs, cells = [], 0
+    for part in parts:
+        unused = (0,) * (MOST_FEATURES - len(part.columns))
+        structs.append(
             (
-                (*map(device.address, place.columns), *unused),
-                (*(column.dtype.itemsize for column in place.columns), *unused),
-                (*(_put(task, own) for own in place.maps), *unused),
-                (*place.sizes, *unused),
-                len(place.columns),
-                place.cells,
-                near,
-                _put(task, place.fold),
-                _put(task, place.values),
-                place.first,
+                (*map(device.address, part.columns), *unused),
+                (*(column.dtype.itemsize for column in part.columns), *unused),
+                (*(_put(task, own) for own in part.maps), *unused),
+                (*part.sizes, *unused),
+                len(part.columns),
+                part.cells,
+                cells,
+                _put(task, part.fold),
+                _put(task, part.values),
+                part.first,
             )
         )
-        near += place.cells
-    task.set(n_parts=len(places), parts=task.put(np.array(parts, dtype=PART)))
-    return near
+        cells += part.cells
+    task.set(n_parts=len(parts), parts=task.put(np.array(structs, dtype=PART)))
+    return cells
 
 
 def _put(task: Task, array: np.ndarray | None) -> int:

@@ -1,4 +1,4 @@
-"""Where the rows on a device are in the trees it was asked about last: as `engine.routes`."""
+"""Leaf assignment of the rows on a device: as `engine.routes`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 
 from privboost.cuda.card import MANY_ROWS, spread
-from privboost.cuda.places import Place, place_of_code
+from privboost.cuda.places import Part, part_of_codes
 from privboost.cuda.rows import DeviceRows
 from privboost.cuda.tasks import COUNT, ROUTE, Task
 from privboost.trees.tree import Tree
 
 _WIDE = 2**63
-"""Marks columns of codes of two bytes."""
-_MOST_NEAR = 2**15
-"""Bytes of a tree that are brought near the threads of each block."""
+"""Marks addresses of columns with two-byte codes."""
+_MOST_SHARED = 2**15
+"""The largest tree in shared memory, in bytes."""
 _COLUMNS_OF_A_LEVEL = 5
-"""To bring so many columns near takes as long as to lead rows down one level without that."""
+"""Copying so many columns to shared memory takes as long as one level without that."""
 _PITCH = 2064
-"""Bytes of a column near: see `kernels/trees.cu`."""
+"""Bytes of a column in shared memory: see `kernels/trees.cu`."""
 _COUNT_COPIES = 8
 
 
 @dataclass
-class _Walk:
-    """A tree, and how far rows were led down it: to which depth, and in which nodes they are."""
+class _Descent:
+    """A tree, and the nodes that rows have reached in it at some depth."""
 
     tree: Tree
     depth: int = 0
@@ -34,40 +34,40 @@ class _Walk:
 
 
 class DeviceLeaves:
-    """Finds the leaf of each row, and remembers it until other trees are asked about."""
+    """Finds the leaf of each row, and caches it until other trees are set."""
 
     def __init__(self, rows: DeviceRows) -> None:
         self._rows = rows
-        self._walks: list[_Walk] = []
+        self._descents: list[_Descent] = []
         self._unused: list[Any] = []
 
-    def follow(self, trees: tuple[Tree, ...]) -> None:
-        """Turn to these trees."""
-        walks = self._walks
-        if len(trees) == len(walks) and all(
-            tree.same_as(walk.tree) for tree, walk in zip(trees, walks, strict=True)
+    def set_trees(self, trees: tuple[Tree, ...]) -> None:
+        """Set the trees; what is cached of them is kept."""
+        known = self._descents
+        if len(trees) == len(known) and all(
+            tree.same_as(descent.tree) for tree, descent in zip(trees, known, strict=True)
         ):
             return
-        if len(trees) == len(walks) == 1 and _goes_on(walks[0].tree, trees[0]):
-            walks[0].tree = trees[0]
+        if len(trees) == len(known) == 1 and trees[0].extends(known[0].tree):
+            known[0].tree = trees[0]
         else:
-            self._unused += [walk.node for walk in walks if walk.node is not None]
-            self._walks = [_Walk(tree) for tree in trees]
+            self._unused += [descent.node for descent in known if descent.node is not None]
+            self._descents = [_Descent(tree) for tree in trees]
 
-    def place(self, number: int, first: int = 0) -> Place:
-        """Return the leaves of a tree as cells; those of a tree of one feature by its codes."""
-        tree = self._walks[number].tree
+    def part(self, number: int, first: int = 0) -> Part:
+        """Return the leaves of a tree as cells; a tree of one feature is summed by code."""
+        tree = self._descents[number].tree
         if tree.only_feature is None:
-            return Place((self.nodes(number),), (None,), (tree.n_leaves,), first)
-        return place_of_code(*self._by_code(tree), first)
+            return Part((self.nodes(number),), (None,), (tree.n_leaves,), first)
+        return part_of_codes(*self._by_code(tree), first)
 
-    def values(self, number: int, values: np.ndarray) -> Place:
+    def values(self, number: int, values: np.ndarray) -> Part:
         """Return the leaves of a tree with values."""
-        tree = self._walks[number].tree
+        tree = self._descents[number].tree
         if tree.only_feature is None:
-            return Place((self.nodes(number),), (None,), (tree.n_leaves,), values=values)
+            return Part((self.nodes(number),), (None,), (tree.n_leaves,), values=values)
         column, leaf_of = self._by_code(tree)
-        return Place((column,), (None,), (len(leaf_of),), values=values[leaf_of])
+        return Part((column,), (None,), (len(leaf_of),), values=values[leaf_of])
 
     def _by_code(self, tree: Tree) -> tuple[Any, np.ndarray]:
         feature = int(tree.feature[0])
@@ -78,51 +78,57 @@ class DeviceLeaves:
 
     def nodes(self, number: int) -> Any:
         """Return the leaf of each row (uint16) in a tree."""
-        walk, rows = self._walks[number], self._rows
-        tree, device = walk.tree, rows.device
-        if walk.node is not None and walk.depth == tree.depth:
-            return walk.node
-        if walk.node is None:
-            walk.node = self._unused.pop() if self._unused else rows.room(np.uint16)
-        first = 2**walk.depth - 1
+        descent, rows = self._descents[number], self._rows
+        tree, device = descent.tree, rows.device
+        if descent.node is not None and descent.depth == tree.depth:
+            return descent.node
+        if descent.node is None:
+            descent.node = self._unused.pop() if self._unused else rows.allocate(np.uint16)
+        first = 2**descent.depth - 1
         used = np.unique(tree.feature[first:])
-        turns = _packed(tree)
-        task = Task(ROUTE, node=device.target(walk.node), n=rows.n, nodes=len(turns), first=first)
-        task.set(words=turns.shape[1], turns=task.put(turns))
-        if self._pays_near(used, turns, tree.depth - walk.depth):
+        bitmask = _packed(tree)
+        task = Task(
+            ROUTE, node=device.target(descent.node), n=rows.n, nodes=len(bitmask), first=first
+        )
+        task.set(words=bitmask.shape[1], bitmask=task.put(bitmask))
+        if self._pays_tiles(used, bitmask, tree.depth - descent.depth):
             slots = np.searchsorted(used, tree.feature).astype(np.uint16)
             task.set(columns=task.put(self._columns(used)), n_columns=len(used))
             task.set(slots=task.put(slots))
-            device.launch("route_near", task, near=_near(used, turns), **spread(device, rows.n, 2))
+            device.launch(
+                "route_tiles", task, shared=_tile_bytes(used, bitmask), **spread(device, rows.n, 2)
+            )
         else:
-            near = len(turns) * 8 + turns.nbytes
-            near = near if near <= _MOST_NEAR else 0
-            task.set(columns=task.put(self._columns(tree.feature)), near=near)
-            device.launch("route", task, near=near, **spread(device, rows.n, 4))
-        walk.depth = tree.depth
-        return walk.node
+            shared = len(bitmask) * 8 + bitmask.nbytes
+            shared = shared if shared <= _MOST_SHARED else 0
+            task.set(columns=task.put(self._columns(tree.feature)), shared=shared)
+            device.launch("route", task, shared=shared, **spread(device, rows.n, 4))
+        descent.depth = tree.depth
+        return descent.node
 
-    def _pays_near(self, used: np.ndarray, turns: np.ndarray, levels: int) -> bool:
-        """Whether rows are sooner led where all columns that nodes look at are brought near."""
+    def _pays_tiles(self, used: np.ndarray, bitmask: np.ndarray, levels: int) -> bool:
+        """Whether assignment is faster with all columns of the nodes in shared memory."""
         rows = self._rows
         narrow = all(rows.columns[feature].dtype.itemsize == 1 for feature in used)
-        fits = _near(used, turns) <= rows.device.near_all // 2 - 2048  # two blocks a multiprocessor
+        fits = (
+            _tile_bytes(used, bitmask) <= rows.device.shared_memory_all // 2 - 2048
+        )  # two blocks a multiprocessor
         few = len(used) <= _COLUMNS_OF_A_LEVEL * levels
         return rows.n >= MANY_ROWS and narrow and fits and few
 
     def _columns(self, features: np.ndarray) -> np.ndarray:
-        """Return where the columns of nodes lie, and how wide they are."""
-        lie = np.zeros(len(self._rows.columns), dtype=np.uint64)
+        """Return the addresses of the nodes' columns, marked if wide."""
+        found = np.zeros(len(self._rows.columns), dtype=np.uint64)
         for feature in np.unique(features):
             column = self._rows.columns[feature]
             wide = _WIDE if column.dtype.itemsize == 2 else 0
-            lie[feature] = self._rows.device.address(column) + wide
-        own: np.ndarray = lie[features]
+            found[feature] = self._rows.device.address(column) + wide
+        own: np.ndarray = found[features]
         return own
 
     def counts(self) -> Any:
-        """Return how many rows are in each leaf of the first tree (int64, on the device)."""
-        rows, leaves = self._rows, self._walks[0].tree.n_leaves
+        """Return the rows of each leaf of the first tree (int64, on the device)."""
+        rows, leaves = self._rows, self._descents[0].tree.n_leaves
         node, device = self.nodes(0), rows.device
         out = device.zeros(leaves, np.int64)
         task = Task(
@@ -131,24 +137,19 @@ class DeviceLeaves:
         how = spread(device, rows.n, 4)
         copies = min(_COUNT_COPIES, how["threads"])
         task.set(copies=copies)
-        device.launch("count_leaves", task, near=4 * leaves * copies, **how)
+        device.launch("count_leaves", task, shared=4 * leaves * copies, **how)
         return out
 
 
 def _packed(tree: Tree) -> np.ndarray:
-    """Return where codes go, a bit a code: uint32 of shape (nodes, words)."""
+    """Return the split bitmask of each node, one bit per code: uint32 of shape (nodes, words)."""
     nodes, codes = tree.goes_right.shape
-    turns = np.zeros((nodes, 4 * -(-codes // 32)), dtype=np.uint8)
+    bitmask = np.zeros((nodes, 4 * -(-codes // 32)), dtype=np.uint8)
     packed = np.packbits(tree.goes_right, axis=1, bitorder="little")
-    turns[:, : packed.shape[1]] = packed
-    return turns.view(np.uint32)
+    bitmask[:, : packed.shape[1]] = packed
+    return bitmask.view(np.uint32)
 
 
-def _near(used: np.ndarray, turns: np.ndarray) -> int:
-    """Return how many bytes `route_near` has near."""
-    return len(used) * _PITCH + turns.nbytes + 2 * len(turns)
-
-
-def _goes_on(known: Tree, tree: Tree) -> bool:
-    """Whether a tree is another one, grown deeper."""
-    return known.depth < tree.depth and tree.top(known.depth).same_as(known)
+def _tile_bytes(used: np.ndarray, bitmask: np.ndarray) -> int:
+    """Return the shared memory of `route_tiles`, in bytes."""
+    return len(used) * _PITCH + bitmask.nbytes + 2 * len(bitmask)

@@ -1,4 +1,4 @@
-"""Coded rows on a device: each column in one piece, blocks after blocks."""
+"""Coded rows on a device: each column is one contiguous array over all blocks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from privboost.tables.rows import Rows
 
 _LOT = 2**21
 _LARGE = 2**18
-"""Rows that are put together before they are sent, and those of a block that need no more."""
+"""Rows that are joined before they are copied; larger blocks are copied by themselves."""
 _PADDING = 64
-"""Rows are followed by zeros up to a multiple of this: kernels read several at once."""
+"""Rows are padded with zeros to a multiple of this: kernels read several at once."""
 
 
 class DeviceRows:
@@ -28,21 +28,21 @@ class DeviceRows:
     Attributes
     ----------
     device : Device
-        Where they are.
+        The device.
     n : int
-        How many.
+        The number of rows.
     layout : Layout or None
-        Of the columns; None without blocks.
+        The layout of the columns; None without blocks.
     columns : list of arrays
         The codes of each feature.
     label, weight, start : arrays, the latter two optional
         As in `tables.rows.Rows`.
     ids : array or None
-        The rows' ids, where they do not count up from `first_id`.
+        The rows' ids, unless they count up from `first_id`.
     first_id : int or None
-        The first id; None where rows have none.
+        The first id; None for rows without ids.
     cohorts : list of (int, int, int)
-        Where the rows of blocks of one cohort begin and end, and the cohort.
+        The begin, the end and the number of each range of rows of one cohort.
     """
 
     def __init__(self, device: Device, blocks: Sequence[Rows], n_threads: int = 1) -> None:
@@ -62,21 +62,21 @@ class DeviceRows:
 
     @cached_property
     def n_unknown(self) -> int:
-        """How many have an unknown label."""
-        label = self.device.fetch(self.label) if self.device.keeps else self.label
+        """The number of rows with an unknown label."""
+        label = self.device.fetch(self.label) if self.device.resident else self.label
         return int(np.count_nonzero(label == UNKNOWN_LABEL))
 
-    def room(self, kind: Any) -> Any:
-        """Return zeros, one for each row, to keep."""
-        return self.device.room(padded(self.n), kind)
+    def allocate(self, kind: Any) -> Any:
+        """Return zeros, one for each row, that stay."""
+        return self.device.allocate(padded(self.n), kind)
 
     def scratch(self, kind: Any) -> Any:
-        """Return zeros, one for each row, for one command."""
+        """Return zeros, one for each row, for one message."""
         return self.device.scratch(padded(self.n), kind)
 
     def _column(self, blocks: Sequence[Rows], of: Callable[[Rows], Any], kind: Any) -> Any:
-        """Bring one column of all blocks to the device, as far as it is known."""
-        column, first = self.room(kind), 0
+        """Copy one column of all blocks to the device, except blocks that the device will code."""
+        column, first = self.allocate(kind), 0
         for known, run in groupby(blocks, lambda block: of(block) is not None):
             if not known:
                 first += sum(map(len, run))
@@ -90,7 +90,7 @@ class DeviceRows:
     def _optional(self, blocks: Sequence[Rows], of: Callable[[Rows], Any], kind: Any) -> Any:
         there = {of(block) is not None for block in blocks}
         if len(there) > 1:
-            raise ValueError("either all blocks of rows have weights, and labels, or none has")
+            raise ValueError("either all blocks have weights, and numeric labels, or none has")
         return self._column(blocks, of, kind) if True in there else None
 
     def _ids(self, blocks: Sequence[Rows]) -> tuple[int | None, Any]:
@@ -109,7 +109,7 @@ def _ids_of(block: Rows) -> np.ndarray:
 
 
 def padded(rows: int) -> int:
-    """Return how many rows there is room for."""
+    """Return the padded number of rows."""
     return -(-rows // _PADDING) * _PADDING
 
 
@@ -122,7 +122,7 @@ def _uncoded(blocks: Sequence[Rows]) -> Iterator[tuple[int, Uncoded]]:
 
 
 def _lots(blocks: Iterable[Rows]) -> Iterator[list[Rows]]:
-    """Bring small blocks together."""
+    """Group small blocks."""
     lot: list[Rows] = []
     rows = 0
     for block in blocks:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from privboost.cuda.card import Device, spread
-from privboost.cuda.growth import DeviceGrower, places_apart
-from privboost.cuda.places import Place, place_of_part, values_of_part
+from privboost.cuda.growth import DeviceGrower, separate_parts
+from privboost.cuda.places import Part, part_of_cells, part_with_values
 from privboost.cuda.routes import DeviceLeaves
 from privboost.cuda.rows import DeviceRows
 from privboost.cuda.states import DeviceState
-from privboost.cuda.sums import add_values, sum_by_node, sum_places
+from privboost.cuda.sums import add_values, sum_by_node, sum_parts
 from privboost.cuda.tasks import CELLS, VOTES, Task
 from privboost.cuda.vectors import DeviceVectors
 from privboost.engine.growth import Level
@@ -43,18 +43,20 @@ class DeviceShard(DeviceState):
 
     def __init__(self, device: Device, blocks: Sequence[Rows], n_threads: int = 1) -> None:
         super().__init__(DeviceRows(device, blocks, n_threads))
-        device.settle()
+        device.finish()
         self._device = device
-        self._routes = DeviceLeaves(self.rows)
-        self._grower = DeviceGrower(self.rows, self._routes)
+        self._leaves = DeviceLeaves(self.rows)
+        self._grower = DeviceGrower(self.rows, self._leaves)
         self._linear: DeviceVectors | None = None
         self._pairs: tuple[Summand, Any] | None = None
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over these rows."""
+        if not self.rows.n:
+            return np.zeros(query.shape, dtype=np.int64)
         answer = query.answer(self)
-        self._device.settle()
-        if not self._device.keeps:
+        self._device.finish()
+        if not self._device.resident:
             self._forget()
         return answer
 
@@ -62,7 +64,7 @@ class DeviceShard(DeviceState):
         """Follow an update."""
         self._forget()
         update.apply_to(self)
-        self._device.settle()
+        self._device.finish()
 
     def _forget(self) -> None:
         """Drop the caches of a tree that grows."""
@@ -74,16 +76,16 @@ class DeviceShard(DeviceState):
         self._check_cells(cells)
         parts = zip(cells.parts, cells.split(values), strict=True)
         if self.rows.n:
-            self._add([values_of_part(self.rows, part, own) for part, own in parts], output)
+            self._add([part_with_values(self.rows, part, own) for part, own in parts], output)
 
     def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its leaf in each tree."""
         if self.rows.n:
-            self._routes.follow(trees)
-            self._add([self._routes.values(k, own) for k, own in enumerate(values)], output)
+            self._leaves.set_trees(trees)
+            self._add([self._leaves.values(k, own) for k, own in enumerate(values)], output)
 
-    def _add(self, places: Sequence[Place], output: int) -> None:
-        add_values(self._device, self.state(output), self.rows.n, places)
+    def _add(self, parts: Sequence[Part], output: int) -> None:
+        add_values(self._device, self.state(output), self.rows.n, parts)
 
     def set_terms(self, terms: Terms) -> None:
         """Define the vectors of rows."""
@@ -96,47 +98,39 @@ class DeviceShard(DeviceState):
     def sum_by_cell(self, cells: CellMap, summand: Summand) -> np.ndarray:
         """Return sums by cell."""
         self._check_cells(cells)
-        if not self.rows.n:
-            return np.zeros((cells.n_cells, 2), dtype=np.int64)
-        parts = zip(cells.parts, cells.first, strict=True)
-        places = [place_of_part(self.rows, part, first) for part, first in parts]
-        return self._add_up(places, cells.n_cells, summand)
+        each = zip(cells.parts, cells.first, strict=True)
+        parts = [part_of_cells(self.rows, part, first) for part, first in each]
+        return self._add_up(parts, cells.n_cells, summand)
 
     def sum_by_leaf(self, trees: tuple[Tree, ...], summand: Summand) -> np.ndarray:
         """Return sums by leaf of each tree."""
         leaves = trees[0].n_leaves
-        if not self.rows.n:
-            return np.zeros((len(trees) * leaves, 2), dtype=np.int64)
-        self._routes.follow(trees)
-        places = [self._routes.place(k, k * leaves) for k in range(len(trees))]
-        return self._add_up(places, len(trees) * leaves, summand)
+        self._leaves.set_trees(trees)
+        parts = [self._leaves.part(k, k * leaves) for k in range(len(trees))]
+        return self._add_up(parts, len(trees) * leaves, summand)
 
     def sum_by_score(self, edges: np.ndarray, classes: int, summand: Summand) -> np.ndarray:
         """Return sums by interval of the score and class."""
         rows, device, count = self.rows, self._device, (len(edges) + 1) * classes
-        if not rows.n:
-            return np.zeros((count, 2), dtype=np.int64)
         cells = rows.scratch(np.uint32)
         task = Task(CELLS, state=device.address(self.state(summand.output)))
         task.set(label=device.address(rows.label), out=device.address(cells), n=rows.n)
         task.set(own=self.own(summand.output), classes=classes)
         task.set(n_edges=len(edges), edges=task.put(edges))
         device.launch("score_cells", task, **spread(device, rows.n))
-        return self._add_up([Place((cells,), (None,), (count,))], count, summand)
+        return self._add_up([Part((cells,), (None,), (count,))], count, summand)
 
-    def _add_up(self, places: Sequence[Place], cells: int, summand: Summand) -> np.ndarray:
+    def _add_up(self, parts: Sequence[Part], cells: int, summand: Summand) -> np.ndarray:
         """Add the statistics of all rows by cell."""
         active = self.counted(summand.sample)
         look_up = self.look_up(summand, active)
         out = self._device.zeros((cells, 2), np.int64)
-        sum_places(self._device, look_up, places, out, self.rows.weight is not None)
+        sum_parts(self._device, look_up, parts, out, self.rows.weight is not None)
         return self._device.fetch(out)
 
     def sum_by_node(self, tree: Tree, cells: CellMap, summand: Summand) -> np.ndarray:
         """Return sums by leaf of a tree and cell."""
         self._check_cells(cells)
-        if not self.rows.n:
-            return np.zeros((tree.n_leaves, cells.n_cells, 2), dtype=np.int64)
         return self._grower.answer(Level(tree, cells, summand), self._pairs_of(summand))
 
     def _pairs_of(self, summand: Summand) -> Any:
@@ -157,19 +151,17 @@ class DeviceShard(DeviceState):
         rows, device, n_cells = self.rows, self._device, cells.n_cells
         shape = nodes, sums, classes = (int(node_of_leaf.max()) + 1, votes + 1, 2)
         counts = np.zeros((nodes, n_cells + 1, sums, classes), dtype=np.int64)
-        if not rows.n:
-            return counts
-        self._routes.follow((tree,))
+        self._leaves.set_trees((tree,))
         node, pairs = rows.scratch(np.uint32), rows.scratch(np.int64)
         task = Task(VOTES, state=device.address(self.state(output)))
-        task.set(label=device.address(rows.label), node=device.address(self._routes.nodes(0)))
+        task.set(label=device.address(rows.label), node=device.address(self._leaves.nodes(0)))
         task.set(out=device.address(node), pairs=device.address(pairs), n=rows.n, votes=votes)
         task.set(own=self.own(output), vote_bits=VOTE.bit_length() - 1)
         task.set(node_of_leaf=task.put(node_of_leaf.astype(np.uint16)))
         device.launch("vote_nodes", task, **spread(device, rows.n))
         out = device.zeros((math.prod(shape), n_cells, 2), np.int64)
-        places = places_apart(rows, cells)
-        sum_by_node(device, pairs, node, None, places, out, rows.n, weighted=False)
+        parts = separate_parts(rows, cells)
+        sum_by_node(device, pairs, node, None, parts, out, rows.n, weighted=False)
         found = device.fetch(out)[:, :, 1].reshape(*shape, n_cells)
         counts[:, :-1] = np.moveaxis(found, -1, 1)
         counts[0, -1, 0, 0] = rows.n_unknown
@@ -177,17 +169,11 @@ class DeviceShard(DeviceState):
 
     def sum_gradients(self, summand: Summand) -> np.ndarray:
         """Return the sum of the rows' vectors, each times its gradient."""
-        vectors = self._vectors()
-        if not self.rows.n:
-            return np.zeros(vectors.terms.n_coordinates, dtype=np.int64)
-        return vectors.sum_gradients(summand)
+        return self._vectors().sum_gradients(summand)
 
     def sum_products(self, factor: np.ndarray) -> np.ndarray:
         """Return the sum of the outer products of the rows' vectors with themselves."""
-        vectors = self._vectors()
-        if not self.rows.n:
-            return np.zeros((vectors.terms.n_coordinates,) * 2, dtype=np.int64)
-        return vectors.sum_products(factor)
+        return self._vectors().sum_products(factor)
 
     def _vectors(self) -> DeviceVectors:
         if self._linear is None:

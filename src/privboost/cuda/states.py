@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from privboost.cuda.card import spread
-from privboost.cuda.cipher import TURNS, round_keys
+from privboost.cuda.cipher import ROUND_TABLE, round_keys
 from privboost.cuda.rows import DeviceRows
 from privboost.cuda.tasks import CHARGE, LOOK_UP, PAIRS, SAMPLE, START, Task
 from privboost.engine.protocol import BaseShard, Summand
@@ -17,7 +17,7 @@ from privboost.randomness.sampling import Sample
 
 
 class DeviceState(BaseShard):
-    """The part of a CUDA shard that keeps the rows' scores, their budgets, and the loss.
+    """The part of a CUDA shard that resident the rows' scores, their budgets, and the loss.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class DeviceState(BaseShard):
     def __init__(self, rows: DeviceRows) -> None:
         super().__init__(rows.layout)
         self.rows = rows
-        self.n_outputs, self._span = 0, WHOLE_SPAN
+        self.n_outputs, self._range = 0, WHOLE_SPAN
         self._active: Any = None
         self._left: Any = None
         self._state: list[Any] = []
@@ -53,14 +53,16 @@ class DeviceState(BaseShard):
         self.n_outputs = n_outputs
         self._loss, self._tables = loss, {}
         if self._active is not None:
-            self._active = self.rows.room(np.uint8)  # a charge under another loss pays for nothing
-        self._state = [self.rows.room(np.int32) for _ in range(n_outputs)]
+            self._active = self.rows.allocate(
+                np.uint8
+            )  # a charge under another loss pays for nothing
+        self._state = [self.rows.allocate(np.int32) for _ in range(n_outputs)]
         for output in range(n_outputs):
             self.reset(output)
 
     def reset(self, output: int) -> None:
         """Reset the scores of one output."""
-        rows, device, (low, high) = self.rows, self.rows.device, self._span
+        rows, device, (low, high) = self.rows, self.rows.device, self._range
         task = Task(START, start=device.address(rows.start))
         task.set(state=device.target(self._state[output]))
         task.set(middle=(low + high) // 2, half=(high - low) // 2, steps=SCORE_STEPS, n=rows.n)
@@ -72,13 +74,13 @@ class DeviceState(BaseShard):
 
     def clip_labels(self, low: int, high: int) -> None:
         """Clip numeric labels to a range from the next start on."""
-        self._span = low, high
+        self._range = low, high
 
     def open_budgets(self) -> None:
         """Give each row a lifetime budget."""
         if self._left is not None:
             raise RuntimeError("lifetime budgets can be opened once only")
-        self._left, self._active = self.rows.room(np.int32), self.rows.room(np.uint8)
+        self._left, self._active = self.rows.allocate(np.int32), self.rows.allocate(np.uint8)
         self._left.fill(BUDGET_STEPS)
 
     def close_budgets(self) -> None:
@@ -153,7 +155,7 @@ class DeviceState(BaseShard):
         out = rows.scratch(np.uint8)
         task = Task(SAMPLE, ids=device.address(rows.ids), first_id=rows.first_id, n=rows.n)
         task.set(active=device.address(self._active), out=device.address(out))
-        task.set(limit=int(sample.rate * 2**32), turns=task.put(TURNS))
+        task.set(limit=int(sample.rate * 2**32), round_table=task.put(ROUND_TABLE))
         task.set(round_keys=task.put(round_keys(sample.key.tobytes())))
         device.launch("sample_rows", task, **spread(device, rows.n, 4))
         return out
@@ -165,6 +167,6 @@ def _pairs(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
     if any(table[UNKNOWN].any() for table in tables):
         raise ValueError("a row with an unknown label must add nothing")
     pairs = np.zeros((2, loss.size, 2), dtype=np.int32)
-    for place, table in zip(range(2 - len(tables), 2), tables, strict=True):
-        pairs[:, :, place] = table[:UNKNOWN]
+    for index, table in zip(range(2 - len(tables), 2), tables, strict=True):
+        pairs[:, :, index] = table[:UNKNOWN]
     return pairs

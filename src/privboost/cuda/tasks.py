@@ -1,4 +1,4 @@
-"""What kernels of a device are handed: a struct, and arrays behind it, in one piece of memory.
+"""Arguments of kernels: a struct, followed by arrays, in one buffer.
 
 The structs are those of `kernels/*.cu`, field by field.
 """
@@ -11,7 +11,7 @@ _ALIGNED = 16
 
 
 def _struct(*fields: tuple[str | np.dtype, str]) -> np.dtype:
-    """Return a struct as C lays it out: kinds, and the names of the fields that have them."""
+    """Return a struct in the layout of C, from types and the names of their fields."""
     return np.dtype([(name, kind) for kind, names in fields for name in names.split()], align=True)
 
 
@@ -25,10 +25,12 @@ COLUMN = _struct(("u8", "values out"), ("i8", "stride"), ("u4", "kind first n_ed
 CODE = _struct(("u4", "n n_columns columns n_edges edges"))
 PAIRS = _struct((LOOK_UP, "look"), ("u8", "out"))
 SUM = _struct(
-    (LOOK_UP, "look"), ("u8", "out"), ("u4", "n_parts parts cells copies chunk near_table")
+    (LOOK_UP, "look"), ("u8", "out"), ("u4", "n_parts parts cells copies chunk shared_table")
 )
 ADD = _struct(("u8", "state"), ("u4", "n n_parts parts"))
-ROUTE = _struct(("u8", "node"), ("u4", "n first nodes words columns turns near n_columns slots"))
+ROUTE = _struct(
+    ("u8", "node"), ("u4", "n first nodes words columns bitmask shared n_columns slots")
+)
 COUNT = _struct(("u8", "node out"), ("u4", "n leaves copies"))
 SIBLINGS = _struct(("u8", "counts chosen out parent"), ("u4", "leaves cells"))
 NODES = _struct(
@@ -40,7 +42,7 @@ CHARGE = _struct(
     ("u8", "label state weight left active table begin end"),
     ("u4", "own size shift steps weight_steps"),
 )
-SAMPLE = _struct(("u8", "ids active out"), ("u4", "first_id n limit round_keys turns"))
+SAMPLE = _struct(("u8", "ids active out"), ("u4", "first_id n limit round_keys round_table"))
 CELLS = _struct(("u8", "state label out"), ("u4", "n own classes n_edges edges"))
 VOTES = _struct(("u8", "state label node out pairs"), ("u4", "n own votes vote_bits node_of_leaf"))
 GRADIENTS = _struct((LOOK_UP, "look"), ("u8", "scale out"), ("u4", "bits"))
@@ -53,14 +55,14 @@ PRODUCTS = _struct(("u8", "vectors out"), ("u4", "rows width tiles slice"))
 
 
 class Task:
-    """One kernel's struct while it is being filled, and the arrays behind it.
+    """The arguments of one launch: a struct, and the arrays that follow it.
 
     Parameters
     ----------
     kind : dtype
         One of the structs above.
     **fields
-        What is known of it already.
+        Values of its fields; others are 0 until they are set.
     """
 
     def __init__(self, kind: np.dtype, **fields: object) -> None:
@@ -70,19 +72,19 @@ class Task:
         self.set(**fields)
 
     def set(self, **fields: object) -> None:
-        """Fill fields."""
+        """Set fields."""
         for name, value in fields.items():
             self._head[name] = value
 
     def put(self, array: np.ndarray) -> int:
-        """Put an array behind, and return where it begins."""
+        """Append an array, and return its byte offset."""
         start = self._size
         self._pieces.append((start, array.tobytes()))
         self._size = aligned(start + array.nbytes)
         return start
 
     def packed(self) -> np.ndarray:
-        """Return it all (uint8)."""
+        """Return struct and arrays as bytes (uint8)."""
         out = np.zeros(self._size, dtype=np.uint8)
         for start, piece in [(0, self._head.tobytes()), *self._pieces]:
             out[start : start + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
@@ -90,5 +92,5 @@ class Task:
 
 
 def aligned(size: int) -> int:
-    """Return how many bytes something takes behind a task."""
+    """Return the bytes that an array of a size takes in the buffer."""
     return -(-size // _ALIGNED) * _ALIGNED

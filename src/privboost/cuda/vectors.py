@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from privboost.cuda.card import spread
-from privboost.cuda.places import Place, codes_of, put_places
+from privboost.cuda.places import Part, part_of_features, put_parts
 from privboost.cuda.states import DeviceState
-from privboost.cuda.sums import add_values, sum_places
+from privboost.cuda.sums import add_values, sum_parts
 from privboost.cuda.tasks import GRADIENTS, PRODUCTS, SCALES, VECTORS, Task
 from privboost.engine import linear_kernels
 from privboost.engine.linear import ROOTS, check_terms, squares_of
@@ -19,12 +19,12 @@ from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_BITS, VECTOR_STEPS, 
 from privboost.vectors.terms import Terms
 
 _MOST_BYTES = 2**30
-"""Of vectors that are written at once."""
+"""Bytes of vectors that are written at once."""
 _SHARE = 8
-"""They take at most this part of what commands have beside rows: several may be under way."""
+"""They take at most this part of the spare memory: several streams may use it."""
 _SIDE, _PRODUCT_THREADS = 64, 256
 _SLICE = 4096
-"""Rows whose products one block adds up; so many vectors are written at once in any case."""
+"""Rows whose products one block adds up, and the fewest vectors that are written at once."""
 
 
 class DeviceVectors:
@@ -40,10 +40,12 @@ class DeviceVectors:
     def _scales(self) -> Any:
         """Return the factor by which each row's vector is shortened."""
         rows, device = self._rows, self._rows.device
-        out = rows.room(np.uint16)
+        out = rows.allocate(np.uint16)
         task = Task(SCALES, out=device.target(out), steps=VECTOR_STEPS, n=rows.n)
         squares = squares_of(self.terms)
-        put_places(device, task, [codes_of(rows, own, table) for own, table in squares.items()])
+        put_parts(
+            device, task, [part_of_features(rows, own, table) for own, table in squares.items()]
+        )
         device.launch("vector_scales", task, **spread(device, rows.n, 4))
         return out
 
@@ -51,8 +53,8 @@ class DeviceVectors:
         """Set each row's score to the product of its vector and the coefficients."""
         rows, tables = self._rows, self.terms.tables(coefficients)
         self._shard.reset(output)
-        places = [codes_of(rows, features, table) for features, table in tables.items()]
-        add_values(rows.device, self._shard.state(output), rows.n, places)
+        parts = [part_of_features(rows, features, table) for features, table in tables.items()]
+        add_values(rows.device, self._shard.state(output), rows.n, parts)
 
     def sum_gradients(self, summand: Summand) -> np.ndarray:
         """Return the sum of vectors, each times its row's gradient."""
@@ -66,15 +68,15 @@ class DeviceVectors:
         device.launch("vector_gradients", task, **spread(device, rows.n, 4))
         look_up["pairs"] = device.address(pairs)
         total = np.zeros(terms.n_coordinates, dtype=np.int64)
-        places: list[Place] = []
+        parts: list[Part] = []
         for features in terms.by_features:
-            first = places[-1].first + places[-1].cells if places else 0
-            places.append(replace(codes_of(rows, features), first=first))
-        out = device.zeros((sum(place.cells for place in places), 2), np.int64)
-        sum_places(device, look_up, places, out, weighted=False)
+            first = parts[-1].first + parts[-1].cells if parts else 0
+            parts.append(replace(part_of_features(rows, features), first=first))
+        out = device.zeros((sum(part.cells for part in parts), 2), np.int64)
+        sum_parts(device, look_up, parts, out, weighted=False)
         sums = device.fetch(out)[:, 0]
-        for place, numbers in zip(places, terms.by_features.values(), strict=True):
-            by_code = sums[place.first : place.first + place.cells].copy()
+        for part, numbers in zip(parts, terms.by_features.values(), strict=True):
+            by_code = sums[part.first : part.first + part.cells].copy()
             for number in numbers:
                 linear_kernels.fold(by_code, terms.coordinate[number], terms.value[number], total)
         return total
@@ -107,12 +109,12 @@ class DeviceVectors:
         )
         task.set(own=self._shard.own(0), width=width, bits=VECTOR_BITS)
         task.set(factors=task.put(factor.astype(np.int32)), roots=task.put(ROOTS))
-        put_places(
+        put_parts(
             device, task, [self._entries(number) for number in range(len(self.terms.features))]
         )
         device.launch("write_vectors", task, **spread(device, end - begin))
 
-    def _entries(self, number: int) -> Place:
+    def _entries(self, number: int) -> Part:
         """Return the coordinate and the value of each code of a term."""
         entries = np.stack([self.terms.coordinate[number], self.terms.value[number]], axis=1)
-        return codes_of(self._rows, self.terms.features[number], entries.astype(np.int32))
+        return part_of_features(self._rows, self.terms.features[number], entries.astype(np.int32))

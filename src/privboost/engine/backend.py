@@ -1,4 +1,4 @@
-"""Who executes queries: the protocol, and the backend of one machine."""
+"""Backends: the protocol of objects that hold the rows of a fit, and the local one."""
 
 from __future__ import annotations
 
@@ -18,48 +18,46 @@ from privboost.tables.rows import Rows
 
 
 class Backend(Protocol):
-    """Holds the rows of one fit. Only the curator may call `sum`."""
+    """Holds the rows of one fit and their scores. Only the curator may call `sum`."""
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
 
     def apply(self, update: Update) -> None:
-        """Tell every shard what has been released."""
+        """Have every shard follow an update."""
 
     def tally(self) -> dict[bytes, int]:
-        """Return how many rows have each text, under the number of its column and a space.
+        """Return the count of rows of each text, under the number of its column and a space.
 
-        For the curator's threshold alone; a backend that cannot bring counts together refuses.
+        For the curator's threshold alone; a backend that cannot add counts refuses.
         """
 
     def close(self) -> None:
-        """Let go of the rows."""
+        """Release the rows."""
 
 
 class OpenBackend(Protocol):
-    """Makes a backend: what an estimator's `backend` parameter is.
+    """Opens a backend: the type of an estimator's `backend` parameter.
 
-    It loads the rows where they lie: each part of a source runs the loader by itself. Rows of one
-    protected unit may lie in several parts; then the backend brings them together by the unit's
-    canonical name (`Loader.name_units`) before they are bounded, and leaves units out that came
-    with an earlier load. A backend that can do neither must refuse loaders with a unit.
+    Rows are loaded where they are stored: each partition of a source runs the loader by itself.
+    Rows of one protected unit may be in several partitions; the backend then joins them by the
+    unit's canonical name (`Loader.name_units`) before their number is bounded, and leaves out units
+    of an earlier load. A backend that can do neither must refuse loaders with a unit.
     """
 
     def __call__(self, loads: Sequence[Load]) -> Backend:
-        """Take the rows."""
+        """Load the rows."""
 
 
 class LocalBackend:
-    """One shard on this machine, on which as many threads work as pay.
-
-    The answers do not depend on the threads.
+    """One CPU shard, with as many threads as are worth their start; sums do not depend on them.
 
     Parameters
     ----------
     blocks : sequence of Rows
         The rows.
     n_threads : int
-        How many threads may work at once.
+        The largest number of threads.
     """
 
     def __init__(self, blocks: Sequence[Rows], n_threads: int = 1) -> None:
@@ -71,15 +69,15 @@ class LocalBackend:
         return self._held().sum(query)
 
     def apply(self, update: Update) -> None:
-        """Tell the shard what has been released."""
+        """Have the shard follow an update."""
         self._held().apply(update)
 
     def tally(self) -> dict[bytes, int]:
-        """Return how many rows have each text."""
+        """Return the count of rows of each text."""
         return self._held().tally()
 
     def close(self) -> None:
-        """Let go of the rows and the threads."""
+        """Release the rows and the threads."""
         self._shard = None
         self._crew.close()
 
@@ -90,13 +88,13 @@ class LocalBackend:
 
 
 def open_local(loads: Sequence[Load], n_threads: int = 1) -> LocalBackend:
-    """Load rows in as many threads as will work on them."""
+    """Load rows, with as many threads as will work on them."""
     loaded = load_rows(loads, n_threads)
     return LocalBackend([block for each in loaded for block in each.blocks], n_threads)
 
 
 class RecordingBackend:
-    """Passes everything on, and keeps the updates: with them and the rows, the state comes back."""
+    """Forwards all calls and logs the updates, which restore the scores of the same rows."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -107,21 +105,21 @@ class RecordingBackend:
         return self._backend.sum(query)
 
     def apply(self, update: Update) -> None:
-        """Tell every shard what has been released."""
+        """Have every shard follow an update, and log it."""
         self._backend.apply(update)
         self.log.append(update)
 
     def tally(self) -> dict[bytes, int]:
-        """Return how many rows have each text."""
+        """Return the count of rows of each text."""
         return self._backend.tally()
 
     def close(self) -> None:
-        """Let go of the rows."""
+        """Release the rows."""
         self._backend.close()
 
 
 def add_answers(answers: Iterable[np.ndarray]) -> np.ndarray:
-    """Add the integer answers of several shards."""
+    """Add the integer sums of several shards."""
     return reduce(np.add, answers)
 
 

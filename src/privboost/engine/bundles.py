@@ -1,8 +1,8 @@
-"""Small features packed jointly into one code, so that one pass over the rows serves several.
+"""Bundles: small features with one joint code, so that one pass over the rows serves several.
 
-Joint codes are given to the combinations that a shard's own rows have. Forty indicators of which
-one is set make forty combinations, not 2⁴⁰: one column stands for all of them. Its histogram gives
-each feature's own exactly. Which combinations there are never leaves the shard.
+Only combinations that a shard's own rows have get a joint code: forty indicators of which one is
+set have forty, not 2⁴⁰. The histogram of joint codes gives each feature's own exactly. Which
+combinations exist never leaves the shard.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from privboost.engine import kernels
 from privboost.engine.blocks import Blocks
 
 MOST_COMBINATIONS = 2**10
-"""Beyond this a joint histogram no longer stays near the processor."""
+"""Larger joint histograms no longer stay in the processor's cache."""
 MOST_CODES = 32
-"""A feature with more codes is better off alone."""
+"""Features with more codes are not bundled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Bundle:
     features : tuple of int
         The features.
     digits : uint16 array of shape (combinations, features)
-        The codes that each joint code stands for.
+        The codes of the features for each joint code.
     """
 
     features: tuple[int, ...]
@@ -41,7 +41,7 @@ class Bundle:
 
 @dataclass(frozen=True, eq=False)
 class Bundles:
-    """All bundles of the features that were asked for.
+    """All bundles of some features.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Bundles:
     codes : list of uint16 arrays of shape (bundles, rows)
         The joint codes of each block's rows.
     left_over : list of int
-        The features that are in none.
+        The features that are in no bundle.
     """
 
     asked: tuple[int, ...]
@@ -62,17 +62,17 @@ class Bundles:
 
     @cached_property
     def codes_at(self) -> np.ndarray:
-        """Where the joint codes of each block lie."""
+        """The addresses of each block's joint codes."""
         return addresses(self.codes)
 
     @property
     def first(self) -> np.ndarray:
-        """Where the joint codes of each bundle begin, when all are numbered through."""
+        """The first joint code of each bundle, numbered over all bundles."""
         return np.cumsum([0, *(len(each.digits) for each in self.members)])
 
     @property
     def n_codes(self) -> int:
-        """How many joint codes there are in all."""
+        """The number of joint codes of all bundles."""
         return int(self.first[-1])
 
 
@@ -110,10 +110,7 @@ class _Open:
 
 
 def bundle(blocks: Blocks, features: Sequence[int]) -> Bundles:
-    """Pack what is small.
-
-    Features are taken from the smallest up, so that a bundle holds as many as it can.
-    """
+    """Bundle small features, from the smallest up, so that each bundle holds as many as it can."""
     n_codes = blocks.layout.n_codes
     small = sorted((f for f in features if n_codes[f] <= MOST_CODES), key=lambda f: n_codes[f])
     done: list[_Open] = []

@@ -17,7 +17,7 @@ from privboost.engine.blocks import Blocks
 from privboost.engine.bundles import Bundles, bundle
 from privboost.engine.look_up import Statistics
 from privboost.engine.protocol import Summand
-from privboost.engine.routes import Routes
+from privboost.engine.routes import LeafAssignment
 from privboost.tables.layout import Layout, columns_of, join_cells, lay_out
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
@@ -37,7 +37,7 @@ class Level(NamedTuple):
             tree.depth == above.depth + 1
             and self.summand.same_as(other.summand)
             and self.cells.same_as(other.cells)
-            and tree.top(above.depth).same_as(above)
+            and tree.extends(above)
         )
 
 
@@ -46,7 +46,7 @@ class Grower:
     """Sums by node and cell, with sibling subtraction between levels."""
 
     blocks: Blocks
-    routes: Routes
+    leaves: LeafAssignment
     _last: tuple[Level, np.ndarray] | None = None
     _bundles: Bundles | None = None
     _cells: _Cells | None = None
@@ -60,7 +60,7 @@ class Grower:
         parent = None
         if self._last is not None and level.is_below(self._last[0]):
             parent = self._last[1]
-        counts = self.routes.descend(level.tree)
+        counts = self.leaves.descend(level.tree)
         chosen = np.ones(level.tree.n_leaves, dtype=np.bool_)
         if parent is not None:
             chosen = _smaller_siblings(counts)
@@ -85,7 +85,7 @@ class Grower:
         if self._cells is None or not self._cells.asked.same_as(asked):
             self._cells = _Cells(asked, bundles, blocks.layout)
         cells = self._cells
-        node_at, _ = self.routes.nodes(0)
+        node_at, _ = self.leaves.nodes(0)
 
         def task_of(active_at: np.ndarray | None, copies: np.ndarray) -> tuple[Any, ...]:
             return (

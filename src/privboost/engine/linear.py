@@ -1,7 +1,7 @@
-"""Rows as vectors of a linear model, on the rows of one shard.
+"""Vectors of a linear model, over the rows of a CPU shard.
 
-The vector of a row is what its terms give together. Vectors are bounded: one whose norm exceeds
-`VECTOR_STEPS` is shortened to it.
+Terms map the codes of a row to the entries of its vector. A vector whose norm exceeds
+`VECTOR_STEPS` is scaled down to it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from privboost.tables.rows import Codes, Rows
 from privboost.vectors.terms import Terms
 
 _CHUNK = 2**19
-"""Numbers of a chunk of rows that is multiplied at once: it should stay near the processor."""
+"""Entries of a chunk of rows that is multiplied at once: it should stay in the cache."""
 _FEWEST_ROWS = 256
 
 
 def add_scores(codes: Codes, tables: dict[tuple[int, int], np.ndarray], scores: np.ndarray) -> None:
-    """Add to each row's score what its codes say."""
+    """Add to each row's score the entries of its codes in some tables."""
     for (first, second), table in tables.items():
         if second < 0:
             kernels.add_values(codes.column(first), table, scores)
@@ -36,7 +36,7 @@ def add_scores(codes: Codes, tables: dict[tuple[int, int], np.ndarray], scores: 
 
 
 class LinearRows:
-    """The vectors of a shard's rows; they are made anew whenever they are needed."""
+    """The vectors of a shard's rows; they are computed whenever they are needed."""
 
     def __init__(self, blocks: Blocks, terms: Terms) -> None:
         self._blocks, self.terms = blocks.rows, terms
@@ -44,7 +44,7 @@ class LinearRows:
             check_terms(terms, blocks.layout)
         self._scale: list[np.ndarray] | None = None
         if terms.shortens:
-            _ = self._squares  # before threads ask for them
+            _ = self._squares  # before threads need them
             parts = blocks.work(len(terms.features), self._scales)
             self._scale = [scale for part in parts for scale in part]
 
@@ -52,7 +52,7 @@ class LinearRows:
         return [self._scale_of(block) for block in self._blocks[first:last]]
 
     def _scale_of(self, block: Rows) -> np.ndarray:
-        """What a row's vector is multiplied by, in `VECTOR_STEPS`, so that it is not too long."""
+        """Return the factor that bounds each row's vector, in `VECTOR_STEPS`."""
         square = np.zeros(len(block), dtype=np.int64)
         for features, table in self._squares.items():
             add_scores(block.codes, {features: table}, square)
@@ -101,7 +101,7 @@ class LinearRows:
         k : int
             The block.
         factor_of_label : int array
-            What the vectors of a label's rows are multiplied by, in `VECTOR_STEPS`.
+            The factor of the vectors of each label's rows, in `VECTOR_STEPS`.
         out : int64 array of shape (coordinates, coordinates)
         """
         block, terms = self._blocks[k], self.terms
@@ -128,7 +128,7 @@ class LinearRows:
 
 
 def check_terms(terms: Terms, layout: Layout) -> None:
-    """Refuse terms that are not made for these columns: kernels do not look."""
+    """Refuse terms that were not made for these columns: kernels do not check."""
     terms.check()
     for (first, second), coordinate, value in zip(
         terms.features, terms.coordinate, terms.value, strict=True
@@ -139,7 +139,7 @@ def check_terms(terms: Terms, layout: Layout) -> None:
 
 
 def squares_of(terms: Terms) -> dict[tuple[int, int], np.ndarray]:
-    """Return what the codes of each feature, or pair, add to a vector's squared norm (int64)."""
+    """Return the squared norm that each code of a feature, or pair, adds to a vector (int64)."""
     return {
         features: np.sum([terms.value[n].astype(np.int64) ** 2 for n in numbers], axis=0)
         for features, numbers in terms.by_features.items()
@@ -154,4 +154,4 @@ def _chunks(rows: int, coordinates: int) -> Iterator[tuple[int, int]]:
 ROOTS = np.floor(np.sqrt(np.arange(WEIGHT_STEPS + 1) / WEIGHT_STEPS) * VECTOR_STEPS).astype(
     np.int32
 )
-"""The root of each weight, in `VECTOR_STEPS`, rounded down."""
+"""The square root of each weight, in `VECTOR_STEPS`, rounded down."""

@@ -1,4 +1,4 @@
-"""What a row's statistics are looked up by, and in which table."""
+"""Look-up of a row's statistics in the table of a loss."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import numpy as np
 from privboost.losses import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
 
 LookUp = tuple[np.ndarray, np.ndarray, int, np.int32]
-"""Where rows are looked up: where in a table the line of each label begins (uint32), the table of
-packed pairs of statistics (int64, of length lines · size), how many entries a line has, and by how
-many bits states are shifted right to give the entry."""
+"""The offset of each label's line in a table (uint32), the table of packed pairs of statistics
+(int64, of length lines · size), the entries of a line, and the bits by which scores are shifted
+right to give the entry."""
 
 
 class Statistics(NamedTuple):
-    """What rows add to sums, before it is known to which.
+    """What rows add to sums, as kernels read it.
 
     Attributes
     ----------
     look_up : LookUp
-        Where their statistics are.
+        The table of their statistics.
     state_at : int64 array
-        Where each block's states lie.
+        The address of each block's scores.
     active_at : int64 array or None
-        Where each block's marks of those who take part lie; None is everybody.
+        The address of each block's mask of rows that count; None for all rows.
     sampled : callable or None
-        Of a sample, instead: it cuts a share of blocks, from one to before another, into runs of
-        them, and tells for each where the marks of those who take part lie.
+        For a sample, in place of `active_at`: from a range of blocks to an iterator over shorter
+        ranges and the addresses of their masks.
     """
 
     look_up: LookUp
@@ -39,7 +39,7 @@ class Statistics(NamedTuple):
 
 
 def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
-    """Join two statistics into one table of int64: (first << 32) + second; one alone is second."""
+    """Pack two statistics into one int64 table: (first << 32) + second; one alone is second."""
     tables = [loss.statistic(name).astype(np.int64) for name in statistics]
     first, second = tables if len(tables) == 2 else (np.zeros_like(tables[0]), tables[0])
     return ((first << 32) + second).reshape(-1)
@@ -47,7 +47,7 @@ def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
 
 @lru_cache(maxsize=1024)
 def place_of_label(output: int, n_outputs: int, size: int) -> np.ndarray:
-    """Where the line of a loss table begins that a label means for one output.
+    """Return the offset of each label's line in the table of a loss, for one output.
 
     With one output, class 1 is its own class (and a regression has label 0 only); with several,
     each output has the class of its number.

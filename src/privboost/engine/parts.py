@@ -1,4 +1,4 @@
-"""The cells that rows have side by side, as `block_kernels` read them."""
+"""The cells of rows in several parts, in the layout of `block_kernels`."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from privboost.engine.blocks import Blocks, Ids
 from privboost.trees.cell_map import CellPart
 
 Digit = tuple[Ids, np.ndarray, int]
-"""Ids of rows, the cell of each id, and how many cells there are."""
+"""Ids of rows, the cell of each id, and the number of cells."""
 
 
 class Parts(NamedTuple):
-    """Several parts: the cell of a row in each is a number whose digits are read off ids.
+    """Several parts: the cell of a row in each is a mixed-radix number with a digit per id.
 
     Attributes
     ----------
     ids_at : int64 array of shape (digits, blocks)
-        Where ids lie.
+        The addresses of ids.
     wide : bool array of shape (digits,)
         Whether ids take two bytes.
     cell_of : uint16 array
         The cell of each id, digit after digit.
     cell_first : int64 array of shape (digits,)
-        Where those of each begin.
+        The offset of each digit in `cell_of`.
     radix : uint32 array of shape (digits,)
-        How many cells each has.
+        The number of cells of each digit.
     digit_first : int64 array of shape (parts + 1,)
-        Where each part's digits begin.
+        The first digit of each part.
     part_first : int64 array of shape (parts + 1,)
-        Where each part's cells begin, all counted through.
+        The first cell of each part.
     """
 
     ids_at: np.ndarray
@@ -45,7 +45,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, parts: Sequence[Sequence[Digit]]) -> Parts:
-        """Put parts side by side, each given as its digits, of which the last runs fastest."""
+        """Join parts; each is a sequence of digits, of which the last varies fastest."""
         digits = [digit for part in parts for digit in part]
         cells = [int(np.prod([size for _, _, size in part])) for part in parts]
         return cls(

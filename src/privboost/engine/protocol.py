@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -165,35 +165,6 @@ class ShardState:
     def charge(self, price: int, output: int) -> None:
         """Charge every row that can afford a price; the others do not count until the next one."""
         self.refuse()
-
-
-class QueryChecks(Protocol):
-    """Checks that a query fits the columns and the state of a shard, before the shard answers.
-
-    For shards that do not trust the sender: kernels do not check, and an error must not depend on
-    the rows.
-    """
-
-    def need_loss(self) -> None:
-        """Refuse a query that needs a loss where there is none."""
-
-    def need_terms(self) -> None:
-        """Refuse a query about vectors where there are no terms."""
-
-    def check_output(self, output: int) -> None:
-        """Refuse the index of a score that rows do not have."""
-
-    def check_sample(self, sample: Sample | None) -> None:
-        """Refuse a malformed sample."""
-
-    def check_trees(self, trees: tuple[Tree, ...]) -> None:
-        """Refuse trees of several depths, or of other columns."""
-
-    def check_cells(self, cells: CellMap) -> None:
-        """Refuse cells of other columns."""
-
-    def check_votes(self, votes: int, node_of_leaf: np.ndarray, tree: Tree) -> None:
-        """Refuse a malformed count of votes, or map of a tree's leaves to nodes."""
 
 
 class BaseShard(ShardState, ABC):

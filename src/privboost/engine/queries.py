@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privboost.engine.protocol import BaseShard, Message, QueryChecks, Summand
+from privboost.engine.protocol import BaseShard, Message, Summand
 from privboost.grid import FACTOR_STEPS, VECTOR_STEPS, Contribution
 from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap
@@ -70,6 +70,10 @@ class Bound:
 class Query(Message, ABC):
     """A request for exact int64 sums over all rows."""
 
+    uses_loss: ClassVar[bool] = True
+    uses_terms: ClassVar[bool] = False
+    """Whether a shard needs a loss, and the terms of a linear model, to answer."""
+
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
@@ -78,10 +82,6 @@ class Query(Message, ABC):
     @abstractmethod
     def bound(self, contribution: Contribution) -> Bound:
         """Return the sensitivity: what one protected unit can change."""
-
-    @abstractmethod
-    def check(self, checks: QueryChecks) -> None:
-        """Have a shard that does not trust the sender check every field."""
 
     @abstractmethod
     def answer(self, shard: BaseShard) -> np.ndarray:
@@ -114,11 +114,6 @@ class SumQuery(Query):
     def sampled(self, sample: Sample | None) -> Self:
         """Return the same query over a sample of rows, or over all."""
         return replace(self, sample=sample)  # type: ignore[type-var]
-
-    def check(self, checks: QueryChecks) -> None:
-        """Check the fields that all sums have."""
-        checks.check_output(self.output)
-        checks.check_sample(self.sample)
 
     def _statistics_of(self, pairs: np.ndarray) -> np.ndarray:
         """Return a shard's pairs in the shape of the answer."""
@@ -155,12 +150,6 @@ class CellSums(SumQuery, tag="CellSums"):
         """Return the sensitivity: a row has one cell of each part."""
         return _bound_of_sums(len(self.cells.parts), self.statistics, contribution)
 
-    def check(self, checks: QueryChecks) -> None:
-        """Check the fields."""
-        checks.need_loss()
-        super().check(checks)
-        checks.check_cells(self.cells)
-
     def answer(self, shard: BaseShard) -> np.ndarray:
         """Return the exact sums over the rows of one shard."""
         return self._statistics_of(shard.sum_by_cell(self.cells, self.summand))
@@ -186,12 +175,6 @@ class TreeSums(SumQuery, tag="TreeSums"):
     def bound(self, contribution: Contribution) -> Bound:
         """Return the sensitivity: a row has one leaf of each tree."""
         return _bound_of_sums(len(self.trees), self.statistics, contribution)
-
-    def check(self, checks: QueryChecks) -> None:
-        """Check the fields."""
-        checks.need_loss()
-        super().check(checks)
-        checks.check_trees(self.trees)
 
     def answer(self, shard: BaseShard) -> np.ndarray:
         """Return the exact sums over the rows of one shard."""
@@ -232,13 +215,6 @@ class NodeHistograms(SumQuery, tag="NodeHistograms"):
     def bound(self, contribution: Contribution) -> Bound:
         """Return the sensitivity: a row has one node, and one cell of each part."""
         return _bound_of_sums(len(self.cells.parts), self.statistics, contribution)
-
-    def check(self, checks: QueryChecks) -> None:
-        """Check the fields."""
-        checks.need_loss()
-        super().check(checks)
-        checks.check_trees((self.tree,))
-        checks.check_cells(self.cells)
 
     def answer(self, shard: BaseShard) -> np.ndarray:
         """Return the exact sums over the rows of one shard."""
@@ -288,11 +264,6 @@ class ScoreCounts(SumQuery, tag="ScoreCounts"):
         """Return the sensitivity: a row has one score and one class."""
         return _bound_of_sums(1, self.statistics, contribution)
 
-    def check(self, checks: QueryChecks) -> None:
-        """Check the fields."""
-        checks.need_loss()
-        super().check(checks)
-
     def answer(self, shard: BaseShard) -> np.ndarray:
         """Return the exact counts of the rows of one shard."""
         return self._statistics_of(shard.sum_by_score(self.edges, self.classes, self.summand))
@@ -320,6 +291,7 @@ class VoteCounts(SumQuery, tag="VoteCounts"):
         Votes are counted over all rows.
     """
 
+    uses_loss: ClassVar[bool] = False
     statistics: ClassVar[tuple[str, ...]] = VOTES
     tree: Tree
     node_of_leaf: np.ndarray
@@ -347,13 +319,6 @@ class VoteCounts(SumQuery, tag="VoteCounts"):
         cells = max(len(self.cells.parts), 1)
         return Bound(contribution.rows, cells, contribution.rows, 1, cells)
 
-    def check(self, checks: QueryChecks) -> None:
-        """Check the fields."""
-        super().check(checks)
-        checks.check_trees((self.tree,))
-        checks.check_cells(self.cells)
-        checks.check_votes(self.votes, self.node_of_leaf, self.tree)
-
     def answer(self, shard: BaseShard) -> np.ndarray:
         """Return the exact counts of the rows of one shard."""
         if self.sample is not None:
@@ -375,6 +340,7 @@ class LinearSums(Query, tag="LinearSums"):
         The index of the score.
     """
 
+    uses_terms: ClassVar[bool] = True
     n_coordinates: int
     n_terms: int
     output: int = 0
@@ -397,12 +363,6 @@ class LinearSums(Query, tag="LinearSums"):
         steps = FACTOR_STEPS * VECTOR_STEPS * contribution.rows
         return Bound(steps, 1, contribution.rows, 1, self.n_terms)
 
-    def check(self, checks: QueryChecks) -> None:
-        """Check the fields."""
-        checks.need_loss()
-        checks.need_terms()
-        checks.check_output(self.output)
-
     def answer(self, shard: BaseShard) -> np.ndarray:
         """Return the exact sum over the rows of one shard."""
         return shard.sum_gradients(Summand(GRADIENT_COUNT, self.output))
@@ -421,6 +381,8 @@ class GramSums(Query, tag="GramSums"):
         `grid.VECTOR_STEPS`, which they are at most; rows with an unknown label do not count.
     """
 
+    uses_loss: ClassVar[bool] = False
+    uses_terms: ClassVar[bool] = True
     n_coordinates: int
     n_terms: int
     factor: np.ndarray
@@ -452,10 +414,6 @@ class GramSums(Query, tag="GramSums"):
         """
         touched = self.n_terms * (self.n_terms + 1) // 2
         return Bound(VECTOR_STEPS**2 * contribution.rows, 1, contribution.rows, 1, touched)
-
-    def check(self, checks: QueryChecks) -> None:
-        """Check the fields."""
-        checks.need_terms()
 
     def answer(self, shard: BaseShard) -> np.ndarray:
         """Return the exact sum over the rows of one shard."""

@@ -20,7 +20,7 @@ from privboost.engine.look_up import LookUp, Statistics, packed_table, place_of_
 from privboost.engine.parts import Digit, Parts, digits_of
 from privboost.engine.protocol import BaseShard, Summand
 from privboost.engine.queries import Query
-from privboost.engine.routes import Routes
+from privboost.engine.routes import LeafAssignment
 from privboost.engine.updates import Update
 from privboost.engine.votes import VoteCounter
 from privboost.grid import BUDGET_STEPS, WEIGHT_STEPS, WHOLE_SPAN
@@ -59,16 +59,16 @@ class Shard(BaseShard):
         self._states_at: dict[int, np.ndarray] = {}
         self._loss: LossTable | None = None
         self._n_outputs = 0
-        self._span = WHOLE_SPAN
+        self._range = WHOLE_SPAN
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
         self._look_ups: dict[tuple[tuple[str, ...], int], LookUp] = {}
         self._left: Marks | None = None
         self._active: Marks | None = None
         self._prices: dict[int, tuple[np.ndarray, ...]] = {}
-        self._routes = Routes(self._rows)
-        self._grower = Grower(self._rows, self._routes)
+        self._leaves = LeafAssignment(self._rows)
+        self._grower = Grower(self._rows, self._leaves)
         self._linear: LinearRows | None = None
-        self._votes = VoteCounter(self._rows, self._routes)
+        self._votes = VoteCounter(self._rows, self._leaves)
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over this shard's rows."""
@@ -96,7 +96,7 @@ class Shard(BaseShard):
         for block in self._blocks:
             state = np.zeros((n_outputs, len(block)), dtype=np.int32)
             if block.start is not None:
-                state[:] = states_within(block.start, self._span)
+                state[:] = states_within(block.start, self._range)
             self._state.append(state)
 
     def use_loss(self, loss: LossTable) -> None:
@@ -105,7 +105,7 @@ class Shard(BaseShard):
 
     def clip_labels(self, low: int, high: int) -> None:
         """Clip numeric labels to a range from the next start on."""
-        self._span = low, high
+        self._range = low, high
 
     def add_cell_values(self, cells: CellMap, values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its cell in each part."""
@@ -130,10 +130,10 @@ class Shard(BaseShard):
 
     def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
         """Add to each row's score the value of its leaf in each tree."""
-        self._routes.follow(trees)
-        self._routes.lead()
+        self._leaves.set_trees(trees)
+        self._leaves.assign()
         for tree, own in enumerate(values):
-            ids, leaf_of = self._routes.leaves(tree)
+            ids, leaf_of = self._leaves.leaves(tree)
             self._add_values(ids, own[leaf_of], output)
 
     def _add_values(self, ids: Ids, values: np.ndarray, output: int) -> None:
@@ -152,7 +152,7 @@ class Shard(BaseShard):
         def act(first: int, last: int) -> None:
             for block, state in zip(self._blocks[first:last], self._state[first:last], strict=True):
                 scores = state[output]
-                scores[:] = 0 if block.start is None else states_within(block.start, self._span)
+                scores[:] = 0 if block.start is None else states_within(block.start, self._range)
                 add_scores(block.codes, tables, scores)
 
         self._rows.work(len(tables), act)
@@ -201,9 +201,9 @@ class Shard(BaseShard):
 
     def sum_by_leaf(self, trees: tuple[Tree, ...], summand: Summand) -> np.ndarray:
         """Return sums by leaf of each tree."""
-        self._routes.follow(trees)
-        self._routes.lead()
-        leaves = [self._routes.leaves(tree) for tree in range(len(trees))]
+        self._leaves.set_trees(trees)
+        self._leaves.assign()
+        leaves = [self._leaves.leaves(tree) for tree in range(len(trees))]
         return self._add_up(
             [[(ids, leaf_of, trees[0].n_leaves)] for ids, leaf_of in leaves], summand
         )

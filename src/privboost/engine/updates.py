@@ -65,7 +65,7 @@ class Start(Update, tag="Start"):
 
 
 @dataclass(frozen=True, eq=False)
-class SetSpan(Update, tag="SetSpan"):
+class SetClippingRange(Update, tag="SetSpan"):
     """Set the clipping range of a numeric target, before a start.
 
     Attributes

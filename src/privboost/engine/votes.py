@@ -8,7 +8,7 @@ import numpy as np
 
 from privboost.engine import kernels
 from privboost.engine.blocks import Blocks, add_all
-from privboost.engine.routes import Routes
+from privboost.engine.routes import LeafAssignment
 from privboost.grid import BLOCK_ROWS, VOTE
 from privboost.tables.layout import Columns, columns_of
 from privboost.trees.cell_map import CellMap
@@ -20,8 +20,8 @@ StateOf = Callable[[int], np.ndarray]
 class VoteCounter:
     """Answers `VoteCounts`."""
 
-    def __init__(self, blocks: Blocks, routes: Routes) -> None:
-        self._blocks, self._routes = blocks, routes
+    def __init__(self, blocks: Blocks, leaves: LeafAssignment) -> None:
+        self._blocks, self._leaves = blocks, leaves
         self._asked: CellMap | None = None
         self._columns: tuple[Columns, Columns]
 
@@ -48,15 +48,15 @@ class VoteCounter:
         shape = (int(node_of_leaf.max()) + 1, cells.n_cells + 1, votes + 1, 2)
         if not len(self._blocks):
             return np.zeros(shape, dtype=np.int64)
-        self._routes.follow((tree,))
-        self._routes.lead()
+        self._leaves.set_trees((tree,))
+        self._leaves.assign()
         narrow, wide = self._cells(cells)
 
         def act(first: int, last: int) -> np.ndarray:
             out = np.zeros(shape, dtype=np.int64)
             rows, start = np.empty((2, BLOCK_ROWS), dtype=np.uint32)
             for k in range(first, last):
-                block, (ids, leaf_of) = self._blocks.rows[k], self._routes.leaves_of_block(0, k)
+                block, (ids, leaf_of) = self._blocks.rows[k], self._leaves.leaves_of_block(0, k)
                 kernels.count_votes(
                     block.label,
                     kind_of_label,

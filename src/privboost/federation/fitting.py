@@ -5,6 +5,7 @@ Kernels do not look, and what fails must not fail for some rows only: that would
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, NoReturn
 
 import numpy as np
@@ -32,6 +33,8 @@ from privboost.trees.tree import Tree
 from privboost.vectors.terms import Terms
 
 _PLACE = "messages"
+_CHECKED_BY_QUERIES = {"statistics", "edges", "classes", "factor", "n_coordinates", "n_terms"}
+"""Fields that a query checks itself, or the curator against the terms."""
 
 
 class Fitting(ShardState):
@@ -55,7 +58,10 @@ class Fitting(ShardState):
         """Refuse a query that does not fit the columns, or comes before a start."""
         try:
             need(self._started, _PLACE, "rows begin before they are asked")
-            query.check(self)
+            need(self._has_loss or not query.uses_loss, _PLACE, "rows have no loss yet")
+            need(self._terms is not None or not query.uses_terms, _PLACE, "rows are no vectors yet")
+            for field in fields(query):  # type: ignore[arg-type]
+                self._check_field(query, field.name)
         except (ValueError, TypeError, AttributeError) as error:
             raise _in_own_words(error) from None
 
@@ -102,7 +108,7 @@ class Fitting(ShardState):
 
     def add_tree_values(self, trees: tuple[Tree, ...], values: np.ndarray, output: int) -> None:
         """Check values of leaves."""
-        self.check_trees(trees)
+        self._check_trees(trees)
         need_array(values, _PLACE, np.int32, (len(trees), trees[0].n_leaves))
         self._add(output, int(largest(values, axis=1).sum()))
 
@@ -111,50 +117,48 @@ class Fitting(ShardState):
         terms = self._terms
         need(terms is not None and self._started, _PLACE, "rows are no vectors yet")
         assert terms is not None
-        self.check_output(output)
+        self._check_output(output)
         need_array(coefficients, _PLACE, np.int32, (terms.n_coordinates,))
         self._most[output] = SCORE_STEPS
         self._add(output, terms.most_score(coefficients))
 
     def _add(self, output: int, most: int) -> None:
         need(self._started, _PLACE, "rows begin before they are told values")
-        self.check_output(output)
+        self._check_output(output)
         self._most[output] += most
         need_scores(self._most, _PLACE)
 
-    def need_loss(self) -> None:
-        """Refuse a query that needs a loss where there is none."""
-        need(self._has_loss, _PLACE, "rows have no loss yet")
-
-    def need_terms(self) -> None:
-        """Refuse a query about vectors where there are no terms."""
-        need(self._terms is not None, _PLACE, "rows are no vectors yet")
-
-    def check_output(self, output: Any) -> None:
-        """Refuse the index of a score that rows do not have."""
+    def _check_output(self, output: Any) -> None:
         need_whole(output, _PLACE, 0, self._n_outputs - 1)
 
-    def check_sample(self, sample: Sample | None) -> None:
-        """Refuse a malformed sample."""
+    def _check_sample(self, sample: Sample | None) -> None:
         if sample is not None:
             need_array(sample.key, _PLACE, np.uint8, (32,))
             need_number(sample.rate, _PLACE, 0, 1, above=True)
 
-    def check_trees(self, trees: Any) -> None:
-        """Refuse trees of several depths, or of other columns."""
+    def _check_trees(self, trees: Any) -> None:
         listed = need_list(trees, _PLACE)
         for tree in listed:
             check_tree(tree, self._layout)
         need(len({tree.n_leaves for tree in listed}) == 1, _PLACE, "trees of one depth are needed")
 
-    def check_cells(self, cells: CellMap) -> None:
-        """Refuse cells of other columns."""
-        cells.check(self._layout)
-
-    def check_votes(self, votes: int, node_of_leaf: np.ndarray, tree: Tree) -> None:
-        """Refuse a malformed count of votes, or map of a tree's leaves to nodes."""
-        need_array(node_of_leaf, _PLACE, np.uint16, (tree.n_leaves,))
-        need_whole(votes, _PLACE, 0)
+    def _check_field(self, query: Any, name: str) -> None:
+        """Check a field of a query by its name; a query checks the others when it is made."""
+        value = getattr(query, name)
+        if name == "output":
+            self._check_output(value)
+        elif name == "sample":
+            self._check_sample(value)
+        elif name in ("tree", "trees"):
+            self._check_trees(value if name == "trees" else (value,))
+        elif name == "cells":
+            value.check(self._layout)
+        elif name == "node_of_leaf":
+            need_array(value, _PLACE, np.uint16, (query.tree.n_leaves,))
+        elif name == "votes":
+            need_whole(value, _PLACE, 0)
+        else:
+            need(name in _CHECKED_BY_QUERIES, _PLACE, "an unknown field")
 
     def _check_terms(self, terms: Terms) -> None:
         terms.check()

@@ -1,1 +1,1 @@
-"""Where randomness comes from: a keyed stream, and exact samples of it."""
+"""Random numbers: keyed streams, exact noise, exact selection, and sampling."""

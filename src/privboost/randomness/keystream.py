@@ -1,8 +1,8 @@
-"""One keyed stream of random words: AES-256 in counter mode, with named children.
+"""Keyed streams of random words: AES-256 in counter mode, with named child streams.
 
 The key comes from the operating system, or from a seed for reproducible runs without a guarantee.
-A child's key is a keyed hash of its name, so streams of different names are independent; a name
-is given out once, because a stream used twice would repeat its noise.
+The key of a child is a keyed hash of its name, so streams of different names are independent. Each
+name can be used once, because a stream used twice would repeat its noise.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ class KeyStream:
     Parameters
     ----------
     key : bytes
-        32 bytes. Use `KeyStream.secure` or `KeyStream.seeded` to make one.
+        32 bytes; see `KeyStream.secure` and `KeyStream.seeded`.
     """
 
     def __init__(self, key: bytes) -> None:
         if len(key) != 32:
-            raise ValueError("a key of 32 bytes is needed")
+            raise ValueError("a key must have 32 bytes")
         self._key = key
-        self._given: set[str] = set()
+        self._used: set[str] = set()
         self._sequential: bool | None = None
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
     @classmethod
     def secure(cls) -> KeyStream:
-        """Make a stream whose key comes from the operating system's generator."""
+        """Return a stream whose key comes from the operating system's generator."""
         return cls(secrets.token_bytes(32))
 
     @classmethod
     def seeded(cls, seed: int) -> KeyStream:
-        """Make a reproducible stream. Who knows the seed knows the noise: no privacy."""
+        """Return a reproducible stream. The seed determines the noise: no privacy."""
         return cls(hashlib.sha256(f"privboost seed {seed}".encode()).digest())
 
     @classmethod
     def of(cls, random_state: Any) -> KeyStream:
-        """Make the stream that a user asks for: secure for None, else of a seed that is checked."""
+        """Return the stream of a `random_state`: secure for None, else seeded."""
         if random_state is None:
             return cls.secure()
         if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool):
-            raise TypeError("random_state must be None (secure noise) or a whole number (a seed)")
+            raise TypeError("random_state must be None (secure noise) or an integer (a seed)")
         if not 0 <= random_state < _MOST_SEED:
             raise ValueError("random_state must lie between 0 and 2^128")
         return cls.seeded(int(random_state))
 
     def child(self, name: str) -> KeyStream:
-        """Derive the stream of a name. A name can be used once."""
-        if name in self._given:
-            raise ValueError(f"the stream {name!r} was given out already")
-        self._given.add(name)
+        """Return the child stream of a name, which can be used once."""
+        if name in self._used:
+            raise ValueError(f"the stream {name!r} was used already")
+        self._used.add(name)
         return KeyStream(hmac.digest(self._key, name.encode(), "sha256"))
 
     def words(self, count: int) -> np.ndarray:
@@ -71,7 +71,7 @@ class KeyStream:
         return np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8")
 
     def words_at(self, positions: np.ndarray | range) -> np.ndarray:
-        """Return the words at any positions (uint64), in any order and as often as asked.
+        """Return the words at any positions (uint64), in any order and repeatedly.
 
         A stream is read in sequence or by position, not both: they would share words. A range of
         positions is read at the speed of the cipher.

@@ -1,11 +1,11 @@
 """Exact discrete Gaussian and Laplace noise.
 
-P(k) is proportional to exp(−k²/2σ²), or to exp(−|k|/t), on the integers: the algorithm of Canonne,
-Kamath and Steinke (a discrete Laplace, and Gaussian acceptance on top of it), with every decision
-"is U < exp(−x)?" taken in float64 only where an error bound proves the answer. Otherwise the
-whole sample is drawn again, from the same random words, in exact arithmetic. So the distribution
-is exact, the two ways give the same samples, and no draw is dropped: a sample that runs out of
-words is redone from its first word once more words are there.
+P(k) is proportional to exp(−k²/2σ²), or to exp(−|k|/t), on the integers. The algorithm is that of
+Canonne, Kamath and Steinke: a discrete Laplace sample, and Gaussian acceptance. Every decision
+"U < exp(−x)" is made in float64 only where an error bound proves it. Otherwise the whole sample is
+drawn again, from the same random words, in exact arithmetic. So the distribution is exact, both
+ways give the same samples, and no draw is dropped: a sample that runs out of words is drawn again
+from its first word with more words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from privboost.grid import MAX_SIGMA
 from privboost.randomness.keystream import KeyStream
 
 MARGIN = 2.0**-32
-"""How far, relatively, a float64 exp(−x) may be off before a decision is not trusted.
+"""The relative error of a float64 exp(−x) within which a decision is not trusted.
 
 x is at most 750 (else the value is below every 53-bit comparison), and each of the ten roundings
 on the way errs by 2⁻⁵² at most, relative to terms below 10⁶: the true error is below 2⁻³⁵. The
@@ -42,9 +42,9 @@ def discrete_gaussian(sigma: np.ndarray, stream: KeyStream, margin: float = MARG
     sigma : float64 array
         Scales in grid steps, each from 1 to 2⁴⁴; read as exact dyadic rationals.
     stream : KeyStream
-        Where the randomness comes from; it is used up to wherever the draws end.
+        The randomness; the number of words used depends on the draws.
     margin : float
-        For tests: a larger margin sends more samples to exact arithmetic.
+        For tests: with a larger margin, more samples are drawn in exact arithmetic.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def discrete_laplace(scale: np.ndarray, stream: KeyStream, margin: float = MARGI
     """
     scale = np.asarray(scale)
     if scale.dtype.kind not in "iu":
-        raise ValueError("scales of discrete Laplace noise are whole numbers")
+        raise ValueError("scales of discrete Laplace noise must be integers")
     if scale.size and not (scale.min() >= 1 and scale.max() <= MAX_SIGMA):
         raise ValueError("noise scales must lie between 1 and 2^44 grid steps")
     return _draw_all(np.ascontiguousarray(scale, dtype=np.float64), False, stream, margin)
@@ -169,7 +169,7 @@ def _draw(scale, gaussian, words, margin, out, done, at):  # type: ignore[no-unt
 
 @compiled
 def _decide(word, x, margin):  # type: ignore[no-untyped-def]
-    """Is U < exp(−x), U the uniform that begins with this word? 1 yes, 0 no, −1 not certain."""
+    """Decide U < exp(−x), U the uniform that begins with this word: 1 yes, 0 no, −1 uncertain."""
     probability = math.exp(-x)
     low = np.float64(word >> np.uint64(11)) * 2.0**-53
     if low + 2.0**-53 <= probability * (1 - margin):
@@ -180,9 +180,10 @@ def _decide(word, x, margin):  # type: ignore[no-untyped-def]
 
 
 class FurtherBits:
-    """What follows a word in its uniform, for comparisons that 64 bits do not decide.
+    """Extra random bits of a uniform, for comparisons that 64 bits do not decide.
 
-    The bits belong to the word's place in the stream: a sample that is redone finds them again.
+    They belong to the position of the uniform's first word in the stream: a sample that is drawn
+    again gets the same ones.
     """
 
     def __init__(self, stream: KeyStream) -> None:
@@ -191,25 +192,25 @@ class FurtherBits:
         self._passed = 0
 
     def after(self, passed: int) -> None:
-        """Count places from here on."""
+        """Set the position of the first word."""
         self._passed = passed
 
-    def word(self, place: int, index: int) -> int:
-        """Return the index-th word that follows the one at a place."""
-        bits = self._bits.setdefault(self._passed + place, [])
+    def word(self, position: int, index: int) -> int:
+        """Return the index-th extra word of the uniform at a position."""
+        bits = self._bits.setdefault(self._passed + position, [])
         while len(bits) <= index:
             bits.append(int(self._stream.words(1)[0]))
         return bits[index]
 
     @cached_property
     def _stream(self) -> KeyStream:
-        return self._parent.child("further bits")  # seldom needed
+        return self._parent.child("further bits")  # rarely needed
 
 
 def _draw_exactly(
     scale: float, gaussian: bool, words: np.ndarray, at: int, further: FurtherBits
 ) -> tuple[int, int]:
-    """Draw one sample as `_draw` does, word for word, in exact arithmetic.
+    """Draw one sample in exact arithmetic, from the same words as `_draw`.
 
     Returns the sample and the position after its last word; raises IndexError when words run out.
     """
@@ -247,23 +248,23 @@ def _draw_exactly(
 
 
 def below_exp(words: np.ndarray, at: int, x: Fraction, further: FurtherBits) -> bool:
-    """Decide U < exp(−x) exactly; U begins with a word and goes on, if need be, in `further`."""
+    """Decide U < exp(−x) exactly; U begins with a word, and continues in `further` if needed."""
     bits, known = 64, int(words[at])
     for low, high in exp_brackets(x):
         # U lies in [known, known + 1) / 2^bits.
         while (known + 1) > low * 2**bits and known < high * 2**bits:
             if high - low > Fraction(1, 2**bits):
-                break  # sharpen the bracket before more bits are taken
+                break  # narrow the bracket before taking more bits
             known, bits = (known << 64) | further.word(at, bits // 64 - 1), bits + 64
         if known + 1 <= low * 2**bits:
             return True
         if known >= high * 2**bits:
             return False
-    raise AssertionError("unreachable: the brackets shrink for ever")
+    raise AssertionError("unreachable: the brackets shrink to a point")
 
 
 def exp_brackets(x: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
-    """Yield ever narrower brackets low < exp(−x) < high (x > 0); (1, 1) for x = 0.
+    """Yield shrinking brackets low < exp(−x) < high for x > 0; (1, 1) for x = 0.
 
     exp(−x) = exp(−x/2^k)^(2^k), with x/2^k ≤ 1/2 and the alternating series in integers scaled by
     2^precision, rounded down for the lower end and up for the upper.

@@ -1,4 +1,4 @@
-"""How often a search runs: exactly logarithmic, by coins that are whole numbers."""
+"""The random number of runs of a private search: exactly logarithmic, in integer arithmetic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from privboost.randomness.keystream import KeyStream
 
 
 def stop_chance(expected_runs: float) -> int:
-    """Return γ for a mean of so many runs, as a multiple of 2⁻⁶⁴: (1/γ − 1)/ln(1/γ)."""
+    """Return γ in 2⁻⁶⁴ for a mean number of runs, which is (1/γ − 1)/ln(1/γ)."""
     low, high = 1e-12, 1 - 1e-12
     for _ in range(200):
         middle = math.sqrt(low * high)
@@ -22,9 +22,9 @@ def mean_runs(gamma: float) -> float:
 
 
 def draw_run_count(stop: int, stream: KeyStream) -> int:
-    """Draw k with a chance proportional to (1 − γ)^k / k, from 1 on.
+    """Draw k ≥ 1 with probability proportional to (1 − γ)^k / k.
 
-    A geometric number that is kept with the chance 1/k: exact, since all coins are.
+    A geometric number is accepted with probability 1/k; all coins are exact.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def draw_run_count(stop: int, stream: KeyStream) -> int:
 
 
 def draw_below(bound: int, stream: KeyStream) -> int:
-    """Draw a whole number from 0 on, below a bound: each with the same chance."""
+    """Draw an integer uniformly from 0 to before a bound."""
     most = 2**64 - 2**64 % bound
     while (word := int(stream.words(1)[0])) >= most:
         pass

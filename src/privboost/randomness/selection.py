@@ -1,7 +1,7 @@
-"""Exact choice among candidates: P(j) proportional to exp(rate · score_j).
+"""Exact exponential mechanism: P(j) proportional to exp(rate · score_j).
 
-One uniform is compared with the cumulative weights. In float64 where an error bound proves which
-candidate is meant; otherwise with brackets of rational numbers that are narrowed until they tell.
+One uniform is compared with the cumulative weights: in float64 where an error bound proves the
+result, otherwise with rational brackets that are narrowed until they decide.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ def choose_each(
     stream: KeyStream,
     margin: float = MARGIN,
 ) -> np.ndarray:
-    """Make independent choices, each with P(j) ∝ exp(rate · score_j) among its own candidates.
+    """Draw independent selections, each with P(j) ∝ exp(rate · score_j) among its candidates.
 
     Parameters
     ----------
     scores : int64 array of shape (choices, candidates)
         The scores.
     allowed : bool array of the same shape, optional
-        Which candidates each choice has: one at least.
+        The candidates of each selection: at least one.
     rate : Fraction
         At least 0.
     stream : KeyStream
-        Where the uniforms come from, as many bits as are needed.
+        The uniforms, with as many bits as are needed.
     margin : float
-        For tests: a larger margin sends more choices to exact arithmetic.
+        For tests: with a larger margin, more selections are drawn in exact arithmetic.
     """
     uniforms = [_Uniform(int(word), stream) for word in stream.words(len(scores))]
     if allowed is None:
@@ -47,8 +47,8 @@ def choose_each(
     _add_up_weights(scores, allowed, float(rate), gaps, ends)
     targets = np.array([uniform.known / 2**64 for uniform in uniforms]) * ends[:, -1]
     found: np.ndarray = (ends <= targets[:, None]).sum(axis=1)
-    # Each weight errs by `margin` at most, relatively, and so does their sum; the sum of K terms
-    # in float64 errs by K · 2^-53 more.
+    # The relative error of each weight, and of their sum, is at most `margin`; summing K terms in
+    # float64 adds K · 2^-53.
     unsure = 4 * ends[:, -1] * (margin + scores.shape[1] * 2.0**-52)
     for k, place in enumerate(found):
         low = ends[k, place - 1] if place else 0.0
@@ -62,7 +62,7 @@ def choose_each(
 
 @compiled
 def _add_up_weights(scores, allowed, rate, gaps, ends):  # type: ignore[no-untyped-def]
-    """Write how far each candidate is below the best, and the sums of weights up to each.
+    """Write the distance of each candidate from the best, and the cumulative weights.
 
     The exponent's rounding is far below the margin.
     """
@@ -80,7 +80,7 @@ def _add_up_weights(scores, allowed, rate, gaps, ends):  # type: ignore[no-untyp
 
 
 class _Uniform:
-    """A uniform number in [0, 1), known to as many bits as were asked for."""
+    """A uniform number in [0, 1), known to a growing number of bits."""
 
     def __init__(self, known: int, stream: KeyStream) -> None:
         self._stream = stream
@@ -88,7 +88,7 @@ class _Uniform:
         self.known = known
 
     def sharpen(self) -> None:
-        """Learn 64 bits more."""
+        """Draw 64 bits more."""
         self.known = (self.known << 64) | int(self._stream.words(1)[0])
         self.bits += 64
 
@@ -103,7 +103,7 @@ def _choose_exactly(exponents: Sequence[Fraction], uniform: _Uniform) -> int:
         before_low = before_high = Fraction(0)
         for j, (low, high) in enumerate(ends):
             after_low, after_high = before_low + low, before_high + high
-            # U·total lies surely in [before, after).
+            # U·total is certainly in [before, after).
             if low_u * total_low >= before_high and high_u * total_high <= after_low:
                 return j
             before_low, before_high = after_low, after_high

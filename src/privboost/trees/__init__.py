@@ -1,1 +1,1 @@
-"""Trees as rows meet them, and the splits that they may have."""
+"""Trees, cells of features, and split candidates: public structures that rows are mapped to."""

@@ -1,4 +1,4 @@
-"""The leaf of each row of a block."""
+"""Leaf assignment of coded rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of codes that nodes send to the right, with which kernels compare rows."""
+"""Code intervals: the ranges of codes that nodes send to the right, for `turn_kernels`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from privboost.trees.turn_kernels import find_runs_of_level
 
 _LEVELS = 7
 _MOST = 64
-"""Levels that are gone down by runs, and runs of such a level: with more, look-ups are faster."""
+"""The most levels with intervals, and intervals of a level: with more, look-ups are faster."""
 
 
 class Runs(NamedTuple):
-    """Those of the first levels of a tree, as far as they are few.
+    """The code intervals of the first levels of a tree, as far as a level has few.
 
     Attributes
     ----------
     levels : int
-        How many levels have few.
+        The number of these levels.
     first : int32 array
-        The place of each node's first run, and where the last one's end: each has at least one, be
-        it empty.
+        The index of each node's first interval, and the end of the last node's: each has at least
+        one, which may be empty.
     begin, length : uint16 arrays
-        The first code of each run, and how many there are.
+        The first code, and the number of codes, of each interval.
     """
 
     levels: int
@@ -34,14 +34,14 @@ class Runs(NamedTuple):
 
     @classmethod
     def of(cls, goes_right: np.ndarray) -> Runs:
-        """Find those of a tree; see `Tree`."""
+        """Find the intervals of a tree; see `Tree`."""
         first = np.zeros(2**_LEVELS, dtype=np.int32)
         begin, length = np.empty((2, _LEVELS * _MOST), dtype=np.uint16)
         levels = 0
         while levels < _LEVELS and 2**levels <= len(goes_right):
             own = slice(2**levels - 1, 2 ** (levels + 1) - 1)
-            room = first[own.start :], begin, length
-            if not find_runs_of_level(goes_right[own], _MOST, *room):
+            out = first[own.start :], begin, length
+            if not turn_kernels.find_runs_of_level(goes_right[own], _MOST, *out):
                 break
             levels += 1
         last = first[2**levels - 1]
@@ -49,4 +49,4 @@ class Runs(NamedTuple):
 
 
 NO_RUNS = Runs.of(np.zeros((0, 1), dtype=np.uint8))
-"""Of a tree without nodes."""
+"""The intervals of a tree without nodes."""

@@ -1,8 +1,8 @@
-"""Split candidates of node histograms: which there are, and where each sends a feature's codes.
+"""Split candidates of node histograms.
 
-Candidate 0 does not split: every row goes left. Then come the candidates of each feature in turn: a
-number may be split after each of its cells but the last, with missing values on the left or, where
-the choice is open, on the right as well; a category sends one of its codes to the right.
+Candidate 0 does not split: every row goes left. The candidates of each feature follow: a numeric
+feature may be split after each of its cells but the last, with missing values on the left or, if
+they are expected, also on the right; a categorical feature sends one of its codes to the right.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from privboost.trees.cell_map import CellMap
 
 
 class Candidates(NamedTuple):
-    """Candidates of `Splits`, one after the other.
+    """The columns of a table of candidates.
 
     Attributes
     ----------
     place : int64 array
-        The place of the feature that each looks at.
+        The index of the feature.
     begin, end : int64 arrays
-        The cells from `begin` on, and before `end`, go right.
+        The cells from `begin` to before `end` go right.
     missing_right : bool array
-        Whether the last cell of the feature goes right as well.
+        Whether the last cell of the feature goes right, too.
     """
 
     place: np.ndarray
@@ -38,7 +38,7 @@ class Candidates(NamedTuple):
 
     @classmethod
     def that_does_not_split(cls) -> Candidates:
-        """Return the first candidate: no cell goes right."""
+        """Return candidate 0: no cell goes right."""
         nothing = np.zeros(1, dtype=np.int64)
         return cls(nothing, nothing, nothing, np.zeros(1, dtype=np.bool_))
 
@@ -50,13 +50,13 @@ class Splits:
     Attributes
     ----------
     cells : CellMap
-        The cells of the features, each a part of its own; a number's last code (missing) has the
-        last cell to itself, a category's codes all have cells of their own.
+        The cells of the features, each a part of its own; the last code of a numeric feature
+        (missing) has the last cell to itself, each code of a categorical feature its own cell.
     category : bool array
-        Whether a feature is a category.
+        Whether a feature is categorical.
     missing : bool array
-        Whether missing values are expected: those of a number may then go either way, and those of
-        a category may be what a node singles out.
+        Whether missing values are expected: those of a numeric feature may then go either way, and
+        those of a categorical feature may be the code that goes right.
     """
 
     cells: CellMap
@@ -70,17 +70,17 @@ class Splits:
 
     @cached_property
     def count(self) -> np.ndarray:
-        """The number of cells of each feature, that of missing values among them."""
+        """The number of cells of each feature, including that of missing values."""
         return np.array([part.n_cells for part in self.cells.parts], dtype=np.int64)
 
     @cached_property
     def width(self) -> int:
-        """The largest number of codes of a feature: how wide the tables of trees must be."""
+        """The largest number of codes of a feature, which is the width of trees' tables."""
         return max(len(part.cell_of[0]) for part in self.cells.parts)
 
     @cached_property
     def candidates(self) -> Candidates:
-        """All candidates, in order: the one place that says which there are."""
+        """All candidates, in order."""
         every = [Candidates.that_does_not_split()]
         for k, (first, count) in enumerate(zip(self.first, self.count, strict=True)):
             stop = first + count
@@ -96,11 +96,11 @@ class Splits:
 
     @property
     def total(self) -> int:
-        """How many candidates there are in all."""
+        """The number of candidates."""
         return len(self.candidates.place)
 
     def parted(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what lies left and right of each candidate, by the cells of its own feature.
+        """Return the sums left and right of each candidate, over the cells of its own feature.
 
         Parameters
         ----------
@@ -116,18 +116,18 @@ class Splits:
         return left, right
 
     def start_reach(self) -> np.ndarray:
-        """Return which cells rows can be in at the root: all but missing ones not expected."""
+        """Return the cells that rows can have at the root: all but unexpected missing values."""
         reach = np.ones((1, self.cells.n_cells), dtype=np.bool_)
         reach[0, (self.first + self.count - 1)[~self.missing]] = False
         return reach
 
     def allowed(self, reach: np.ndarray) -> np.ndarray:
-        """Return which candidates part the cells that each node can have; not splitting always is.
+        """Return which candidates split the cells that each node can have, or are candidate 0.
 
         Parameters
         ----------
         reach : bool array of shape (nodes, cells)
-            Which cells the path to each node leaves open: public, like the path.
+            The cells that the path to each node leaves: public, like the path.
         """
         left, right = self.parted(reach.astype(np.int64)[..., None])
         allowed: np.ndarray = ((left > 0) & (right > 0))[..., 0]
@@ -135,11 +135,11 @@ class Splits:
         return allowed
 
     def follow(self, reach: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Return which cells are open to the children of nodes that take these candidates."""
+        """Return the cells that the children of nodes with these splits can have."""
         children = np.repeat(reach, 2, axis=0)
         for node, candidate in enumerate(chosen):
             if candidate == 0:
-                children[2 * node + 1] = False  # nobody goes right
+                children[2 * node + 1] = False  # no row goes right
                 continue
             k, right = self._sides(int(candidate))
             own = slice(self.first[k], self.first[k] + self.count[k])
@@ -148,7 +148,7 @@ class Splits:
         return children
 
     def _sides(self, candidate: int) -> tuple[int, np.ndarray]:
-        """Return the place of a candidate's feature, and for each of its cells whether it is right.
+        """Return the index of a candidate's feature, and which of its cells go right.
 
         For every candidate but 0.
         """
@@ -158,8 +158,8 @@ class Splits:
         right[-1] |= missing_right
         return int(place), right
 
-    def turns(self, candidate: int) -> tuple[int, np.ndarray]:
-        """Return the feature that a candidate looks at, and for each of its codes left or right."""
+    def goes_right(self, candidate: int) -> tuple[int, np.ndarray]:
+        """Return the feature of a candidate, and which of its codes go right (uint8)."""
         if candidate == 0:
             part = self.cells.parts[0]
             return part.features[0], np.zeros(len(part.cell_of[0]), dtype=np.uint8)
@@ -170,10 +170,10 @@ class Splits:
 
 @compiled
 def _part(cells, first, stop, place, begin, end, missing_right, left, right):  # type: ignore[no-untyped-def]
-    """Add up both sides of every candidate: see `Splits.parted`.
+    """Sum both sides of every candidate: see `Splits.parted`.
 
-    Sums up to each cell, of all features, may exceed int64; their differences are right all the
-    same, since those fit and integers wrap around.
+    Cumulative sums may exceed int64; their differences are right all the same, because those fit
+    and integers wrap around.
     """
     statistics = cells.shape[2]
     so_far = np.zeros((cells.shape[1] + 1, statistics), dtype=np.int64)
@@ -192,7 +192,7 @@ def _part(cells, first, stop, place, begin, end, missing_right, left, right):  #
 
 
 def join_splits(parts: Sequence[tuple[int, np.ndarray, bool, bool]]) -> Splits:
-    """Number the cells of several features through.
+    """Return the candidates of several features.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The structure of a complete binary tree, as rows meet it: look at a column, go left or right."""
+"""Complete binary trees of splits on the codes of columns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MAX_DEPTH = 12
 class Tree:
     """A complete tree of depth d: 2^d − 1 nodes, level by level, and 2^d leaves.
 
-    Every kind of split (threshold, categories, where missing values go) is a line of look-ups
-    from a column's code to left or right. A node that does not split sends all rows left.
+    Every kind of split (thresholds, categories, missing values) is a table from a column's code to
+    left or right. A node that does not split sends all rows left.
 
     Attributes
     ----------
     feature : uint16 array of shape (nodes,)
-        The feature each node looks at.
+        The feature of each node.
     goes_right : uint8 array of shape (nodes, codes)
         1 where a code goes right; as wide as the largest number of codes of the features used.
     """
@@ -35,11 +35,11 @@ class Tree:
     def __post_init__(self) -> None:
         nodes = len(self.feature)
         if nodes & (nodes + 1) or nodes >= 2**MAX_DEPTH or len(self.goes_right) != nodes:
-            raise ValueError(f"a complete tree of depth {MAX_DEPTH} at most is needed")
+            raise ValueError(f"a tree must be complete, and of depth {MAX_DEPTH} at most")
 
     @property
     def depth(self) -> int:
-        """How many splits lie between the root and a leaf."""
+        """The number of splits between the root and a leaf."""
         return (len(self.feature) + 1).bit_length() - 1
 
     @property
@@ -49,24 +49,24 @@ class Tree:
 
     @property
     def only_feature(self) -> int | None:
-        """The one feature that all nodes look at, or None."""
+        """The feature of all nodes, or None if they have several."""
         first = self.feature[:1]
         return int(first[0]) if len(first) and (self.feature == first).all() else None
 
     @cached_property
     def runs(self) -> Runs:
-        """The runs of codes that the nodes of the first levels send to the right."""
+        """The code intervals that the nodes of the first levels send to the right."""
         return Runs.of(self.goes_right)
 
     def leaf_of_codes(self) -> np.ndarray:
-        """Return the leaf of each code, where all nodes look at one feature."""
+        """Return the leaf of each code of a tree of one feature."""
         leaves = np.empty(self.goes_right.shape[1], dtype=np.uint16)
         kernels.leaves_of_codes(self.goes_right, leaves)
         leaves.flags.writeable = False  # as all cells of codes: one type for kernels
         return leaves
 
     def same_as(self, other: Tree) -> bool:
-        """Say whether two trees send every row to the same leaf by the same nodes."""
+        """Whether two trees send every row to the same leaf through the same nodes."""
         if self is other or len(self.feature) == len(other.feature) == 0:
             return True
         return np.array_equal(self.feature, other.feature) and np.array_equal(
@@ -74,22 +74,26 @@ class Tree:
         )
 
     def level(self, depth: int) -> slice:
-        """Which nodes form a level."""
+        """Return the nodes of a level."""
         return slice(2**depth - 1, 2 ** (depth + 1) - 1)
 
     def with_level(self, splits: Sequence[tuple[int, np.ndarray]], width: int = 1) -> Tree:
-        """Return the tree one level deeper: for each leaf, a feature and where its codes go.
+        """Return the tree with one more level: for each leaf, a feature and its split bitmask.
 
-        The table of codes is at least `width` wide: one width for all levels lets those who have
-        seen the levels above know them again.
+        The table of codes is at least `width` wide: with one width for all levels, shards recognise
+        the levels above.
         """
-        width = max([width, self.goes_right.shape[1], *(len(turns) for _, turns in splits)])
+        width = max([width, self.goes_right.shape[1], *(len(right) for _, right in splits)])
         goes_right = np.zeros((2 * len(splits) - 1, width), dtype=np.uint8)
         goes_right[: len(self.feature), : self.goes_right.shape[1]] = self.goes_right
-        for line, (_, turns) in zip(goes_right[len(self.feature) :], splits, strict=True):
-            line[: len(turns)] = turns
+        for line, (_, right) in zip(goes_right[len(self.feature) :], splits, strict=True):
+            line[: len(right)] = right
         features = np.array([feature for feature, _ in splits], dtype=np.uint16)
         return Tree(np.concatenate([self.feature, features]), goes_right)
+
+    def extends(self, other: Tree) -> bool:
+        """Whether this tree is another one with more levels."""
+        return other.depth < self.depth and self.top(other.depth).same_as(other)
 
     def top(self, depth: int) -> Tree:
         """Return the first levels of the tree."""

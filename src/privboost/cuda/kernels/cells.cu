@@ -4,17 +4,17 @@ struct SumTask {
   LookUp look;
   u64 out;              // int64 (cells, 2)
   u32 n_parts, parts;   // how many, and where
-  u32 cells, copies;    // of the sums that are added up near
+  u32 cells, copies;    // of the sums that are added up in shared memory
   u32 chunk;            // rows between two spills: at most copies · 2¹⁴, and a multiple of 4 · threads
-  u32 near_table;       // how many bytes of the table are brought near
+  u32 shared_table;     // bytes of the table that are copied to shared memory
 };
 
-// Bring the table near: every row looks there.
-__device__ __forceinline__ const int2* table_near(const LookUp& look, u32 bytes, u8* near) {
+// Copy the table to shared memory: every row is looked up in it.
+__device__ __forceinline__ const int2* table_in_shared_memory(const LookUp& look, u32 bytes, u8* shared) {
   if (!bytes) return (const int2*)look.table;
   for (u32 k = threadIdx.x; k < bytes / 16; k += blockDim.x)
-    ((int4*)near)[k] = ((const int4*)look.table)[k];
-  return (const int2*)near;
+    ((int4*)shared)[k] = ((const int4*)look.table)[k];
+  return (const int2*)shared;
 }
 
 // Move sums that have reached 2³⁰, or all of them, to the answer.
@@ -39,13 +39,13 @@ __device__ __forceinline__ void spill(const void* task, const Part* parts, u32 n
 // Rows without weights. The rows of a chunk that thread t sees go to copy t mod copies, so a copy
 // sees at most 2¹⁴ of them between two spills.
 template <bool alone>
-__device__ __forceinline__ void sum_near(const SumTask* task) {
-  ROOM
+__device__ __forceinline__ void sum_in_shared_memory(const SumTask* task) {
+  SHARED_BUFFER
   const LookUp look = task->look;
   const Part* parts = behind<Part>(task, task->parts);
   const u32 copies = task->copies, cells = task->cells * copies, chunk = task->chunk;
-  const int2* table = table_near(look, task->near_table, room);
-  int* first = (int*)(room + task->near_table);
+  const int2* table = table_in_shared_memory(look, task->shared_table, buffer);
+  int* first = (int*)(buffer + task->shared_table);
   int* second = first + cells;
   for (u32 k = threadIdx.x; k < 2 * cells; k += blockDim.x) first[k] = 0;
   __syncthreads();
@@ -75,17 +75,17 @@ __device__ __forceinline__ void sum_near(const SumTask* task) {
 }
 
 // One part whose cells are the codes of one column; they are folded into cells at the end.
-extern "C" __global__ void __launch_bounds__(1024, 2) sum_alone(const SumTask* task) { sum_near<true>(task); }
+extern "C" __global__ void __launch_bounds__(1024, 2) sum_alone(const SumTask* task) { sum_in_shared_memory<true>(task); }
 
-extern "C" __global__ void __launch_bounds__(1024) sum_parts(const SumTask* task) { sum_near<false>(task); }
+extern "C" __global__ void __launch_bounds__(1024) sum_parts(const SumTask* task) { sum_in_shared_memory<false>(task); }
 
 // Rows with weights, of up to 2²⁴: sums of 64 bits.
 extern "C" __global__ void __launch_bounds__(1024) sum_weighted(const SumTask* task) {
-  ROOM
+  SHARED_BUFFER
   const LookUp look = task->look;
   const Part* parts = behind<Part>(task, task->parts);
   const u32 copies = task->copies;
-  i64* sums = (i64*)room;
+  i64* sums = (i64*)buffer;
   for (u32 k = threadIdx.x; k < 2 * task->cells * copies; k += blockDim.x) sums[k] = 0;
   __syncthreads();
   const u32 copy = threadIdx.x & (copies - 1);
@@ -113,8 +113,8 @@ extern "C" __global__ void __launch_bounds__(1024) sum_weighted(const SumTask* t
   }
 }
 
-// Cells that are too many to be near: each row adds to the answer itself.
-extern "C" __global__ void __launch_bounds__(1024) sum_far(const SumTask* task) {
+// Cells that are too many for shared memory: each row adds to the answer itself.
+extern "C" __global__ void __launch_bounds__(1024) sum_global(const SumTask* task) {
   const LookUp look = task->look;
   const Part* parts = behind<Part>(task, task->parts);
   u64 stride = 4ull * blockDim.x * gridDim.x;
@@ -154,13 +154,13 @@ extern "C" __global__ void __launch_bounds__(1024, 2) add_values(const AddTask* 
   }
 }
 
-// The same for one part whose cells are the codes of one column: its values are brought near.
+// The same for one part whose cells are the codes of one column: its values are copied to shared memory.
 extern "C" __global__ void __launch_bounds__(1024, 2) add_alone(const AddTask* task) {
-  ROOM
+  SHARED_BUFFER
   const Part* part = behind<Part>(task, task->parts);
   const int* values = behind<int>(task, part->values);
-  int* near = (int*)room;
-  for (u32 k = threadIdx.x; k < part->cells; k += blockDim.x) near[k] = values[k];
+  int* shared = (int*)buffer;
+  for (u32 k = threadIdx.x; k < part->cells; k += blockDim.x) shared[k] = values[k];
   __syncthreads();
   const u64 column = part->column[0], n = task->n;
   const u32 bytes = part->bytes[0];
@@ -170,8 +170,8 @@ extern "C" __global__ void __launch_bounds__(1024, 2) add_alone(const AddTask* t
   for (u64 i = 4ull * (blockIdx.x * blockDim.x + threadIdx.x); i < n; i += stride) {
     int4 own = *(const int4*)(states + i);
     Four cell = four_codes(column, bytes, (u32)i);
-    own.x += near[cell.of[0]], own.y += near[cell.of[1]];
-    own.z += near[cell.of[2]], own.w += near[cell.of[3]];
+    own.x += shared[cell.of[0]], own.y += shared[cell.of[1]];
+    own.z += shared[cell.of[2]], own.w += shared[cell.of[3]];
     *(int4*)(states + i) = own;
   }
 }

@@ -12,7 +12,7 @@ struct CodeTask {
   u32 n_edges, edges;  // float64, of all columns, in order
 };
 
-// The number that 32 bits stand for. Compilers may be told to take the smallest of them for 0, as CuPy does:
+// The number that 32 bits stand for. Compilers may flush the smallest of them to 0, as CuPy does:
 // they are read as integers.
 __device__ __forceinline__ double single_at(const u8* at) {
   u32 bits = *(const u32*)at;
@@ -38,8 +38,8 @@ __device__ __forceinline__ double number_at(const u8* at, u32 kind) {
 
 // Write how many of its column's edges lie below each number; NaN comes after all bins.
 extern "C" __global__ void __launch_bounds__(1024) code_numbers(const CodeTask* task) {
-  ROOM
-  double* edges = (double*)room;
+  SHARED_BUFFER
+  double* edges = (double*)buffer;
   for (u32 k = threadIdx.x; k < task->n_edges; k += blockDim.x) edges[k] = behind<double>(task, task->edges)[k];
   __syncthreads();
   const Numbers* columns = behind<Numbers>(task, task->columns);

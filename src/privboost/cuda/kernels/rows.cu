@@ -1,4 +1,4 @@
-// What every kernel knows of rows: integers that are looked up. No kernel knows ε or draws anything.
+// Types and look-ups that all kernels share. No kernel knows ε or draws noise.
 //
 // A task is one struct with arrays behind it, at byte offsets from its start (0: there is none);
 // numbers of 64 bits are addresses. Columns have zeros up to a multiple of 64 rows, so that four
@@ -10,8 +10,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
-#ifndef ROOM
-#define ROOM extern __shared__ __align__(16) unsigned char room[];
+#ifndef SHARED_BUFFER
+#define SHARED_BUFFER extern __shared__ __align__(16) unsigned char buffer[];
 #endif
 
 #define UNKNOWN_LABEL 255u
@@ -31,7 +31,7 @@ struct Part {
   u64 column[3];
   u32 bytes[3], map[3], size[3];  // of a column's codes; from code to digit; how many digits
   u32 columns, cells;
-  u32 first;  // its first cell among those that are added up near
+  u32 first;  // its first cell among those that are added up in shared memory
   u32 fold;   // from such a cell to that of the answer
   u32 values;
   u32 first_out;

@@ -1,4 +1,4 @@
-// What rows are told beside values, and who takes part.
+// Start, charges and samples of rows, and cells of their states.
 
 struct StartTask {
   u64 start, state;  // int32 of rows; no start: 0
@@ -6,7 +6,7 @@ struct StartTask {
   u32 n;
 };
 
-// Put states to where boosting begins: minus the labels within a span, rounded toward its middle.
+// Reset states: minus the labels within the clipping range, rounded toward its middle.
 extern "C" __global__ void __launch_bounds__(1024) begin_states(const StartTask* task) {
   int* state = (int*)task->state;
   u64 stride = (u64)blockDim.x * gridDim.x;
@@ -24,7 +24,7 @@ struct ChargeTask {
   u32 own, size, shift, steps, weight_steps;
 };
 
-// Charge each row that can afford it, and mark who could.
+// Charge each row that can afford it, and mark these rows.
 extern "C" __global__ void __launch_bounds__(1024) charge_rows(const ChargeTask* task) {
   const u8* label = (const u8*)task->label;
   int* left = (int*)task->left;
@@ -46,38 +46,38 @@ extern "C" __global__ void __launch_bounds__(1024) charge_rows(const ChargeTask*
 struct SampleTask {
   u64 ids, active, out;  // uint32, and uint8 of rows; no ids: they count up from the first
   u32 first_id, n, limit;
-  u32 round_keys, turns;  // of AES-256: 60 words, and the table of a round
+  u32 round_keys, round_table;  // of AES-256: 60 words, and the table of a round
 };
 
-__device__ __forceinline__ u32 turned(const u32* turns, u32 a, u32 b, u32 c, u32 d) {
-  u32 two = turns[b >> 16 & 255], three = turns[c >> 8 & 255], four = turns[d & 255];
-  return turns[a >> 24] ^ (two >> 8 | two << 24) ^ (three >> 16 | three << 16) ^ (four >> 24 | four << 8);
+__device__ __forceinline__ u32 mixed(const u32* round_table, u32 a, u32 b, u32 c, u32 d) {
+  u32 two = round_table[b >> 16 & 255], three = round_table[c >> 8 & 255], four = round_table[d & 255];
+  return round_table[a >> 24] ^ (two >> 8 | two << 24) ^ (three >> 16 | three << 16) ^ (four >> 24 | four << 8);
 }
 
-__device__ __forceinline__ u32 substituted(const u32* turns, u32 a, u32 b, u32 c, u32 d) {
-  return (turns[a >> 24] >> 8 & 255) << 24 | (turns[b >> 16 & 255] >> 8 & 255) << 16 |
-         (turns[c >> 8 & 255] >> 8 & 255) << 8 | (turns[d & 255] >> 8 & 255);
+__device__ __forceinline__ u32 substituted(const u32* round_table, u32 a, u32 b, u32 c, u32 d) {
+  return (round_table[a >> 24] >> 8 & 255) << 24 | (round_table[b >> 16 & 255] >> 8 & 255) << 16 |
+         (round_table[c >> 8 & 255] >> 8 & 255) << 8 | (round_table[d & 255] >> 8 & 255);
 }
 
 // Word k of a block of AES-256, as its bytes read from the last to the first.
-__device__ __forceinline__ void cipher(const u32* keys, const u32* turns, u32 counter, u32* word) {
+__device__ __forceinline__ void cipher(const u32* keys, const u32* round_table, u32 counter, u32* word) {
   u32 a = keys[0], b = keys[1], c = keys[2], d = keys[3] ^ counter;
   for (int r = 1; r < 14; r++) {
-    u32 e = turned(turns, a, b, c, d) ^ keys[4 * r], f = turned(turns, b, c, d, a) ^ keys[4 * r + 1];
-    u32 g = turned(turns, c, d, a, b) ^ keys[4 * r + 2], h = turned(turns, d, a, b, c) ^ keys[4 * r + 3];
+    u32 e = mixed(round_table, a, b, c, d) ^ keys[4 * r], f = mixed(round_table, b, c, d, a) ^ keys[4 * r + 1];
+    u32 g = mixed(round_table, c, d, a, b) ^ keys[4 * r + 2], h = mixed(round_table, d, a, b, c) ^ keys[4 * r + 3];
     a = e, b = f, c = g, d = h;
   }
-  u32 last[4] = {substituted(turns, a, b, c, d) ^ keys[56], substituted(turns, b, c, d, a) ^ keys[57],
-                 substituted(turns, c, d, a, b) ^ keys[58], substituted(turns, d, a, b, c) ^ keys[59]};
+  u32 last[4] = {substituted(round_table, a, b, c, d) ^ keys[56], substituted(round_table, b, c, d, a) ^ keys[57],
+                 substituted(round_table, c, d, a, b) ^ keys[58], substituted(round_table, d, a, b, c) ^ keys[59]};
   for (int k = 0; k < 4; k++)
     word[k] = last[k] >> 24 | (last[k] >> 8 & 0xff00u) | (last[k] << 8 & 0xff0000u) | last[k] << 24;
 }
 
-// Mark the rows whose own word lies below a limit: those of a sample, of rows that take part at all.
+// Mark the rows of a sample, whose own word lies below a limit, among the active rows.
 extern "C" __global__ void __launch_bounds__(1024) sample_rows(const SampleTask* task) {
-  __shared__ u32 keys[60], turns[256];
+  __shared__ u32 keys[60], round_table[256];
   for (u32 k = threadIdx.x; k < 60; k += blockDim.x) keys[k] = behind<u32>(task, task->round_keys)[k];
-  for (u32 k = threadIdx.x; k < 256; k += blockDim.x) turns[k] = behind<u32>(task, task->turns)[k];
+  for (u32 k = threadIdx.x; k < 256; k += blockDim.x) round_table[k] = behind<u32>(task, task->round_table)[k];
   __syncthreads();
   const u32* ids = (const u32*)task->ids;
   u64 stride = 4ull * blockDim.x * gridDim.x;
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(1024) sample_rows(const SampleTask*
     u32 word[4], known = 0xffffffffu;  // no id has this counter: a counter is an id by 4
     for (u64 k = i; k < min(i + 4, (u64)task->n); k++) {
       u32 id = ids ? ids[k] : task->first_id + (u32)k;
-      if (id >> 2 != known) cipher(keys, turns, known = id >> 2, word);
+      if (id >> 2 != known) cipher(keys, round_table, known = id >> 2, word);
       u32 own = id & 2 ? (id & 1 ? word[3] : word[2]) : (id & 1 ? word[1] : word[0]);
       u8 in = own < task->limit;
       ((u8*)task->out)[k] = task->active ? in & ((const u8*)task->active)[k] : in;

@@ -1,28 +1,28 @@
-// Rows down a tree, and their sums by node and cell.
+// Leaf assignment, and sums by node and cell.
 
 struct RouteTask {
   u64 node;             // uint16 of rows
   u32 n, first, nodes;  // the number of the first node of the level where rows are, and of all nodes
-  u32 words;            // of a node's turns, one bit a code
-  u32 columns, turns;   // of nodes: addresses of their columns (the top bit: codes of two bytes)
-  u32 near;             // bytes of both that are brought near, or 0
-  u32 n_columns, slots; // route_near: how many columns there are, and which of them nodes look at
+  u32 words;            // of a node's bitmask, one bit per code
+  u32 columns, bitmask; // of nodes: addresses of their columns (the top bit: codes of two bytes)
+  u32 shared;           // bytes of both that are copied to shared memory, or 0
+  u32 n_columns, slots; // route_tiles: the number of columns, and the column of each node
 };
 
 #define WIDE (1ull << 63)
 
 // Move each row from its node at one level down to its leaf.
 extern "C" __global__ void __launch_bounds__(1024) route(const RouteTask* task) {
-  ROOM
+  SHARED_BUFFER
   const u64* columns = behind<u64>(task, task->columns);
-  const u32* turns = behind<u32>(task, task->turns);
+  const u32* bitmask = behind<u32>(task, task->bitmask);
   const u32 nodes = task->nodes, words = task->words, first = task->first;
-  if (task->near) {
-    u64* near = (u64*)room;
-    u32* near_turns = (u32*)(near + nodes);
-    for (u32 k = threadIdx.x; k < nodes; k += blockDim.x) near[k] = columns[k];
-    for (u32 k = threadIdx.x; k < nodes * words; k += blockDim.x) near_turns[k] = turns[k];
-    columns = near, turns = near_turns;
+  if (task->shared) {
+    u64* shared = (u64*)buffer;
+    u32* shared_bits = (u32*)(shared + nodes);
+    for (u32 k = threadIdx.x; k < nodes; k += blockDim.x) shared[k] = columns[k];
+    for (u32 k = threadIdx.x; k < nodes * words; k += blockDim.x) shared_bits[k] = bitmask[k];
+    columns = shared, bitmask = shared_bits;
     __syncthreads();
   }
   const u64 n = task->n, step = (u64)blockDim.x * gridDim.x;
@@ -38,8 +38,8 @@ extern "C" __global__ void __launch_bounds__(1024) route(const RouteTask* task) 
         code[k] = column & WIDE ? ((const u16*)(column & ~WIDE))[i] : ((const u8*)column)[i];
       }
       for (int k = 0; k < 4; k++) {
-        u32 turn = turns[at[k] * words + (code[k] >> 5)] >> (code[k] & 31) & 1u;
-        at[k] = 2 * at[k] + 1 + turn;
+        u32 bit = bitmask[at[k] * words + (code[k] >> 5)] >> (code[k] & 31) & 1u;
+        at[k] = 2 * at[k] + 1 + bit;
       }
     }
     for (int k = 0; k < 4; k++)
@@ -51,15 +51,15 @@ extern "C" __global__ void __launch_bounds__(1024) route(const RouteTask* task) 
 #define ROUTE_TILE 2048u
 #define ROUTE_PITCH (ROUTE_TILE + 16u)
 
-// The same where levels are many and columns few: all columns of some rows are brought near first, because
-// neighbouring rows look at different ones.
-extern "C" __global__ void __launch_bounds__(1024, 2) route_near(const RouteTask* task) {
-  ROOM
+// The same for many levels and few columns: all columns of some rows are copied to shared memory first, because
+// neighbouring rows read different ones.
+extern "C" __global__ void __launch_bounds__(1024, 2) route_tiles(const RouteTask* task) {
+  SHARED_BUFFER
   const u32 nodes = task->nodes, words = task->words, first = task->first, n_columns = task->n_columns;
-  u8* tile = room;
-  u32* turns = (u32*)(tile + n_columns * ROUTE_PITCH);
-  u16* slots = (u16*)(turns + nodes * words);
-  for (u32 k = threadIdx.x; k < nodes * words; k += blockDim.x) turns[k] = behind<u32>(task, task->turns)[k];
+  u8* tile = buffer;
+  u32* bitmask = (u32*)(tile + n_columns * ROUTE_PITCH);
+  u16* slots = (u16*)(bitmask + nodes * words);
+  for (u32 k = threadIdx.x; k < nodes * words; k += blockDim.x) bitmask[k] = behind<u32>(task, task->bitmask)[k];
   for (u32 k = threadIdx.x; k < nodes; k += blockDim.x) slots[k] = behind<u16>(task, task->slots)[k];
   const u64* columns = behind<u64>(task, task->columns);
   const u64 n = task->n;
@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(1024, 2) route_near(const RouteTask
       u32 at = first ? first + node[start + row] : first;
       for (u32 level = first; level < nodes; level = 2 * level + 1) {
         u32 code = tile[slots[at] * ROUTE_PITCH + row];
-        at = 2 * at + 1 + (turns[at * words + (code >> 5)] >> (code & 31) & 1u);
+        at = 2 * at + 1 + (bitmask[at * words + (code >> 5)] >> (code & 31) & 1u);
       }
       node[start + row] = (u16)(at - nodes);
     }
@@ -89,8 +89,8 @@ struct CountTask {
 
 // Count rows by leaf; 32 bits hold all rows that a block sees.
 extern "C" __global__ void __launch_bounds__(1024) count_leaves(const CountTask* task) {
-  ROOM
-  u32* counts = (u32*)room;
+  SHARED_BUFFER
+  u32* counts = (u32*)buffer;
   const u32 copies = task->copies, copy = threadIdx.x & (copies - 1);
   for (u32 k = threadIdx.x; k < task->leaves * copies; k += blockDim.x) counts[k] = 0;
   __syncthreads();
@@ -143,7 +143,7 @@ struct NodesTask {
   u32 nodes, cells, copies;      // cells: of these parts
   u32 all_cells;
   u32 chunk;                     // rows between two spills: at most copies · 2¹⁴, a multiple of tiles
-  u32 maps, map_bytes;           // the parts' maps, and how many bytes of them are brought near
+  u32 maps, map_bytes;           // the parts' maps, and how many bytes of them are copied to shared memory
 };
 
 #define TILE 2048u
@@ -173,17 +173,17 @@ __device__ __forceinline__ void spill_nodes(const NodesTask* task, int* first, i
 // tile, so that no thread waits for rows that add nothing. Entry k of a tile goes to copy k mod
 // copies: a copy sees at most 2¹⁴ rows of a chunk.
 extern "C" __global__ void __launch_bounds__(1024, 1) sum_by_node(const NodesTask* task) {
-  ROOM
+  SHARED_BUFFER
   __shared__ u32 found;
-  Entry* entries = (Entry*)room;
-  int* first = (int*)(room + TILE * sizeof(Entry));
+  Entry* entries = (Entry*)buffer;
+  int* first = (int*)(buffer + TILE * sizeof(Entry));
   const u32 copies = task->copies, cells = task->cells, size = task->nodes * cells * copies;
   int* second = first + size;
   const u8* maps = (const u8*)task;
   if (task->map_bytes) {
-    u32* near = (u32*)(second + size);
-    for (u32 k = threadIdx.x; k < task->map_bytes / 4; k += blockDim.x) near[k] = behind<u32>(task, task->maps)[k];
-    maps = (const u8*)near - task->maps;
+    u32* shared = (u32*)(second + size);
+    for (u32 k = threadIdx.x; k < task->map_bytes / 4; k += blockDim.x) shared[k] = behind<u32>(task, task->maps)[k];
+    maps = (const u8*)shared - task->maps;
   }
   for (u32 k = threadIdx.x; k < 2 * size; k += blockDim.x) first[k] = 0;
   const Part* parts = behind<Part>(task, task->parts);
@@ -227,8 +227,8 @@ extern "C" __global__ void __launch_bounds__(1024, 1) sum_by_node(const NodesTas
   spill_nodes(task, first, second, true);
 }
 
-// The same where sums are too many to be near, or rows have weights.
-extern "C" __global__ void __launch_bounds__(1024) sum_by_node_far(const NodesTask* task) {
+// The same where sums are too many for shared memory, or rows have weights.
+extern "C" __global__ void __launch_bounds__(1024) sum_by_node_global(const NodesTask* task) {
   const Part* parts = behind<Part>(task, task->parts);
   const u8* chosen = (const u8*)task->chosen;
   u64 stride = (u64)blockDim.x * gridDim.x;

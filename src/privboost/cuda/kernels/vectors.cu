@@ -1,4 +1,4 @@
-// Rows as vectors of a linear model.
+// Vectors of a linear model.
 
 struct GradientsTask {
   LookUp look;
@@ -31,7 +31,7 @@ struct ScalesTask {
   u32 n, n_parts, parts;
 };
 
-// Write what vectors are multiplied by so that they are not too long, rounded down.
+// Write the factors that bound the norms of vectors, rounded down.
 extern "C" __global__ void __launch_bounds__(1024) vector_scales(const ScalesTask* task) {
   const Part* parts = behind<Part>(task, task->parts);
   const i64 steps = task->steps;

@@ -17,7 +17,7 @@ from privboost.tables.loader import RowLoader
 from privboost.tables.loading import Load
 from privboost.tables.remote import RemoteTable
 from tests.cuda import sanitize
-from tests.cuda.processor_card import ProcessorDevice, compiler
+from tests.cuda.processor_device import ProcessorDevice, compiler
 from tests.tables import make_domain, make_frame
 
 
@@ -56,10 +56,10 @@ def fake(count=1, capabilities=("90",), error=None, device=None):
     ("cupy", "words"),
     [
         (None, r"needs CuPy: pip install .*gpu12.*gpu13"),
-        (fake(0), "needs an NVIDIA device"),
-        (fake(error="cudaErrorNoDevice: no CUDA-capable device is detected"), "an NVIDIA device"),
+        (fake(0), "needs an NVIDIA GPU"),
+        (fake(error="cudaErrorNoDevice: no CUDA-capable device is detected"), "an NVIDIA GPU"),
         (fake(error="cudaErrorInsufficientDriver: too old"), "driver is too old"),
-        (fake(capabilities=("61",)), "device is too old"),
+        (fake(capabilities=("61",)), "GPU is too old"),
         (fake(device=Full), "device 0 cannot be used"),
     ],
 )

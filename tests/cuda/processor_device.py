@@ -31,7 +31,7 @@ using std::sqrt;
 #define __launch_bounds__(...)
 #define __shared__ static
 #define __syncthreads()
-#define ROOM static unsigned char room[1 << 18] __attribute__((aligned(16)));
+#define SHARED_BUFFER static unsigned char buffer[1 << 18] __attribute__((aligned(16)));
 struct Number3 { unsigned x; };
 static Number3 threadIdx = {0}, blockIdx = {0}, blockDim = {1}, gridDim = {1};
 struct alignas(8) int2 { int x, y; };
@@ -52,7 +52,7 @@ extern "C" void set_block(unsigned block, unsigned blocks) {
 
 
 _ONE_AT_A_TIME = Lock()
-"""Kernels that were compiled for the processor keep what is near in one place."""
+"""Kernels compiled for the processor have one buffer of shared memory."""
 
 
 def compiler():
@@ -70,25 +70,31 @@ def library():
 
 
 class ProcessorDevice:
-    """What is on the device are arrays apart from the machine's, as they would be there."""
+    """A device whose memory is apart from the host's arrays, as that of a GPU is."""
 
-    keeps, processors, near, near_all, threads = True, 3, 200_000, 228 * 1024, 1
+    resident, processors, shared_memory, shared_memory_all, threads = (
+        True,
+        3,
+        200_000,
+        228 * 1024,
+        1,
+    )
     spare = 2**14
 
-    def __init__(self, near=near, free=2**40):
-        self.near, self.launched, self._free = near, set(), free
+    def __init__(self, shared_memory=shared_memory, free=2**40):
+        self.shared_memory, self.launched, self._free = shared_memory, set(), free
 
-    def beside(self):
+    def with_new_stream(self):
         return self
 
-    def at_work(self):
+    def activated(self):
         return nullcontext()
 
     def free(self):
         return self._free
 
-    def launch(self, kernel, task, blocks, near=0, threads=None):
-        assert near <= self.near
+    def launch(self, kernel, task, blocks, shared=0, threads=None):
+        assert shared <= self.shared_memory
         self.launched.add(kernel)
         handed = np.empty(task.packed().nbytes + 16, dtype=np.uint8)
         handed = handed[-handed.ctypes.data % 16 :][: task.packed().nbytes]
@@ -104,27 +110,27 @@ class ProcessorDevice:
     def zeros(self, shape, kind):
         return self._aligned(shape, np.dtype(kind), 0)
 
-    room = scratch = pinned = zeros
+    allocate = scratch = pinned_zeros = zeros
 
-    def bring(self, array):
+    def copy_to_device(self, array):
         return self.put(array)
 
-    def bare(self, size):
+    def empty_bytes(self, size):
         return self._aligned(size, np.dtype(np.uint8), 0x5A)
 
-    def stage(self, size):
+    def pinned_bytes(self, size):
         return np.full(size, 0xA5, dtype=np.uint8)
 
-    def mark(self):
+    def record_event(self):
         return None
 
-    def take_back(self, array, to):
+    def copy_to_host(self, array, to):
         to[...] = array
 
-    def wait(self):
+    def synchronize(self):
         pass
 
-    settle = wait
+    finish = synchronize
 
     def clear(self, array, begin, end):
         array[begin:end] = 0
@@ -139,7 +145,7 @@ class ProcessorDevice:
     def write(self, array, first, values):
         array[first : first + len(values)] = values
 
-    def send(self, values, to, first):
+    def copy_into(self, values, to, first):
         self.write(to, first, values)
 
     def address(self, array):
@@ -150,5 +156,5 @@ class ProcessorDevice:
     def fetch(self, array):
         return array.copy()
 
-    def rest(self):
+    def free_memory(self):
         pass
