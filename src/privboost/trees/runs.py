@@ -41,7 +41,7 @@ class Runs(NamedTuple):
         while levels < _LEVELS and 2**levels <= len(goes_right):
             own = slice(2**levels - 1, 2 ** (levels + 1) - 1)
             out = first[own.start :], begin, length
-            if not turn_kernels.find_runs_of_level(goes_right[own], _MOST, *out):
+            if not find_runs_of_level(goes_right[own], _MOST, *out):
                 break
             levels += 1
         last = first[2**levels - 1]
