@@ -7,7 +7,7 @@ import pytest
 
 from privboost.addresses import NUMBERS
 from privboost.tables.bins import Bins, BinsOfColumns
-from privboost.tables.encoding import FINE_BINS
+from privboost.tables.domain_checks import FINE_BINS
 from privboost.tables.size_loader import SIZE_EDGES
 
 TINY, HUGE = 5e-324, np.finfo(np.float64).max

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privboost import Domain, SchemaError
 from privboost.grid import LABEL_STEPS, SCORE_STEPS, WEIGHT_STEPS, WHOLE_SPAN
 from privboost.losses import UNKNOWN_LABEL
-from privboost.tables.encoding import Encoder, code_target, code_weights, fine_edges
+from privboost.tables.encoding import Encoder, code_weights
 from privboost.tables.frames import objects
 from privboost.tables.rows import join, states_within
 from privboost.tables.sources import open_vector, slice_vector
@@ -54,11 +54,11 @@ def test_words_that_are_numbers_are_found_by_value():
 
 def test_edges_follow_the_scale():
     features = make_domain().features
-    linear, log = fine_edges(features[0]), fine_edges(features[1])
+    linear, log = features[0].fine_edges(), features[1].fine_edges()
     assert len(linear) == len(log) == 191
     assert np.allclose(np.diff(linear), 73 / 192)
     assert np.allclose(np.diff(np.log1p(log)), math.log1p(1e5) / 192)
-    assert fine_edges(features[2]).tolist() == [0.5, 1.5, 2.5, 3.5]
+    assert features[2].fine_edges().tolist() == [0.5, 1.5, 2.5, 3.5]
 
 
 @pytest.mark.parametrize("bounds", [[1e-6, 1e-2], [-5, -1], [-100, 1000], [0, 1], [-3, 0]])
@@ -188,7 +188,7 @@ def test_no_cell_can_raise_or_change_another(values):
         lambda c: code_labels(c, ["a", "b", "5"], "x"),
         lambda c: code_labels(c, [5, 7], "x"),
         lambda c: read_numbers(c, "x"),
-        lambda c: code_target(c, make_domain().target)[0],
+        lambda c: make_domain().target.code(c)[0],
     ):
         together = read(column)
         apart = np.concatenate([read(cell) for cell in alone])
@@ -224,7 +224,7 @@ def test_a_csv_with_a_header_only(tmp_path):
 
 def test_labels_of_a_regression_are_scaled_and_clipped():
     target = make_domain(NUMBER).target
-    label, start = code_target(np.array([0, 5, 10, 99, -np.inf, np.nan]), target)
+    label, start = target.code(np.array([0, 5, 10, 99, -np.inf, np.nan]))
     assert label.tolist() == [0, 0, 0, 0, 0, UNKNOWN_LABEL]
     assert start.tolist() == [LABEL_STEPS, 0, -LABEL_STEPS, -LABEL_STEPS, LABEL_STEPS, 0]
 
@@ -304,18 +304,18 @@ def test_truth_values_match_the_words_for_them(labels, column):
 )
 def test_numbers_for_classes_that_are_words_are_refused(column):
     column = slice_vector(open_vector(column, "y"), 0, len(column))
-    with pytest.raises(SchemaError, match=r"column 'income' holds .* labels are words"):
-        code_target(column, make_domain().target)
-    with pytest.raises(SchemaError, match="labels are words"):
-        code_target(column[:0], make_domain().target)
+    with pytest.raises(SchemaError, match=r"column 'income' holds .* labels are strings"):
+        make_domain().target.code(column)
+    with pytest.raises(SchemaError, match="labels are strings"):
+        make_domain().target.code(column[:0])
 
 
 def test_numbers_for_words_of_truth_are_refused():
-    with pytest.raises(SchemaError, match="labels are words"):
+    with pytest.raises(SchemaError, match="labels are strings"):
         code_labels(np.array([1, 0]), ["True", "False"], "x")
-    with pytest.raises(SchemaError, match="labels are words"):
+    with pytest.raises(SchemaError, match="labels are strings"):
         code_labels(np.array([True]), ["yes", "no"], "x")
-    with pytest.raises(SchemaError, match="labels are words"):
+    with pytest.raises(SchemaError, match="labels are strings"):
         code_labels(np.array([True]), ["0", "1"], "x")
 
 

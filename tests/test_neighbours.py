@@ -263,7 +263,7 @@ def test_the_schema_is_judged_whether_or_not_there_are_rows(rows, tmp_path):
 
 def test_numbers_for_words_are_a_wrong_kind_of_column():
     frame = pd.DataFrame({"x": [0.5], "c": ["a"], "y": [1]})
-    with pytest.raises(SchemaError, match="the domain's labels are words"):
+    with pytest.raises(SchemaError, match="the domain's labels are strings"):
         read(domain(), frame)
     assert read(domain(("0", "1")), frame)[0][2] == 1
 

@@ -22,7 +22,7 @@ from privboost import (
     OrdinalFeature,
     SchemaError,
 )
-from privboost.tables.encoding import Encoder, read_ordered
+from privboost.tables.encoding import Encoder
 from privboost.tables.times import DAY, SECOND, read_dates, read_durations
 
 FORMS = {
@@ -201,11 +201,11 @@ def test_a_duration_is_its_seconds_whatever_carries_it(span):
 def test_durations_in_words_are_read_as_they_are_meant():
     feature = DurationFeature("stay", (-1e6, 1e6))
     written = {93600.0: "1 day, 2:00:00", -93600.0: "-1 day, -2:00:00", 5400.5: "1:30:00.5"}
-    assert [feature.words(seconds) for seconds in written] == list(written.values())
+    assert [feature.format_value(seconds) for seconds in written] == list(written.values())
     read = read_durations(np.array(list(written.values()), dtype=object), "stay")
     assert read.tolist() == list(written)
-    assert feature.words(172800.0) == "2 days"
-    assert feature.words(1.5) == "1.5 s"
+    assert feature.format_value(172800.0) == "2 days"
+    assert feature.format_value(1.5) == "1.5 s"
 
 
 def test_durations_far_away_are_whole_seconds():
@@ -333,16 +333,16 @@ def test_no_value_raises_nor_changes_another(values):
     values = [*values, Hostile(2024, 1, 1)]
     column = np.fromiter(values, dtype=object, count=len(values))
     for each in make_domain().features:
-        together = read_ordered(column, each)
-        alone = [read_ordered(column[k : k + 1], each)[0] for k in range(len(values))]
+        together = each.read(column)
+        alone = [each.read(column[k : k + 1])[0] for k in range(len(values))]
         np.testing.assert_array_equal(together, alone)
         assert together.dtype == np.float64
     texts = [v for v in values if isinstance(v, str | bytes)]
     raw = [v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in texts]
     for each in make_domain().features:
         both = [
-            read_ordered(pa.array(raw, pa.large_binary()), each),
-            read_ordered(np.array([*texts, None], dtype=object)[:-1], each),
+            each.read(pa.array(raw, pa.large_binary())),
+            each.read(np.array([*texts, None], dtype=object)[:-1]),
         ]
         np.testing.assert_array_equal(*both)
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from privboost import NumberTarget
 from privboost.grid import LABEL_STEPS
 from privboost.losses import UNKNOWN_LABEL
-from privboost.tables.encoding import code_target, middle_and_half
 from privboost.tables.scales import _exp, _log, from_scale, to_scale
 
 BOUNDS = [(1, 1e6), (0, 1e6), (-1e6, -1), (-1e3, 1e6), (1e-300, 1e300), (-3, 0), (5, 6)]
@@ -52,8 +51,8 @@ def test_no_label_leaves_its_bounds_nor_warns(bounds, values):
     column = np.fromiter(values, dtype=object, count=len(values))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        label, below = code_target(column, target)
-        alone = [code_target(column[k : k + 1], target) for k in range(len(values))]
+        label, below = target.code(column)
+        alone = [target.code(column[k : k + 1]) for k in range(len(values))]
     assert (np.abs(below) <= LABEL_STEPS).all()
     assert (below[label == UNKNOWN_LABEL] == 0).all()
     assert below.tolist() == [int(own[0]) for _, own in alone]
@@ -64,7 +63,7 @@ def test_bounds_are_the_ends_of_labels(bounds):
     target = NumberTarget("y", bounds, scale="log")
     beyond = [bounds[0] - 1, bounds[0], bounds[1], bounds[1] + 1, -np.inf, np.inf]
     ends = [LABEL_STEPS, LABEL_STEPS, -LABEL_STEPS, -LABEL_STEPS, LABEL_STEPS, -LABEL_STEPS]
-    _, below = code_target(np.array(beyond), target)
+    _, below = target.code(np.array(beyond))
     assert np.abs(below - ends).max() <= 1
-    middle, half = middle_and_half(target)
+    middle, half = target.middle_and_half()
     assert (middle - half, middle + half) == pytest.approx(target.scaled_bounds)

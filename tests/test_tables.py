@@ -525,8 +525,8 @@ def test_a_text_file_warns_that_all_is_words(tmp_path):
     with pytest.warns(PrivacyWarning) as said:
         Domain.learn(path, "y", 40.0, 1e-4)
     texts = [str(warning.message) for warning in said]
-    assert [text for text in texts if "learned as words" in text and '"numeric"' in text]
-    assert not any("secret" in text for text in texts if "learned as words" in text)
+    assert [text for text in texts if "learned as strings" in text and '"numeric"' in text]
+    assert not any("secret" in text for text in texts if "learned as strings" in text)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         given = {"features": {"secret": {"kind": "categorical"}}}

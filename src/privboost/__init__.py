@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from privboost.hooks import register
 from privboost.recipes import ESTIMATORS
 
 # isort: off
@@ -130,6 +131,12 @@ _HOMES = {
     **ESTIMATORS,
 }
 __all__ = sorted(_HOMES)
+
+register("Domain.learn", "privboost.learning.learned_domain", "learn_domain")
+register("loader PVBLOAD1", "privboost.tables.loader", "RowLoader")
+register("loader PVBPART1", "privboost.tables.part_loader", "PartLoader")
+register("loader PVBSIZE1", "privboost.tables.size_loader", "SizeLoader")
+register("loader PVBEVAL1", "privboost.evaluation.loader", "OutcomeLoader")
 
 
 if not TYPE_CHECKING:  # else every name would be known, and could be anything

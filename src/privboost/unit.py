@@ -1,4 +1,4 @@
-"""Who is protected: one row, or all rows of one person, household or patient."""
+"""Protected unit: one row, or all rows of one person, household or patient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST = "how many rows of one unit are used at most"
 
 @dataclass(frozen=True)
 class Unit:
-    """Who is protected when it is not a row: all rows that share a value of `column`.
+    """Protected unit other than a row: all rows that share a value of `column`.
 
     At most `max_rows` rows of a unit are used; rows without a value are not used at all.
     """
@@ -33,33 +33,33 @@ class Unit:
             raise DomainError(f"unit.max_rows: {rows} is more than {MAX_ROWS_PER_UNIT}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        form = {"column": self.column, "max_rows": self.max_rows}
-        return form | ({"reason": self.reason} if self.reason else {})
+        """Return the JSON payload."""
+        payload = {"column": self.column, "max_rows": self.max_rows}
+        return payload | ({"reason": self.reason} if self.reason else {})
 
     @classmethod
-    def from_dict(cls, form: Any) -> Unit:
-        """Read what `to_dict` gave; errors name the place."""
-        form = check_mapping(form, "unit", {"column", "max_rows"}, {"reason"})
-        if form["max_rows"] is None:
+    def from_dict(cls, payload: Any) -> Unit:
+        """Read the payload of `to_dict`; errors name the place."""
+        payload = check_mapping(payload, "unit", {"column", "max_rows"}, {"reason"})
+        if payload["max_rows"] is None:
             raise Hole("unit.max_rows", _MOST)
-        return cls(form["column"], form["max_rows"], read_reason(form, "unit"))
+        return cls(payload["column"], payload["max_rows"], read_reason(payload, "unit"))
 
 
 def column_of(unit: Unit | None) -> str | None:
-    """Return what tells units apart: rules that bound their rows otherwise are about the same."""
+    """Return the column that identifies units; None if a row is the unit."""
     return None if unit is None else unit.column
 
 
 def describe_unit(unit: Unit | None) -> str:
-    """Say in words who is protected."""
+    """Describe the protected unit, as privacy reports repeat it."""
     if unit is None:
         return "one row"
     return f"all rows of one {unit.column} (at most {unit.max_rows} are used)"
 
 
 def unit_assumptions(unit: Unit) -> list[str]:
-    """Say what a guarantee for protected units rests on."""
+    """Return the assumptions of a guarantee for protected units."""
     return [
         f"the column {unit.column!r} tells protected units apart",
         f"no whole number in {unit.column!r} was held in a column of floating point numbers that "

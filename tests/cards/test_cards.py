@@ -29,7 +29,6 @@ from privboost.models.export import conditions
 from privboost.models.files import model_bytes
 from privboost.reports.curve import ORDERS, Curve
 from privboost.tables.encoding import Encoder
-from privboost.tables.features import describe_target
 from tests.cards.conftest import NASTY
 from tests.forgery import ODD, _places
 from tests.tables import NUMBER, make_domain, make_frame
@@ -353,7 +352,7 @@ def test_labels_are_told_apart_whatever_they_hold(nasty_model):
     cells = {row[0]: row[1] for row in section.blocks[1].rows}
     assert cells["job"] == f"categorical; categories {told}; may be missing"
     assert '"x, y", z' in cells["income (target)"]
-    assert 'the classes "x, y", z;' in describe_target(domain.target)
+    assert 'the classes "x, y", z;' in domain.target.describe()
     encoder = Encoder.of(domain)
     job = domain.feature_names.index("job")
     turns = np.array([True, True, *[False] * 6])

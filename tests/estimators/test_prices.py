@@ -145,7 +145,7 @@ def test_a_lesson_about_rows_does_not_serve_units():
 
 def test_a_part_belongs_to_the_price_of_its_own_lesson(rows, learned):
     other = Domain.learn(rows, "label", 0.5, 1e-7)
-    assert learned.lessons != other.lessons
+    assert learned.inferences != other.inferences
     features, target = learned.to_dict()["features"], learned.to_dict()["target"]
     price = other.to_dict()["privacy"]
     for given in ({"features": features}, {"target": target}):
@@ -162,7 +162,7 @@ def test_a_part_belongs_to_the_price_of_its_own_lesson(rows, learned):
     both = Domain.learn(
         rows, "label", 0.5, 1e-7, given={"target": target, "privacy": price_of(learned)}
     )
-    assert both.lessons > learned.lessons
+    assert both.inferences > learned.inferences
     report = PrivBoostClassifier(1.0, 1e-6, both, **FAST).fit(rows).privacy_
     assert report.epsilon == pytest.approx(2.0, abs=1e-6)
 

@@ -280,7 +280,7 @@ def test_objects_are_words_unless_the_caller_says_numbers():
     X = np.random.default_rng(0).uniform(1, 4, (5000, 2)).round(1).astype(object)
     X[0] = "one text among numbers changes nothing"
     y = np.arange(5000) % 2
-    with pytest.warns(PrivacyWarning, match="learned as words: 'x0', 'x1'"):
+    with pytest.warns(PrivacyWarning, match="learned as strings: 'x0', 'x1'"):
         domain = Domain.learn(X, "y", 5.0, 1e-6, y=y, task="classes")
     assert [feature.kind for feature in domain.features] == ["categorical"] * 2
     given = {"features": {"x0": {"kind": "numeric"}, "x1": {"kind": "categorical"}}}
@@ -302,7 +302,7 @@ def test_objects_are_words_unless_the_caller_says_numbers():
 def test_classes_without_a_type_are_warned_about(values, classes):
     X = np.random.default_rng(0).uniform(1, 4, (5000, 1))
     y = [values[k % 2] for k in range(5000)]
-    with pytest.warns(PrivacyWarning, match="learned as words: 'y'"):
+    with pytest.warns(PrivacyWarning, match="learned as strings: 'y'"):
         domain = Domain.learn(X, "y", 5.0, 1e-6, y=y, task="classes")
     assert domain.target.classes == classes
     assert [type(c) for c in domain.target.classes] == [type(c) for c in classes]

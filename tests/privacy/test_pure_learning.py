@@ -139,7 +139,7 @@ def test_the_report_tells_what_was_given_from_what_was_learned():
 )
 def test_words_must_be_given_before_anything_is_spent(given, words, tmp_path):
     ledger = tmp_path / "ledger"
-    with pytest.raises(DomainError, match=rf"delta = 0: which words occur .* {words}"):
+    with pytest.raises(DomainError, match=rf"delta = 0: categories that occur .* {words}"):
         Domain.learn(frame_of(10), "label", 1.0, 0, given=given, ledger=ledger)
     for kind in (SarusXGBClassifier, LazyBBClassifier):
         model = kind(1.0, 0, domain_given=given, ledger=ledger)
@@ -187,7 +187,7 @@ DATES = pd.Series(pd.date_range("2000", periods=10))
     [
         ({"features": {"when": {"kind": "numeric", "bounds": [0, 1]}}}, {}, "'when' holds"),
         ({"unit": {"column": "many", "max_rows": 2}}, {}, "'many' holds"),
-        ({"target": {"classes": ["old", "young"]}}, {"y": np.arange(10.0)}, "labels are words"),
+        ({"target": {"classes": ["old", "young"]}}, {"y": np.arange(10.0)}, "labels are strings"),
         ({}, {"sample_weight": "when"}, "'sample_weight' holds"),
         ({}, {"sample_weight": DATES}, "'sample_weight' holds"),
     ],

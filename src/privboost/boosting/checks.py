@@ -12,7 +12,8 @@ import numpy as np
 from privboost.grid import CLIP_STEPS, MAX_SCORE, MAX_SIGMA, Contribution
 from privboost.privacy.calibration import LEAST_RATE
 from privboost.privacy.events.event import Event
-from privboost.tables.encoding import FINE_BINS, Encoder
+from privboost.tables.domain_checks import FINE_BINS
+from privboost.tables.encoding import Encoder
 from privboost.tables.features import CategoricalFeature
 
 LEAST_SIZE, MOST_SIZE = 1e-50, 1e50

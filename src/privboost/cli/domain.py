@@ -72,7 +72,8 @@ def skeleton(
     A CSV file has names alone: each column lists the kinds, of which one is to stay.
     No row is read, nor what a schema carries of the rows.
     """
-    from privboost.tables.skeletons import FILLING, make_skeleton
+    from privboost.tables.features import FEATURE_KINDS
+    from privboost.tables.skeletons import make_skeleton
 
     check_out((data,), out, force)
     table = open_rows(data, None, separator)
@@ -84,8 +85,8 @@ def skeleton(
         say(f"no kind of feature for the types of {listed}: left out")
     if made.open_kinds:
         say(f"types do not say what {made.open_kinds} columns hold: leave one kind each, and add")
-        for kind, more in FILLING:
-            say(f"  {kind:<11}  {more}")
+        for kind in FEATURE_KINDS.values():
+            say(f"  {kind.kind:<11}  {kind.example}")
     say(
         f"{made.placeholders} parts hold null: fill them in from public knowledge, never from the "
         "rows; or privboost domain learn --domain-given. What another kind would need may stay null"
@@ -186,7 +187,7 @@ def check(
     more = found.more if header or not table.is_text else ()
     known = None if parts.holes or parts.wrong else Domain.from_dict(form)
     if public_rows and found.fits and known is not None:
-        found = with_strays(found, known, table)
+        found = with_strays(found, parts, table)
     fits = known is not None and found.fits
     check_output()
     if as_json:
@@ -233,7 +234,6 @@ def check(
 def show(domain: DomainFile, as_json: AsJson = False) -> None:
     """Print a domain as a table, with the reasons that it gives."""
     from privboost.tables.domain import Domain
-    from privboost.tables.features import describe_target
     from privboost.unit import describe_unit
 
     known = Domain.from_json(domain)
@@ -247,7 +247,7 @@ def show(domain: DomainFile, as_json: AsJson = False) -> None:
     ]
     print_table(("feature", "kind", "values", "missing", "reason"), rows)
     why = f" ({known.target.reason})" if known.target.reason else ""
-    typer.echo(f"target {known.target.name}: {describe_target(known.target)}{why}")
+    typer.echo(f"target {known.target.name}: {known.target.describe()}{why}")
     typer.echo(f"protected unit: {describe_unit(known.unit)}")
     if known.privacy is not None:
         typer.echo(f"learned at: {known.privacy.guarantee}")

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from privboost.models.model import Model
-from privboost.tables.encoding import need_columns
 from privboost.tables.features import ClassTarget
+from privboost.tables.sources import need_columns
 
 _ROWS = 2**17
 """How many rows are looked at in one go."""

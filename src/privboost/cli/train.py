@@ -149,7 +149,7 @@ def train(
 ) -> None:
     """Train a model on a private table. Spends the budget."""
     from privboost.estimators.streams import check_begin
-    from privboost.tables.comparisons import need_fit
+    from privboost.tables.beside import need_fit
     from privboost.tables.domain import Domain
 
     if domain is not None and target is not None:

@@ -30,7 +30,7 @@ from privboost.reports.report import WEIGHTED, PrivacyReport
 from privboost.tables.beside import open_source
 from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
-from privboost.tables.features import describe_target, lessons_of
+from privboost.tables.features import lessons_of
 from privboost.tables.loader import Loader, RowLoader, UnitRule
 from privboost.tables.loading import Load, check_schema
 from privboost.tables.sources import Table, is_column_vector
@@ -348,7 +348,7 @@ class Preparation:
             named[domain.unit.column] = domain.unit.reason
         said += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
         if lessons_of([domain.target]):
-            said.append(f"learned about {domain.target.name!r}: {describe_target(domain.target)}")
+            said.append(f"learned about {domain.target.name!r}: {domain.target.describe()}")
         return (*said, *plan.assumptions)
 
     def _warn_of_column_vectors(self) -> None:

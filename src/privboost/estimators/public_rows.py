@@ -47,7 +47,7 @@ def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:
 def check_public(setting: Setting) -> None:
     """Refuse promises that mean nothing where nothing is protected."""
     domain = setting.domain
-    if domain is None or domain.privacy is not None or domain.lessons:
+    if domain is None or domain.privacy is not None or domain.inferences:
         raise BudgetError(
             "public_rows: a domain is learned with noise, at a price; with epsilon=math.inf it "
             "must be written"

@@ -28,9 +28,8 @@ from privboost.pickling import fresh_copy
 from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import open_source
-from privboost.tables.encoding import need_columns
 from privboost.tables.loader import Loader, UnitRule
-from privboost.tables.sources import Table
+from privboost.tables.sources import Table, need_columns
 from privboost.unit import unit_assumptions
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ from privboost.boosting.checks import shown
 from privboost.forms import did_you_mean
 from privboost.models.model import Model
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder, fine_edges
-from privboost.tables.features import DateFeature, Feature, NumericFeature
+from privboost.tables.encoding import Encoder
+from privboost.tables.features import Feature
 
 _SPANS = 4
-"""Spans of a number whose feature names no edges."""
+"""Bins of a number or date whose feature declares no edges."""
 
 
 def open_groups(by: Any, model: Model) -> Encoder | None:
@@ -34,7 +33,7 @@ def open_groups(by: Any, model: Model) -> Encoder | None:
     if not isinstance(by, Sequence):
         raise TypeError(f"by must be names of features, or features; {shown(by)} is not")
     known = {feature.name: feature for feature in model.domain.features}
-    features = tuple(_in_spans(_feature(each, known)) for each in by)
+    features = tuple(_feature(each, known).with_bins(_SPANS) for each in by)
     names = [feature.name for feature in features]
     for name in names:
         if names.count(name) > 1:
@@ -70,16 +69,3 @@ def _feature(each: Any, known: dict[str, Feature]) -> Feature:
         )
         raise ValueError(f"by: the model has no feature {each!r}; {hint}")
     return known[each]
-
-
-def _in_spans(feature: Feature) -> Feature:
-    """Cut a number or date without edges of its own into a few spans, even on its scale."""
-    if not isinstance(feature, NumericFeature | DateFeature) or feature.edges is not None:
-        return feature
-    fine = fine_edges(feature)
-    places = np.arange(1, _SPANS) * (len(fine) + 1) // _SPANS - 1
-    edges = [float(fine[place]) for place in np.unique(places) if place >= 0]
-    if isinstance(feature, DateFeature):
-        dates = dict.fromkeys(map(feature.words, edges))
-        return replace(feature, edges=tuple(date for date in dates if date != feature.bounds[0]))
-    return replace(feature, scale="linear", edges=tuple(edges))

@@ -87,7 +87,7 @@ class OutcomeLoader:
             "groups": None if self.groups is None else self.groups.domain.to_dict(),
             "edges": [] if self.groups is None else list(self.groups.edges),
             "target": self.target,
-            "unit": None if self.unit is None else self.unit.to_form(),
+            "unit": None if self.unit is None else self.unit.to_dict(),
         }
         return codec.dump(form, self.magic)
 

@@ -11,7 +11,6 @@ from scipy.special import log_expit, softmax
 from privboost.grid import SCORE_STEPS
 from privboost.losses import UNKNOWN_LABEL
 from privboost.models.model import Model
-from privboost.tables.encoding import code_target
 from privboost.tables.pieces import Column
 from privboost.tables.rows import Codes
 from privboost.tables.values import read_numbers
@@ -80,7 +79,7 @@ class ClassOutcomes:
         self, model: Model, codes: Codes, column: Column
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the label of each row (0, or unknown), and its columns."""
-        label, _ = code_target(column, model.domain.target)
+        label, _ = model.domain.target.code(column)
         known = label != UNKNOWN_LABEL
         own = np.where(known, label, 0).astype(np.int64)
         scores = model.scores.scores(codes)

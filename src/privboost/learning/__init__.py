@@ -1,1 +1,1 @@
-"""Learning a domain privately."""
+"""Private domain inference."""

@@ -1,17 +1,16 @@
-"""Learning a domain privately, for those who know no bounds.
+"""Private domain inference: plan and releases.
 
-Which columns there are, and whether a column holds numbers or words, is the table's schema, which
-is public; of truth values that is all there is to know. A column of Python objects, or of a text
-file, holds words unless the caller says that it holds numbers: to tell would take a look at the
-values. Everything else is released with noise:
+The columns of a table and their types are its schema, which is public; of a boolean column nothing
+else is needed. A column of Python objects, or of a text file, counts as strings unless the caller
+declares numbers: its values must not decide. Everything else is released with noise:
 
-- the number of rows (Gaussian), which a warning about δ needs;
+- the number of rows (Gaussian), for a warning about δ;
 - the bounds of numbers (Gaussian; see `number_bounds`);
-- for each column of words, the values whose noisy counts exceed a threshold (see
+- for each column of strings, the values whose noisy counts exceed a threshold (see
   `curator.noisy_threshold`).
 
-Under pure DP (δ = 0) there are the bounds of numbers alone, with Laplace noise: which words occur
-can be told with a δ only, so classes and categories must be given.
+Under pure DP (δ = 0) only the bounds of numbers are released, with Laplace noise: releasing which
+strings occur needs a δ, so classes and categories must be given.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from privboost.errors import BudgetError, DomainError, SchemaError
 from privboost.forms import MAX_INT, check_text, is_writable
 from privboost.grid import CLIP_STEPS, Contribution
 from privboost.learning.given import (
+    NOTHING_TO_INFER,
     check_columns,
-    nothing_to_learn,
     too_few_classes,
     warn_of_objects,
     warn_of_silence,
@@ -56,7 +55,6 @@ from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import put_beside
 from privboost.tables.domain import Domain
 from privboost.tables.domain_checks import MAX_CATEGORIES, MAX_CLASSES
-from privboost.tables.encoding import need_columns
 from privboost.tables.features import (
     LEARNED,
     BooleanFeature,
@@ -71,49 +69,51 @@ from privboost.tables.features import (
 from privboost.tables.file_sources import are_files
 from privboost.tables.loader import UnitRule
 from privboost.tables.loading import Load
+from privboost.tables.pieces import Batch
 from privboost.tables.size_loader import SizeLoader
-from privboost.tables.sources import Table, open_table
+from privboost.tables.sources import Table, need_columns, open_table
 from privboost.tables.text_sources import check_header, is_number
 from privboost.tables.values import column_kind, label_kind
 from privboost.trees.tree import stump
 from privboost.unit import Unit
 
 _INDEX = re.compile(r"__index_level_[0-9]+__")
-"""What pandas calls an index without a name where it writes one: the place of a row, no feature."""
+"""Name that pandas gives to an unnamed index in files; it is no feature."""
 _DELTA_SHARE = 0.5
-"""The part of δ that goes to thresholds."""
+"""The fraction of δ for thresholds."""
 PARTS = {"rows": 0.1, "numbers": 0.45, "words": 0.45}
-"""How the budget of learning (on μ²) is divided; under pure DP numbers have all of it."""
+"""Shares of the budget (of μ²) by part; under pure DP numbers have all of it."""
 
 
 @dataclass(frozen=True)
 class LearningPlan:
-    """What will be learned: public, decided before a row is read.
+    """Plan of an inference: public, made before a row is read.
 
     Attributes
     ----------
     known : dict from name to Feature
-        Features that were given.
-    numbers, words : tuples of str
-        Columns to be learned, the target among them where it is not given.
+        Features that are given.
+    numbers, strings : tuples of str
+        Columns whose bounds, and whose categories or classes, are inferred; the target is among
+        them unless it is given.
     features : tuple of str
         All features, in order.
     target : Target or str
         The target, or its column.
     kinds : dict
-        What the columns hold: "text", "number", "duration", "bool" or "object" (see
-        `values.column_kind`), or "untyped": a text file's feature of which nothing was said.
+        Types of columns: "text", "number", "duration", "bool" or "object" (see
+        `values.column_kind`), or "untyped" for an undeclared column of a text file.
     unit : Unit or None
-        Who is protected.
+        The protected unit.
     releases : tuple of Planned
         The releases by part, calibrated (or not yet).
     scale : str
-        The scale of a number to predict whose bounds are learned.
+        The scale of a number to predict whose bounds are inferred.
     """
 
     known: dict[str, Feature]
     numbers: tuple[str, ...]
-    words: tuple[str, ...]
+    strings: tuple[str, ...]
     features: tuple[str, ...]
     target: Target | str
     kinds: dict[str, str]
@@ -123,12 +123,12 @@ class LearningPlan:
 
     @property
     def durations(self) -> tuple[str, ...]:
-        """The numbers that are durations, in seconds."""
+        """The columns of durations among the numbers."""
         return tuple(name for name in self.numbers if self.kinds[name] == "duration")
 
     @property
     def given(self) -> tuple[Feature | Target, ...]:
-        """What is known and not learned: features, and the target if it is."""
+        """The given features, and the target if it is given."""
         known = () if isinstance(self.target, str) else (self.target,)
         return (*self.known.values(), *known)
 
@@ -139,23 +139,23 @@ class LearningPlan:
 
     @property
     def contribution(self) -> Contribution:
-        """What one protected unit may add."""
+        """The contribution of one protected unit."""
         return Contribution(rows=1 if self.unit is None else self.unit.max_rows)
 
     @property
     def pure(self) -> bool:
-        """Whether nothing in it needs a δ."""
+        """Whether all releases are pure DP."""
         return all(planned.event.pure is not None for planned in self.releases)
 
     @property
     def accountant(self) -> Accountant:
-        """Who composes the releases exactly."""
+        """The accountant that composes the releases exactly."""
         return PureAccountant() if self.pure else GdpAccountant()
 
     @property
     def digest(self) -> str:
         """SHA-256 of the plan."""
-        form = [self.features, self.target_name, self.numbers, self.words, sorted(self.known)]
+        form = [self.features, self.target_name, self.numbers, self.strings, sorted(self.known)]
         events = [[p.count, p.event.to_dict()] for p in self.releases]
         return hashlib.sha256(json.dumps([form, events]).encode()).hexdigest()
 
@@ -165,12 +165,12 @@ class LearningPlan:
 
 
 def open_unknown(data: Any, labels: Any, target: str) -> Table:
-    """Recognise a table to learn a domain from.
+    """Open a table to infer a domain from.
 
     Parameters
     ----------
     data : table
-        See `sources.open_table`; a list has no columns of its own and is refused.
+        See `sources.open_table`; a list has no column names and is refused.
     labels : one-dimensional, optional
         The target, if it is no column of the table.
     target : str
@@ -202,24 +202,23 @@ def plan_learning(
     target : str
         The target's name.
     task : {"classes", "number"}, optional
-        What the target is; by default words and truth values are classes, numbers a number.
+        What the target is; by default strings and booleans are classes, numbers a number.
     given : mapping
-        A part of a domain's JSON form, whose features, target and unit are not learned; see
-        `known.read_known`.
+        The public part of the domain's JSON payload; see `known.read_known`.
     delta : float
-        The whole δ; half of it goes to thresholds. With 0, words must be given.
+        The whole δ, half of which is for thresholds. With 0, categories and classes must be given.
     weights : str, optional
         The column of sample weights, which is no feature.
     words_delta : float
-        The most that thresholds may use of δ.
+        The largest δ of thresholds.
     """
     part = read_known(given, target)
-    known, said, known_target, unit = part.features, part.kinds, part.target, part.unit
+    known, declared, known_target, unit = part.features, part.kinds, part.target, part.unit
     if table.is_text:
         check_header(table.columns, target)
     if known_target is None:
-        need_columns(table, [target])  # a wrong name is not to be blamed on another column
-    for name in [*known, *said, *part.leave_out, *([unit.column] if unit else [])]:
+        need_columns(table, [target])  # first, so that the error names this column
+    for name in [*known, *declared, *part.leave_out, *([unit.column] if unit else [])]:
         if name not in table.columns:
             raise SchemaError(f"the table has no column {name!r}, which was given")
     skip = {target, weights, *part.leave_out} | ({unit.column} if unit else set())
@@ -232,44 +231,51 @@ def plan_learning(
     unknown = [name for name in features if name not in known]
     judged = {*features, target} | ({unit.column} if unit else set())
     batch = next(table.batches([name for name in table.columns if name in judged], 1), {})
-    kinds = {name: column_kind(batch[name], name) for name in unknown if name not in said} | said
+    kinds = {
+        name: column_kind(batch[name], name) for name in unknown if name not in declared
+    } | declared
     if table.is_text:
-        kinds |= {name: "untyped" for name in unknown if name not in said}
-    known = known | {name: _truth(name) for name in unknown if kinds[name] == "bool"}
+        kinds |= {name: "untyped" for name in unknown if name not in declared}
+    known = known | {name: _boolean(name) for name in unknown if kinds[name] == "bool"}
     known = {name: known[name] for name in features if name in known}
-    check_columns(batch, known, said, known_target, unit)
+    check_columns(batch, known, declared, known_target, unit)
     unknown = [name for name in unknown if name not in known]
     numbers = [name for name in unknown if kinds[name] in ("number", "duration")]
-    words = [name for name in unknown if name not in numbers]
+    strings = [name for name in unknown if name not in numbers]
     if known_target is None:
-        kinds[target] = label_kind(batch[target], target)
-        if kinds[target] == "duration":
-            raise SchemaError(f"column {target!r} holds durations: turn the target into a number")
-        task = task or part.task
-        if table.is_text and task == "number":
-            kinds[target] = "number"
-        classes = task == "classes" if task else kinds[target] != "number"
-        if not classes and kinds[target] == "text":
-            raise SchemaError(f"column {target!r} holds text; a number to predict is needed")
+        kinds[target], classes = _target_type(table, batch, target, task or part.task)
         if classes and part.scale != "linear":
             raise DomainError("target.scale: classes have none")
-        (words if classes else numbers).append(target)
-    if delta == 0 and words:
-        raise DomainError(words_without_delta(words, kinds, target))
+        (strings if classes else numbers).append(target)
+    if delta == 0 and strings:
+        raise DomainError(words_without_delta(strings, kinds, target))
     if delta == 0 and not numbers:
-        raise DomainError(nothing_to_learn())
+        raise DomainError(NOTHING_TO_INFER)
     contribution = Contribution(rows=1 if unit is None else unit.max_rows)
     return LearningPlan(
         known,
         tuple(numbers),
-        tuple(words),
+        tuple(strings),
         features,
         known_target or target,
         kinds,
         unit,
-        _releases(contribution, len(numbers), len(words), delta, words_delta),
+        _releases(contribution, len(numbers), len(strings), delta, words_delta),
         part.scale,
     )
+
+
+def _target_type(table: Table, batch: Batch, target: str, task: str | None) -> tuple[str, bool]:
+    """Return the type of the target's column, and whether classes are to be predicted."""
+    kind = label_kind(batch[target], target)
+    if kind == "duration":
+        raise SchemaError(f"column {target!r} holds durations: turn the target into a number")
+    if table.is_text and task == "number":
+        kind = "number"
+    classes = task == "classes" if task else kind != "number"
+    if not classes and kind == "text":
+        raise SchemaError(f"column {target!r} holds text; a number to predict is needed")
+    return kind, classes
 
 
 def learn(
@@ -282,10 +288,10 @@ def learn(
     Spends exactly `plan.releases`, which must be reserved. Raises, and warns, by released values
     alone.
     """
-    warn_of_objects([name for name in plan.words if plan.kinds.get(name) == "object"])
+    warn_of_objects([name for name in plan.strings if plan.kinds.get(name) == "object"])
     warn_of_untyped("untyped" in plan.kinds.values())
     rule = UnitRule.of(plan.unit, stream.child("units"))
-    loader = SizeLoader(plan.numbers, plan.words, rule, table.columns[0], plan.durations)
+    loader = SizeLoader(plan.numbers, plan.strings, rule, table.columns[0], plan.durations)
     backend = open_backend([Load(loader, table)])
     try:
         curator = Curator(backend, ledger, stream.child("releases"), plan.contribution)
@@ -306,23 +312,23 @@ def _release(
         assert isinstance(event, GaussianRelease | LaplaceRelease)
         bounds = learn_bounds(plan.numbers, curator, event)
     values: dict[str, list[str]] = {}
-    if plan.words:
+    if plan.strings:
         event = next(events)
         assert isinstance(event, ThresholdRelease)
         values = _read_values(plan, curator.threshold(event, stream.child("values")))
     if plan.target_name in values:
-        told = _classes(values[plan.target_name], plan.kinds[plan.target_name])
-        if len(told) < 2:
+        released = _classes(values[plan.target_name], plan.kinds[plan.target_name])
+        if len(released) < 2:
             raise DomainError(too_few_classes(ledger))
     silent = [name for name, found in bounds.items() if found is NO_BOUNDS]
     silent += [name for name, found in values.items() if not found and name in plan.features]
     warn_of_silence(silent)
-    lesson = f"{int(stream.child('lesson').words(1)[0]):016x}"
-    return _assemble(plan, bounds, values, lesson), n
+    identifier = f"{int(stream.child('lesson').words(1)[0]):016x}"
+    return _assemble(plan, bounds, values, identifier), n
 
 
 def _releases(
-    contribution: Contribution, numbers: int, words: int, delta: float, words_delta: float
+    contribution: Contribution, numbers: int, strings: int, delta: float, words_delta: float
 ) -> tuple[Planned, ...]:
     if delta == 0:
         return (Planned(plan_sizes(contribution, numbers, pure=True), 1),)
@@ -331,15 +337,15 @@ def _releases(
     parts: list[tuple[Event, str]] = [(count, "rows")]
     if numbers:
         parts.append((plan_sizes(contribution, numbers, pure=False), "numbers"))
-    if words:
-        what = f"values that occur in {words} columns of words"
-        told = min(delta * _DELTA_SHARE, words_delta)
-        if not told > 0:
+    if strings:
+        what = f"values that occur in {strings} columns of words"
+        share = min(delta * _DELTA_SHARE, words_delta)
+        if not share > 0:
             raise BudgetError(
                 "the account has nothing left of its delta for values of words: write the domain, "
                 "or give them"
             )
-        event = ThresholdRelease(what, 1.0, steps, words, rows, (1.0,), delta_of_threshold=told)
+        event = ThresholdRelease(what, 1.0, steps, strings, rows, (1.0,), delta_of_threshold=share)
         parts.append((event, "words"))
     return by_shares([(Planned(event, 1), PARTS[part]) for event, part in parts])
 
@@ -350,13 +356,13 @@ def _count_rows(curator: Curator, event: Event) -> float:
     return float(counts[0, 0, 0]) / CLIP_STEPS
 
 
-def _read_values(plan: LearningPlan, told: Sequence[bytes]) -> dict[str, list[str]]:
-    values: dict[str, list[str]] = {name: [] for name in plan.words}
-    for key in told:
+def _read_values(plan: LearningPlan, released: Sequence[bytes]) -> dict[str, list[str]]:
+    values: dict[str, list[str]] = {name: [] for name in plan.strings}
+    for key in released:
         number, _, value = key.partition(b" ")
         text = value.decode(errors="surrogateescape")
-        if is_writable(text):  # what is no text cannot stand in a domain
-            values[plan.words[int(number)]].append(text)
+        if is_writable(text):  # else a domain cannot hold it
+            values[plan.strings[int(number)]].append(text)
     return values
 
 
@@ -364,9 +370,9 @@ def _assemble(
     plan: LearningPlan,
     bounds: Mapping[str, Bounds],
     values: Mapping[str, list[str]],
-    lesson: str,
+    identifier: str,
 ) -> Domain:
-    reason = LEARNED + lesson
+    reason = LEARNED + identifier
     features: list[Feature] = []
     for name in plan.features:
         if name in plan.known:
@@ -376,8 +382,8 @@ def _assemble(
             kind = DurationFeature if name in plan.durations else NumericFeature
             features.append(kind(name, (low, high), scale, missing=True, reason=reason))
         else:
-            told = tuple(values[name][:MAX_CATEGORIES]) or (_NOBODY,)
-            features.append(CategoricalFeature(name, told, missing=True, reason=reason))
+            released = tuple(values[name][:MAX_CATEGORIES]) or (_NOBODY,)
+            features.append(CategoricalFeature(name, released, missing=True, reason=reason))
     target = plan.target
     if isinstance(target, str) and target in bounds:
         target = NumberTarget(target, bounds[target][:2], reason, plan.scale)
@@ -386,25 +392,25 @@ def _assemble(
     return Domain(tuple(features), target, plan.unit)
 
 
-def _classes(told: list[str], kind: str) -> tuple[Any, ...]:
+def _classes(released: list[str], kind: str) -> tuple[Any, ...]:
     """Return classes in the type of their column."""
-    if kind == "bool" or (kind == "object" and set(told) == {"False", "True"}):
+    if kind == "bool" or (kind == "object" and set(released) == {"False", "True"}):
         return (False, True)
-    classes: list[Any] = list(told)
-    if kind == "number" or (kind == "object" and all(map(is_number, told))):
-        finite = [float(word) for word in told if is_number(word)]
+    classes: list[Any] = list(released)
+    if kind == "number" or (kind == "object" and all(map(is_number, released))):
+        finite = [float(word) for word in released if is_number(word)]
         small = {x: x == int(x) and abs(x) < MAX_INT for x in finite}
         classes = [int(x) if whole else x for x, whole in small.items()]
     return tuple(classes[:MAX_CLASSES])
 
 
-def _truth(name: str) -> BooleanFeature:
-    """Return a feature that its type says all about."""
+def _boolean(name: str) -> BooleanFeature:
+    """Return the feature of a boolean column, which needs no inference."""
     return BooleanFeature(name, missing=True, reason="the column holds truth values by its type")
 
 
 _NOBODY = "(no value stood out)"
-"""Stands for a list of values of which none was told."""
+"""The only category of a column in which no value exceeded the threshold."""
 
 
 def _array_names(data: Any) -> tuple[str, ...]:

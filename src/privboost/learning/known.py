@@ -1,6 +1,6 @@
-"""What is known of a domain before it is learned: a part of its form, and what it leaves open.
+"""The public part of a domain whose rest is inferred.
 
-A part may hold what a skeleton holds: null stands for what is to be learned.
+It may be a skeleton, in which null stands for what is inferred.
 """
 
 from __future__ import annotations
@@ -13,32 +13,31 @@ from privboost.errors import DomainError
 from privboost.forms import check_mapping, read_names
 from privboost.tables.domain import Domain
 from privboost.tables.domain_checks import check_scale
-from privboost.tables.features import OPEN_KIND, Feature, Target
+from privboost.tables.features import FEATURE_KINDS, OPEN_KIND, Feature, Target
 from privboost.unit import Unit, column_of
 
 _KEYS = ("features", "target", "unit", "leave_out")
-_KINDS = {"numeric": "number", "categorical": "text", "duration": "duration"}
-"""What a column of each kind holds, if the kind is all that is said."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a domain.
+    """The public part of a domain.
 
     Attributes
     ----------
     features : dict from name to Feature
-        What is known whole.
+        Features that are declared completely.
     kinds : dict
-        What other features are said to hold: "number", "text" or "duration".
+        Column types ("number", "text" or "duration") of features of which only the kind is
+        declared.
     target : Target or None
-        The target, if it is known whole.
+        The target, if it is declared completely.
     task : str or None
-        What the target is said to be otherwise: "classes" or "number".
+        "classes" or "number", if that is all that is declared of the target.
     scale : str
-        The scale of a number to predict whose bounds are learned.
+        The scale of a number to predict whose bounds are inferred.
     unit : Unit or None
-        Who is protected.
+        The protected unit.
     leave_out : tuple of str
         Columns that are no features.
     """
@@ -53,13 +52,13 @@ class Known:
 
 
 def read_known(given: Mapping[str, Any], target: str) -> Known:
-    """Read a part of a domain's form by completing it.
+    """Read a part of a domain's JSON payload by completing it.
 
     Parameters
     ----------
     given : mapping
-        The part: "features", "target" and "unit" as domains have them, and "leave_out", a list of
-        columns. A feature may say its kind alone.
+        The part: "features", "target" and "unit" as in a domain, and "leave_out", a list of
+        columns. A feature may declare its kind alone.
     target : str
         The target's name.
     """
@@ -72,17 +71,17 @@ def read_known(given: Mapping[str, Any], target: str) -> Known:
     if isinstance(features, Mapping):
         whole, kinds = _sort(features)
         features = whole
-    form: dict[str, Any] = {"version": 1, "features": features or _SPARE}
-    said = given.get("target") or {}
-    if not isinstance(said, Mapping):
+    payload: dict[str, Any] = {"version": 1, "features": features or _SPARE}
+    declared = given.get("target") or {}
+    if not isinstance(declared, Mapping):
         raise DomainError('given: target: a mapping with "classes" or "bounds" is needed')
-    if said.get("name", target) != target:
-        raise DomainError(f"given: the target is {said['name']!r}, not {target!r}")
-    task, scale, whole_target = _judge(said)
-    form["target"] = {"name": target} | (dict(said) if whole_target else {"bounds": [0, 1]})
+    if declared.get("name", target) != target:
+        raise DomainError(f"given: the target is {declared['name']!r}, not {target!r}")
+    task, scale, whole_target = _read_target(declared)
+    payload["target"] = {"name": target} | (dict(declared) if whole_target else {"bounds": [0, 1]})
     if given.get("unit"):
-        form["unit"] = given["unit"]
-    domain = Domain.from_dict(form)
+        payload["unit"] = given["unit"]
+    domain = Domain.from_dict(payload)
     known = {f.name: f for f in domain.features} if features else {}
     left = read_names(given.get("leave_out") or [], "given: leave_out")
     named = {*known, *kinds, target, column_of(domain.unit)}
@@ -97,36 +96,40 @@ _SPARE = {"a feature": {"kind": "numeric", "bounds": [0, 1]}}
 
 
 def _sort(features: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Tell features that are known whole from those of which a kind is; the others are left out."""
+    """Separate complete features from those with a kind alone; drop those without any."""
     whole: dict[str, Any] = {}
     kinds: dict[str, str] = {}
     for name, part in features.items():
-        said = _filled(part) if isinstance(part, Mapping) else {}
-        kind = said.get("kind")
+        declared = _filled(part) if isinstance(part, Mapping) else {}
+        kind = declared.get("kind")
         if kind == OPEN_KIND:
             kind = None
-            del said["kind"]
-        if not isinstance(part, Mapping) or set(said) - {"kind", "missing"} or kind == "boolean":
+            del declared["kind"]
+        known = FEATURE_KINDS.get(kind) if isinstance(kind, str) else None
+        complete = known is not None and not known.required
+        if not isinstance(part, Mapping) or set(declared) - {"kind", "missing"} or complete:
             whole[name] = part
-        elif isinstance(kind, str) and kind in _KINDS:
-            kinds[name] = _KINDS[kind]
-        elif kind in ("date", "ordinal"):
+        elif known is not None and known.inferable:
+            kinds[name] = known.column_type
+        elif known is not None:
             raise DomainError(
                 f"features.{name}: bounds of dates, and the order of categories, are not learned: "
                 "write them, or leave the column out"
             )
         elif kind is not None or "kind" not in part:
-            whole[name] = part  # its own error says what is wrong
+            whole[name] = part  # reading it raises the error
     return whole, kinds
 
 
-def _judge(said: Mapping[str, Any]) -> tuple[str | None, str, bool]:
-    """Say what a target is, on which scale, and whether it is known whole."""
-    filled = _filled(said)
-    left = {key for key in ("classes", "bounds") if key in said and said[key] is None}
+def _read_target(declared: Mapping[str, Any]) -> tuple[str | None, str, bool]:
+    """Return a target's task and scale, and whether it is declared completely."""
+    filled = _filled(declared)
+    left = {key for key in ("classes", "bounds") if key in declared and declared[key] is None}
     if {"classes", "bounds"} & set(filled) or not (left or "scale" in filled):
-        return None, "linear", bool(said)
-    check_mapping(said, "given: target", set(), {"name", "classes", "bounds", "scale", "reason"})
+        return None, "linear", bool(declared)
+    check_mapping(
+        declared, "given: target", set(), {"name", "classes", "bounds", "scale", "reason"}
+    )
     scale = filled.get("scale", "linear")
     check_scale(scale, "target.scale")
     if "scale" in filled or left == {"bounds"}:

@@ -1,4 +1,4 @@
-"""`Domain.learn`: a budget of its own, a ledger and a report around the releases."""
+"""`Domain.learn`: private domain inference with a budget, a ledger and a report of its own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def learn_domain(
     ledger: str | Path | None,
     account: Any,
 ) -> Domain:
-    """Learn a domain; see `Domain.learn`."""
+    """Infer a domain; see `Domain.learn`."""
     _check(target, task, ledger)
     budget, account = Budget(epsilon, delta), check_account("budget", account, random_state)
     words_delta = math.inf
@@ -89,20 +89,20 @@ def learn_domain(
 
 
 def state_lesson(ledger: Ledger, plan: LearningPlan, domain: Domain, seeded: bool) -> PrivacyReport:
-    """State what a ledger with the releases of a lesson guarantees; name the lessons it is of."""
+    """Return the report of an inference, with the identifiers of all inferences in the domain."""
     assumed = (*_ASSUMED, *(unit_assumptions(plan.unit) if plan.unit else ()))
-    parameters = {"target": plan.target_name, "lessons": " ".join(sorted(domain.lessons))}
+    parameters = {"target": plan.target_name, "lessons": " ".join(sorted(domain.inferences))}
     return write_report(ledger, plan.unit, assumed, seeded, parameters, plan.digest, "Domain.learn")
 
 
 def _price(part: Mapping[str, Any]) -> PrivacyReport | None:
-    """What the part of a domain that is given was learned at, taken to be from the same rows."""
-    form = part.get("privacy")
-    return None if form is None else read_privacy(form)
+    """Return the cost of the given part if it was inferred, assumed to be from the same rows."""
+    payload = part.get("privacy")
+    return None if payload is None else read_privacy(payload)
 
 
 def _check(target: Any, task: Any, ledger: Any) -> None:
-    """Refuse parameters that no learning can have, before a row is read."""
+    """Check parameters before a row is read."""
     if not isinstance(target, str) or not target:
         raise TypeError(f"target must be the name of the column to predict; {target!r} is not")
     if task not in (None, "classes", "number"):

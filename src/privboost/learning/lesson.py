@@ -1,7 +1,4 @@
-"""Learning a domain on the way to a fit: with a share of μ², or as a guarantee of its own.
-
-A part of it may be given; then the rest is learned.
-"""
+"""Private domain inference as part of a fit: with a share of μ², or with a guarantee of its own."""
 
 from __future__ import annotations
 
@@ -35,9 +32,8 @@ from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.beside import need_weights, put_beside
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import need_columns
-from privboost.tables.features import CategoricalFeature, ClassTarget, lessons_of
-from privboost.tables.sources import Table
+from privboost.tables.features import ClassTarget, lessons_of
+from privboost.tables.sources import Table, need_columns
 from privboost.tables.values import holds_floats, holds_text
 from privboost.unit import Unit
 
@@ -60,23 +56,23 @@ For a number to predict, the target gives "bounds" instead of "classes"."""
 
 
 _MOST_EPSILON = 1e4
-"""Beyond it the price of the integer grid is no small part of a release's."""
+"""Beyond it the integer grid is a large part of a release's cost."""
 _SPARE_UNIT = "(unit)"
 _ROUGH_STEPS, _ROUGH_ROWS = 2**12, 2**6
 
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """A table without a domain, and what may be spent on learning one.
+    """A table without a domain, and the budget for inferring one.
 
     Parameters
     ----------
     X, y
-        What `fit` was given.
+        The arguments of `fit`.
     task : str
         What the target is: "classes" or "number".
     share : float
-        The part of the budget that learning has.
+        The fraction of the budget for inference.
     budget : Budget
         The whole budget.
     weights : column or str, optional
@@ -84,11 +80,11 @@ class Lesson:
     seeded : bool
         Whether noise comes from a seed.
     open_backend : OpenBackend
-        Who holds the rows meanwhile.
+        Opens the backend that holds the rows meanwhile.
     part : mapping
-        What is given of the domain: a part of its JSON form.
+        The public part of the domain's JSON payload.
     words_delta : float
-        The most that thresholds may use of δ.
+        The largest δ of thresholds.
     """
 
     X: Any
@@ -106,15 +102,15 @@ class Lesson:
         object.__setattr__(self, "share", check_share("domain_share", self.share))
         if self.budget.epsilon > _MOST_EPSILON:
             raise ValueError(
-                f"epsilon above {_MOST_EPSILON:g} promises nothing, and its noise is too fine to "
+                f"epsilon above {_MOST_EPSILON:g} protects nobody, and its noise is too fine to "
                 "be divided between a domain and training: lower it, or write a domain"
             )
 
     def own(self, relation: str) -> tuple[float, float]:
-        """The share of ε and δ that a guarantee of its own has.
+        """Return ε and δ of an inference with a guarantee of its own.
 
-        Learning is about adding or removing a row. Beside training that is about replacing one, it
-        has half of the ε, and as much less δ: what it costs after conversion is the share.
+        Inference is about adding or removing a row. If training is about replacing one, inference
+        has half of the ε and a smaller δ, so that its cost after conversion is the share.
         """
         epsilon, delta = self.share * self.budget.epsilon, self.share * self.budget.delta
         if relation == Relation.ADD_REMOVE:
@@ -125,38 +121,38 @@ class Lesson:
 
     @property
     def rest(self) -> Budget:
-        """What such a guarantee leaves for training."""
+        """The budget that such a guarantee leaves for training."""
         part = 1 - self.share
         return Budget(self.budget.epsilon * part, self.budget.delta * part)
 
     @property
     def labels(self) -> Any:
-        """The labels, if they are given apart."""
+        """The labels, if they are no column of the table."""
         return None if isinstance(self.y, str) else self.y
 
     def check_features(self, names: Sequence[str]) -> None:
-        """Refuse names that the table has no feature of; its columns are public."""
+        """Raise ValueError for names that are no features of the table; its columns are public."""
         features = self.plan(self.budget.delta).features if names else ()
         for name in names:
             if name not in features:
                 raise ValueError(f"there is no feature {name!r} among the columns of the table")
 
     def check_numbers(self, parameter: str, names: Sequence[str]) -> None:
-        """Refuse features that will be categories; what kind a column is of is public."""
+        """Raise ValueError for features that will be categorical; types of columns are public."""
         plan = self.plan(self.budget.delta)
         for name in names:
-            if name in plan.words or isinstance(plan.known.get(name), CategoricalFeature):
+            if name in plan.strings or (name in plan.known and not plan.known[name].ordered):
                 raise ValueError(f"{parameter}: {name!r} is a category, and has no order")
 
     def check_two_classes(self, parameter: str) -> None:
-        """Refuse classes whose number is yet to be learned."""
+        """Raise ValueError if the number of classes must be inferred."""
         if self.task == "classes" and isinstance(self.plan(self.budget.delta).target, str):
             raise ValueError(
                 f"{parameter} is for two classes or a number: say in classes which there are"
             )
 
     def given_classes(self, parameter: str) -> ClassTarget:
-        """Return the target where its classes are given, or refuse to learn them."""
+        """Return the target if its classes are given, else raise ValueError."""
         target = self.plan(self.budget.delta).target
         if not isinstance(target, ClassTarget):
             raise ValueError(
@@ -166,10 +162,10 @@ class Lesson:
         return target
 
     def check_label_type(self, counterpart: str) -> None:
-        """Refuse labels whose type is that of the other task, before anything is spent.
+        """Raise SchemaError if the labels' type is that of the other task; nothing is spent.
 
-        Floats are no classes, and texts no numbers, unless the target is given: then its type
-        decides nothing. A text file, and a column of Python objects, have no type.
+        Floats are no classes, and strings no numbers, unless the target is given. A text file, and
+        a column of Python objects, have no type.
 
         Parameters
         ----------
@@ -180,7 +176,7 @@ class Lesson:
             return
         if read_known(self.part, self.target).target is not None:
             return
-        # Labels that lie beside a table come with at least one of its columns.
+        # Attached labels are read together with at least one column of the table.
         read = dict.fromkeys([self.table.columns[0], self.target])
         column = next(self.table.batches([*read], 1), {}).get(self.target)
         if column is None:
@@ -199,7 +195,7 @@ class Lesson:
             )
 
     def check_weights(self) -> None:
-        """Refuse weights that do not go with the table, before anything is spent."""
+        """Check that weights fit the table, before anything is spent."""
         weights = self.weights
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
@@ -213,7 +209,7 @@ class Lesson:
         need_weights(table, name)
 
     def plan(self, delta: float) -> LearningPlan:
-        """Return what will be learned, at a δ of thresholds."""
+        """Return the plan, for a δ of thresholds."""
         if self.y is None:
             raise DomainError(_HOW_TO_WRITE_A_DOMAIN)
         need_columns(self.table, [self.target])
@@ -222,8 +218,8 @@ class Lesson:
         return plan_learning(self.table, self.target, *own)
 
     def stand_in(self, spare: Domain) -> Domain:
-        """Return a domain to check parameters with: a spare one, with the target and unit given."""
-        if not self.part:  # nothing of the table is looked at
+        """Return a placeholder domain to check parameters with, with the given target and unit."""
+        if not self.part:  # the table is not opened
             return spare
         known = read_known(self.part, self.target)
         target, unit = known.target, known.unit
@@ -239,7 +235,7 @@ class Lesson:
 
     @property
     def unit(self) -> Unit | None:
-        """Who is protected, as it is given."""
+        """The protected unit, if it is given."""
         return self.plan(self.budget.delta).unit
 
     @property
@@ -255,18 +251,18 @@ class Lesson:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A domain that was learned on the way to a fit.
+    """A domain that was inferred as part of a fit.
 
     Attributes
     ----------
     domain : Domain
-        What was learned; it carries its price.
+        The domain, with the report of its cost.
     budget : Budget
-        What is left for training, or what was spent within it.
+        The budget left for training, or the whole budget with the releases spent within it.
     ledger : Ledger or None
-        The ledger that goes on, with a placeholder for training; None if training needs its own.
+        The ledger to continue, with a placeholder for training; None if training needs its own.
     placeholder : Planned or None
-        What stands for training in it.
+        The placeholder.
     """
 
     domain: Domain
@@ -276,14 +272,14 @@ class Learned:
 
 
 def learn_within(
-    lesson: Lesson, path: Path | None, posting: Posting | None, keys: KeyStream
+    inference: Lesson, path: Path | None, posting: Posting | None, keys: KeyStream
 ) -> Learned:
-    """Learn a domain with a share of μ²; the rest stays reserved for training."""
-    budget, share = lesson.budget, lesson.share
-    plan = lesson.plan(budget.delta)
+    """Infer a domain with a share of μ²; the rest is reserved for training."""
+    budget, share = inference.budget, inference.share
+    plan = inference.plan(budget.delta)
     ledger = Ledger(budget.epsilon, budget.delta, GdpAccountant(), path, posting)
-    # Where an account adds grids up, it is rougher than that of most plans that may take its place:
-    # budgets for life have many coordinates.
+    # Where an account adds up grids, the placeholder's grid is coarser than that of most plans that
+    # may replace it: individual privacy filters have many coordinates.
     steps, rows = (CLIP_STEPS, 1) if posting is None else (_ROUGH_STEPS, _ROUGH_ROWS)
     rest = GaussianRelease("training", math.sqrt(1 / (1 - share)), steps, 1, rows, (1.0,))
     wanted = [*(p.scaled(math.sqrt(1 / share)) for p in plan.releases), Planned(rest, 1)]
@@ -292,52 +288,56 @@ def learn_within(
     check_grid(planned.event for planned in plan.releases)
     ledger.reserve(made)
     part = Ledger(budget.epsilon, budget.delta, ledger.accountant)
-    part.reserve(plan.releases)  # what the lesson alone is worth, for whoever uses it again
-    domain = _learn(plan, lesson, ledger, part, keys)
+    part.reserve(plan.releases)  # the cost of the inference alone, for later uses of the domain
+    domain = _learn(plan, inference, ledger, part, keys)
     return Learned(domain, replace(budget, before=plan.releases), ledger, placeholder)
 
 
 def learn_apart(
-    lesson: Lesson,
+    inference: Lesson,
     relation: str,
     path: Path | None,
     posting: Posting | None,
     after: Sequence[Planned],
     keys: KeyStream,
 ) -> Learned:
-    """Learn a domain with a share of ε and δ, which add up with those of training.
+    """Infer a domain with a share of ε and δ, which add up with those of training.
 
-    Where training is not all Gaussian: its plan is made after the domain is known, and only two
-    whole guarantees add up whatever the second is. An account is charged with each; it must have
-    room for a plan like the one that will come after.
+    This is for training that is not all Gaussian: its plan is made after the domain is known, and
+    basic composition holds whatever the second guarantee is. An account is charged with both; it
+    must have enough left for a plan like the one that follows.
     """
-    epsilon, delta = lesson.own(relation)
-    plan = lesson.plan(delta)
+    epsilon, delta = inference.own(relation)
+    plan = inference.plan(delta)
     ledger = Ledger(epsilon, delta, plan.accountant, path, posting)
     made = calibrate(plan.releases, epsilon, delta, ledger.accountant)
     check_grid(planned.event for planned in made)
     if posting is not None:
         posting.check(made, after)
     ledger.reserve(made)
-    return Learned(_learn(plan.with_releases(made), lesson, ledger, ledger, keys), lesson.rest)
+    return Learned(
+        _learn(plan.with_releases(made), inference, ledger, ledger, keys), inference.rest
+    )
 
 
 def _learn(
-    plan: LearningPlan, lesson: Lesson, ledger: Ledger, own: Ledger, keys: KeyStream
+    plan: LearningPlan, inference: Lesson, ledger: Ledger, own: Ledger, keys: KeyStream
 ) -> Domain:
-    """Learn a domain that carries its price; `own` holds the lesson's releases alone."""
-    domain, rows = learn(plan, lesson.table, lesson.open_backend, ledger, keys.child("domain"))
-    if rows is not None and lesson.budget.delta > 1 / max(rows, 1.0):
+    """Infer a domain with the report of its cost; `own` holds the inference's releases alone."""
+    domain, rows = learn(
+        plan, inference.table, inference.open_backend, ledger, keys.child("domain")
+    )
+    if rows is not None and inference.budget.delta > 1 / max(rows, 1.0):
         warn(
             "delta exceeds one over the (noisy) number of rows: it allows a mechanism that "
             "publishes a whole record; choose a smaller one"
         )
-    report = state_lesson(own, plan, domain, lesson.seeded)
-    # Where the lesson is a part of a fit, it is in the account as the fit's own entry.
+    report = state_lesson(own, plan, domain, inference.seeded)
+    # Inference within a fit is part of the fit's entry in the account.
     return replace(domain, privacy=replace(report, rows=ledger.rows, entry=ledger.entry))
 
 
 def _name_of(y: Any) -> str:
-    """The name of a series, or "y"; a frame of one column has a name too."""
+    """Return the name of a series, or "y"."""
     name = getattr(y, "name", None)
     return name if isinstance(name, str) and name else "y"

@@ -1,7 +1,7 @@
-"""Bounds of numbers: rows counted by size, with noise, and the span of the sizes that stand out.
+"""Private bounds of numbers: noisy counts by signed power of two, and the range of full bins.
 
-Sizes are signed powers of two. All numbers are counted at once: a row lies in one bin of each, so
-that it moves p counts of p numbers by one.
+All numbers are counted at once: a row lies in one bin of each, so it changes p counts of p numbers
+by one.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from privboost.trees.tree import stump
 
 _BOUND = 2.0 ** (LARGEST + 1)
 _FALSE_ALARM = 0.01
-"""The chance that any empty bin of any number passes for a full one."""
+"""The probability that any empty bin of any number counts as full."""
 
 Bounds = tuple[float, float, str]
 """Lower, upper, and the scale between them."""
 NO_BOUNDS: Bounds = (-1.0, 1.0, "linear")
-"""Stands for the bounds of a number of which nothing was told."""
+"""Bounds of a number of which no bin is full."""
 
 
 def plan_sizes(
     contribution: Contribution, numbers: int, pure: bool
 ) -> GaussianRelease | LaplaceRelease:
-    """Return the release of the sizes of so many numbers: under pure DP with Laplace noise."""
+    """Return the release of the counts of some numbers; Laplace noise under pure DP."""
     kind = LaplaceRelease if pure else GaussianRelease
     steps, rows = CLIP_STEPS * contribution.rows, contribution.rows
     return kind(f"rows by size of {numbers} numbers", 1.0, steps, numbers, rows, (1.0,))
@@ -42,14 +42,14 @@ def plan_sizes(
 def learn_bounds(
     names: Sequence[str], curator: Curator, event: GaussianRelease | LaplaceRelease
 ) -> dict[str, Bounds]:
-    """Release rows by size, and take the bounds of numbers from them.
+    """Release counts by power of two, and derive the bounds of numbers from them.
 
     Parameters
     ----------
     names : sequence of str
         The numbers, in the order of the rows' codes.
     curator : Curator
-        Who releases.
+        The curator.
     event : GaussianRelease or LaplaceRelease
         The noise, as it was reserved.
 
@@ -67,25 +67,25 @@ def learn_bounds(
 def least_count(event: GaussianRelease | LaplaceRelease, bins: int) -> float:
     """Return the noisy count, in rows, above which a bin counts as full.
 
-    With a chance of `_FALSE_ALARM` at most, any of so many empty bins exceeds it, whatever noise
-    it is. The row on top pays for the steps of the grid, to which Laplace scales are rounded up.
+    With probability `_FALSE_ALARM` at most, any of `bins` empty bins exceeds it. The added row
+    covers the steps of the grid, to which Laplace scales are rounded up.
     """
-    chance = _FALSE_ALARM / bins
+    probability = _FALSE_ALARM / bins
     scale = float(event.scales[0]) / CLIP_STEPS
     if isinstance(event, LaplaceRelease):  # P(noise > x) = exp(-x/scale)/2
-        return 1 - scale * math.log(2 * chance)
-    return 1 + scale * float(ndtri(1 - chance))
+        return 1 - scale * math.log(2 * probability)
+    return 1 + scale * float(ndtri(1 - probability))
 
 
 def _sizes(numbers: int) -> NodeHistograms:
-    """Ask for the rows by size of every number."""
+    """Return the query for counts by power of two of every number."""
     cells = np.arange(SIZE_CODES)
     every = CellMap.side_by_side(CellMap.of_feature(k, cells) for k in range(numbers))
     return NodeHistograms(stump(), every, statistics=COUNT)
 
 
 def _span(counts: np.ndarray, least: float) -> Bounds:
-    """Take the span of the bins that stand out; a log scale where most rows are far smaller."""
+    """Return the range of full bins; on a log scale if most rows are far smaller than its ends."""
     lows, highs = [-_BOUND, *SIZE_EDGES], [*SIZE_EDGES, _BOUND]
     full = np.flatnonzero(counts > least)
     if len(full) == 0:

@@ -18,7 +18,7 @@ from privboost.forms import is_writable
 from privboost.grid import MAX_SCORE, SCORE_STEPS
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder, fine_edges
+from privboost.tables.encoding import Encoder
 from privboost.tables.features import CategoricalFeature, ClassTarget, Feature, Target
 
 _MOST_SIZE = 2.0**200
@@ -153,7 +153,7 @@ def read_encoder(domain: Any, edges: Any) -> Encoder:
 
 
 def _check_edges(value: Any, feature: Feature, place: str) -> None:
-    expected = fine_edges(feature)
+    expected = feature.fine_edges()
     edges = need_array(value, place, np.float64, (len(expected),))
     rule = "edges must increase, and be those that the domain describes"
     need(bool(np.isfinite(edges).all() and (np.diff(edges) > 0).all()), place, rule)

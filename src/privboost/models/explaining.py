@@ -39,7 +39,6 @@ from privboost.models.pairs import PairValues
 from privboost.models.parts import JointTree
 from privboost.models.shapley import Shapley
 from privboost.models.votes import OddsVotes, VoteScores
-from privboost.tables.encoding import need_columns, read_ordered
 from privboost.tables.features import (
     BooleanFeature,
     CategoricalFeature,
@@ -52,7 +51,7 @@ from privboost.tables.features import (
     OrdinalFeature,
 )
 from privboost.tables.rows import Codes
-from privboost.tables.sources import open_table
+from privboost.tables.sources import need_columns, open_table
 from privboost.tables.times import DAY
 
 RELEASED, EVEN = "released", "even"
@@ -119,14 +118,14 @@ def _blocks(view: _View, data: Any) -> Iterator[tuple[Codes, np.ndarray]]:
         numbers = np.full((len(batch[names[0]]), len(names)), np.nan)
         for k, feature in enumerate(features):
             if isinstance(feature, NumericFeature | DateFeature):
-                own = read_ordered(batch[feature.name], feature)
+                own = feature.read(batch[feature.name])
                 numbers[:, k] = np.clip(own, *feature.number.bounds)
         yield view.encoder.code(batch), numbers
 
 
 def _writer(feature: Feature) -> Callable[[float], str] | None:
     """Return how numbers of a feature are written, where its codes are spans of them."""
-    return feature.words if isinstance(feature, NumericFeature | DateFeature) else None
+    return feature.format_value if isinstance(feature, NumericFeature | DateFeature) else None
 
 
 @dataclass(frozen=True, eq=False)

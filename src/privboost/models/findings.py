@@ -268,7 +268,7 @@ def _bounds(told: _Told) -> Iterator[Finding]:
             low, high = number.bounds
             ends = np.concatenate([[low], model.encoder.edges[k], [high]])
             timed = isinstance(feature, DateFeature | DurationFeature)
-            write = feature.words if timed else "{:.4g}".format
+            write = feature.format_value if timed else "{:.4g}".format
             log = "" if isinstance(feature, DateFeature) else ', or scale "log",'
             text = (
                 f"{feature.name}: about {_MOST_OF_MASS:.0%} of the released mass lie from "

@@ -12,7 +12,6 @@ from privboost.losses import UNKNOWN_LABEL, Loss, loss_of
 from privboost.models.linear import LinearScores
 from privboost.models.model import Model
 from privboost.tables.beside import open_source
-from privboost.tables.encoding import code_target
 from privboost.tables.features import ClassTarget
 from privboost.tables.rows import states_within
 
@@ -26,7 +25,7 @@ def loss_curve(model: Model, X: Any, y: Any) -> np.ndarray:
     table, roles = open_source(replace(model.domain, unit=None), X, y, None)
     total, rows = np.zeros(scores.n_stages), 0
     for batch in table.batches([*model.domain.feature_names, roles.target], BLOCK_ROWS):
-        label, start = code_target(batch[roles.target], target)
+        label, start = target.code(batch[roles.target])
         known = label != UNKNOWN_LABEL
         state = 0 if start is None else states_within(start[known], model.span)
         stages = scores.staged_scores(model.encoder.code(batch))

@@ -27,7 +27,7 @@ from privboost.models.votes import VoteScores
 from privboost.pickling import DeclaredState
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder, middle_and_half
+from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget
 from privboost.tables.rows import Codes
 
@@ -90,8 +90,7 @@ class Model(DeclaredState, TrainedModel):
 
         Both are on the scale on which the target's errors count.
         """
-        target = self.domain.target
-        return (0.0, 1.0) if isinstance(target, ClassTarget) else middle_and_half(target, self.span)
+        return self.domain.target.middle_and_half(self.span)
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""A table with labels or weights that were given apart from it."""
+"""Tables with attached columns: labels or weights that are passed apart from the table."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from functools import partial
 from typing import Any
 
 from privboost.errors import SchemaError
+from privboost.tables.comparisons import compare
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import need_columns
 from privboost.tables.loader import Roles
 from privboost.tables.pieces import Batch, Column, Piece
 from privboost.tables.remote import RemoteTable, refuse_remote
-from privboost.tables.sources import Table, open_table, open_vector, slice_vector
+from privboost.tables.sources import Table, need_columns, open_table, open_vector, slice_vector
 from privboost.tables.streamed_sources import StreamedTable
 from privboost.tables.values import holds_text, read_numbers
 
 _APART = "\0 {} given apart"
-"""The name that such a column has in batches: no table's own."""
+"""Name of an attached column in batches, which no table's own column has."""
 
 
-class BesideTable:
-    """A table whose rows have further columns.
+class BesideTable(Table):
+    """A table with attached columns.
 
     Parameters
     ----------
     table : Table
         The table.
     apart : mapping from str to vector
-        The columns (see `sources.open_vector`), as long as the table.
+        The attached columns (see `sources.open_vector`), as long as the table.
 
     Attributes
     ----------
     inner : Table
-        The table by itself.
+        The table without attached columns.
     """
 
     def __init__(self, table: Table, apart: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ class BesideTable:
 
 
 def open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> tuple[Table, Roles]:
-    """Recognise a table and what stands beside its features.
+    """Open a table with labels and weights.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> tuple[T
     data : table
         See `sources.open_table`.
     labels : one-dimensional or str, optional
-        The target; by default the table's column that the domain names, which is the only one
-        that may be named here.
+        The target; by default the table's column that the domain names, which is also the only
+        name that is accepted here.
     weights : one-dimensional or str, optional
         Sample weights, or the table's column that holds them.
     """
@@ -105,10 +105,21 @@ def open_source(domain: Domain, data: Any, labels: Any, weights: Any) -> tuple[T
     return source, Roles(named["y"], named["sample_weight"])
 
 
-def need_weights(table: Table, name: str) -> None:
-    """Refuse weights that are no numbers, by their type alone.
+def need_fit(domain: Domain, table: Table, weights: str | None) -> None:
+    """Raise SchemaError unless a table's schema fits a domain; no row is read."""
+    found = compare(domain.parts(), table)
+    need_columns(table, found.absent if weights is None else (*found.absent, weights))
+    for message in found.unfit:
+        raise SchemaError(message)
+    if weights is not None:
+        need_weights(table, weights)
 
-    A text file has no types: there, and among Python objects, what is no number weighs nothing.
+
+def need_weights(table: Table, name: str) -> None:
+    """Raise SchemaError if the column of weights has no numeric type.
+
+    In text files and columns of Python objects, which have no type, a value that is no number has
+    weight 0.
     """
     names = list(dict.fromkeys([table.columns[0], name]))
     column = next(table.batches(names, 1))[name]
@@ -118,16 +129,17 @@ def need_weights(table: Table, name: str) -> None:
 
 
 def put_beside(table: Table, apart: Mapping[str, Any], named: Mapping[str, str]) -> BesideTable:
-    """Add columns that were given apart from a table.
+    """Attach columns to a table.
 
     Parameters
     ----------
     table : Table
-        The table; none of whose rows is left out, as a text file's malformed lines are.
+        The table, with a fixed number and order of rows: no text file, which may have malformed
+        lines, and no lazy frame.
     apart : mapping from str to one-dimensional
-        The columns, by the parameter that held each.
+        The columns, by parameter name.
     named : mapping from str to str
-        What each is called in batches.
+        The name of each in batches.
     """
     vectors = {}
     for name, values in apart.items():

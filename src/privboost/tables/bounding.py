@@ -1,4 +1,4 @@
-"""Rows of one protected unit, bounded before anything else is computed from them."""
+"""Contribution bound: the rows of each protected unit that are used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privboost.tables import kernels
+from privboost.tables.kernels import hash_strings
 from privboost.tables.rows import Codes, Rows
 
 NOT_HASHED = frozenset({"ids", "cohort", "layout"})
@@ -24,8 +24,8 @@ def kept_rows(
     """Choose at most `max_rows` rows of each unit; return a mask over all rows.
 
     Rows are chosen uniformly at random within each unit, independently between units: those with
-    the smallest keyed hashes of the unit's name, everything that the row carries, and which of the
-    unit's identical rows it is.
+    the smallest keyed hashes of the unit's name, all fields of the row, and the row's number among
+    the unit's identical rows.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ def kept_rows(
 
 
 def row_bytes(part: Any, key: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield everything that rows carry, as arrays of bytes with one line a row.
+    """Yield all fields of rows, as arrays of bytes with one line a row.
 
-    Every field of `Rows` is among it, also one that is added later, except for `NOT_HASHED`.
+    Every field of `Rows` is included, also one that is added later, except for `NOT_HASHED`.
     Strings are hashed, so that all rows of a table have equally many bytes.
     """
     if isinstance(part, Rows | Codes):
@@ -83,7 +83,7 @@ def row_bytes(part: Any, key: np.ndarray) -> Iterator[np.ndarray]:
     elif isinstance(part, np.ndarray):
         yield _bytes_of(part.T if part.ndim == 2 else part)
     elif part is not None:
-        raise TypeError(f"rows that carry {type(part).__name__} cannot be told apart")
+        raise TypeError(f"rows with fields of type {type(part).__name__} cannot be hashed")
 
 
 def _bytes_of(values: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ def _bytes_of(values: np.ndarray) -> np.ndarray:
 
 
 def _hash_strings(column: pa.Array, key: np.ndarray) -> np.ndarray:
-    """Return a keyed hash of each string, as two words; null is as the empty string."""
+    """Return a keyed hash of each string, as two 64-bit words; null is the empty string."""
     whole = pc.fill_null(column.cast(pa.large_binary()), b"")
     if not len(whole):
         return np.empty((0, 2), dtype=np.uint64)
@@ -103,20 +103,20 @@ def _hash_strings(column: pa.Array, key: np.ndarray) -> np.ndarray:
 
 
 def _hash_lines(lines: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """Return a keyed hash of each line of bytes, as two words."""
+    """Return a keyed hash of each line of bytes, as two 64-bit words."""
     return _hash(lines.reshape(-1), np.arange(len(lines) + 1) * lines.shape[1], key)
 
 
 def _hash(data: np.ndarray, ends: np.ndarray, key: np.ndarray) -> np.ndarray:
     out = np.empty((len(ends) - 1, 2), dtype=np.uint64)
-    # Arrays that can be written, whatever they were read from: the kernel is compiled once.
+    # Writable copies where needed: the kernel is compiled for one signature.
     data, ends, key = (np.require(each, requirements="W") for each in (data, ends, key))
-    kernels.hash_strings(data, ends, key, out)
+    hash_strings(data, ends, key, out)
     return out
 
 
 def _rank_within_runs(unit: np.ndarray, hashes: np.ndarray | None = None) -> np.ndarray:
-    """Number the rows of each run of one unit, and of one hash if there are any, from 0."""
+    """Number consecutive rows of the same unit (and hash, if given) from 0."""
     begins = unit[1:] != unit[:-1]
     if hashes is not None:
         begins |= (hashes[1:] != hashes[:-1]).any(axis=1)

@@ -1,35 +1,36 @@
-"""What is public about a table.
+"""Public facts about a table.
 
-A `Domain` states, before any row is read, what everybody may know: the features with their bounds
-or categories, the target, and the unit that is protected. Nothing here is ever read off the data.
+A `Domain` states, before any row is read, what is public: the features with their bounds or
+categories, the target, and the protected unit. Nothing in it is ever computed from the data, except
+by private domain inference (`Domain.learn`), which is charged.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privboost.errors import DomainError
 from privboost.files import write_file
 from privboost.forms import tell_problems, unique_keys
+from privboost.hooks import resolve
 from privboost.pickling import DeclaredState
 from privboost.reports.report import PrivacyReport
-from privboost.tables.domain_forms import VERSION, faults, read_parts
-from privboost.tables.features import ClassTarget, Feature, Target, describe_target, lessons_of
-from privboost.tables.ordered_features import write_span
+from privboost.tables.comparisons import Comparison, compare, with_strays
+from privboost.tables.domain_forms import VERSION, Parts, faults, form_text, read_parts
+from privboost.tables.features import Feature, Target, lessons_of
+from privboost.tables.skeletons import make_skeleton
+from privboost.tables.sources import open_table
 from privboost.unit import Unit, column_of, describe_unit
-
-if TYPE_CHECKING:
-    from privboost.tables.comparisons import Comparison
 
 
 @dataclass(frozen=True)
 class Domain(DeclaredState):
-    """What is public about a table: features, target and protected unit.
+    """Public facts about a table: features, target and protected unit.
 
     Parameters
     ----------
@@ -38,12 +39,12 @@ class Domain(DeclaredState):
         `DateFeature` or `DurationFeature`, in the order in which models use them; a numpy array has
         its columns in this order.
     target : ClassTarget or NumberTarget
-        What is predicted.
+        The column to predict.
     unit : Unit, optional
-        Who is protected. Without it, one row is.
+        The protected unit; one row by default.
     privacy : PrivacyReport, optional
-        What was spent on learning it; None for a domain that was written. It travels with the
-        domain, so that whoever trains on the same rows adds it.
+        The cost of private domain inference; None for a domain that was written by hand. It is
+        stored with the domain, so that every fit on the same rows adds it.
 
     Examples
     --------
@@ -75,13 +76,13 @@ class Domain(DeclaredState):
             raise DomainError("privacy: a domain is learned with noise, at a price, or written")
 
     @property
-    def lessons(self) -> frozenset[str]:
-        """The lessons in which parts of it were learned."""
+    def inferences(self) -> frozenset[str]:
+        """The identifiers of the private inferences that parts of it come from."""
         return lessons_of((*self.features, self.target))
 
     def check_price(self) -> None:
-        """Refuse a domain of which a part was learned, if the price of that lesson is not there."""
-        if not self.lessons <= paid_lessons(self.privacy):
+        """Raise DomainError if a part was inferred privately and its cost is not recorded."""
+        if not self.inferences <= paid_lessons(self.privacy):
             raise DomainError(
                 'domain: a part of it was learned privately, but its price ("privacy") is not '
                 "there: pass the learned domain whole, or say why that part is public"
@@ -93,13 +94,13 @@ class Domain(DeclaredState):
         return tuple(feature.name for feature in self.features)
 
     @classmethod
-    def from_dict(cls, form: Mapping[str, Any]) -> Domain:
-        """Build a domain from its JSON form; an error names all places that are open or wrong.
+    def from_dict(cls, payload: Mapping[str, Any]) -> Domain:
+        """Build a domain from its JSON payload; an error names all open and wrong places.
 
-        The columns that a skeleton's "leave_out" lists matter while a domain is learned; a domain
-        says all it has to say by the features that it names.
+        The columns in a skeleton's "leave_out" only matter to domain inference; a domain reads no
+        column that it does not name.
         """
-        parts = read_parts(form)
+        parts = read_parts(payload)
         if parts.target is None or parts.holes or parts.wrong:
             raise DomainError(tell_problems(parts.holes, parts.wrong))
         return cls(parts.features, parts.target, parts.unit, parts.privacy)
@@ -119,7 +120,7 @@ class Domain(DeclaredState):
         ledger: str | Path | None = None,
         budget: Any = None,
     ) -> Domain:
-        """Learn a domain privately, for those who know no bounds.
+        """Infer a domain privately, where bounds and categories are not public knowledge.
 
         Parameters
         ----------
@@ -129,41 +130,41 @@ class Domain(DeclaredState):
             The column to predict.
         epsilon, delta : float
             The budget of this step alone; it adds to what training spends. With a delta of 0
-            (pure DP) bounds of numbers are learned; categories and classes must be given.
+            (pure DP) bounds of numbers are inferred; categories and classes must be given.
         y : one-dimensional, optional
             The target, if it is no column of `frame`.
         task : {"classes", "number"}, optional
-            What the target is. By default words and truth values are classes, numbers a number.
+            What the target is. By default strings and booleans are classes, numbers a number.
         given : mapping, Domain or path, optional
-            A part of a domain's JSON form ("features", "target", "unit") that is known already. A
-            feature may give its "kind" alone, "numeric", "categorical" or "duration", which is then
-            learned: a column of Python objects or of a CSV file counts as words otherwise. So may a
-            skeleton, whose None stands for what is learned. A target may give its "scale" alone.
-            "leave_out" lists columns that are no features.
+            The public part of the domain's JSON payload ("features", "target", "unit"). A feature
+            may give its "kind" alone ("numeric", "categorical" or "duration"); the rest is
+            inferred. Without a kind, a column of Python objects or of a CSV file counts as
+            categorical. A skeleton is accepted, whose None stands for what is inferred. A target
+            may give its "scale" alone. "leave_out" lists columns that are no features.
         random_state : int, optional
-            A seed, for tests; it takes the guarantee away.
+            A seed, for tests; with it there is no guarantee.
         ledger : path, optional
             A file that records the charges.
         budget : BudgetAccount, optional
-            The account of these rows, which is charged first. The domain carries the entry, so that
+            The account of these rows, which is charged first. The domain records the entry, so that
             training with the same account does not charge it again.
 
         Returns
         -------
         Domain
-            Its attribute `privacy` says what was spent.
+            Its attribute `privacy` is the report of what was spent.
 
         Raises
         ------
         DomainError
-            If fewer than two classes stood out from the noise; the budget is spent. If delta is 0
-            and a column of words is not given; nothing is.
+            If fewer than two classes exceed the noise (the budget is spent), or if delta is 0 and
+            the categories of a column are not given (nothing is spent).
 
         Privacy
         -------
-        Spends (epsilon, delta): the noisy number of rows, noisy counts of numbers by power of
-        two, and the values of words whose noisy counts exceed a threshold. With a delta of 0
-        it is the counts of numbers alone, with Laplace noise.
+        Spends (epsilon, delta): the noisy number of rows, noisy counts of numbers by power of two,
+        and the categories whose noisy counts exceed a threshold. With a delta of 0 only the counts
+        of numbers are released, with Laplace noise.
 
         Examples
         --------
@@ -172,11 +173,10 @@ class Domain(DeclaredState):
         >>> domain.target.classes
         ('<=50K', '>50K')
         """
-        from privboost.learning.learned_domain import learn_domain
-
-        return learn_domain(
+        inferred: Domain = resolve("Domain.learn")(
             frame, target, epsilon, delta, y, task, given, random_state, ledger, budget
         )
+        return inferred
 
     @staticmethod
     def skeleton(
@@ -188,10 +188,10 @@ class Domain(DeclaredState):
         unit: str | None = None,
         header: bool = False,
     ) -> dict[str, Any]:
-        """Return the form of a domain to fill in, from a table's schema alone.
+        """Return a domain's JSON payload to fill in, from a table's schema alone.
 
-        Names and types of columns are read, and no row. What a schema carries of the rows (lists of
-        categories, statistics) is not looked at.
+        Names and types of columns are read, and no row. Parts of a schema that describe the rows
+        (lists of categories, statistics) are not used.
 
         Parameters
         ----------
@@ -202,18 +202,18 @@ class Domain(DeclaredState):
         leave_out : sequence of str
             Columns that are no features.
         task : {"classes", "number"}, optional
-            What the target is; by default its type says it, or both are left open.
+            What the target is; by default its type decides, or both are left open.
         unit : str, optional
-            The column that tells protected units apart, which is no feature.
+            The column that identifies protected units, which is no feature.
         header : bool
             Whether the first line of a CSV file is known to name its columns: it could be a record.
 
         Returns
         -------
         dict
-            The JSON form, with None where something must be filled in from public knowledge, and
-            with all kinds where a column's type does not say which; `from_dict` refuses it until
-            then, and `learn` takes it as what is given.
+            The JSON payload, with None where something must be filled in from public knowledge, and
+            with all kinds where a column's type does not determine one. `from_dict` refuses it
+            until then; `learn` accepts it as `given`.
 
         Examples
         --------
@@ -222,28 +222,26 @@ class Domain(DeclaredState):
         >>> Domain.skeleton(table, "ill")["features"]["age"]
         {'kind': 'numeric', 'bounds': None, 'missing': False}
         """
-        from privboost.tables.skeletons import make_skeleton
-        from privboost.tables.sources import open_table
-
         return make_skeleton(open_table(frame, ()), target, leave_out, task, header, unit).form
 
     def check(self, frame: Any, *, public_rows: bool = False, header: bool = False) -> Comparison:
-        """Compare the domain with a table's schema; no value is looked at, unless it is public.
+        """Compare the domain with a table's schema, and with its values if they are public.
 
         Parameters
         ----------
         frame : data frame, or path of a file
             The table.
         public_rows : bool
-            Whether you declare all rows public: then what would be clipped, missing or unknown is
-            counted, exactly, and a column that is missing in more than 99 % of rows does not fit.
+            Whether you declare all rows public: then values that would be clipped, missing or
+            unknown are counted, exactly, and a column that is missing in more than 99 % of rows
+            does not fit.
         header : bool
             Whether the first line of a CSV file is known to name its columns: it could be a record.
 
         Returns
         -------
         Comparison
-            With fits, absent, unfit and more, and with strays and empty of public rows.
+            Its attributes are fits, absent, unfit and more, and for public rows strays and empty.
 
         Privacy
         -------
@@ -261,27 +259,36 @@ class Domain(DeclaredState):
         >>> domain.check(table, public_rows=True).strays[0].above
         1
         """
-        from privboost.tables.comparisons import check_domain
-        from privboost.tables.sources import open_table
+        if not isinstance(public_rows, bool):  # a string such as "no" declares nothing
+            raise ValueError("public_rows must be True or False")
+        table, parts = open_table(frame, ()), self.parts()
+        found = compare(parts, table)
+        if table.is_text and not header:  # whose first line may be a record
+            found = replace(found, more=())
+        return with_strays(found, parts, table) if public_rows and found.fits else found
 
-        return check_domain(self, open_table(frame, ()), public_rows, header)
+    def parts(self) -> Parts:
+        """Return the domain as the complete parts of a JSON payload."""
+        unit = () if self.unit is None else (self.unit.column,)
+        columns = (*self.feature_names, self.target.name, *unit)
+        return Parts(columns, self.features, self.target, self.unit)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form as a dict."""
-        form: dict[str, Any] = {
+        """Return the JSON payload."""
+        payload: dict[str, Any] = {
             "version": VERSION,
             "features": {feature.name: feature.to_dict() for feature in self.features},
             "target": self.target.to_dict(),
         }
         if self.unit is not None:
-            form["unit"] = self.unit.to_dict()
+            payload["unit"] = self.unit.to_dict()
         if self.privacy is not None:
-            form["privacy"] = self.privacy.to_dict()
-        return form
+            payload["privacy"] = self.privacy.to_dict()
+        return payload
 
     @classmethod
     def from_json(cls, source: str | Path) -> Domain:
-        """Read a domain from a JSON file, or from a string that holds JSON."""
+        """Read a domain from a JSON file, or from a JSON string."""
         return cls.from_dict(read_json(source))
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -302,12 +309,12 @@ class Domain(DeclaredState):
         )
         cells = ("feature", "kind", "values", "missing", "known from")
         head = "".join(f"<th>{cell}</th>" for cell in cells)
-        about = f"{self.target.name}: {describe_target(self.target)}"
+        about = f"{self.target.name}: {self.target.describe()}"
         notes = [about, f"protected unit: {describe_unit(self.unit)}"]
         if self.privacy is not None:
             notes.append(f"learned at: {self.privacy.guarantee}")
-        said = "".join(f"<p>{escape(note)}</p>" for note in notes)
-        return f"<table><tr>{head}</tr>{lines}</table>{said}"
+        footer = "".join(f"<p>{escape(note)}</p>" for note in notes)
+        return f"<table><tr>{head}</tr>{lines}</table>{footer}"
 
     def __str__(self) -> str:
         width = max(len(feature.name) for feature in self.features)
@@ -315,12 +322,7 @@ class Domain(DeclaredState):
         for feature in self.features:
             note = ", missing expected" if feature.missing else ""
             lines.append(f"  {feature.name:<{width}}  {feature.kind:<11}  {feature.range}{note}")
-        if isinstance(self.target, ClassTarget):
-            classes = ", ".join(map(repr, self.target.classes))
-            lines.append(f"  target {self.target.name}: classes {classes}")
-        else:
-            how = ", log scale" if self.target.scale == "log" else ""
-            lines.append(f"  target {self.target.name}: {write_span(self.target.bounds)}{how}")
+        lines.append(f"  target {self.target.name}: {self.target.range}")
         lines.append(f"  protected unit: {describe_unit(self.unit)}")
         if self.privacy is not None:
             lines.append(f"  learned at: {self.privacy.guarantee}")
@@ -328,7 +330,7 @@ class Domain(DeclaredState):
 
 
 def read_json(source: str | Path) -> Any:
-    """Read the form of a domain, or of a part of one, from a JSON file or a string of JSON."""
+    """Read the payload of a domain, or of a part of one, from a JSON file or a JSON string."""
     if isinstance(source, str) and source.lstrip().startswith("{"):
         text, name = source, "the domain"
     else:
@@ -349,24 +351,7 @@ def read_json(source: str | Path) -> Any:
         raise DomainError(f"{name} holds a number that is too long") from None
 
 
-def form_text(form: Mapping[str, Any]) -> str:
-    """Return a domain's form as JSON, one feature a line."""
-    lines = ",\n".join(
-        f"    {_line(name)}: {_line(entry)}" for name, entry in form["features"].items()
-    )
-    rest = "".join(
-        f',\n  "{key}": {_line(form[key])}'
-        for key in ("target", "unit", "leave_out", "privacy")
-        if key in form
-    )
-    return f'{{\n  "version": {VERSION},\n  "features": {{\n{lines}\n  }}{rest}\n}}\n'
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
 def paid_lessons(price: PrivacyReport | None) -> frozenset[str]:
-    """Return the lessons that a price is of."""
+    """Return the identifiers of the private inferences that a report accounts for."""
     named = "" if price is None else price.parameters.get("lessons", "")
     return frozenset(named.split() if isinstance(named, str) else ())

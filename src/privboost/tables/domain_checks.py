@@ -1,4 +1,4 @@
-"""What a domain may say: checks whose errors name the place."""
+"""Checks of bounds, edges and labels in a domain; errors name the place."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 from privboost.errors import DomainError
 from privboost.forms import MAX_INT, check_text, given_twice
 
+FINE_BINS = 192
+"""Fine bins of a number: the grids of 2, 3, 4, … 32, 64 and 96 bins are exact parts of them."""
 MAX_NUMERIC_BINS = 253
-"""A numeric code is one byte; three codes are kept for what is not a value."""
+"""A numeric code is one byte; three codes are reserved for missing and unknown values."""
 MAX_CATEGORIES = 2**16 - 3
 MAX_CLASSES = 254
 
@@ -18,7 +20,7 @@ Label = str | int | float | bool
 
 
 def _plain(values: Any) -> Any:
-    """Turn numpy's arrays and numbers into Python's."""
+    """Convert numpy arrays and scalars to Python lists and numbers."""
     if hasattr(values, "tolist"):
         return values.tolist()
     if isinstance(values, list | tuple):
@@ -31,7 +33,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _plain_number(value: Any) -> Any:
-    """Turn large whole numbers into the floats that they become in arrays."""
+    """Convert large integers to the floats that they become in arrays."""
     large = isinstance(value, int) and 2**53 < abs(value) <= 1e300
     return float(value) if large else value
 
@@ -59,7 +61,7 @@ def check_scale(scale: Any, place: str) -> None:
 
 
 def check_edges(edges: Any, bounds: tuple[float, float], place: str) -> tuple[float, ...]:
-    """Check cut points: they increase strictly inside the bounds and fit a code."""
+    """Check cut points: strictly increasing, inside the bounds, and few enough for a code."""
     edges = _plain(edges)
     if not isinstance(edges, list | tuple) or not all(_is_number(edge) for edge in edges):
         raise DomainError(f"{place}: a list of numbers is needed")
@@ -75,7 +77,7 @@ def check_edges(edges: Any, bounds: tuple[float, float], place: str) -> tuple[fl
 
 
 def check_labels(labels: Any, place: str, most: int, least: int = 1) -> tuple[Label, ...]:
-    """Check a list of categories or classes: of one kind, each once, not too many for a code."""
+    """Check a list of categories or classes: of one type, distinct, few enough for a code."""
     labels = _plain(labels)
     if not isinstance(labels, list | tuple):
         raise DomainError(f"{place}: a list is needed")

@@ -1,7 +1,8 @@
-"""The form of a domain, read part by part: what it says, what is open, and what is wrong."""
+"""JSON payload of a domain: read part by part, with all open and wrong places, and written."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,20 +18,20 @@ VERSION = 1
 
 @dataclass
 class Parts:
-    """What the form of a domain holds, as far as it can be read.
+    """The parts of a domain's JSON payload that can be read.
 
     Attributes
     ----------
     columns : tuple of str
-        The columns that it names: features, the target, the unit.
+        The named columns: features, the target, the unit.
     features : tuple of features
-        Those that can be read.
+        The features that can be read.
     target, unit, privacy
-        Each if it is there, and can be read.
+        The other parts, or None.
     holes : list of Hole
-        What is to be filled in.
+        Places to be filled in.
     wrong : list of str
-        What is wrong, one text each.
+        One message for each wrong place.
     """
 
     columns: tuple[str, ...] = ()
@@ -42,7 +43,7 @@ class Parts:
     wrong: list[str] = field(default_factory=list)
 
     def take(self, read: Callable[..., Any], *form: Any) -> Any:
-        """Read a part, or note why it cannot be read."""
+        """Read a part, or record why it cannot be read."""
         try:
             return read(*form)
         except Hole as hole:
@@ -53,7 +54,7 @@ class Parts:
 
 
 def read_parts(form: Mapping[str, Any]) -> Parts:
-    """Read all that can be read of a domain's JSON form; what cannot is noted."""
+    """Read a domain's JSON payload, and record all places that are open or wrong."""
     allowed = {"unit", "privacy", "leave_out"}
     form = check_mapping(form, "domain", {"version", "features", "target"}, allowed)
     if form["version"] != VERSION:
@@ -78,7 +79,7 @@ def read_parts(form: Mapping[str, Any]) -> Parts:
 
 
 def faults(features: Sequence[str], target: str | None, unit: str | None) -> Iterator[str]:
-    """Say what is wrong with columns together: no features, or a column that is two things."""
+    """Yield what is wrong with the columns: no features, or a column with two roles."""
     if not features:
         yield "features: at least one feature is needed"
     twice = given_twice(features)
@@ -93,7 +94,7 @@ def faults(features: Sequence[str], target: str | None, unit: str | None) -> Ite
 def _kept(
     left_out: Sequence[str], features: Sequence[str], target: str | None, unit: str | None
 ) -> Iterator[str]:
-    """Say which columns are to be left out and named all the same."""
+    """Yield what is wrong with columns that are left out: a role as well."""
     roles = dict.fromkeys(features, "a feature") | {target: "the target", unit: "the unit"}
     for name in left_out:
         if name in roles:
@@ -101,18 +102,35 @@ def _kept(
 
 
 def _text(form: Any, key: str) -> str | None:
-    """Return a text that is to be in a part of the form, if it is there."""
+    """Return a string in a part of the payload, or None."""
     own = form.get(key) if isinstance(form, Mapping) else None
     return own if isinstance(own, str) else None
 
 
 def read_privacy(form: Any) -> PrivacyReport:
-    """Read what a domain says that it cost to learn."""
+    """Read the privacy report of an inferred domain."""
     try:
         return PrivacyReport.from_dict(form)
-    except ValueError as error:  # with words of our own
+    except ValueError as error:  # a message of our own
         raise DomainError(
             f"privacy: not the report of a learned domain, or altered ({error})"
         ) from None
     except (TypeError, KeyError, AttributeError):
         raise DomainError("privacy: not the report of a learned domain, or altered") from None
+
+
+def form_text(form: Mapping[str, Any]) -> str:
+    """Return a domain's payload as JSON text, one feature a line."""
+    lines = ",\n".join(
+        f"    {_line(name)}: {_line(entry)}" for name, entry in form["features"].items()
+    )
+    rest = "".join(
+        f',\n  "{key}": {_line(form[key])}'
+        for key in ("target", "unit", "leave_out", "privacy")
+        if key in form
+    )
+    return f'{{\n  "version": {VERSION},\n  "features": {{\n{lines}\n  }}{rest}\n}}\n'
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

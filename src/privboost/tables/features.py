@@ -1,15 +1,22 @@
-"""What is public about one column: features with bounds or categories, and the target."""
+"""Features and targets of a domain, and how they are read from JSON.
+
+Kinds of features are classes, listed in `FEATURE_KINDS`; see `feature_base.BaseFeature` for what a
+kind must define.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from privboost.errors import DomainError
 from privboost.forms import Hole, check_mapping, check_text, listed, read_reason
+from privboost.grid import LABEL_STEPS, WHOLE_SPAN
+from privboost.losses import UNKNOWN_LABEL
 from privboost.pickling import DeclaredState
 from privboost.tables.domain_checks import (
     MAX_CATEGORIES,
@@ -19,24 +26,35 @@ from privboost.tables.domain_checks import (
     check_labels,
     check_scale,
 )
+from privboost.tables.feature_base import (
+    MISSING_LABEL,
+    BaseFeature,
+    common_keys,
+    count_clipped,
+)
 from privboost.tables.ordered_features import BooleanFeature as BooleanFeature
 from privboost.tables.ordered_features import DateFeature as DateFeature
 from privboost.tables.ordered_features import DurationFeature as DurationFeature
 from privboost.tables.ordered_features import NumericFeature as NumericFeature
 from privboost.tables.ordered_features import OrderedFeature as OrderedFeature
 from privboost.tables.ordered_features import OrdinalFeature as OrdinalFeature
-from privboost.tables.ordered_features import check_names, optional
+from privboost.tables.ordered_features import format_range
+from privboost.tables.pieces import Column
 from privboost.tables.scales import from_scale, slope_of_scale, to_scale, way_back
+from privboost.tables.values import code_labels, count_unlisted, read_numbers
+
+if TYPE_CHECKING:
+    from privboost.tables.bins import Bins
 
 LEARNED = "learned privately from the rows, in lesson "
-"""The reason of what was learned begins so and ends with the lesson, whose price it belongs to."""
+"""Prefix of the reason of an inferred part; the inference's identifier follows."""
 
 
 @dataclass(frozen=True)
-class CategoricalFeature(DeclaredState):
+class CategoricalFeature(BaseFeature):
     """A feature with a public list of categories.
 
-    A value outside the list goes to an "other" bin. Categories are all text or all numbers.
+    A value outside the list goes to an "other" bin. Categories are all strings or all numbers.
 
     Parameters
     ----------
@@ -51,57 +69,197 @@ class CategoricalFeature(DeclaredState):
     """
 
     kind: ClassVar[str] = "categorical"
+    ordered: ClassVar[bool] = False
+    required: ClassVar[Mapping[str, str]] = {"categories": "a list"}
+    example: ClassVar[str] = '"categories": ["clerk", "nurse"], all that may be known of'
+    column_type: ClassVar[str] = "text"
+    inferable: ClassVar[bool] = True
     name: str
     categories: tuple[Label, ...]
     missing: bool = False
     reason: str = ""
 
     def __post_init__(self) -> None:
-        place = f"{check_names(self)}.categories"
+        place = f"{self._check_names()}.categories"
         object.__setattr__(self, "categories", check_labels(self.categories, place, MAX_CATEGORIES))
 
     @property
+    def labels(self) -> tuple[Label, ...]:
+        """The categories."""
+        return self.categories
+
+    @property
     def range(self) -> str:
-        """Say in words which values are told apart."""
+        """The distinguished values, as shown in tables of features."""
         return f"{len(self.categories)} categor{'y' if len(self.categories) == 1 else 'ies'}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, without what is at its default."""
-        return {"kind": self.kind, "categories": list(self.categories)} | optional(self)
+    def read(self, column: Column) -> np.ndarray:
+        """Return the position of each value in the list; see `values.code_labels`."""
+        return code_labels(column, self.categories, self.name)
+
+    def encode(self, column: Column, bins: Bins, out: np.ndarray) -> None:
+        """Write the code of each value of a column to `out`."""
+        found = self.read(column)
+        out[:] = np.where(found < 0, len(self.categories) - 1 - found, found)
+
+    def fine_edges(self) -> np.ndarray:
+        """Return no edges: categories have no order."""
+        return np.empty(0)
+
+    def count_codes(self, edges: np.ndarray) -> int:
+        """Return the number of codes: the categories, "other" and "missing"."""
+        return len(self.categories) + 2
+
+    def describe_codes(self, values: np.ndarray, edges: np.ndarray) -> Iterator[tuple[str, int]]:
+        """Yield the description of each code, and the code."""
+        names = (*map(str, self.categories), "other", MISSING_LABEL)
+        return zip(names, range(len(values)), strict=True)
+
+    def count_outside(self, column: Column) -> dict[str, int]:
+        """Count values that are missing or not listed: exactly, so for public rows only."""
+        return count_unlisted(column, self.categories, self.name)
 
 
 Feature = OrderedFeature | CategoricalFeature
 
+FEATURE_KINDS: dict[str, type[Feature]] = {
+    each.kind: each
+    for each in (
+        NumericFeature,
+        CategoricalFeature,
+        OrdinalFeature,
+        BooleanFeature,
+        DateFeature,
+        DurationFeature,
+    )
+}
+"""All kinds of features by their names in JSON."""
+
+OPEN_KIND = " | ".join(FEATURE_KINDS)
+"""What a skeleton writes for an unknown kind: all of them, of which one is to stay."""
+
+
+class BaseTarget(DeclaredState, ABC):
+    """What is public about the column to predict.
+
+    Attributes
+    ----------
+    task : str
+        "classes" or "number".
+    name : str
+        The column.
+    reason : str
+        Where the fact comes from.
+    """
+
+    task: ClassVar[str]
+    name: str
+    reason: str
+
+    @property
+    @abstractmethod
+    def range(self) -> str:
+        """The distinguished values, as shown with a domain's features."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Describe which labels count, as privacy reports repeat it."""
+
+    @abstractmethod
+    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
+        """Code labels.
+
+        Returns
+        -------
+        label : uint8 array
+            The class (0 for any number), or `losses.UNKNOWN_LABEL`.
+        start : int32 array or None
+            Minus the number, in `grid.LABEL_STEPS` of half the width of its bounds, on the scale on
+            which errors count; None for classes.
+        """
+
+    @abstractmethod
+    def count_outside(self, column: Column) -> dict[str, int]:
+        """Count labels that are missing, clipped or unknown: exactly, so for public rows only."""
+
+    @abstractmethod
+    def middle_and_half(self, span: tuple[int, int] = WHOLE_SPAN) -> tuple[float, float]:
+        """Return the meaning of a score of 0, and of the difference of 1 between scores.
+
+        Parameters
+        ----------
+        span : (int, int)
+            Range of labels that scores from −1 to 1 stand for, in `grid.LABEL_STEPS`.
+        """
+
+    @property
+    def n_outputs(self) -> int:
+        """The number of scores of a row: one for each class if there are more than two."""
+        return 1
+
+    def _check_names(self) -> None:
+        check_text(self.name, "target.name")
+        check_text(self.reason, "target.reason", empty=True)
+
 
 @dataclass(frozen=True)
-class ClassTarget(DeclaredState):
+class ClassTarget(BaseTarget):
     """A target with a public list of classes, in any order.
 
     A row with another label contributes nothing.
     """
 
+    task: ClassVar[str] = "classes"
     name: str
     classes: tuple[Label, ...]
     reason: str = ""
 
     def __post_init__(self) -> None:
-        check_names(self, "target")
+        self._check_names()
         object.__setattr__(
             self, "classes", check_labels(self.classes, "target.classes", MAX_CLASSES, least=2)
         )
 
     @property
     def ordered(self) -> tuple[Label, ...]:
-        """The classes in the order that models use, which is scikit-learn's: sorted."""
+        """The classes in the order that models and scikit-learn use: sorted."""
         return tuple(sorted(self.classes))
 
+    @property
+    def n_outputs(self) -> int:
+        """The number of scores of a row: one for each class if there are more than two."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
+    @property
+    def range(self) -> str:
+        """The classes, as shown with a domain's features."""
+        return f"classes {', '.join(map(repr, self.classes))}"
+
+    def describe(self) -> str:
+        """Describe which labels count, as privacy reports repeat it."""
+        few = listed(self.classes[:20]) + (" …" if len(self.classes) > 20 else "")
+        return f"the classes {few}; rows of others do not count"
+
+    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the class of each row, and None."""
+        found = code_labels(column, self.ordered, self.name, sparse=False)
+        return np.where(found < 0, UNKNOWN_LABEL, found).astype(np.uint8), None
+
+    def count_outside(self, column: Column) -> dict[str, int]:
+        """Count labels that are missing or no class: exactly, so for public rows only."""
+        return count_unlisted(column, self.classes, self.name)
+
+    def middle_and_half(self, span: tuple[int, int] = WHOLE_SPAN) -> tuple[float, float]:
+        """Return 0 and 1: scores of classes stand for themselves."""
+        return 0.0, 1.0
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {"name": self.name, "classes": list(self.classes)} | optional(self)
+        """Return the JSON payload."""
+        return {"name": self.name, "classes": list(self.classes)} | common_keys(self)
 
 
 @dataclass(frozen=True)
-class NumberTarget(DeclaredState):
+class NumberTarget(BaseTarget):
     """A number to predict, clipped to public bounds. A row without it contributes nothing.
 
     Parameters
@@ -113,23 +271,35 @@ class NumberTarget(DeclaredState):
     reason : str
         Where the fact comes from.
     scale : {"linear", "log"}
-        The scale on which errors count, as `NumericFeature` has it. With "log" an error is a
-        factor: a prediction is a geometric mean, which is the median where factors are as often
-        above it as below, and lies below the mean.
+        The scale on which errors count, as for `NumericFeature`. With "log" an error is a factor: a
+        prediction is a geometric mean, which is the median where factors are as often above it as
+        below, and lies below the mean.
     """
 
+    task: ClassVar[str] = "number"
     name: str
     bounds: tuple[float, float]
     reason: str = ""
     scale: str = "linear"
 
     def __post_init__(self) -> None:
-        check_names(self, "target")
+        self._check_names()
         object.__setattr__(self, "bounds", check_bounds(self.bounds, "target.bounds"))
         check_scale(self.scale, "target.scale")
         low, high = self.scaled_bounds
         if self.scale == "log" and not high - low > _LEAST_WIDTH:
             raise DomainError("target.bounds: they are too close for a log scale")
+
+    @property
+    def range(self) -> str:
+        """The bounds, as shown with a domain's features."""
+        return format_range(self.bounds) + (", log scale" if self.scale == "log" else "")
+
+    def describe(self) -> str:
+        """Describe which labels count, as privacy reports repeat it."""
+        low, high = self.bounds
+        how = ", on a log scale" if self.scale == "log" else ""
+        return f"numbers from {low:g} to {high:g}{how}; others count as the nearer of the two"
 
     @property
     def scaled_bounds(self) -> tuple[float, float]:
@@ -144,114 +314,116 @@ class NumberTarget(DeclaredState):
         return to_scale(values, self.bounds, self.scale)
 
     def from_scale(self, values: np.ndarray) -> np.ndarray:
-        """Return numbers, given where they are on that scale."""
+        """Return the numbers at these positions on that scale."""
         return from_scale(values, self.bounds, self.scale)
 
     @property
     def way_back(self) -> str:
-        """What leads from that scale to numbers; see `scales.way_back`."""
+        """The name of the function from that scale to numbers; see `scales.way_back`."""
         return way_back(self.bounds, self.scale)
 
     def slope(self, values: np.ndarray) -> np.ndarray:
-        """Return how much numbers change by each 1 on that scale."""
+        """Return the derivative of numbers by their positions on that scale."""
         return slope_of_scale(values, self.bounds, self.scale)
 
+    def code(self, column: Column) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return 0 or `losses.UNKNOWN_LABEL`, and minus the number in steps."""
+        values = np.asarray(read_numbers(column, self.name), dtype=np.float64)
+        unknown = np.isnan(values)
+        middle, half = self.middle_and_half()
+        with np.errstate(all="ignore"):  # no value may warn
+            own = self.to_scale(np.clip(values, *self.bounds))
+        scaled = np.clip((own - middle) / half, -1, 1)
+        scaled[unknown] = 0
+        below = -np.trunc(scaled * LABEL_STEPS).astype(np.int32)
+        return np.where(unknown, UNKNOWN_LABEL, 0).astype(np.uint8), below
+
+    def count_outside(self, column: Column) -> dict[str, int]:
+        """Count labels that are missing or clipped: exactly, so for public rows only."""
+        return count_clipped(read_numbers(column, self.name), self.bounds)
+
+    def middle_and_half(self, span: tuple[int, int] = WHOLE_SPAN) -> tuple[float, float]:
+        """Return the middle and half the width of a range of labels; by default the bounds.
+
+        Both are on the scale on which errors count.
+        """
+        low, high = self.scaled_bounds
+        middle, half = low + (high - low) / 2, (high - low) / 2
+        first, last = (end / LABEL_STEPS for end in span)
+        return middle + half * ((first + last) / 2), half * ((last - first) / 2)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        form: dict[str, Any] = {"name": self.name, "bounds": list(self.bounds)}
-        return form | ({} if self.scale == "linear" else {"scale": self.scale}) | optional(self)
+        """Return the JSON payload."""
+        payload: dict[str, Any] = {"name": self.name, "bounds": list(self.bounds)}
+        scale = {} if self.scale == "linear" else {"scale": self.scale}
+        return payload | scale | common_keys(self)
 
 
 Target = ClassTarget | NumberTarget
 
 _LEAST_WIDTH = 1e-6
-_KINDS: dict[str, tuple[Any, set[str], set[str]]] = {
-    "numeric": (NumericFeature, {"bounds"}, {"scale", "edges"}),
-    "categorical": (CategoricalFeature, {"categories"}, set()),
-    "ordinal": (OrdinalFeature, {"categories"}, set()),
-    "boolean": (BooleanFeature, set(), set()),
-    "date": (DateFeature, {"bounds"}, {"edges"}),
-    "duration": (DurationFeature, {"bounds"}, {"scale", "edges"}),
-}
-"""The class of each kind, what its form needs, and what it may have beside."""
-_ASKED = {"bounds": "[lowest, highest]", "categories": "a list"}
-_LEARNABLE = "privboost domain learn, or Domain.learn, learns it privately"
-
-OPEN_KIND = " | ".join(_KINDS)
-"""What a skeleton writes for a kind that nobody said: all of them, of which one is to stay."""
+_INFERABLE = "privboost domain learn, or Domain.learn, learns it privately"
 
 
-def read_feature(name: Any, form: Any) -> Feature:
-    """Read the JSON form of a feature; errors name the place."""
+def read_feature(name: Any, payload: Any) -> Feature:
+    """Read the JSON payload of a feature; errors name the place."""
     place = f"features.{check_text(name, 'features, the name of one')}"
-    if not isinstance(form, Mapping):
+    if not isinstance(payload, Mapping):
         raise DomainError(f"{place}: a mapping is needed")
-    kind = form.get("kind", "")
-    *most, last = (f'"{known}"' for known in _KINDS)
+    kind = _read_kind(payload.get("kind", ""), place)
+    # A key that only other kinds need may stay null, as in a skeleton.
+    others = {key for each in FEATURE_KINDS.values() for key in each.required} - set(kind.required)
+    payload = {key: own for key, own in payload.items() if own is not None or key not in others}
+    allowed = {*kind.optional, "missing", "reason"}
+    payload = check_mapping(payload, place, {"kind", *kind.required}, allowed)
+    for key, hint in kind.required.items():
+        if payload[key] is None:
+            raise Hole(f"{place}.{key}", hint + (f" ({_INFERABLE})" if kind.inferable else ""))
+    if not isinstance(payload.get("missing", False), bool):
+        raise DomainError(f"{place}.missing: true or false is needed")
+    read_reason(payload, place)
+    return kind(**{"name": name} | {key: payload[key] for key in payload if key != "kind"})
+
+
+def _read_kind(kind: Any, place: str) -> type[Feature]:
+    *most, last = (f'"{known}"' for known in FEATURE_KINDS)
     if kind is None or kind == OPEN_KIND:
         raise Hole(f"{place}.kind", f"one of {', '.join(most)} or {last}")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        said = "is missing; it is" if kind == "" else f"{kind!r} is not"
-        raise DomainError(f"{place}.kind: {said} {', '.join(most)} or {last}")
-    made, needed, allowed = _KINDS[kind]
-    # What other kinds would need may stay open.
-    form = {
-        key: own
-        for key, own in form.items()
-        if own is not None or key not in _ASKED.keys() - needed
-    }
-    form = check_mapping(form, place, {"kind"} | needed, allowed | {"missing", "reason"})
-    for key in sorted(needed):
-        if form[key] is None:
-            how = '["2015-01-01", "2024-12-31"]' if kind == "date" else _ASKED[key]
-            learned = "" if kind in ("date", "ordinal") else f" ({_LEARNABLE})"
-            raise Hole(f"{place}.{key}", how + learned)
-    if not isinstance(form.get("missing", False), bool):
-        raise DomainError(f"{place}.missing: true or false is needed")
-    read_reason(form, place)
-    feature: Feature = made(name=name, **{key: form[key] for key in form if key != "kind"})
-    return feature
+    if not isinstance(kind, str) or kind not in FEATURE_KINDS:
+        problem = "is missing; it is" if kind == "" else f"{kind!r} is not"
+        raise DomainError(f"{place}.kind: {problem} {', '.join(most)} or {last}")
+    return FEATURE_KINDS[kind]
 
 
-def read_target(form: Any) -> Target:
-    """Read the JSON form of a target; errors name the place."""
-    form = check_mapping(form, "target", {"name"}, {"classes", "bounds", "scale", "reason"})
-    name = check_text(form["name"], "target.name")
-    form = _chosen(form)
-    if ("classes" in form) == ("bounds" in form):
+def read_target(payload: Any) -> Target:
+    """Read the JSON payload of a target; errors name the place."""
+    payload = check_mapping(payload, "target", {"name"}, {"classes", "bounds", "scale", "reason"})
+    name = check_text(payload["name"], "target.name")
+    payload = _without_placeholder(payload)
+    if ("classes" in payload) == ("bounds" in payload):
         raise DomainError(
             'target: give "classes" (to classify) or "bounds" (a number), one of them'
         )
-    if "classes" in form:
-        if "scale" in form:
+    if "classes" in payload:
+        if "scale" in payload:
             raise DomainError("target.scale: classes have none")
-        return ClassTarget(name, form["classes"], read_reason(form, "target"))
-    scale = form.get("scale", "linear")
-    return NumberTarget(name, form["bounds"], read_reason(form, "target"), scale)
+        return ClassTarget(name, payload["classes"], read_reason(payload, "target"))
+    scale = payload.get("scale", "linear")
+    return NumberTarget(name, payload["bounds"], read_reason(payload, "target"), scale)
 
 
-def _chosen(form: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Refuse a target of which nothing was filled in; one of two placeholders may stay."""
-    empty = [key for key in ("classes", "bounds") if key in form and form[key] is None]
-    chosen = {key: value for key, value in form.items() if key not in empty}
+def _without_placeholder(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Remove "classes" or "bounds" if it is null; refuse a target with nothing filled in."""
+    empty = [key for key in ("classes", "bounds") if key in payload and payload[key] is None]
+    chosen = {key: value for key, value in payload.items() if key not in empty}
     if empty and not {"classes", "bounds"} & set(chosen):
-        asked = {"classes": 'a list such as ["no", "yes"]', "bounds": "[lowest, highest]"}
-        hint = ", or ".join(f"{key}: {asked[key]}" for key in empty)
-        raise Hole(f"target.{' or '.join(empty)}", f"{hint} ({_LEARNABLE})")
+        hints = {"classes": 'a list such as ["no", "yes"]', "bounds": "[lowest, highest]"}
+        hint = ", or ".join(f"{key}: {hints[key]}" for key in empty)
+        raise Hole(f"target.{' or '.join(empty)}", f"{hint} ({_INFERABLE})")
     return chosen
 
 
-def describe_target(target: Target) -> str:
-    """Say in words what a target may be; labels that are no class count for nothing."""
-    if isinstance(target, NumberTarget):
-        low, high = target.bounds
-        how = ", on a log scale" if target.scale == "log" else ""
-        return f"numbers from {low:g} to {high:g}{how}; others count as the nearer of the two"
-    few = listed(target.classes[:20]) + (" …" if len(target.classes) > 20 else "")
-    return f"the classes {few}; rows of others do not count"
-
-
 def lessons_of(parts: Iterable[Feature | Target]) -> frozenset[str]:
-    """Return the lessons in which parts of a domain were learned."""
-    learned = (part.reason for part in parts if part.reason.startswith(LEARNED.split(",")[0]))
-    return frozenset(reason.removeprefix(LEARNED) for reason in learned)
+    """Return the identifiers of the private inferences that parts of a domain come from."""
+    inferred = (part.reason for part in parts if part.reason.startswith(LEARNED.split(",")[0]))
+    return frozenset(reason.removeprefix(LEARNED) for reason in inferred)

@@ -1,4 +1,4 @@
-"""Files as tables that are read in a stream: Parquet, several files as one, and which is which."""
+"""Files as tables that are read as a stream: Parquet, and several files as one table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from privboost.errors import SchemaError
-from privboost.tables.pieces import Batch, Piece, Watch
+from privboost.tables.pieces import Batch, Piece, Table, Watch
 from privboost.tables.text_sources import CsvTable, suffixes, unique
 
 _PARQUET_FILES = {".parquet", ".pq"}
@@ -19,10 +19,9 @@ _TEXT_FILES = {".csv", ".tsv"}
 _DATA_FILES = _PARQUET_FILES | _TEXT_FILES
 
 
-class ParquetTable:
+class ParquetTable(Table):
     """A Parquet file, read batch by batch."""
 
-    is_text = False
     watch: Watch | None = None
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +35,7 @@ class ParquetTable:
         self.columns = unique(self.schema.names)
 
     def count_rows(self) -> int:
-        """Return the number of rows, which the file itself says."""
+        """Return the number of rows in the file's metadata."""
         with pa.parquet.ParquetFile(self._path) as file:
             return int(file.metadata.num_rows)
 
@@ -57,7 +56,7 @@ class ParquetTable:
     def _read(
         self, names: Sequence[str], rows: int, groups: Sequence[int] | None
     ) -> Iterator[Batch]:
-        # Without pre-buffering: it keeps the bytes of the whole file in memory.
+        # Without pre-buffering, which keeps the bytes of the whole file in memory.
         with pa.parquet.ParquetFile(self._path, pre_buffer=False) as file:
             of_row = self.n_bytes / max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(rows, row_groups=groups, columns=list(names)):
@@ -66,13 +65,13 @@ class ParquetTable:
                 yield dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
-class FilesTable:
-    """Several files of one kind, one after the other, as one table."""
+class FilesTable(Table):
+    """The concatenation of several files of one format."""
 
     def __init__(self, tables: Sequence[ParquetTable | CsvTable]) -> None:
         self._tables = tuple(tables)
         first = self._tables[0]
-        self.columns = first.columns
+        self.columns, self.is_text = first.columns, first.is_text
         for table in self._tables[1:]:
             if type(table) is not type(first) or set(table.columns) != set(first.columns):
                 raise SchemaError("files of one table are of one kind and have the same columns")
@@ -83,23 +82,18 @@ class FilesTable:
 
     @property
     def n_bytes(self) -> int:
-        """How large the files are."""
+        """The total size of the files."""
         return sum(table.n_bytes for table in self._tables)
 
     @property
     def watch(self) -> Watch | None:
-        """Who is told of bytes that were read."""
+        """Progress callback for bytes that were read."""
         return self._tables[0].watch
 
     @watch.setter
     def watch(self, watch: Watch | None) -> None:
         for table in self._tables:
             table.watch = watch
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the files are text files, of which every value is text."""
-        return self._tables[0].is_text
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time, file after file."""
@@ -130,14 +124,14 @@ def open_file(
     Parameters
     ----------
     path : path
-        The file; its suffix says what it is. The files of a folder are one table, in the order of
-        their names; those whose names begin with a dot or an underscore are left out.
+        The file; its suffix determines the format. The files of a folder are one table, in the
+        order of their names, without those whose names begin with a dot or an underscore.
     missing : sequence of str
-        Texts that mean a missing value in a CSV file, besides nothing at all.
+        Strings that mean a missing value in a CSV file, besides the empty string.
     every_line : bool
         Whether a text file's malformed lines are refused (see `CsvTable`).
     separator : str, optional
-        What stands between the values of a text file; by default its suffix says it.
+        The separator of a text file; by default its suffix determines it.
     """
     path = Path(path)
     if path.is_dir():
@@ -165,18 +159,18 @@ def open_files(
     for path in paths:
         if Path(path).is_dir():
             raise SchemaError(
-                f"{path} is a folder: list its files, or pass one folder alone. What only the "
-                "names of folders say is no column: write it into the files"
+                f"{path} is a folder: list its files, or pass one folder alone. Names "
+                "of folders are no columns: write their values into the files"
             )
     tables = [open_file(path, missing, every_line, separator) for path in paths]
     return FilesTable([table for table in tables if not isinstance(table, FilesTable)])
 
 
 def are_files(data: Any) -> bool:
-    """Whether a list is one of paths; texts count as paths only if all end like data files."""
+    """Whether a list holds paths; strings count only if all have suffixes of data files."""
     if not isinstance(data, list | tuple) or not data:
         return False
-    # By type: an element may be anything, and must not be asked.
+    # By type: no method of an element may be called.
     return all(
         issubclass(type(each), Path)
         or (type(each) is str and suffixes(Path(each)) & _DATA_FILES != set())

@@ -1,47 +1,32 @@
-"""Data frames as tables, and their series as columns, whose types are what the frame declares."""
+"""Data frames as tables, and series as columns with the types that the frame declares."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
 
-from privboost.tables.pieces import Batch, Column, Piece
+from privboost.tables.pieces import Batch, Column, MemoryTable
 from privboost.tables.text_sources import unique
 
 
-class FrameTable:
-    """A data frame that narwhals knows: pandas, polars, pyarrow and others."""
-
-    is_text = False
+class FrameTable(MemoryTable):
+    """A data frame that narwhals supports: pandas, polars, pyarrow and others."""
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
         self.columns = unique([str(name) for name in frame.columns])
         self._held: dict[str, Callable[[int, int], Column]] = {}
 
-    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time."""
-        for start, stop in spans(len(self._frame), rows):
-            yield from self._part(names, start, stop)
-
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield slices of the frame."""
-        for start in range(0, len(self._frame), rows):
-            stop = min(start + rows, len(self._frame))
-            yield Piece(start, stop - start, partial(self._part, names, start, stop))
-
-    def _part(self, names: Sequence[str], start: int, stop: int) -> Iterator[Batch]:
-        """Yield the named columns of some rows."""
+    def _slice(self, names: Sequence[str], start: int, stop: int) -> Batch:
         for name in names:
             if name not in self._held:
                 series = self._frame.get_column(self._frame.columns[self.columns.index(name)])
                 self._held[name] = _slicer(series)
-        yield {name: self._held[name](start, stop) for name in names}
+        return {name: self._held[name](start, stop) for name in names}
 
     def count_rows(self) -> int:
         """Return the number of rows."""
@@ -49,39 +34,32 @@ class FrameTable:
 
 
 def _slicer(series: Any) -> Callable[[int, int], Column]:
-    """Return what gives some rows of a series; where they lie as numbers, they are not copied."""
+    """Return a function that slices a series; plain numbers are not copied."""
     native = series.to_native()
     if isinstance(native, pa.ChunkedArray):
         return lambda start, stop: _in_one(native.slice(start, stop - start))
     kind = getattr(native, "dtype", None)
     of_pandas = nw.dependencies.is_pandas_series(native)
     if of_pandas and isinstance(kind, np.dtype) and kind.kind in "fiubO":
-        whole = np.asarray(native)  # as it lies in memory: nobody asks a value anything
+        whole = np.asarray(native)  # no method of a value is called
         return lambda start, stop: whole[start:stop]
     return lambda start, stop: column_of(series[start:stop])
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece; arrow would copy what is in one already."""
+    """Return a column as one array, without a copy if it has one chunk."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def spans(count: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield where batches begin and end; the first has no rows."""
-    yield 0, 0
-    for start in range(0, count, rows):
-        yield start, min(start + rows, count)
-
-
 def column_of(series: Any) -> Column:
-    """Return a series as an arrow array, or as Python objects where it has no type of its own."""
+    """Return a series as an arrow array, or as Python objects if it has no type."""
     native = series.to_native()
     if isinstance(native, pa.ChunkedArray):
-        return _in_one(native)  # by itself: narwhals knows no negative scale of decimals
+        return _in_one(native)  # narwhals supports no negative scale of decimals
     kind = getattr(native, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind in "fiubO":
-        return np.asarray(native)  # as it lies in memory: nobody asks a value anything
-    if series.dtype == nw.Object or _untyped(native):  # arrow would show objects' addresses
+        return np.asarray(native)  # no method of a value is called
+    if series.dtype == nw.Object or _untyped(native):  # arrow would reveal addresses of objects
         return objects(series.to_list())
     if series.dtype == nw.String:
         return arrow_or_bytes(series.to_arrow, series.to_list)
@@ -89,7 +67,7 @@ def column_of(series: Any) -> Column:
 
 
 def _untyped(native: Any) -> bool:
-    """Whether a series holds objects, or categories that are: its type was read off its values."""
+    """Whether a series holds objects, or categories that are objects, so that it has no type."""
     kind = getattr(native, "dtype", None)
     values = getattr(getattr(kind, "categories", None), "dtype", kind)
     if kind is not values and not isinstance(values, np.dtype):
@@ -98,7 +76,7 @@ def _untyped(native: Any) -> bool:
 
 
 def _arrow_or_objects(arrow: Callable[[], Column], values: Callable[[], list[Any]]) -> Column:
-    """Prefer arrow; values that it cannot hold must not raise, so they go on as Python objects."""
+    """Return an arrow array, or Python objects if arrow cannot hold some value."""
     try:
         return arrow()
     except Exception:
@@ -106,7 +84,7 @@ def _arrow_or_objects(arrow: Callable[[], Column], values: Callable[[], list[Any
 
 
 def arrow_or_bytes(arrow: Callable[[], Column], values: Callable[[], list[Any]]) -> Column:
-    """The same for texts, which stay texts: none must change the kind of the column."""
+    """Return an arrow array of strings, or of bytes: no value may change the column's type."""
     try:
         return arrow()
     except Exception:
@@ -120,5 +98,5 @@ def _to_bytes(value: Any) -> bytes | None:
 
 
 def objects(values: list[Any]) -> np.ndarray:
-    """Return values as an array of Python objects, whatever they are."""
+    """Return values of any type as an array of Python objects."""
     return np.fromiter(values, dtype=object, count=len(values))

@@ -1,4 +1,4 @@
-"""Values to codes, and rows to hashes, compiled by numba: each value by itself."""
+"""Bins of numbers and hashes of rows, compiled by numba: each value by itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from privboost.addresses import number_at
 from privboost.compiling import compiled
 
 _STRIDE = 1024
-"""Numbers whose slots are guessed before any is settled."""
+"""Numbers whose slots are computed before any is settled."""
 
 
 @compiled
@@ -22,7 +22,7 @@ def _even_slot(value, low, scale, top):
 @compiled
 def _slot_by_bits(bits_of_value, first, bits, top):
     """Return the slot of a number among slots of equally many neighbouring numbers."""
-    # In this form integers have the order of the numbers that they are the bits of.
+    # The integers below have the order of the floats with these bits.
     sign = bits_of_value >> np.int64(63)
     order = ((bits_of_value & np.int64(0x7FFFFFFFFFFFFFFF)) ^ sign) - sign
     return np.int32(min(max((order >> bits) - first, np.int64(0)), np.int64(top)))
@@ -35,12 +35,12 @@ def guess_slots(values, low, scale, first, bits, slots, out):
     Parameters
     ----------
     low, scale, first, bits : float, float, int and int
-        With bits = 0, slots have a width of 1 / scale, from low on. Else each is of 2^bits
-        neighbouring numbers, and there are `first` before the first.
+        With bits = 0, slots have a width of 1 / scale, from low on. Else each holds 2^bits
+        neighbouring floats, and `first` slots precede the first.
     slots : int
-        How many slots there are for numbers.
+        The number of slots for numbers.
     out : int32 array
-        Room for the slots.
+        Output: the slots.
     """
     beyond = np.int32(slots)
     if bits:
@@ -58,18 +58,18 @@ def guess_slots(values, low, scale, first, bits, slots, out):
 
 @compiled
 def bin_numbers(values, guess, start, halvings, edges, out):
-    """Write the bin of each number: how many edges lie below it; what `start` ends with for NaN.
+    """Write the bin of each number, which is the number of edges below it; NaN has its own code.
 
     Parameters
     ----------
     guess : tuple
         Arguments of `guess_slots`: low, scale, first, bits.
     start : uint16 array
-        How many edges lie in slots before each, then the code of NaN.
+        The number of edges in earlier slots, slot by slot, then the code of NaN.
     halvings : int
         A slot has fewer than 2^halvings edges.
     edges : float64 array
-        The edges, and infinities: what is read past a slot's own edges is never below.
+        The edges, then infinities, which are never below a number.
     """
     low, scale, first, bits = guess
     slots = np.empty(min(values.size, _STRIDE), dtype=np.int32)
@@ -87,7 +87,7 @@ def _settle(values, slots, start, halvings, edges, out):
         value, code = np.float64(values[i]), np.uint64(start[np.uint64(slots[i])])
         for k in range(np.uint64(halvings), np.uint64(0), -1):
             half = np.uint64(1) << np.uint64(k - 1)
-            # A shift, because processors guess wrong what a choice between two comes to.
+            # A shift instead of a branch, which processors would often mispredict.
             below = np.uint64(edges[code + half - np.uint64(1)] < value)
             code += below << np.uint64(k - 1)
         out[i] = code
@@ -97,16 +97,16 @@ def _settle(values, slots, start, halvings, edges, out):
 def bin_columns(rows, columns, guesses, starts, edges, out):
     """Write the bins of several columns of numbers, some rows of all of them at a time.
 
-    So a table whose rows lie in one piece each is read once.
+    So a row-major table is read once.
 
     Parameters
     ----------
     columns : int64 array of shape (columns, 5)
-        Where the numbers of each begin, how many bytes they are apart, their kind (see
-        `addresses.number_at`), which line of `out` their codes are, and whose bins they have.
+        The address and stride (in bytes) of each column, its type (see `addresses.number_at`),
+        its line of `out`, and the index of its bins.
     guesses : tuple of arrays
-        Of all bins: low, scale, first, bits, halvings, as in `bin_numbers`.
-    starts, edges : tuples of a flat array and where those of each begin, and the last end
+        low, scale, first, bits and halvings of all bins, as in `bin_numbers`.
+    starts, edges : tuples of a flat array and the offsets of each column's part
     out : uint8 array of shape (lines, rows)
     """
     low, scale, first, bits, halvings = guesses
@@ -118,9 +118,9 @@ def bin_columns(rows, columns, guesses, starts, edges, out):
         end = min(begin + _STRIDE, rows)
         part, own = values[: end - begin], slots[: end - begin]
         for c in range(columns.shape[0]):
-            address, apart, kind, line, b = columns[c]
+            address, stride, kind, line, b = columns[c]
             for i in range(part.size):
-                part[i] = number_at(address + (begin + i) * apart, kind)
+                part[i] = number_at(address + (begin + i) * stride, kind)
             own_start = start[start_first[b] : start_first[b + 1]]
             own_edges = edge[edge_first[b] : edge_first[b + 1]]
             guess_slots(part, low[b], scale[b], first[b], bits[b], own_start.size - 1, own)
@@ -129,7 +129,7 @@ def bin_columns(rows, columns, guesses, starts, edges, out):
 
 @compiled
 def _rotate(word, bits):
-    """Rotate a word of 64 bits to the left."""
+    """Rotate a 64-bit word to the left."""
     return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
 
 
@@ -154,11 +154,11 @@ def hash_strings(data, ends, key, out):
     data : uint8 array
         The strings.
     ends : int64 array
-        Where the first begins, and where each ends.
+        The start of the first, and the end of each.
     key : uint64 array of length 2
         The key.
     out : uint64 array of shape (strings, 2)
-        Room for the hashes.
+        Output.
     """
     for i in range(out.shape[0]):
         begin, size = ends[i], ends[i + 1] - ends[i]
@@ -170,7 +170,7 @@ def hash_strings(data, ends, key, out):
             word = np.uint64(0)
             for k in range(min(8, size - at)):
                 word |= np.uint64(data[begin + at + k]) << np.uint64(8 * k)
-            if size - at < 8:  # the last word, which may hold nothing but the length
+            if size - at < 8:  # the last word, which may hold only the length
                 word |= np.uint64(size) << np.uint64(56)
             a, b, c, d = _sip_rounds(2, a, b, c, d ^ word)
             a ^= word

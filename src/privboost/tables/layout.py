@@ -1,4 +1,4 @@
-"""How coded columns lie in memory: public, the same for every block of a table."""
+"""Memory layout of coded columns: public, the same for every block of a table."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_NARROW_CODES = 255
 """A column with more codes than this takes two bytes a cell."""
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Columns as kernels want them: their rows in a block's array, the cells of their codes one after
-the other, and where those of each begin."""
+"""Columns as kernels read them: their rows in a block's array, the concatenated cells of their
+codes, and the offset of each column's cells."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Layout(DeclaredState):
 
     @cached_property
     def n_narrow(self) -> int:
-        """How many features have one-byte codes."""
+        """The number of features with one-byte codes."""
         return self.wide.count(False)
 
     @cached_property
@@ -47,7 +47,7 @@ class Layout(DeclaredState):
 
     @cached_property
     def slot_array(self) -> np.ndarray:
-        """The same as an array (uint16)."""
+        """The slots as an array (uint16)."""
         return np.array(self.slots, dtype=np.uint16)
 
 
@@ -57,9 +57,9 @@ def columns_of(layout: Layout, cell_of: Mapping[int, np.ndarray]) -> tuple[Colum
     Parameters
     ----------
     layout : Layout
-        Where columns lie.
+        The positions of columns.
     cell_of : mapping from feature to array
-        The cell of each of its codes.
+        The cell of each code.
     """
     narrow = {layout.slots[f]: cells for f, cells in cell_of.items() if not layout.wide[f]}
     wide = {
@@ -69,12 +69,12 @@ def columns_of(layout: Layout, cell_of: Mapping[int, np.ndarray]) -> tuple[Colum
 
 
 def lay_out(cell_of: Mapping[int, np.ndarray]) -> Columns:
-    """Return columns, given the cells of each by its row in a block's array."""
+    """Return columns for kernels from the cells of each, by its row in a block's array."""
     cells, first = join_cells(list(cell_of.values()))
     return np.array(list(cell_of), dtype=np.int64), cells.astype(np.uint32), first
 
 
 def join_cells(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return several arrays in one, and where each begins."""
+    """Return the concatenation of arrays, and the offset of each."""
     first = np.cumsum([0, *map(len, parts)], dtype=np.int64)[:-1]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64), first

@@ -1,5 +1,6 @@
-"""How any part of a table becomes coded rows: frozen and serialisable, so that it can travel to
-wherever rows lie.
+"""Loaders: conversion of batches of columns to coded rows.
+
+Loaders are frozen and serialisable, so that a cluster's workers can load their rows themselves.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import pyarrow as pa
 
 from privboost import codec
 from privboost.grid import WEIGHT_STEPS
+from privboost.hooks import resolve
 from privboost.losses import UNKNOWN_LABEL
 from privboost.randomness.keystream import KeyStream
 from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder, code_target, code_weights
+from privboost.tables.encoding import Encoder, code_weights
 from privboost.tables.pieces import Batch
 from privboost.tables.rows import Codes, Rows
 from privboost.tables.unit_names import read_unit_names
@@ -24,14 +26,14 @@ from privboost.unit import Unit
 
 @dataclass(frozen=True, eq=False)
 class UnitRule:
-    """How rows of one protected unit are bounded.
+    """Bound on the rows of one protected unit.
 
     Attributes
     ----------
     column : str
         The column that names units.
     max_rows : int
-        How many rows of a unit are used.
+        The largest number of rows of a unit that are used.
     key : uint64 array of length 2
         The key of the hash that chooses them.
     """
@@ -42,16 +44,16 @@ class UnitRule:
 
     @classmethod
     def of(cls, unit: Unit | None, stream: KeyStream) -> UnitRule | None:
-        """Return the rule for a unit, with a key of its own; none without a unit."""
+        """Return the rule for a unit, with a key of its own; None without a unit."""
         return None if unit is None else cls(unit.column, unit.max_rows, stream.words(2))
 
-    def to_form(self) -> dict[str, Any]:
-        """Return what travels."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the payload for another process."""
         return {"column": self.column, "max_rows": self.max_rows, "key": self.key}
 
 
 class Loader(Protocol):
-    """Codes batches of a table's columns; each row by itself."""
+    """Codes batches of a table's columns, each row by itself."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,25 +61,25 @@ class Loader(Protocol):
 
     @property
     def unit(self) -> UnitRule | None:
-        """How rows of one unit are bounded; None if a row is the protected unit."""
+        """The bound on the rows of a unit; None if a row is the protected unit."""
 
     @property
     def by_place(self) -> bool:
-        """Whether a row's place in the whole table decides how it is coded, or whether it is."""
+        """Whether coding depends on a row's index in the whole table."""
 
     def read(self, batch: Batch, first: int) -> Rows:
-        """Code some rows, of which the first has this place in its table."""
+        """Code some rows; the first has index `first` in its table."""
 
     def name_units(self, batch: Batch) -> pa.Array:
         """Return the canonical name of each row's unit, null where there is none."""
 
     def to_bytes(self) -> bytes:
-        """Write the loader for another process."""
+        """Serialise the loader for another process."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which columns hold what stands beside the features.
+    """Columns with other roles than features.
 
     Attributes
     ----------
@@ -98,20 +100,20 @@ class RowLoader:
     Attributes
     ----------
     encoder : Encoder
-        How features are coded.
+        The coding of features.
     roles : Roles
-        Which columns hold labels and weights.
+        The columns of labels and weights.
     weight_bound : float or None
         The public bound of a weight, where there are weights.
     unit : UnitRule or None
-        How rows of one unit are bounded.
+        The bound on the rows of one unit.
     first_id : int
         The id of the table's first row. Rows that are used together need ids of their own: two
         rows of one id would be sampled together.
     cohort : int
         See `Rows.cohort`.
     class_steps : tuple of int or None
-        How many of `grid.WEIGHT_STEPS` a row of each class weighs, where classes have weights.
+        The weight of a row of each class in `grid.WEIGHT_STEPS`, if classes have weights.
     """
 
     magic: ClassVar[bytes] = b"PVBLOAD1"
@@ -134,18 +136,18 @@ class RowLoader:
         return tuple(dict.fromkeys(names))
 
     def read(self, batch: Batch, first: int) -> Rows:
-        """Code some rows, of which the first has this place in its table."""
+        """Code some rows; the first has index `first` in its table."""
         return self.join(self.encoder.code(batch), batch, first)
 
     def join(self, codes: Codes, batch: Batch, first: int) -> Rows:
         """Return the rows of a batch whose features are coded."""
-        label, start = code_target(batch[self.roles.target], self.encoder.domain.target)
+        label, start = self.encoder.domain.target.code(batch[self.roles.target])
         weight = self._weigh(batch, label)
         at = self.first_id + first
         return Rows(codes, label, weight, start, range(at, at + len(codes)), self.cohort)
 
     def _weigh(self, batch: Batch, label: np.ndarray) -> np.ndarray | None:
-        """Return what each row weighs, in steps: by its own weight, its label, or both."""
+        """Return each row's weight in steps: its own weight, that of its class, or the product."""
         own = None
         if self.roles.weight is not None:
             own = code_weights(batch[self.roles.weight], self.weight_bound or 1.0)
@@ -165,29 +167,39 @@ class RowLoader:
         return read_unit_names(batch[self.unit.column], self.unit.column)
 
     def to_bytes(self) -> bytes:
-        """Write the loader for another process."""
-        form = {
+        """Serialise the loader for another process."""
+        payload = {
             "domain": self.encoder.domain.to_dict(),
             "edges": list(self.encoder.edges),
             "roles": [self.roles.target, self.roles.weight],
             "weight_bound": self.weight_bound,
-            "unit": None if self.unit is None else self.unit.to_form(),
+            "unit": None if self.unit is None else self.unit.to_dict(),
             "first_id": self.first_id,
             "cohort": self.cohort,
             "class_steps": None if self.class_steps is None else list(self.class_steps),
         }
-        return codec.dump(form, self.magic)
+        return codec.dump(payload, self.magic)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RowLoader:
-        """Read what `to_bytes` wrote."""
-        form = codec.load(data, cls.magic)
+        """Read the bytes of `to_bytes`."""
+        payload = codec.load(data, cls.magic)
         return cls(
-            Encoder(Domain.from_dict(form["domain"]), tuple(form["edges"])),
-            Roles(*form["roles"]),
-            form["weight_bound"],
-            None if form["unit"] is None else UnitRule(**form["unit"]),
-            form["first_id"],
-            form["cohort"],
-            None if form["class_steps"] is None else tuple(form["class_steps"]),
+            Encoder(Domain.from_dict(payload["domain"]), tuple(payload["edges"])),
+            Roles(*payload["roles"]),
+            payload["weight_bound"],
+            None if payload["unit"] is None else UnitRule(**payload["unit"]),
+            payload["first_id"],
+            payload["cohort"],
+            None if payload["class_steps"] is None else tuple(payload["class_steps"]),
         )
+
+
+def read_loader(data: bytes) -> Loader:
+    """Read the bytes of any loader's `to_bytes`; the first eight name its class."""
+    try:
+        kind = resolve(f"loader {data[:8].decode('ascii', 'replace')}")
+    except KeyError:
+        raise ValueError("these bytes are no loader's") from None
+    loader: Loader = kind.from_bytes(data)
+    return loader

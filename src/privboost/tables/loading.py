@@ -1,4 +1,4 @@
-"""Rows from wherever they lie into coded rows, bounded to what one unit may have."""
+"""Loading of tables: rows are read and coded in threads, and bounded by unit."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ import pyarrow.compute as pc
 from privboost.crew import Crew
 from privboost.tables.bounding import kept_rows
 from privboost.tables.cutting import block_rows, readers_for
-from privboost.tables.loader import Loader, RowLoader, UnitRule
-from privboost.tables.part_loader import PartLoader
+from privboost.tables.loader import Loader, UnitRule
+from privboost.tables.loader import read_loader as read_loader
 from privboost.tables.pieces import Piece
 from privboost.tables.rows import Rows
-from privboost.tables.size_loader import SizeLoader
 from privboost.tables.sources import Table
 from privboost.tables.unit_names import unit_kind
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coded:
-    """Rows that are coded and bounded already: a source that can be read again and again.
+    """Coded rows that are bounded by unit: a source that can be read repeatedly.
 
     Attributes
     ----------
     blocks : tuple of Rows
         The rows.
     units : pyarrow.Array or None
-        The names of the units that came with them, where rows name units.
+        The names of the units of these rows, if rows name units.
     n_read : int
-        How many rows the table had: as private as the rows.
+        The number of rows of the table; private unless declared public.
     """
 
     blocks: tuple[Rows, ...]
@@ -43,21 +42,21 @@ class Coded:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Load:
-    """What a backend is opened with: a source of rows, and how they become coded rows."""
+    """A source of rows, and the loader that codes them: the input of a backend."""
 
     loader: Loader
     source: Table | Coded
 
 
 def load_rows(loads: Sequence[Load], n_threads: int = 1, rows: int | None = None) -> list[Coded]:
-    """Code the rows of each load, in order; units that came with an earlier one are left out.
+    """Code the rows of each load, in order, without the units of earlier loads.
 
     Parameters
     ----------
     loads : sequence of Load
-        What is loaded; the batches of a stream are several.
+        The loads; a stream has one for each batch.
     n_threads : int
-        How many threads may read and code at once.
+        The number of threads that read and code.
     rows : int, optional
         Rows of a block, at most `grid.BLOCK_ROWS`; by default few enough that every thread has
         some.
@@ -83,21 +82,11 @@ def _load(load: Load, known: list[pa.Array], crew: Crew, rows: int | None) -> Co
     return Coded(tuple(bound_units(blocks, unit, names, load.loader.unit)), names, n_read)
 
 
-def read_loader(data: bytes) -> Loader:
-    """Read what any loader's `to_bytes` wrote: how another process gets to know it."""
-    from privboost.evaluation.loader import OutcomeLoader  # it holds a model
-
-    for kind in (RowLoader, SizeLoader, PartLoader, OutcomeLoader):
-        if data[:8] == kind.magic:
-            return kind.from_bytes(data)
-    raise ValueError("these bytes are no loader's")
-
-
 def check_schema(loader: Loader, table: Table) -> str:
-    """Refuse a table that does not fit its domain, by its columns and their types alone.
+    """Raise SchemaError unless a table's column types fit its domain; no row is read.
 
-    Returns what the unit column holds (see `unit_names.unit_kind`); "any" without one, and in a
-    text file, whose values are all texts.
+    Returns the type of the unit column (see `unit_names.unit_kind`); "any" without one, and for a
+    text file, whose values are all strings.
     """
     batch = next(table.batches(loader.columns, 1))
     loader.read(batch, 0)
@@ -109,7 +98,7 @@ def check_schema(loader: Loader, table: Table) -> str:
 
 @dataclass(frozen=True, eq=False)
 class CodedBatch:
-    """A coded batch: the place of its first row, its rows, and the names of their units."""
+    """A coded batch: the index of its first row, its rows, and the names of their units."""
 
     first: int
     rows: Rows
@@ -117,7 +106,7 @@ class CodedBatch:
 
 
 def _read(loader: Loader, table: Table, crew: Crew, rows: int | None) -> list[CodedBatch]:
-    """Read and code all pieces of a table, in as many threads as pay, in the table's order."""
+    """Read and code all pieces of a table in threads; return them in the table's order."""
     threads = readers_for(table, len(loader.columns), crew)
     pieces = table.pieces(loader.columns, rows or block_rows(table, crew.most))
     parts = crew.share_out(pieces, lambda piece: list(code_piece(loader, piece)), threads)
@@ -125,7 +114,7 @@ def _read(loader: Loader, table: Table, crew: Crew, rows: int | None) -> list[Co
 
 
 def code_piece(loader: Loader, piece: Piece) -> Iterator[CodedBatch]:
-    """Code the rows of a piece, batch by batch, where they lie: no value raises or warns."""
+    """Code the rows of a piece, batch by batch. No value raises or warns."""
     first = piece.first
     for batch in piece.batches():
         if not (length := len(batch[loader.columns[0]])):
@@ -134,11 +123,11 @@ def code_piece(loader: Loader, piece: Piece) -> Iterator[CodedBatch]:
             rows = loader.read(batch, first)
             units = None if loader.unit is None else loader.name_units(batch)
         yield CodedBatch(first, rows, units)
-        first += length  # which may be more than were coded: a loader can leave some out
+        first += length  # not len(rows): a loader may leave some out
 
 
 def number_units(parts: Sequence[pa.Array | None]) -> tuple[np.ndarray, pa.Array]:
-    """Number the units, −1 where there is none; return also their names."""
+    """Return the unit of each row as an index into the names, −1 for none, and the names."""
     empty = pa.array([], pa.large_binary())
     column = pa.chunked_array([empty, *parts], pa.large_binary())
     coded = column.combine_chunks().dictionary_encode()
@@ -147,7 +136,7 @@ def number_units(parts: Sequence[pa.Array | None]) -> tuple[np.ndarray, pa.Array
 
 
 def without(unit: np.ndarray, names: pa.Array, known: Sequence[pa.Array]) -> np.ndarray:
-    """Return the unit of each row, negative for units that are known already."""
+    """Return the unit of each row, −1 for units that are known already."""
     for others in known:
         came = pc.is_in(names, value_set=others).to_numpy(zero_copy_only=False)
         unit = np.where((unit >= 0) & np.append(came, False)[unit], -1, unit)
@@ -157,7 +146,7 @@ def without(unit: np.ndarray, names: pa.Array, known: Sequence[pa.Array]) -> np.
 def bound_units(
     blocks: Sequence[Rows], unit: np.ndarray, names: pa.Array, rule: UnitRule
 ) -> list[Rows]:
-    """Keep at most so many rows of each unit (see `bounding.kept_rows`)."""
+    """Keep at most `rule.max_rows` rows of each unit (see `bounding.kept_rows`)."""
     keep = kept_rows(blocks, unit, names, rule.max_rows, rule.key)
     ends = np.cumsum([len(block) for block in blocks])
     return [

@@ -1,19 +1,20 @@
-"""Features whose values have an order: numbers, dates, durations, truth values, ranks.
-
-Each is read as a number (`number`), whose bins are its codes. What cannot be read is missing.
-"""
+"""Features whose values have an order: numbers, dates, durations, booleans, ordinals."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from privboost.errors import DomainError
-from privboost.forms import check_text, listed
-from privboost.pickling import DeclaredState
+from privboost.forms import listed
 from privboost.tables.domain_checks import (
+    FINE_BINS,
     MAX_NUMERIC_BINS,
     Label,
     check_bounds,
@@ -21,15 +22,99 @@ from privboost.tables.domain_checks import (
     check_labels,
     check_scale,
 )
-from privboost.tables.times import DAY, SECOND, read_instant, write_duration, write_instant
+from privboost.tables.feature_base import MISSING_LABEL, BaseFeature, count_clipped
+from privboost.tables.pieces import Column
+from privboost.tables.times import (
+    DAY,
+    SECOND,
+    read_dates,
+    read_durations,
+    read_instant,
+    write_duration,
+    write_instant,
+)
+from privboost.tables.values import (
+    count_unlisted,
+    read_booleans,
+    read_numbers,
+    read_ordinals,
+)
+
+if TYPE_CHECKING:
+    from privboost.tables.bins import Bins
+
+
+class OrderedFeature(BaseFeature):
+    """A feature whose values are read as numbers, which are binned."""
+
+    ordered: ClassVar[bool] = True
+
+    @property
+    def counted_in(self) -> str:
+        """What bin edges count.
+
+        One of "numbers", "days" and "seconds" (since 1970), and "durations" (in seconds).
+        """
+        return "numbers"
+
+    @property
+    @abstractmethod
+    def number(self) -> NumericFeature:
+        """The number that values are read as."""
+
+    @abstractmethod
+    def format_value(self, value: float) -> str:
+        """Format one of the numbers that values are read as."""
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The listed values in the order of their codes; empty if codes are bins of a range."""
+        return ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels as strings."""
+        return tuple(map(str, self.labels))
+
+    def encode(self, column: Column, bins: Bins, out: np.ndarray) -> None:
+        """Write the code of each value of a column to `out`."""
+        bins.code(self.read(column), out)
+
+    def fine_edges(self) -> np.ndarray:
+        """Return the upper edges of all bins but the last."""
+        return self.number.fine_edges()
+
+    def count_codes(self, edges: np.ndarray) -> int:
+        """Return the number of codes: one more than edges, and "missing"."""
+        return len(edges) + 2
+
+    def describe_codes(self, values: np.ndarray, edges: np.ndarray) -> Iterator[tuple[str, int]]:
+        """Yield a description and the first code of each run of codes with the same value."""
+        changes = np.flatnonzero(np.diff(values[:-1]))
+        for first, last in zip([0, *(changes + 1)], [*changes, len(edges)], strict=True):
+            yield self._describe_run(int(first), int(last), edges), int(first)
+        yield MISSING_LABEL, len(values) - 1
+
+    def _describe_run(self, first: int, last: int, edges: np.ndarray) -> str:
+        if first == 0 and last == len(edges):
+            return "any"
+        if names := self.names:
+            return names[first] if first == last else f"{names[first]} to {names[last]}"
+        low = "" if first == 0 else f"{self.format_value(float(edges[first - 1]))} < "
+        high = "" if last == len(edges) else f" ≤ {self.format_value(float(edges[last]))}"
+        return f"{low}x{high}"
+
+    def count_outside(self, column: Column) -> dict[str, int]:
+        """Count values that are missing or clipped: exactly, so for public rows only."""
+        return count_clipped(self.read(column), self.number.bounds)
 
 
 @dataclass(frozen=True)
-class NumericFeature(DeclaredState):
+class NumericFeature(OrderedFeature):
     """A number with public bounds.
 
-    Values outside the bounds are clipped to them. The bounds are cut into fine bins: equally on
-    the declared scale, or at the given edges.
+    Values outside the bounds are clipped to them. The bounds are divided into fine bins: equal ones
+    on the declared scale, or at the declared edges.
 
     Parameters
     ----------
@@ -38,18 +123,26 @@ class NumericFeature(DeclaredState):
     bounds : (float, float)
         Lower and upper bound, from public knowledge.
     scale : {"linear", "log"}
-        How fine bins are spaced. "log" means equal steps of log x where the bounds have one sign,
+        Spacing of the fine bins. "log" means equal steps of log x where the bounds have one sign,
         and of sign(x)·log(1 + |x|) where they include zero.
     edges : tuple of float, optional
         Cut points inside the bounds, instead of a scale.
     missing : bool
-        Whether missing values are expected. They have a bin of their own in any case; only a
-        declared one is given an effect by training.
+        Whether missing values are expected. They have a bin of their own in any case; training
+        gives it an effect only if they are expected.
     reason : str
         Where the fact comes from; repeated in privacy reports.
     """
 
     kind: ClassVar[str] = "numeric"
+    required: ClassVar[Mapping[str, str]] = {"bounds": "[lowest, highest]"}
+    optional: ClassVar[tuple[str, ...]] = ("scale", "edges")
+    example: ClassVar[str] = (
+        '"bounds": [0, 110], a number each; "scale": "log" if it is off by factors'
+    )
+    column_type: ClassVar[str] = "number"
+    inferable: ClassVar[bool] = True
+    reads_plain_numbers: ClassVar[bool] = True
     name: str
     bounds: tuple[float, float]
     scale: str = "linear"
@@ -58,7 +151,7 @@ class NumericFeature(DeclaredState):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        place = check_names(self)
+        place = self._check_names()
         object.__setattr__(self, "bounds", check_bounds(self.bounds, f"{place}.bounds"))
         check_scale(self.scale, f"{place}.scale")
         if self.edges is not None:
@@ -68,65 +161,95 @@ class NumericFeature(DeclaredState):
             if self.scale != "linear":
                 raise DomainError(f'{place}: give "edges" or "scale", not both')
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, without what is at its default."""
-        form: dict[str, Any] = {"kind": self.kind, "bounds": list(self.bounds)}
-        if self.scale != "linear":
-            form["scale"] = self.scale
-        if self.edges is not None:
-            form["edges"] = list(self.edges)
-        return form | optional(self)
-
     @property
     def number(self) -> NumericFeature:
-        """The number that its values are read as: itself."""
+        """The number that values are read as: the feature itself."""
         return self
-
-    def words(self, value: float) -> str:
-        """Write one of its values for people."""
-        return f"{value:.6g}"
 
     @property
     def range(self) -> str:
-        """Say in words which values are told apart."""
+        """The distinguished values, as shown in tables of features."""
         how = f", {len(self.edges)} edges" if self.edges is not None else ""
-        return write_span(self.bounds) + (", log scale" if self.scale == "log" else how)
+        return format_range(self.bounds) + (", log scale" if self.scale == "log" else how)
+
+    def read(self, column: Column) -> np.ndarray:
+        """Return a column as float64; NaN is missing."""
+        return read_numbers(column, self.name)
+
+    def format_value(self, value: float) -> str:
+        """Format a number."""
+        return f"{value:.6g}"
+
+    def fine_edges(self) -> np.ndarray:
+        """Return the upper edges of all bins but the last, as declared or equal on the scale."""
+        if self.edges is not None:
+            return np.array(self.edges, dtype=np.float64)
+        low, high = self.bounds
+        steps = np.arange(1, FINE_BINS) / FINE_BINS
+        if self.scale == "linear":
+            edges = low + (high - low) * steps
+        elif low > 0:
+            edges = np.exp(math.log(low) + (math.log(high) - math.log(low)) * steps)
+        elif high < 0:
+            edges = -np.exp(math.log(-low) + (math.log(-high) - math.log(-low)) * steps)
+        else:
+            ends = [math.copysign(math.log1p(abs(end)), end) for end in (low, high)]
+            scaled = ends[0] + (ends[1] - ends[0]) * steps
+            edges = np.copysign(np.expm1(np.abs(scaled)), scaled)
+        return np.unique(edges)
+
+    def with_bins(self, count: int) -> NumericFeature:
+        """Return the feature with at most `count` bins, equal on its scale; declared ones stay."""
+        if self.edges is not None:
+            return self
+        return replace(self, scale="linear", edges=tuple(_coarse_edges(self, count)))
 
 
 @dataclass(frozen=True)
 class DurationFeature(NumericFeature):
     """A duration with public bounds, in seconds.
 
-    Its column holds durations of any type, texts like "PT1H30M", "1:30:00" or "1 day, 1:30:00", or
-    numbers of seconds. Its parameters are those of `NumericFeature`.
+    Its column holds durations of any type, strings like "PT1H30M", "1:30:00" or "1 day, 1:30:00",
+    or numbers of seconds. Its parameters are those of `NumericFeature`.
     """
 
     kind: ClassVar[str] = "duration"
+    example: ClassVar[str] = '"bounds": [0, 2592000], in seconds'
+    column_type: ClassVar[str] = "duration"
+
+    @property
+    def counted_in(self) -> str:
+        """What bin edges count: seconds of a duration."""
+        return "durations"
 
     @property
     def range(self) -> str:
-        """Say in words which values are told apart."""
+        """The distinguished values, as shown in tables of features."""
         return f"seconds {super().range}"
 
-    def words(self, value: float) -> str:
-        """Write one of its values for people."""
-        return write_duration(float(super().words(value)))
+    def read(self, column: Column) -> np.ndarray:
+        """Return a column as seconds, in float64; NaN is missing."""
+        return read_durations(column, self.name)
+
+    def format_value(self, value: float) -> str:
+        """Format a number of seconds."""
+        return write_duration(float(super().format_value(value)))
 
 
 @dataclass(frozen=True)
-class DateFeature(DeclaredState):
+class DateFeature(OrderedFeature):
     """A date or an instant, with public bounds.
 
-    Its column holds dates or times of any type, or texts as ISO 8601 writes them. Where bounds and
-    edges are dates alone, days count; else seconds do. All is in UTC, where a time without a zone
-    is taken to be. Values outside the bounds are clipped to them.
+    Its column holds dates or times of any type, or strings in ISO 8601. If all bounds and edges are
+    dates, the feature counts days, else seconds. All is in UTC, which is also assumed for a time
+    without a zone. Values outside the bounds are clipped to them.
 
     Parameters
     ----------
     name : str
         The column.
     bounds : (str, str)
-        The first and the last, as ISO 8601 writes them: "2015-01-01", "2024-12-31T23:59:59".
+        The first and the last, in ISO 8601: "2015-01-01", "2024-12-31T23:59:59".
     edges : tuple of str, optional
         Cut points inside the bounds: each ends a bin. By default each day (or second) has a bin of
         its own if there are few, else bins are equal.
@@ -137,6 +260,10 @@ class DateFeature(DeclaredState):
     """
 
     kind: ClassVar[str] = "date"
+    required: ClassVar[Mapping[str, str]] = {"bounds": '["2015-01-01", "2024-12-31"]'}
+    optional: ClassVar[tuple[str, ...]] = ("edges",)
+    example: ClassVar[str] = '"bounds": ["2015-01-01", "2024-12-31"]'
+    column_type: ClassVar[str] = "date"
     name: str
     bounds: tuple[str, str]
     edges: tuple[str, ...] | None = None
@@ -144,7 +271,7 @@ class DateFeature(DeclaredState):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        place = check_names(self)
+        place = self._check_names()
         if not isinstance(self.bounds, list | tuple) or len(self.bounds) != 2:
             raise DomainError(f"{place}.bounds: a pair of dates is needed")
         if not isinstance(self.edges, list | tuple | None):
@@ -161,38 +288,46 @@ class DateFeature(DeclaredState):
 
     @property
     def step(self) -> int:
-        """What counts, in nanoseconds: a day or a second."""
-        return (
-            DAY
-            if all(len(text) <= _DATE for text in (*self.bounds, *(self.edges or ())))
-            else SECOND
-        )
+        """The counted unit of time in nanoseconds: a day or a second."""
+        texts = (*self.bounds, *(self.edges or ()))
+        return DAY if all(len(text) <= _DATE for text in texts) else SECOND
+
+    @property
+    def counted_in(self) -> str:
+        """What bin edges count: "days" or "seconds" since 1970."""
+        return "days" if self.step == DAY else "seconds"
 
     @cached_property
     def number(self) -> NumericFeature:
-        """The number that its values are read as: days or seconds since 1970."""
+        """The number that values are read as: days or seconds since 1970."""
         first, last = map(self._count, self.bounds)
         if self.edges is not None:
             edges = tuple(map(self._count, self.edges))
             return NumericFeature(self.name, (first, last), "linear", edges, self.missing)
         if last - first < MAX_NUMERIC_BINS:
-            return whole_number(self.name, first, last, self.missing)
+            return _whole_number(self.name, first, last, self.missing)
         return NumericFeature(self.name, (first, last), missing=self.missing)
-
-    def words(self, value: float) -> str:
-        """Write one of its values for people."""
-        return write_instant(math.floor(value) * self.step)
 
     @property
     def range(self) -> str:
-        """Say in words which values are told apart."""
+        """The distinguished values, as shown in tables of features."""
         how = f", {len(self.edges)} edges" if self.edges is not None else ""
         return " … ".join(self.bounds) + how
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, without what is at its default."""
-        form: dict[str, Any] = {"kind": self.kind, "bounds": list(self.bounds)}
-        return form | ({} if self.edges is None else {"edges": list(self.edges)}) | optional(self)
+    def read(self, column: Column) -> np.ndarray:
+        """Return a column as days or seconds since 1970, in float64; NaN is missing."""
+        return read_dates(column, self.name, self.step)
+
+    def format_value(self, value: float) -> str:
+        """Format a number of days or seconds since 1970."""
+        return write_instant(math.floor(value) * self.step)
+
+    def with_bins(self, count: int) -> DateFeature:
+        """Return the feature with at most `count` equal bins; declared ones stay."""
+        if self.edges is not None:
+            return self
+        dates = dict.fromkeys(map(self.format_value, _coarse_edges(self, count)))
+        return replace(self, edges=tuple(date for date in dates if date != self.bounds[0]))
 
     def _count(self, text: str) -> int:
         count = read_instant(text)
@@ -201,8 +336,8 @@ class DateFeature(DeclaredState):
 
 
 @dataclass(frozen=True)
-class BooleanFeature(DeclaredState):
-    """A truth value: true or false, in any case, or 1 or 0. Anything else is missing.
+class BooleanFeature(OrderedFeature):
+    """A boolean: true or false in any case, or 1 or 0. Anything else is missing.
 
     Parameters
     ----------
@@ -215,6 +350,9 @@ class BooleanFeature(DeclaredState):
     """
 
     kind: ClassVar[str] = "boolean"
+    example: ClassVar[str] = "nothing more"
+    column_type: ClassVar[str] = "bool"
+    labels: ClassVar[tuple[Label, ...]] = (0, 1)
     names: ClassVar[tuple[str, ...]] = ("false", "true")
     range: ClassVar[str] = "false, true"
     name: str
@@ -222,35 +360,35 @@ class BooleanFeature(DeclaredState):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        check_names(self)
+        self._check_names()
 
     @cached_property
     def number(self) -> NumericFeature:
-        """The number that its values are read as: 0 or 1."""
-        return whole_number(self.name, 0, 1, self.missing)
+        """The number that values are read as: 0 or 1."""
+        return _whole_number(self.name, 0, 1, self.missing)
 
-    def words(self, value: float) -> str:
-        """Write one of its values for people."""
+    def read(self, column: Column) -> np.ndarray:
+        """Return a column as 0 and 1, in float64; NaN is missing."""
+        return read_booleans(column, self.name)
+
+    def format_value(self, value: float) -> str:
+        """Format 0 or 1."""
         return self.names[math.floor(value)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, without what is at its default."""
-        return {"kind": self.kind} | optional(self)
 
 
 @dataclass(frozen=True)
-class OrdinalFeature(DeclaredState):
-    """A feature with a public list of categories in an order, from the least to the most.
+class OrdinalFeature(OrderedFeature):
+    """A feature with a public list of categories in order, from the least to the most.
 
     Models split it along the order, as they do numbers. A value outside the list is missing: it has
-    no place in the order.
+    no position in the order.
 
     Parameters
     ----------
     name : str
         The column.
     categories : tuple
-        The public list, in order: two to 253 texts, or numbers.
+        The public list, in order: two to 253 strings, or numbers.
     missing : bool
         Whether missing values are expected (see `NumericFeature`).
     reason : str
@@ -258,33 +396,31 @@ class OrdinalFeature(DeclaredState):
     """
 
     kind: ClassVar[str] = "ordinal"
+    required: ClassVar[Mapping[str, str]] = {"categories": "a list"}
+    example: ClassVar[str] = '"categories": ["none", "mild", "severe"], from the least to the most'
     name: str
     categories: tuple[Label, ...]
     missing: bool = False
     reason: str = ""
 
     def __post_init__(self) -> None:
-        place = f"{check_names(self)}.categories"
+        place = f"{self._check_names()}.categories"
         checked = check_labels(self.categories, place, MAX_NUMERIC_BINS, least=2)
         object.__setattr__(self, "categories", checked)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The categories in words."""
-        return tuple(map(str, self.categories))
+    def labels(self) -> tuple[Label, ...]:
+        """The categories, in order."""
+        return self.categories
 
     @cached_property
     def number(self) -> NumericFeature:
-        """The number that its values are read as: their places, from 0."""
-        return whole_number(self.name, 0, len(self.categories) - 1, self.missing)
-
-    def words(self, value: float) -> str:
-        """Write one of its values for people."""
-        return str(self.categories[math.floor(value)])
+        """The number that values are read as: their positions in the list, from 0."""
+        return _whole_number(self.name, 0, len(self.categories) - 1, self.missing)
 
     @property
     def range(self) -> str:
-        """Say in words which values are told apart."""
+        """The distinguished values, as shown in tables of features."""
         few = (
             self.names
             if len(self.names) <= _FEW
@@ -292,51 +428,44 @@ class OrdinalFeature(DeclaredState):
         )
         return listed(few, " < ", "<,;")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, without what is at its default."""
-        return {"kind": self.kind, "categories": list(self.categories)} | optional(self)
+    def read(self, column: Column) -> np.ndarray:
+        """Return the position of each value in the list, in float64; NaN is missing."""
+        return read_ordinals(column, self.categories, self.name)
 
+    def format_value(self, value: float) -> str:
+        """Format a position in the list as its category."""
+        return str(self.categories[math.floor(value)])
 
-OrderedFeature = NumericFeature | DurationFeature | DateFeature | BooleanFeature | OrdinalFeature
+    def count_outside(self, column: Column) -> dict[str, int]:
+        """Count values that are missing or not listed: exactly, so for public rows only."""
+        return count_unlisted(column, self.categories, self.name)
+
 
 _DATE = len("2024-12-31")
 _FEW = 5
 
 
-def whole_number(name: str, low: int, high: int, missing: bool) -> NumericFeature:
-    """Return a number of which each whole value has a bin of its own, in the middle of it."""
+def _whole_number(name: str, low: int, high: int, missing: bool) -> NumericFeature:
+    """Return a number with one bin for each whole value, which lies in the middle of its bin."""
     edges = tuple(value + 0.5 for value in range(low, high))
     return NumericFeature(name, (low - 0.5, high + 0.5), "linear", edges, missing)
 
 
-def write_span(bounds: tuple[float, float]) -> str:
-    """Write bounds for people."""
+def _coarse_edges(feature: OrderedFeature, count: int) -> list[float]:
+    """Return the fine edges that divide a feature into at most `count` equal bins."""
+    fine = feature.fine_edges()
+    indices = np.arange(1, count) * (len(fine) + 1) // count - 1
+    return [float(fine[index]) for index in np.unique(indices) if index >= 0]
+
+
+def format_range(bounds: tuple[float, float]) -> str:
+    """Format a pair of bounds."""
     return f"{bounds[0]:g} … {bounds[1]:g}"
 
 
-def check_names(part: Any, place: str | None = None) -> str:
-    """Check the texts of a feature, or of what has another place; return its place in the form."""
-    if place is None:
-        place = f"features.{check_text(part.name, 'features, the name of one')}"
-    else:
-        check_text(part.name, f"{place}.name")
-    check_text(part.reason, f"{place}.reason", empty=True)
-    return place
-
-
-def optional(part: Any) -> dict[str, Any]:
-    """Return what all parts of the form may have, without what is at its default."""
-    form: dict[str, Any] = {}
-    if getattr(part, "missing", False):
-        form["missing"] = True
-    if part.reason:
-        form["reason"] = part.reason
-    return form
-
-
-def _check_dates(texts: Any, place: str) -> None:
+def _check_dates(texts: Iterable[object], place: str) -> None:
     for text in texts:
         if not isinstance(text, str) or len(text) < _DATE or read_instant(text) is None:
             raise DomainError(
-                f'{place}: dates are written as "2024-12-31" or "2024-12-31T23:59:59", as texts'
+                f'{place}: dates are written as "2024-12-31" or "2024-12-31T23:59:59", as strings'
             )

@@ -1,4 +1,4 @@
-"""Loads a random part of a table's units: those on one side of a split that nobody is told."""
+"""Loader of a random part of a table's units: one side of a secret split."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import pyarrow.compute as pc
 from privboost import codec
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import bernoulli_mask
-from privboost.tables.loader import Loader, UnitRule
+from privboost.tables.loader import Loader, UnitRule, read_loader
 from privboost.tables.pieces import Batch
 from privboost.tables.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side of a split: each unit falls there by a coin of its own.
+    """One side of a random split of units, each assigned independently.
 
     Attributes
     ----------
     key : uint8 array of length 32
-        The key of the coins. It is secret: rows without a unit column have their coins by place.
+        The secret key of the assignment. Rows without a unit column are assigned by their index.
     share : float
-        The chance of the first side.
+        The probability of the first side.
     first : bool
         Whether this is the first side.
     """
@@ -39,14 +39,14 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class PartLoader:
-    """Codes as another loader does, and leaves out what is not on its side.
+    """Loads the rows of another loader that are on one side of a split.
 
     Attributes
     ----------
     whole : Loader
-        The other one.
+        The other loader.
     side : Side
-        Which part.
+        The side.
     """
 
     magic: ClassVar[bytes] = b"PVBPART1"
@@ -62,7 +62,7 @@ class PartLoader:
 
     @property
     def unit(self) -> UnitRule | None:
-        """How rows of one unit are bounded."""
+        """The bound on the rows of one unit."""
         return self.whole.unit
 
     def read(self, batch: Batch, first: int) -> Rows:
@@ -72,41 +72,39 @@ class PartLoader:
             stream = KeyStream(self.side.key.tobytes())
             chosen = bernoulli_mask(stream, range(first, first + len(rows)), self.side.share)
         else:
-            chosen = self._falls_first(self.whole.name_units(batch))
+            chosen = self._on_first_side(self.whole.name_units(batch))
         return rows.take(np.flatnonzero(chosen == self.side.first))
 
     def name_units(self, batch: Batch) -> pa.Array:
         """Return the canonical name of the unit of each row of this side."""
         names = self.whole.name_units(batch)
-        return names.filter(pa.array(self._falls_first(names) == self.side.first))
+        return names.filter(pa.array(self._on_first_side(names) == self.side.first))
 
-    def _falls_first(self, names: pa.Array) -> np.ndarray:
-        """Toss the coin of each row's unit; a row without one is used nowhere."""
+    def _on_first_side(self, names: pa.Array) -> np.ndarray:
+        """Whether each row's unit is on the first side; a row without a unit is on neither."""
         coded = names.dictionary_encode()
-        heads = [self._heads(name) for name in coded.dictionary.to_pylist()]
+        first = [self._is_first(name) for name in coded.dictionary.to_pylist()]
         place = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
-        tossed: np.ndarray = np.array([*heads, False])[place]
-        return tossed
+        chosen: np.ndarray = np.array([*first, False])[place]
+        return chosen
 
-    def _heads(self, name: bytes) -> bool:
+    def _is_first(self, name: bytes) -> bool:
         digest = hashlib.blake2b(name, key=self.side.key.tobytes(), digest_size=8).digest()
         return int.from_bytes(digest, "little") < int(self.side.share * 2**64)
 
     def to_bytes(self) -> bytes:
-        """Write the loader for another process."""
-        form = {
+        """Serialise the loader for another process."""
+        payload = {
             "whole": np.frombuffer(self.whole.to_bytes(), dtype=np.uint8),
             "key": self.side.key,
             "share": self.side.share,
             "first": self.side.first,
         }
-        return codec.dump(form, self.magic)
+        return codec.dump(payload, self.magic)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PartLoader:
-        """Read what `to_bytes` wrote."""
-        from privboost.tables.loading import read_loader
-
-        form = codec.load(data, cls.magic)
-        side = Side(form["key"], form["share"], form["first"])
-        return cls(read_loader(form["whole"].tobytes()), side)
+        """Read the bytes of `to_bytes`."""
+        payload = codec.load(data, cls.magic)
+        side = Side(payload["key"], payload["share"], payload["first"])
+        return cls(read_loader(payload["whole"].tobytes()), side)

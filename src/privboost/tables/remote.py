@@ -1,52 +1,46 @@
-"""Tables whose rows lie elsewhere: with the workers of a cluster, who load them themselves."""
+"""Tables whose rows are held by the workers of a cluster, which load them themselves."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from privboost.errors import SchemaError
-from privboost.tables.pieces import Batch, Piece
+from privboost.tables.pieces import Batch, Piece, Table
 
 _ELSEWHERE = (
-    "the rows of this table lie with a cluster's workers: labels and weights must be columns of it"
+    "a cluster's workers hold the rows of this table: labels and weights must be columns of it"
 )
 _MIXTURE = (
-    "a stream stays where it began: all of its batches lie on this machine, or all with Dask, or "
+    "a stream stays where it began: all of its batches are on this machine, or all with Dask, or "
     "all with Spark"
 )
 
 
-class RemoteTable(ABC):
-    """A table of which only the schema is here.
+class RemoteTable(Table):
+    """A table of which only the schema is in this process.
 
     Attributes
     ----------
     columns : tuple of str
         The columns.
     place : str
-        Where the rows lie, in words.
+        A description of where the rows are.
     """
 
-    is_text = False
     place: str
-    columns: tuple[str, ...]
 
     @abstractmethod
     def no_rows(self, names: Sequence[str]) -> Batch:
-        """Return the named columns without rows: they show what each column holds."""
-
-    @abstractmethod
-    def count_rows(self) -> int:
-        """Return the number of rows: as private as they are, but for whom it is public."""
+        """Return the named columns without rows, with their types."""
 
     @abstractmethod
     def open_backend(self, loads: Sequence[Any]) -> Any:
-        """Have the workers load the rows; return the backend that asks them."""
+        """Make the workers load the rows; return their backend."""
 
     def preparation(self, estimator: Any) -> Any:
-        """Return the kind of stages that lead to a run of an estimator; None for the usual ones."""
+        """Return the class that prepares a run of an estimator; None for the default."""
         return None
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
@@ -54,15 +48,15 @@ class RemoteTable(ABC):
         yield self.no_rows(names)
 
     def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Refuse: rows do not come here."""
+        """Raise SchemaError: rows are not brought into this process."""
         refuse_remote()
 
 
 def refuse_remote() -> NoReturn:
-    """Say that rows are wanted here that lie elsewhere."""
+    """Raise SchemaError: rows of a cluster are needed in this process."""
     raise SchemaError(_ELSEWHERE)
 
 
 def refuse_mixture() -> NoReturn:
-    """Say that batches of a stream lie in several places."""
+    """Raise SchemaError: batches of a stream are in several places."""
     raise SchemaError(_MIXTURE)

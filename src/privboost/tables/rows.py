@@ -1,4 +1,4 @@
-"""A few thousand coded rows: what a model reads of them, and what training needs beside it."""
+"""Blocks of coded rows: codes, which a model reads, and labels and weights for training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Codes:
     Attributes
     ----------
     narrow, wide : uint8 and uint16 arrays of shape (columns, rows)
-        The codes; `layout` says which feature lies where.
+        The codes; `layout` is the position of each feature.
     """
 
     layout: Layout
@@ -28,7 +28,7 @@ class Codes:
 
     @classmethod
     def empty(cls, layout: Layout, rows: int) -> Codes:
-        """Return room for the codes of some rows."""
+        """Return uninitialised codes of some rows."""
         n_wide = len(layout.n_codes) - layout.n_narrow
         return cls(
             layout,
@@ -38,7 +38,7 @@ class Codes:
 
     @classmethod
     def of(cls, layout: Layout, columns: np.ndarray) -> Codes:
-        """Return the codes of rows, given feature by feature."""
+        """Return the codes of rows from an array of one line a feature."""
         codes = cls.empty(layout, columns.shape[1])
         for feature, column in enumerate(columns):
             codes.column(feature)[:] = column
@@ -64,7 +64,7 @@ class Codes:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rows:
-    """Coded rows with what training needs of each.
+    """Coded rows with their labels and weights.
 
     Attributes
     ----------
@@ -77,11 +77,11 @@ class Rows:
     start : int32 array, optional
         Minus the label of a regression, in `grid.LABEL_STEPS`; see `states_within`.
     ids : range or uint32 array, optional
-        The rows' places in their table, by which they are sampled.
+        The rows' indices in their table, by which they are sampled.
     cohort : int
-        Which batch of a stream the rows came with; rows of one cohort have the same budget.
+        The batch of a stream that holds the rows; rows of one cohort have the same budget.
     texts : tuple of pyarrow arrays
-        Columns of words as they are written (bytes), where a domain is learned from them.
+        Columns of strings (as bytes), for private domain inference.
     """
 
     codes: Codes
@@ -93,8 +93,8 @@ class Rows:
     texts: tuple[pa.Array, ...] = ()
 
     def __post_init__(self) -> None:
-        beside = (self.codes, self.weight, self.start, self.ids, *self.texts)
-        if any(each is not None and len(each) != len(self.label) for each in beside):
+        parts = (self.codes, self.weight, self.start, self.ids, *self.texts)
+        if any(each is not None and len(each) != len(self.label) for each in parts):
             raise ValueError("rows whose parts differ in length: kernels would read past an end")
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class Rows:
 
     @property
     def layout(self) -> Layout:
-        """How the codes lie in memory."""
+        """The memory layout of the codes."""
         return self.codes.layout
 
     def take(self, rows: np.ndarray) -> Rows:
@@ -123,19 +123,19 @@ class Rows:
 
 
 def states_within(start: np.ndarray, span: tuple[int, int] = WHOLE_SPAN) -> np.ndarray:
-    """Return the states before boosting: minus the labels, from −1 to 1 within a span.
+    """Return the states before boosting: minus the labels, scaled to a clipping range.
 
     Parameters
     ----------
     start : int32 array
         Minus the labels, in `grid.LABEL_STEPS`.
     span : (int, int)
-        The labels that become −1 and 1, an even number of steps apart; those outside are clipped.
+        The clipping range: the labels that become −1 and 1, an even number of steps apart.
 
     Returns
     -------
     int32 array
-        In `grid.SCORE_STEPS`, rounded toward the middle of the span.
+        In `grid.SCORE_STEPS`, rounded toward the middle of the range.
     """
     middle, half = (span[0] + span[1]) // 2, (span[1] - span[0]) // 2
     below = np.clip(start.astype(np.int64) + middle, -half, half)
@@ -144,11 +144,11 @@ def states_within(start: np.ndarray, span: tuple[int, int] = WHOLE_SPAN) -> np.n
 
 
 def join(blocks: Iterable[Rows]) -> Rows:
-    """Return the rows of several blocks, of one cohort, in one."""
+    """Return the concatenation of blocks of one cohort."""
     parts = list(blocks)
     first = parts[0]
     if any(part.cohort != first.cohort for part in parts):
-        raise ValueError("rows of different cohorts have different budgets: join them apart")
+        raise ValueError("rows of different cohorts have different budgets and cannot be joined")
     return Rows(
         Codes(
             first.layout,

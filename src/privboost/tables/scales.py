@@ -1,8 +1,8 @@
-"""The scale on which a number is learned, and the way back: the same bits on every machine.
+"""Scales of numbers and their inverses, with the same bits on every machine.
 
 Libraries compute logarithms differently from processor to processor, and a label must not depend on
-whose machine its row lies. So these are made of additions, products and quotients, which every
-machine rounds alike.
+the machine that holds its row. So these functions use additions, products and quotients only, which
+every machine rounds alike.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""The logarithm of 2 in two parts; products of the first with small whole numbers are exact."""
+"""The logarithm of 2 in two parts; products of the first with small integers are exact."""
 _LOG_TERMS = 13
 _EXP_TERMS = 16
 
@@ -35,7 +35,7 @@ def to_scale(values: np.ndarray, bounds: tuple[float, float], scale: str) -> np.
 
 
 def from_scale(values: np.ndarray, bounds: tuple[float, float], scale: str) -> np.ndarray:
-    """Return numbers, given where they are on their scale."""
+    """Return the numbers at these positions on their scale."""
     if scale == "linear":
         return values
     if _has_zero(bounds):
@@ -45,9 +45,10 @@ def from_scale(values: np.ndarray, bounds: tuple[float, float], scale: str) -> n
 
 
 def way_back(bounds: tuple[float, float], scale: str) -> str:
-    """Name what `from_scale` does, for programs that do it themselves.
+    """Return the name of the function that `from_scale` applies, for exports.
 
-    "same" does nothing; of z, "exp" is exp(z), "mirrored" −exp(−z), "signed" sign(z)·(exp|z| − 1).
+    "same" is the identity; of z, "exp" is exp(z), "mirrored" −exp(−z), "signed"
+    sign(z)·(exp|z| − 1).
     """
     if scale == "linear":
         return "same"
@@ -57,7 +58,7 @@ def way_back(bounds: tuple[float, float], scale: str) -> str:
 
 
 def slope_of_scale(values: np.ndarray, bounds: tuple[float, float], scale: str) -> np.ndarray:
-    """Return how much numbers change by each 1 on their scale."""
+    """Return the derivative of numbers by their positions on the scale."""
     if scale == "linear":
         return np.ones_like(values)
     slopes: np.ndarray = np.abs(values) + (1 if _has_zero(bounds) else 0)
@@ -69,7 +70,7 @@ def _has_zero(bounds: tuple[float, float]) -> bool:
 
 
 def _log(values: np.ndarray) -> np.ndarray:
-    """Return logarithms of numbers above 0: of a power of two, and of what is left near 1."""
+    """Return logarithms of positive numbers: of a power of two, and of a remainder near 1."""
     rest, power = np.frexp(values)
     small = rest < np.sqrt(0.5)
     rest, power = np.where(small, 2 * rest, rest), power - small
@@ -83,7 +84,7 @@ def _log(values: np.ndarray) -> np.ndarray:
 
 
 def _exp(values: np.ndarray) -> np.ndarray:
-    """Return powers of e: a power of two, and what is left near 1."""
+    """Return powers of e: a power of two, times a remainder near 1."""
     power = np.rint(values / (_LN2_HIGH + _LN2_LOW))
     rest = (values - power * _LN2_HIGH) - power * _LN2_LOW
     series = np.ones_like(rest)

@@ -1,4 +1,4 @@
-"""Rows of which nothing is known yet: numbers by their size, words as they are written."""
+"""Loader for private domain inference: numbers by power of two, categories as strings."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from privboost.tables.unit_names import read_unit_names
 from privboost.tables.values import read_numbers, read_texts
 
 SMALLEST, LARGEST = -30, 62
-"""Powers of two between which the size of a number is told."""
+"""Exponents of the smallest and the largest bin edge."""
 SIZE_EDGES = np.array(
     [-(2.0**k) for k in range(LARGEST, SMALLEST - 1, -1)]
     + [np.nextafter(0.0, -1.0), 0.0]
     + [2.0**k for k in range(SMALLEST, LARGEST + 1)]
 )
 SIZE_CODES = len(SIZE_EDGES) + 2
-"""Codes of a number: one more than edges, and missing."""
+"""Number of codes of a number: one more than edges, and missing."""
 _SIZES = Bins(SIZE_EDGES)
 
 
 @dataclass(frozen=True, eq=False)
 class SizeLoader:
-    """Loads rows to learn a domain from.
+    """Loads rows to infer a domain from.
 
     Attributes
     ----------
-    numbers, words : tuples of str
-        The columns whose sizes, and whose values, are to be told.
+    numbers, strings : tuples of str
+        The columns whose bounds, and whose categories or classes, are inferred.
     unit : UnitRule or None
-        How rows of one unit are bounded.
+        The bound on the rows of one unit.
     spare : str
-        A column to count rows by, should there be no other.
+        A column to count rows by, if there is no other.
     durations : tuple of str
-        Those of the numbers that are durations, in seconds.
+        The columns among `numbers` that hold durations, in seconds.
     """
 
     magic: ClassVar[bytes] = b"PVBSIZE1"
     by_place: ClassVar[bool] = False
 
     numbers: tuple[str, ...]
-    words: tuple[str, ...]
+    strings: tuple[str, ...]
     unit: UnitRule | None
     spare: str
     durations: tuple[str, ...] = ()
@@ -59,10 +59,10 @@ class SizeLoader:
     def columns(self) -> tuple[str, ...]:
         """The columns that are read."""
         unit = () if self.unit is None else (self.unit.column,)
-        return tuple(dict.fromkeys([*self.numbers, *self.words, *unit])) or (self.spare,)
+        return tuple(dict.fromkeys([*self.numbers, *self.strings, *unit])) or (self.spare,)
 
     def read(self, batch: Batch, first: int) -> Rows:
-        """Code some rows; sizes have one label, and no ids: nobody samples them."""
+        """Code some rows. They have one label, and no ids: they are never sampled."""
         size = len(batch[self.columns[0]])
         codes = Codes.empty(Layout((SIZE_CODES,) * len(self.numbers)), size)
         for k, name in enumerate(self.numbers):
@@ -70,7 +70,7 @@ class SizeLoader:
             values = read(batch[name], name)
             values = np.where(np.isinf(values), np.nan, values)  # bounds are of finite numbers
             _SIZES.code(values, codes.column(k))
-        texts = tuple(read_texts(batch[name], name) for name in self.words)
+        texts = tuple(read_texts(batch[name], name) for name in self.strings)
         return Rows(codes, np.zeros(size, dtype=np.uint8), texts=texts)
 
     def name_units(self, batch: Batch) -> pa.Array:
@@ -79,20 +79,22 @@ class SizeLoader:
         return read_unit_names(batch[self.unit.column], self.unit.column)
 
     def to_bytes(self) -> bytes:
-        """Write the loader for another process."""
-        form: dict[str, Any] = {
+        """Serialise the loader for another process."""
+        payload: dict[str, Any] = {
             "numbers": list(self.numbers),
-            "words": list(self.words),
-            "unit": None if self.unit is None else self.unit.to_form(),
+            "words": list(self.strings),
+            "unit": None if self.unit is None else self.unit.to_dict(),
             "spare": self.spare,
             "durations": list(self.durations),
         }
-        return codec.dump(form, self.magic)
+        return codec.dump(payload, self.magic)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SizeLoader:
-        """Read what `to_bytes` wrote."""
-        form = codec.load(data, cls.magic)
-        unit = None if form["unit"] is None else UnitRule(**form["unit"])
-        numbers, words, durations = (tuple(form[key]) for key in ("numbers", "words", "durations"))
-        return cls(numbers, words, unit, form["spare"], durations)
+        """Read the bytes of `to_bytes`."""
+        payload = codec.load(data, cls.magic)
+        unit = None if payload["unit"] is None else UnitRule(**payload["unit"])
+        numbers, strings, durations = (
+            tuple(payload[key]) for key in ("numbers", "words", "durations")
+        )
+        return cls(numbers, strings, unit, payload["spare"], durations)

@@ -1,6 +1,6 @@
 """Skeletons of domains, from a table's schema alone: names and types of columns.
 
-What a schema carries of the rows is not looked at: the categories of pandas, the values of an
+Parts of a schema that describe the rows are not used: categories of pandas, values of an
 enumeration or a dictionary, statistics and metadata of Parquet files.
 """
 
@@ -14,21 +14,20 @@ import pyarrow as pa
 
 from privboost.errors import SchemaError
 from privboost.forms import check_text
-from privboost.tables.domain import form_text
-from privboost.tables.features import OPEN_KIND
+from privboost.tables.domain_forms import form_text
+from privboost.tables.features import FEATURE_KINDS, OPEN_KIND
 from privboost.tables.pieces import Column
 from privboost.tables.sources import Table
 from privboost.tables.text_sources import check_header
 from privboost.tables.values import column_kind
 
-_FORMS: dict[str, dict[str, Any]] = {
-    "number": {"kind": "numeric", "bounds": None, "missing": False},
-    "text": {"kind": "categorical", "categories": None, "missing": False},
-    "bool": {"kind": "boolean", "missing": False},
-    "date": {"kind": "date", "bounds": None, "missing": False},
-    "duration": {"kind": "duration", "bounds": None, "missing": False},
-    "any": {"kind": OPEN_KIND, "bounds": None, "categories": None, "missing": False},
-}
+_OPEN = (
+    {"kind": OPEN_KIND}
+    | {key: None for kind in FEATURE_KINDS.values() for key in kind.required}
+    | {"missing": False}
+)
+"""JSON payload of a feature whose kind the column's type does not determine."""
+_BY_TYPE = {kind.column_type: kind for kind in FEATURE_KINDS.values() if kind.column_type}
 _TARGETS: dict[str, dict[str, Any]] = {
     "text": {"classes": None},
     "bool": {"classes": [False, True]},
@@ -36,27 +35,17 @@ _TARGETS: dict[str, dict[str, Any]] = {
 }
 _EITHER = {"classes": None, "bounds": None}
 
-FILLING = (
-    ("numeric", '"bounds": [0, 110], a number each; "scale": "log" if it is off by factors'),
-    ("categorical", '"categories": ["clerk", "nurse"], all that may be known of'),
-    ("ordinal", '"categories": ["none", "mild", "severe"], from the least to the most'),
-    ("boolean", "nothing more"),
-    ("date", '"bounds": ["2015-01-01", "2024-12-31"]'),
-    ("duration", '"bounds": [0, 2592000], in seconds'),
-)
-"""What to write for a feature of each kind, beside it."""
-
 
 @dataclass(frozen=True)
 class Skeleton:
-    """The form of a domain, with null, or all kinds, where something must be filled in.
+    """A domain's JSON payload with null, or all kinds, where something must be filled in.
 
     Attributes
     ----------
     form : dict
-        The form.
+        The payload.
     left_out : tuple of str
-        Columns that hold nothing a feature can be made of.
+        Columns whose type no kind of feature can read.
     """
 
     form: dict[str, Any]
@@ -64,12 +53,12 @@ class Skeleton:
 
     @property
     def open_kinds(self) -> int:
-        """Of how many features the kind is to be chosen."""
+        """The number of features whose kind must be chosen."""
         return sum(part["kind"] == OPEN_KIND for part in self.form["features"].values())
 
     @property
     def placeholders(self) -> int:
-        """How many parts are to be filled in: features, the target, the unit."""
+        """The number of parts to be filled in: features, the target, the unit."""
         parts = [*self.form["features"].values(), self.form["target"], self.form.get("unit", {})]
         return sum(None in part.values() for part in parts)
 
@@ -86,22 +75,22 @@ def make_skeleton(
     header: bool = False,
     unit: str | None = None,
 ) -> Skeleton:
-    """Write down what a table's schema says of a domain.
+    """Return the skeleton of a domain for a table.
 
     Parameters
     ----------
     table : Table
-        The table, of which no row is read.
+        The table. No row is read.
     target : str
         The column to predict.
     leave_out : sequence of str
         Columns that are no features.
     task : {"classes", "number"}, optional
-        What the target is; by default its type says it, or both are left open.
+        What the target is; by default its type decides, or both are left open.
     header : bool
         Whether the first line of a text file is known to name its columns.
     unit : str, optional
-        The column that tells protected units apart, which is no feature.
+        The column that identifies protected units, which is no feature.
     """
     if table.is_text:
         if not header:
@@ -124,7 +113,7 @@ def make_skeleton(
         check_text(name, "a column's name")
     form: dict[str, Any] = {
         "version": 1,
-        "features": {name: dict(_FORMS[kinds[name]]) for name in features if kinds[name]},
+        "features": {name: _feature(kinds[name]) for name in features if kinds[name]},
         "target": {"name": target} | _target(kinds[target], task),
     }
     if unit is not None:
@@ -134,12 +123,12 @@ def make_skeleton(
     left_out = tuple(name for name in features if not kinds[name])
     listed = [name for name in (*leave_out, *left_out) if name != unit]
     if listed:
-        form["leave_out"] = listed  # else learning would take them as features
+        form["leave_out"] = listed  # else domain inference would take them as features
     return Skeleton(form, left_out)
 
 
 def _kind(column: Column, name: str, text_file: bool) -> str:
-    """Say what a column holds by its type; nothing if no feature can be made of it."""
+    """Return a column's type; empty if no kind of feature can read it."""
     if text_file:
         return "any"
     if not isinstance(column, pa.Array | pa.ChunkedArray):
@@ -153,6 +142,10 @@ def _kind(column: Column, name: str, text_file: bool) -> str:
     except SchemaError:
         return ""
     return "any" if found == "object" else found
+
+
+def _feature(column_type: str) -> dict[str, Any]:
+    return dict(_OPEN) if column_type == "any" else _BY_TYPE[column_type].skeleton()
 
 
 def _target(kind: str, task: str | None) -> dict[str, Any]:

@@ -1,19 +1,19 @@
-"""Any table as batches of columns: which kind it is, and lists.
+"""Opening of tables of any kind, as batches of columns.
 
-Only a table's schema can raise here. What a value holds cannot, and no value changes how another is
-read: a column's type is what its table declares, and a column without a type of its own (Python
-objects, lists) stays a column of objects whose values are read one by one. A list has no schema at
-all: in training its rows are cut or filled up with missing values to the domain's features. For
-predictions, where no private row is at stake, such rows are refused.
+Only a table's schema can raise here. No value can raise or change how another is read: a column's
+type is the one that its table declares, and a column without a type (Python objects, lists) stays a
+column of objects, which are read one by one. A list has no schema at all: in training its rows are
+truncated or padded with missing values to the domain's features. For predictions, where no private
+row is at stake, such rows are refused.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -21,56 +21,30 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from privboost.errors import SchemaError
+from privboost.forms import did_you_mean
 from privboost.tables.arrays import ArrayTable, SparseTable, plain_column
-from privboost.tables.file_sources import FilesTable, ParquetTable, are_files, open_file, open_files
+from privboost.tables.file_sources import are_files, open_file, open_files
 from privboost.tables.frames import FrameTable, column_of, objects
-from privboost.tables.pieces import Batch, Column, Piece
-from privboost.tables.remote import RemoteTable
-from privboost.tables.streamed_sources import DatasetTable, LazyTable, StreamedTable
-from privboost.tables.text_sources import CsvTable
-
-
-class Table(Protocol):
-    """Columns by name, in batches of rows."""
-
-    columns: tuple[str, ...]
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is a text file, of which every value is text."""
-
-    def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the named columns, at most `rows` rows at a time.
-
-        The first batch has no rows: it shows the columns' kinds, which no value can change.
-        """
-
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield the table in pieces whose batches have at most `rows` rows, in order."""
-
-    def count_rows(self) -> int:
-        """Return the number of rows: as private as they are, but for whom it is public."""
-
-
-_OPEN = (ParquetTable, CsvTable, FilesTable, StreamedTable, RemoteTable)
-"""Tables that were opened already."""
+from privboost.tables.pieces import Column
+from privboost.tables.pieces import Table as Table
+from privboost.tables.streamed_sources import DatasetTable, LazyTable
 
 
 def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Table:
-    """Recognise a table.
+    """Open a table of any kind.
 
     Parameters
     ----------
     data : data frame, array, sparse matrix, list of rows, arrow dataset, Parquet or CSV files
         The table: files as the path of one, a list of paths, or a folder (see `open_file`). A
-        polars frame may be lazy: it is then evaluated batch by batch, as a dataset is read.
+        polars frame may be lazy: it is then evaluated batch by batch.
     names : sequence of str
         The domain's features, which name the columns of an array or a list.
     every_line : bool
         Whether a text file's malformed lines (see `CsvTable`), and a list's rows that do not fit
         the features, are refused.
     """
-    if isinstance(data, _OPEN):
+    if isinstance(data, Table):
         return data
     if isinstance(data, str | Path):
         return open_file(data, every_line=every_line)
@@ -96,7 +70,7 @@ def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Tab
 
 
 def count_rows(data: Any) -> int:
-    """Return the number of rows of any table. Only where neighbours have the same number of them.
+    """Return the number of rows of any table; only for use if it is public.
 
     Parameters
     ----------
@@ -114,9 +88,9 @@ def count_rows(data: Any) -> int:
 
 
 def open_vector(data: Any, name: str) -> Any:
-    """Recognise one column (labels, weights) given apart from its table.
+    """Open one column (labels, weights) that is passed apart from its table.
 
-    An array of one column will do, too (see `is_column_vector`).
+    A two-dimensional array of one column is accepted (see `is_column_vector`).
     """
     series = nw.from_native(data, series_only=True, pass_through=True)
     if isinstance(series, nw.Series) or isinstance(data, pa.Array | pa.ChunkedArray):
@@ -132,13 +106,13 @@ def open_vector(data: Any, name: str) -> Any:
 
 
 def is_column_vector(data: Any) -> bool:
-    """Whether labels or weights have a second dimension that they do not need."""
+    """Whether labels or weights have an unnecessary second dimension."""
     shape: tuple[int, ...] = getattr(data, "shape", ())
     return len(shape) == 2 and shape[1] == 1
 
 
 def slice_vector(vector: Any, start: int, stop: int) -> Column:
-    """Take some rows of a column that `open_vector` gave."""
+    """Return some rows of a column that `open_vector` returned."""
     part = vector[start:stop]
     if isinstance(part, nw.Series):
         return column_of(part)
@@ -146,13 +120,13 @@ def slice_vector(vector: Any, start: int, stop: int) -> Column:
 
 
 def _is_sparse(data: Any) -> bool:
-    """Whether this is one of scipy's sparse arrays; scipy itself need not be loaded to tell."""
-    scipy_sparse = sys.modules.get("scipy.sparse")  # who has such a matrix has imported it
+    """Whether this is one of scipy's sparse arrays, without importing scipy."""
+    scipy_sparse = sys.modules.get("scipy.sparse")  # imported if such a matrix exists
     return scipy_sparse is not None and bool(scipy_sparse.issparse(data))
 
 
 def _array(data: Any) -> np.ndarray:
-    """Return an array as it is; values under a mask are missing, whatever lies there."""
+    """Return an array unchanged, but masked values as missing."""
     if isinstance(data, np.ma.MaskedArray):
         number = data.dtype.kind in "fiub"
         with np.errstate(all="ignore"):  # no value may warn
@@ -163,10 +137,10 @@ def _array(data: Any) -> np.ndarray:
 
 
 def _values(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
-    """Return nested lists as objects: numpy would find a common type.
+    """Return nested lists as an array of objects: numpy would choose a common type.
 
-    A row has one value for each name: the rest of a longer one is left out, what a shorter one
-    lacks is missing. A mapping has its values by name.
+    A row has one value for each name: longer rows are truncated, shorter ones padded with missing
+    values. A mapping is read by name.
     """
     values = np.full((len(rows), len(names)), None, dtype=object)
     for place, row in enumerate(rows):
@@ -176,7 +150,7 @@ def _values(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
 
 
 def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
-    """Refuse a list whose elements are not rows with a value for each name."""
+    """Raise SchemaError unless all elements of a list are rows with a value for each name."""
     for row in rows:
         if isinstance(row, Mapping):
             if absent := [name for name in names if name not in row]:
@@ -194,7 +168,7 @@ def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
 
 
 def _width(row: Any) -> int | None:
-    """Return how many values a row has; None if it is none."""
+    """Return the number of values of a row; None if it is no row."""
     if isinstance(row, str | bytes):
         return None
     try:
@@ -211,3 +185,27 @@ def _row(row: Any, names: Sequence[str]) -> list[Any]:
         return [] if isinstance(row, str | bytes) else list(islice(iter(row), len(names)))
     except Exception:  # whatever a row may be, it must not raise
         return []
+
+
+def need_columns(table: Table, names: Sequence[str]) -> None:
+    """Raise SchemaError unless a table has these columns; column names are public.
+
+    The error does not list the columns of a text file: its first line may be a record.
+    """
+    absent = [name for name in names if name not in table.columns]
+    if not absent:
+        return
+    listed = ", ".join(map(repr, absent[:10])) + (" …" if len(absent) > 10 else "")
+    if isinstance(table, ArrayTable | SparseTable):
+        raise SchemaError(
+            f"an array has features only: pass a data frame with {listed}, or y apart"
+        )
+    if table.is_text:
+        raise SchemaError(
+            f"the table has no column {listed}: the file's header names no such column; is the "
+            "separator right?"
+        )
+    has = ", ".join(map(repr, table.columns[:20])) + (" …" if len(table.columns) > 20 else "")
+    hint = did_you_mean(absent[0], list(map(str, table.columns)))
+    hint = f" ({hint})" if hint and len(absent) == 1 else ""
+    raise SchemaError(f"the table has no column {listed}{hint}; it has {has or 'no columns'}")

@@ -1,14 +1,14 @@
-"""Tables that are computed or read while they are used: lazy frames and arrow's datasets.
+"""Lazy frames and arrow datasets as tables.
 
-What such a table says when it fails may quote its values, so nothing of it is passed on.
+Their own error messages may quote values, so none is repeated.
 """
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NoReturn
 
 import narwhals.stable.v1 as nw
@@ -17,19 +17,16 @@ import pyarrow.dataset
 
 from privboost.errors import SchemaError
 from privboost.tables.frames import FrameTable
-from privboost.tables.pieces import Batch, Piece
+from privboost.tables.pieces import Batch, Table
 from privboost.tables.text_sources import unique
 
 _OWN_ENDS = (KeyboardInterrupt, MemoryError, SystemExit)
-"""Errors that are not the query's."""
+"""Exceptions that do not come from the query."""
 _TEXT_FORMATS = (pa.dataset.CsvFileFormat, pa.dataset.JsonFileFormat)
 
 
-class StreamedTable(ABC):
-    """A table whose rows come one batch after the other, and whose length only they tell."""
-
-    is_text = False
-    columns: tuple[str, ...]
+class StreamedTable(Table):
+    """A table that is read as a stream of batches, and whose length is unknown until then."""
 
     @abstractmethod
     def _no_rows(self, names: Sequence[str]) -> Batch:
@@ -37,11 +34,11 @@ class StreamedTable(ABC):
 
     @abstractmethod
     def _read(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
-        """Yield the rows; whatever goes wrong may raise."""
+        """Yield the rows; may raise any exception."""
 
     @abstractmethod
     def _count(self) -> int:
-        """Count the rows; whatever goes wrong may raise."""
+        """Count the rows; may raise any exception."""
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Batch]:
         """Yield the named columns, at most `rows` rows at a time."""
@@ -49,7 +46,7 @@ class StreamedTable(ABC):
         readable = True
         try:
             yield from self._read(names, rows)
-        except GeneratorExit:  # nobody wants the rest
+        except GeneratorExit:  # the caller needs no more rows
             raise
         except BaseException as error:
             if isinstance(error, _OWN_ENDS):
@@ -58,16 +55,8 @@ class StreamedTable(ABC):
         if not readable:  # outside the handler: the error of the query quotes its values
             self._fail()
 
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield what has come: one thread asks for it, any can code it."""
-        first = 0
-        for batch in self.batches(names, rows):
-            size = len(batch[names[0]])
-            yield Piece(first, size, partial(iter, [batch]))
-            first += size
-
     def count_rows(self) -> int:
-        """Return the number of rows: a pass over them, made once."""
+        """Return the number of rows, by a pass over them that is made once."""
         return self._length
 
     @cached_property
@@ -83,7 +72,7 @@ class StreamedTable(ABC):
 
 
 class DatasetTable(StreamedTable):
-    """A dataset of arrow: files in many folders, of a format that tells the types of columns."""
+    """A dataset of arrow: files of a format with typed columns."""
 
     def __init__(self, dataset: Any) -> None:
         _check_types_are_written(dataset)
@@ -141,7 +130,7 @@ _TEXT_SCAN = re.compile(r"\b(csv|ndjson) scan\b", re.IGNORECASE)
 
 
 def _check_types_are_written(dataset: Any) -> None:
-    """Refuse a dataset whose columns have the types that its rows suggest: they tell of rows."""
+    """Raise SchemaError if column types are inferred from rows: they would reveal values."""
     for part in getattr(dataset, "children", ()):
         _check_types_are_written(part)
     if isinstance(getattr(dataset, "format", None), _TEXT_FORMATS):
@@ -167,7 +156,7 @@ def _schema(frame: Any) -> FrameTable:
 
 
 def _attempt(act: Callable[[], Any]) -> Any:
-    """Return what comes of it; None if it fails, for the error may show values or the query."""
+    """Return the result of a call; None if it fails, for the error may quote values."""
     try:
         return act()
     except BaseException as error:  # a panic of polars is no Exception

@@ -1,4 +1,4 @@
-"""Text files as tables, read in a stream. No error quotes what stands in them."""
+"""Text files as tables that are read as a stream. No error quotes their contents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +16,35 @@ import pyarrow as pa
 import pyarrow.csv
 
 from privboost.errors import SchemaError
-from privboost.tables.pieces import Batch, Piece, Watch
+from privboost.tables.pieces import Batch, Table, Watch
 
 _CSV_BYTES = 2**24
-"""The longest record of a text file, and how much of it is read at once."""
+"""The longest record of a text file, and the size of the blocks that are read."""
 _PATIENCE = 1000
-"""How many milliseconds to wait for arrow's threads."""
+"""Milliseconds to wait for arrow's threads."""
 
 
-class CsvTable:
-    """A text file with a header. Every value is text until the domain reads it; empty is missing.
+class CsvTable(Table):
+    """A text file with a header. All values are strings; the empty string is missing.
 
     A line with the wrong number of values is left out (`every_line=False`, for training) or
     refused (`every_line=True`, for predictions, which must match their lines). Bytes that are no
     UTF-8 are read as a replacement character. The file must be well formed: a quotation mark that
-    is never closed runs into the lines after it, and a record has 16 MiB at most. Lines end with
-    LF, CR LF or CR. An empty line is no record, but where there is one column: there it is a
-    record whose value is missing. No error quotes the file, not even its header: what stands there
-    is a record where a header was forgotten.
+    is never closed continues into the following lines, and a record has 16 MiB at most. Lines end
+    with LF, CR LF or CR. An empty line is no record, except in a file of one column: there it is a
+    record with a missing value. No error quotes the file, not even its header, which is a record if
+    the header was forgotten.
 
     Parameters
     ----------
     path : Path
         The file.
     missing : sequence of str
-        Texts that mean a missing value, besides nothing at all.
+        Strings that mean a missing value, besides the empty string.
     every_line : bool
         Whether a line with the wrong number of values is refused.
     separator : str, optional
-        What stands between values; by default a tab in a .tsv file, else a comma.
+        The separator; by default a tab in a .tsv file, else a comma.
     """
 
     is_text = True
@@ -70,7 +69,7 @@ class CsvTable:
         self.columns = unique(self._header())
 
     def count_rows(self) -> int:
-        """Count the records that can be read: a pass over the file."""
+        """Count the well-formed records, by a pass over the file."""
         batches = self.batches(self.columns[:1], 2**20)
         return sum(len(batch[self.columns[0]]) for batch in batches)
 
@@ -97,16 +96,8 @@ class CsvTable:
                 + (", or a line has the wrong number of cells" if self.every_line else "")
             )
 
-    def pieces(self, names: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Yield what has been parsed: a quoted line break may cross any cut, so one thread does."""
-        first = 0
-        for batch in self.batches(names, rows):
-            size = len(batch[names[0]])
-            yield Piece(first, size, partial(iter, [batch]))
-            first += size
-
     def _records(self, convert: Any) -> Iterator[pa.RecordBatch]:
-        """Yield records as arrow parses them, and wait until its threads hold nothing of ours."""
+        """Yield records as arrow parses them; then wait until its threads hold no Python object."""
         file: Any = self._bytes()
         judge: Any = self._judge()
         held = (weakref.ref(file), weakref.ref(judge))
@@ -139,14 +130,14 @@ class CsvTable:
         return _Utf8(pa.input_stream(raw, compression=_compression(self._path)), raw, self.watch)
 
     def _judge(self) -> Callable[[Any], str]:
-        """Return what says of a line with the wrong number of values whether it is an error."""
+        """Return arrow's handler of lines with the wrong number of values."""
         verdict = "error" if self.every_line else "skip"
         return lambda row: verdict
 
     def _parse(self, judge: Callable[[Any], str], several: bool) -> Any:
         return pa.csv.ParseOptions(
             delimiter=self._separator,
-            newlines_in_values=True,  # else one quoted line break would spoil its neighbours
+            newlines_in_values=True,  # else one quoted line break would change its neighbours
             ignore_empty_lines=several,
             invalid_row_handler=judge,
         )
@@ -156,7 +147,7 @@ class CsvTable:
 
 
 class _Utf8(io.RawIOBase):
-    """A stream of bytes that ends its last line, and in which what is no UTF-8 is replaced."""
+    """A byte stream with a final line end, in which invalid UTF-8 is replaced."""
 
     def __init__(self, file: Any, raw: Any, watch: Watch | None) -> None:
         self._file = file
@@ -169,7 +160,7 @@ class _Utf8(io.RawIOBase):
         """Return the next bytes."""
         while size < 0 or len(self._ready) < size:
             raw = self._file.read(2**20)
-            self._tell()
+            self._report()
             text = self._decoder.decode(raw, final=not raw).encode()
             self._last = text[-1:] or self._last
             self._ready += text
@@ -179,18 +170,18 @@ class _Utf8(io.RawIOBase):
                     self._last = b"\n"
                 break
         size = len(self._ready) if size < 0 else size
-        answer, self._ready = self._ready[:size], self._ready[size:]
-        return answer
+        out, self._ready = self._ready[:size], self._ready[size:]
+        return out
 
-    def _tell(self) -> None:
-        """Tell how far the file is read, as it lies on the disk: it may be compressed."""
+    def _report(self) -> None:
+        """Report progress in bytes of the file, which may be compressed."""
         if self._watch is not None:
             here = self._raw.tell()
             self._watch(here - self._seen)
             self._seen = here
 
     def readable(self) -> bool:
-        """Say that bytes can be read."""
+        """Return True."""
         return True
 
     def close(self) -> None:
@@ -201,9 +192,9 @@ class _Utf8(io.RawIOBase):
 
 
 def _await_release(held: Sequence[weakref.ref[Any]]) -> None:
-    """Wait a moment until arrow's threads have let go of Python objects.
+    """Wait until arrow's threads have released Python objects.
 
-    A thread that does so while the interpreter ends would take the process down with it.
+    A thread that does so while the interpreter exits would crash the process.
     """
     for _ in range(_PATIENCE):
         if all(each() is None for each in held):
@@ -212,27 +203,27 @@ def _await_release(held: Sequence[weakref.ref[Any]]) -> None:
 
 
 def _compression(path: Path) -> str | None:
-    """Return how a file is compressed, which its name says."""
+    """Return a file's compression, by its name; None if there is none."""
     try:
         return str(pa.Codec.detect(path).name)
-    except (TypeError, ValueError):  # its name says of none
+    except (TypeError, ValueError):
         return None
 
 
 def suffixes(path: Path) -> set[str]:
-    """Return the suffixes of a file's name, which say what it is."""
+    """Return the suffixes of a file's name, in lower case."""
     return {suffix.lower() for suffix in path.suffixes}
 
 
 def unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Refuse two columns of one name."""
+    """Return column names; raise SchemaError if two are equal."""
     if len(set(names)) < len(names):
         raise SchemaError("two columns have the same name")
     return tuple(names)
 
 
 def check_header(columns: Sequence[str], target: str) -> None:
-    """Refuse a text file whose first line looks like a record, which would become names."""
+    """Raise SchemaError if the header of a text file looks like a record."""
     if target not in columns:
         raise SchemaError(
             f"the table has no column {target!r}: the file's header names no such column; is the "
@@ -245,9 +236,9 @@ def check_header(columns: Sequence[str], target: str) -> None:
         )
 
 
-def is_number(word: str) -> bool:
-    """Whether a word is a finite number."""
+def is_number(text: str) -> bool:
+    """Whether a string is a finite number."""
     try:
-        return math.isfinite(float(word))
+        return math.isfinite(float(text))
     except ValueError:
         return False

@@ -1,8 +1,8 @@
-"""Instants and durations as exact counts, whatever carries them; no value can raise.
+"""Instants and durations as exact counts, from values of any type; no value can raise.
 
-Both are whole nanoseconds: instants since the beginning of 1970 in UTC. A time that names no zone
-is taken to be in UTC, so is a date, which is its midnight; one with a zone is turned into UTC. The
-zone of the machine is never asked.
+Both are integers of nanoseconds; instants count from the beginning of 1970 in UTC. A time without a
+zone is taken to be in UTC, a date is its midnight in UTC, and a time with a zone is converted to
+UTC. The machine's own zone is never used.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from privboost.errors import SchemaError
 from privboost.tables.pieces import Column
 from privboost.tables.values import (
     as_arrow,
-    by_word,
+    as_bytes,
+    by_distinct_value,
     is_missing,
     is_text,
     number_or_nan,
     read_numbers,
-    words_of,
 )
 
 SECOND = 10**9
@@ -39,7 +39,7 @@ STEPS = {
     "us": 10**3,
     "ns": 1,
 }
-"""What arrow and numpy count in, in nanoseconds."""
+"""Units of time of arrow and numpy, in nanoseconds."""
 
 CLOCK = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?"
 _ZONE = r"(?: ?(?:Z|UTC|GMT|([+-])([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?))?"
@@ -47,11 +47,11 @@ _INSTANT = re.compile(
     rf"([+-]?[0-9]{{4,9}})-([0-9]{{2}})(?:-([0-9]{{2}})(?:[Tt ]{CLOCK}{_ZONE})?)?", re.I
 )
 _NUMBER = r"([+-]?[0-9]{1,15}(?:[.,][0-9]{1,15})?)"
-_ISO_SPAN = re.compile(
+_ISO_DURATION = re.compile(
     rf"([+-]?)P(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?",
     re.I,
 )
-_DAYS_SPAN = re.compile(
+_DAYS_DURATION = re.compile(
     r"(?:([+-]?[0-9]{1,12}) days?)?(?:(?:^|,? +)([+-]?)([0-9]{1,9}):([0-9]{2}):([0-9]{2})"
     r"(?:[.,]([0-9]{1,15}))?)?",
     re.I,
@@ -66,21 +66,21 @@ _NEAR = 2**33
 
 
 def read_dates(column: Column, name: str, step: int) -> np.ndarray:
-    """Return a column of dates or times as whole steps since 1970, in float64.
+    """Return a column of dates or times as integers of steps since 1970, in float64.
 
     Parameters
     ----------
     column : Column
-        Dates, times, or texts like 2024-01-05 or 2024-01-05T12:30:00+01:00.
+        Dates, times, or strings like 2024-01-05 or 2024-01-05T12:30:00+01:00.
     name : str
         The column's name, for errors.
     step : int
-        What is counted, in nanoseconds: `SECOND` or `DAY`. What is left of one does not count.
+        The step in nanoseconds: `SECOND` or `DAY`. Fractions are cut off.
 
     Returns
     -------
     float64 array
-        NaN for what is missing, or no date.
+        NaN for missing values, and for values that are no dates.
     """
     if isinstance(column, np.ndarray):
         if column.dtype.kind in "MO":
@@ -89,10 +89,10 @@ def read_dates(column: Column, name: str, step: int) -> np.ndarray:
     column = as_arrow(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return by_word(column, lambda words: read_dates(words, name, step))
+        return by_distinct_value(column, lambda distinct: read_dates(distinct, name, step))
     if is_text(kind):
-        return by_word(
-            column, lambda words: _each(words_of(words), lambda value: _steps_of(value, step))
+        return by_distinct_value(
+            column, lambda distinct: _each(as_bytes(distinct), lambda value: _steps_of(value, step))
         )
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         counts, missing = _counts(column)
@@ -107,8 +107,8 @@ def read_dates(column: Column, name: str, step: int) -> np.ndarray:
 def read_durations(column: Column, name: str) -> np.ndarray:
     """Return a column of durations as seconds, in float64; numbers are seconds already.
 
-    What has a type of its own, or is written as a duration, counts in whole microseconds, and
-    beyond 2³³ seconds in whole seconds. NaN is for what is missing, or no duration.
+    Typed durations, and strings that are durations, are rounded down to microseconds, beyond 2³³
+    seconds to seconds. NaN for missing values, and for values that are no durations.
     """
     if isinstance(column, np.ndarray):
         return (
@@ -117,29 +117,29 @@ def read_durations(column: Column, name: str) -> np.ndarray:
     column = as_arrow(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return by_word(column, lambda words: read_durations(words, name))
+        return by_distinct_value(column, lambda distinct: read_durations(distinct, name))
     if is_text(kind):
-        return by_word(column, lambda words: _each(words_of(words), _seconds_of))
+        return by_distinct_value(column, lambda distinct: _each(as_bytes(distinct), _seconds_of))
     if pa.types.is_duration(kind):
         counts, missing = _counts(column)
         own = STEPS[kind.unit]
         whole = counts // (SECOND // own)
         rest = (counts - whole * (SECOND // own)) * own // _MICROSECOND
-        near = (whole > -_NEAR) & (whole < _NEAR)  # the least number has no opposite
+        near = (whole > -_NEAR) & (whole < _NEAR)  # the least integer has no opposite
         exact = (np.where(near, whole, 0) * 10**6 + rest) / 1e6
         return np.where(missing, math.nan, np.where(near, exact, whole.astype(np.float64)))
     return read_numbers(column, name)
 
 
 def instant_of(value: Any) -> int | None:
-    """Return an instant in nanoseconds, whatever carries it; None if a value is none."""
+    """Return an instant in nanoseconds, from a value of any type; None if it is none."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if isinstance(value, str):
         return read_instant(str.strip(value))
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else count_of(value)
-    if not isinstance(value, date) or is_missing(value):  # pandas' missing time is a date, too
+    if not isinstance(value, date) or is_missing(value):  # pandas' NaT is a date, too
         return None
     if not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
@@ -148,7 +148,7 @@ def instant_of(value: Any) -> int | None:
 
 
 def duration_of(value: Any) -> int | None:
-    """Return a duration in nanoseconds, whatever carries it; None if a value is none."""
+    """Return a duration in nanoseconds, from a value of any type; None if it is none."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if isinstance(value, str):
@@ -161,7 +161,7 @@ def duration_of(value: Any) -> int | None:
 
 
 def count_of(value: np.datetime64 | np.timedelta64) -> int | None:
-    """Return what numpy counts in a measure of its own in nanoseconds; None for months."""
+    """Return a numpy instant or duration in nanoseconds; None for months."""
     measure, step = np.datetime_data(value.dtype)
     if isinstance(value, np.datetime64) and measure in ("W", "M", "Y"):
         value, measure, step = value.astype("datetime64[D]"), "D", 1
@@ -175,7 +175,7 @@ def count_of(value: np.datetime64 | np.timedelta64) -> int | None:
 
 
 def read_instant(text: str) -> int | None:
-    """Read a date, or a date and a time, as ISO 8601 writes them; None if a text is none."""
+    """Parse a date, or a date and a time, in ISO 8601; None if a string is neither."""
     match = _INSTANT.fullmatch(text)
     if match is None:
         return None
@@ -192,8 +192,8 @@ def read_instant(text: str) -> int | None:
 
 
 def _count_days(year: str, month: str, day: str) -> int:
-    """Return the days from 1970 to a day of Gregory's calendar, which has a year 0."""
-    if len(year) == len("2024") and year > "0000":  # those that Python has, far quicker
+    """Return the days from 1970 to a day of the Gregorian calendar, which has a year 0."""
+    if len(year) == len("2024") and year > "0000":  # the years that Python supports, far quicker
         return date(int(year), int(month), int(day)).toordinal() - _FIRST_DAY
     return int(np.datetime64(f"{year.lstrip('+')}-{month}-{day}", "D").astype(np.int64))
 
@@ -210,46 +210,46 @@ def since_midnight(
 
 
 def write_instant(count: int) -> str:
-    """Write an instant of so many nanoseconds; midnight is a date alone."""
+    """Format an instant in nanoseconds; midnight as a date alone."""
     days, rest = divmod(count, DAY)
     day = str(np.datetime64(days, "D"))
     return f"{day}T{write_clock(rest)}" if rest else day
 
 
 def write_clock(count: int) -> str:
-    """Write a time of day, given in nanoseconds since midnight."""
+    """Format a time of day in nanoseconds since midnight."""
     seconds, fraction = divmod(count, SECOND)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return f"{clock}.{fraction:09}".rstrip("0") if fraction else clock
 
 
 def write_duration(seconds: float) -> str:
-    """Write a duration: seconds below a minute and beyond all years, else days and a clock."""
+    """Format a duration: as seconds below 60 and beyond 10¹², else as days and a clock."""
     if not _MINUTE <= abs(seconds) <= _AGES:
         return f"{seconds:.6g} s"
     days, rest = divmod(round(abs(seconds) * 1_000_000), DAY // _MICROSECOND)
     sign = "-" if seconds < 0 else ""
-    said = [f"{sign}{days} day{'' if days == 1 else 's'}"] if days else []
+    parts = [f"{sign}{days} day{'' if days == 1 else 's'}"] if days else []
     if rest:
-        said.append(sign + write_clock(rest * _MICROSECOND).removeprefix("0"))
-    return ", ".join(said)
+        parts.append(sign + write_clock(rest * _MICROSECOND).removeprefix("0"))
+    return ", ".join(parts)
 
 
-def nanoseconds(span: timedelta) -> int:
-    """Return a duration of Python's in nanoseconds."""
-    return (span.days * 86_400 + span.seconds) * SECOND + span.microseconds * 1000
+def nanoseconds(duration: timedelta) -> int:
+    """Return a timedelta in nanoseconds."""
+    return (duration.days * 86_400 + duration.seconds) * SECOND + duration.microseconds * 1000
 
 
 def _read_duration(text: str) -> int | None:
-    """Read PT1H30M, 1:30:00, or 1 day, 1:30:00 and the like; None if a text is none."""
-    if match := _ISO_SPAN.fullmatch(text):
+    """Parse PT1H30M, 1:30:00, or 1 day, 1:30:00 and the like; None if a string is none."""
+    if match := _ISO_DURATION.fullmatch(text):
         sign, *parts = match.groups()
         if all(part is None for part in parts):
             return None
         sizes = (7 * DAY, DAY, 3600 * SECOND, 60 * SECOND, SECOND)
         count = sum(_times(part, size) for part, size in zip(parts, sizes, strict=True) if part)
         return -count if sign == "-" else count
-    match = _DAYS_SPAN.fullmatch(text)
+    match = _DAYS_DURATION.fullmatch(text)
     if match is None or not text:
         return None
     days, sign, hours, minutes, seconds, fraction = match.groups()
@@ -268,27 +268,27 @@ def _times(text: str, size: int) -> int:
 
 
 def _fraction(digits: str | None) -> int:
-    """Return a part of a second in nanoseconds; digits after the ninth do not count."""
+    """Return a fraction of a second in nanoseconds; digits after the ninth are cut off."""
     return int((digits or "0")[:9].ljust(9, "0"))
 
 
 def _steps_of(value: Any, step: int) -> float:
-    """Read one value as whole steps since 1970."""
+    """Convert one value to an integer of steps since 1970."""
     count = instant_of(value)
     return math.nan if count is None else float(count // step)
 
 
 def _seconds_of(value: Any) -> float:
-    """Read one value as seconds: a duration, or a number."""
+    """Convert one value to seconds: a duration, or a number."""
     count = duration_of(value)
-    if count is None:  # numpy's months and years, which are no durations, are whole numbers to it
+    if count is None:  # months and years of numpy are no durations, but it converts them to numbers
         return math.nan if isinstance(value, np.timedelta64) else number_or_nan(value)
     whole = count // SECOND
     return count // _MICROSECOND / 1e6 if abs(whole) < _NEAR else float(whole)
 
 
 def _each(values: Any, read: Callable[[Any], float]) -> np.ndarray:
-    """Read values one by one; NaN for what cannot be read."""
+    """Convert values one by one; NaN for those that cannot be read."""
 
     def number(value: Any) -> float:
         try:
@@ -300,7 +300,7 @@ def _each(values: Any, read: Callable[[Any], float]) -> np.ndarray:
 
 
 def _counts(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return what arrow counts, and where it counts nothing."""
+    """Return the integers of an arrow column of times, and where they are null."""
     whole = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
     missing = np.asarray(whole.is_null())
     return np.asarray(whole.fill_null(0)).astype(np.int64), missing

@@ -1,25 +1,27 @@
-"""The names of protected units: one name for one value, whatever carries it.
+"""Canonical names of protected units: one name for one value, whatever its type.
 
-Two names for one person would let that person take part twice; one name for two people only
-leaves some of their rows out. So in doubt values are merged. Every value is first written as a
-text, and texts are then read alike, wherever they come from:
+Two names for one person would let that person contribute twice; one name for two people only drops
+some of their rows. So in doubt values are merged. Every value is first formatted as a string, and
+strings are then normalised by the same rules, whatever type they come from:
 
-- white space, null bytes and byte order marks around a text do not count, and a text is in
-  Unicode's normal form C; upper and lower case differ. Nothing left is no unit;
-- numbers go by value: 7, 7.0, "007", " +7 " and "7e0" are one. Whole numbers are exact; others go
-  by their nearest float64, a float32 or float16 by its own shortest decimals. What is beyond all
-  floats is infinite. A float of 2⁵³ or more stands for all whole numbers that are rounded to it;
-- true and false, as truth values or in any spelling of the word, are 1 and 0;
-- an instant is a text like 2024-01-05T12:30:00.5, in UTC (where a time that names no zone is
-  taken to be) and without a time at midnight, so a date is its midnight;
-- raw bytes are the UTF-8 text that they hold, or else their hexadecimal digits, without null bytes
-  at their end, which fixed widths add and take away. An even number of hexadecimal digits, 32 or
-  more (a UUID in any spelling, a digest), is read as the raw bytes that it writes, but decimal
-  digits alone are a number, unless they are 32 and the first is not 0. So 16 raw bytes with such
-  digits are that number, unless they begin with a tab: that is a text;
-- anything else is its `str()`.
+- white space, null bytes and byte order marks around a string are removed, and the string is in
+  Unicode's normal form C; upper and lower case differ. An empty string is no unit;
+- numbers are compared by value: 7, 7.0, "007", " +7 " and "7e0" are one. Integers are exact; other
+  numbers are their nearest float64, a float32 or float16 that of its own shortest decimals. A
+  number beyond all floats is infinite. A float of 2⁵³ or more stands for all integers that are
+  rounded to it;
+- true and false, as booleans or as strings in any case, are 1 and 0;
+- an instant is a string like 2024-01-05T12:30:00.5, in UTC (assumed for a time without a zone) and
+  without a time at midnight, so a date is its midnight;
+- raw bytes are the UTF-8 string that they hold, or else their hexadecimal digits, without null
+  bytes at their end, which fixed widths add and remove. An even number of hexadecimal digits, 32 or
+  more (a UUID in any spelling, a digest), is decoded to raw bytes, but decimal digits alone are a
+  number, unless they are 32 and the first is not 0. So 16 raw bytes with such digits are that
+  number, unless they begin with a tab: that is a string;
+- any other value is its `str()`.
 
-Reading a name gives that name again, so values have one name exactly if they are written as one.
+Normalising a name returns it unchanged, so two values have the same name exactly if the rules merge
+them.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ _BLANK = (
     "\0\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
     "\u2008\u2009\u200a\u200b\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
-_WORDS = {"true": "1", "false": "0", "inf": "inf", "infinity": "inf"} | {
+_CONSTANTS = {"true": "1", "false": "0", "inf": "inf", "infinity": "inf"} | {
     "+inf": "inf",
     "+infinity": "inf",
     "-inf": "-inf",
@@ -74,15 +76,15 @@ _PLAIN = (
     r"|[GHJ-SU-Zghj-su-z_][A-Za-z_]{0,29}"
     r"|(?:[0-9a-f]{2})*(?:c[01]|f[5-9a-f]|[cdf][0-9a-f][0-7c-f]|[0-7][0-9a-f][ab])[0-9a-f]*)\z"
 )
-"""Texts that are names as they stand: short whole numbers, most words of fewer than 32 ASCII
-characters, and hexadecimal digits of bytes that no text has. It need not know all of them: the
-others are read in full."""
+"""Strings that are canonical names already: short integers, most strings of fewer than 32 ASCII
+characters, and hexadecimal digits of bytes that are no UTF-8. It need not match all of them: others
+are normalised in full."""
 _DASHED = r"\A[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\z"
 _PADDED = r"\A0+[1-9][0-9]{0,14}\z"
 
 _EXACT = 2**53
 _OPEN = {"arrow.uuid": "uuid", "arrow.bool8": "bool", "arrow.json": "text"}
-"""Arrow's extension types whose storage says all, and their kinds."""
+"""Arrow's extension types that are read by their storage, and their kinds."""
 
 
 def read_unit_names(column: Column, name: str) -> pa.Array:
@@ -118,9 +120,9 @@ def read_unit_names(column: Column, name: str) -> pa.Array:
 
 
 def unit_kind(column: Column) -> str:
-    """Say by its type what a unit column holds; "any" where the type leaves it open.
+    """Return the type of a unit column.
 
-    One of "number", "bool", "time", "text", "uuid" and "any" (objects, raw bytes, nothing).
+    One of "number", "bool", "time", "text", "uuid" and "any" (objects, raw bytes, null).
     """
     if isinstance(column, np.ndarray):
         kinds = {"f": "number", "i": "number", "u": "number", "b": "bool", "M": "time", "m": "time"}
@@ -140,7 +142,7 @@ def unit_kind(column: Column) -> str:
 
 
 def name_unit(value: Any) -> bytes | None:
-    """Return the name of one value's unit, whatever the value is; None if it names nobody."""
+    """Return the name of one value's unit, for a value of any type; None if it names no unit."""
     try:
         text = value if type(value) in (bytes, str) else _write(value)
         name = _name_bytes(text) if isinstance(text, bytes) else _name_text(text or "")
@@ -154,7 +156,7 @@ def _names(values: Iterable[Any]) -> pa.Array:
 
 
 def _read_texts(column: pa.Array) -> pa.Array:
-    """Name the units of texts: most stand as they are; each other text is read once."""
+    """Normalise strings: most are names already; each distinct other string is read once."""
     if pc.any(pc.equal(pc.binary_length(column), 36)).as_py():
         column = _change(
             column, _DASHED, lambda t: pc.ascii_lower(pc.replace_substring(t, "-", ""))
@@ -171,14 +173,14 @@ def _read_texts(column: pa.Array) -> pa.Array:
 
 
 def _change(column: pa.Array, pattern: str, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Write the texts of a pattern, all of them ASCII, in another way."""
+    """Replace the strings that match a pattern, all of them ASCII."""
     found = pc.fill_null(pc.match_substring_regex(column, pattern), False)
     changed = change(column.filter(found).cast(pa.large_string()))
     return pc.replace_with_mask(column, found, changed.cast(pa.large_binary()))
 
 
 def _hexadecimal(column: pa.Array) -> pa.Array:
-    """Write raw bytes as their digits."""
+    """Return the hexadecimal digits of raw bytes."""
     raw = pc.fill_null(column, bytes(column.type.byte_width))
     text = b"".join(raw.to_pylist()).hex().encode()
     width = 2 * column.type.byte_width
@@ -192,7 +194,7 @@ def _read_whole(column: pa.Array) -> pa.Array:
     ends = pc.min_max(column).as_py()
     if ends["min"] is None or (ends["min"] > -_EXACT and ends["max"] < _EXACT):
         return texts
-    # A whole number that a float holds exactly is written as that float is: see `_name_number`.
+    # An integer that a float holds exactly is formatted as that float: see `_name_number`.
     close = pc.cast(column, pa.float64(), safe=False)
     exact = pc.equal(pc.cast(close, column.type, safe=False), column)
     odd = pc.fill_null(pc.and_(exact, pc.greater_equal(pc.abs(close), float(_EXACT))), False)
@@ -215,24 +217,24 @@ def _read_floats(column: pa.Array) -> pa.Array:
 
 
 def _read_times(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Name the units of instants, spans or hours, whatever they are counted in."""
+    """Return the names of instants, durations or times of day, in any unit of time."""
     step = STEPS[getattr(kind, "unit", "D" if kind.bit_width == 32 else "ms")]
     write: Callable[[int], str] = write_instant
     if pa.types.is_time(kind):
         write = write_clock
     elif pa.types.is_duration(kind):
-        write = _span
+        write = _format_duration
     counts = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).dictionary_encode()
     names = [write(count * step).encode() for count in counts.dictionary.to_pylist()]
     return pa.array(names, pa.large_binary()).take(counts.indices)
 
 
 def _write(value: Any) -> str | bytes | None:
-    """Write a value as a text, or as bytes if it is raw; None if it is missing."""
+    """Format a value as a string, or as bytes if it is raw; None if it is missing."""
     if is_missing(value):
         return None
     if isinstance(value, str):
-        return str.__str__(value)  # not str(value): a kind of text may write itself otherwise
+        return str.__str__(value)  # not str(value): a subclass may define it differently
     if isinstance(value, bytes | bytearray | memoryview):
         return memoryview(value).tobytes()
     if isinstance(value, np.void):
@@ -253,8 +255,8 @@ def _write(value: Any) -> str | bytes | None:
     if isinstance(value, time):
         return value.isoformat()
     if isinstance(value, timedelta):
-        span = duration_of(value)
-        return None if span is None else _span(span)
+        duration = duration_of(value)
+        return None if duration is None else _format_duration(duration)
     if isinstance(value, Decimal):
         return None if value.is_nan() else str(value)
     if isinstance(value, Enum):
@@ -272,18 +274,18 @@ def _write_ratio(value: Any) -> str:
 
 
 def _write_count(value: np.datetime64 | np.timedelta64) -> str:
-    """Write an instant or a span that numpy counts in a measure of its own."""
+    """Format an instant or a duration of numpy."""
     count = count_of(value)
     if count is None:
         measure, step = np.datetime_data(value.dtype)
         months = int(value.astype(np.int64)) * step * (12 if measure == "Y" else 1)
         return f"{months} months"
-    return write_instant(count) if isinstance(value, np.datetime64) else _span(count)
+    return write_instant(count) if isinstance(value, np.datetime64) else _format_duration(count)
 
 
 def _name_bytes(raw: bytes) -> str | None:
     if len(raw) == 16 and raw[0] < ord("\t") and raw.hex().isdigit():
-        return _name_number(raw.hex())  # as a UUID's digits are: they may be a number's
+        return _name_number(raw.hex())  # like the digits of a UUID, which may be a number
     try:
         return _name_text(raw.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError:
@@ -297,7 +299,7 @@ def _name_text(text: str) -> str | None:
         text = unicodedata.normalize("NFC", text)
     if not text:
         return None
-    word = _WORDS.get(text.lower())
+    word = _CONSTANTS.get(text.lower())
     if word is not None:
         return word
     if match := _UUID.fullmatch(text):
@@ -312,7 +314,7 @@ def _name_text(text: str) -> str | None:
 
 
 def _is_raw(text: str) -> bool:
-    """Whether a text writes raw bytes."""
+    """Whether a string is decoded to raw bytes."""
     if text.isascii() and text.isdigit():
         return len(text) == 32 and text[0] != "0"
     return _HEX.fullmatch(text) is not None
@@ -325,7 +327,7 @@ def _name_number(text: str) -> str:
     if abs(value) < _EXACT:
         return str(int(value)) if value == int(value) else repr(value)
     whole = int(Decimal(text))
-    # A whole number that a float holds exactly is written as that float is.
+    # An integer that a float holds exactly is formatted as that float.
     return str(int(Decimal(repr(value)))) if int(value) == whole else str(whole)
 
 
@@ -334,5 +336,5 @@ def _read_hour(match: re.Match[str]) -> str | None:
     return None if since is None else write_clock(since)
 
 
-def _span(nanoseconds: int) -> str:
+def _format_duration(nanoseconds: int) -> str:
     return f"{nanoseconds} ns"

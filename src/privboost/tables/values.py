@@ -1,8 +1,8 @@
-"""From the values of one column to numbers and labels, whatever the values hold.
+"""Conversion of one column's values to numbers and labels, whatever the values hold.
 
-Each value is read by itself: none can raise, and none changes how another is read. A column of
-typed values and a column of Python objects read the same value alike. Only a column of the wrong
-kind raises, which is a matter of the schema.
+Each value is read by itself: no value can raise, and none changes how another is read. A typed
+column and a column of Python objects give the same result for the same value. Only a column of the
+wrong type raises, which is a property of the schema.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ OTHER = -1
 _ADVICE = (
     '; leave it out, or say what it is: a date is {"kind": "date", "bounds": ["2015-01-01", …]}'
 )
-_TRUTHS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 _NUMBERS = (bool, int, float, Decimal, np.bool_, np.integer, np.floating)
 
 
 def read_numbers(column: Column, name: str) -> np.ndarray:
-    """Return a column as float64; what is missing or no number is NaN."""
+    """Return a column as float64; NaN for missing values and for values that are no numbers."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind in "fiub":
             with np.errstate(all="ignore"):  # a long double may overflow, in silence
@@ -44,7 +44,7 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
     column = as_arrow(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return by_word(column, lambda words: read_numbers(words, name))
+        return by_distinct_value(column, lambda distinct: read_numbers(distinct, name))
     if is_text(kind):
         try:
             return _floats(column.cast(pa.float64()))
@@ -57,7 +57,7 @@ def read_numbers(column: Column, name: str) -> np.ndarray:
 
 
 def plain_numbers(column: Column) -> np.ndarray | None:
-    """Return a column of plain numbers as it lies in memory; None if it is something else."""
+    """Return a view of a column of plain numbers; None for any other column."""
     if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
         column = column.chunk(0)
     if isinstance(column, pa.Array) and not column.null_count and _is_plain(column.type):
@@ -80,19 +80,19 @@ _RECODED = (
 def code_labels(
     column: Column, labels: Sequence[Label], name: str, sparse: bool = True
 ) -> np.ndarray:
-    """Return the place of each value among the labels; −1 for another value, −2 for missing.
+    """Return the position of each value among the labels; −1 for other values, −2 for missing ones.
 
     Parameters
     ----------
     column : Column
         The values.
     labels : sequence
-        All texts, or all numbers.
+        All strings, or all numbers.
     name : str
         The column's name, for errors.
     sparse : bool
-        Whether the column may be empty from end to end, and so one of floats, as pandas has it,
-        although all labels are words.
+        Whether a column of floats is accepted although all labels are strings: in pandas a column
+        without any value has that type.
     """
     places = _places_among(tuple(labels), sparse)
     if isinstance(column, np.ndarray) and column.dtype.kind == "O":
@@ -107,49 +107,56 @@ def code_labels(
         raise SchemaError(f"column {name!r} holds {kind}, but the domain says labels")
     if not places.can_be(kind):
         raise SchemaError(
-            f"column {name!r} holds {kind}, but the domain's labels are words"
+            f"column {name!r} holds {kind}, but the domain's labels are strings"
             + ("" if sparse else _RECODED)
         )
     column = _coded(column)
-    words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
-    found = np.array([*map(places.find, words.to_pylist()), MISSING], dtype=np.int32)
+    distinct = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
+    found = np.array([*map(places.find, distinct.to_pylist()), MISSING], dtype=np.int32)
     places_of_rows: np.ndarray = found[_places_of(column)]
     return places_of_rows
 
 
-def read_truths(column: Column, name: str) -> np.ndarray:
-    """Return a column of truth values as 0 and 1, in float64; what is neither is NaN.
+def read_booleans(column: Column, name: str) -> np.ndarray:
+    """Return a column of booleans as 0 and 1, in float64; NaN for anything else.
 
-    The words true and false count in any case, and so do numbers that are 0 or 1.
+    The strings "true" and "false" count in any case, and so do numbers that are 0 or 1.
     """
     numbers = read_numbers(column, name)
     return np.where((numbers == 0) | (numbers == 1), numbers, math.nan)
 
 
-def read_ranks(column: Column, labels: Sequence[Label], name: str) -> np.ndarray:
-    """Return the place of each value among labels in order, in float64; another value is NaN."""
+def read_ordinals(column: Column, labels: Sequence[Label], name: str) -> np.ndarray:
+    """Return the position of each value among ordered labels, in float64; NaN if it is none."""
     places = code_labels(column, labels, name)
     return np.where(places < 0, math.nan, places.astype(np.float64))
 
 
-def by_word(column: pa.Array, read: Callable[[pa.Array], np.ndarray]) -> np.ndarray:
-    """Read each different value of a column once, as a number; a null is NaN."""
+def count_unlisted(column: Column, labels: Sequence[Label], name: str) -> dict[str, int]:
+    """Count values that are missing, or that are none of the labels."""
+    places = code_labels(column, labels, name)
+    return {"missing": int((places == MISSING).sum()), "other": int((places == OTHER).sum())}
+
+
+def by_distinct_value(column: pa.Array, read: Callable[[pa.Array], np.ndarray]) -> np.ndarray:
+    """Convert each distinct value of a column to a number once; null is NaN."""
     coded = _coded(column)
     numbers = np.append(read(coded.dictionary), math.nan)
     own: np.ndarray = numbers[_places_of(coded)]
     return own
 
 
-def words_of(column: pa.Array) -> list[bytes | None]:
-    """Return texts as bytes: they need not be valid UTF-8."""
-    words: list[bytes | None] = column.cast(_bytes_like(column.type)).to_pylist()
-    return words
+def as_bytes(column: pa.Array) -> list[bytes | None]:
+    """Return strings as bytes: they need not be valid UTF-8."""
+    found: list[bytes | None] = column.cast(_bytes_like(column.type)).to_pylist()
+    return found
 
 
 def read_texts(column: Column, name: str) -> pa.Array:
-    """Return each value as the text by which labels are found, as bytes; null where it is missing.
+    """Return each value as the string that labels are compared with, as bytes; null if missing.
 
-    Numbers are written as `code_labels` compares them; what is neither text nor number is null.
+    Numbers are written as `code_labels` compares them. Values that are neither strings nor numbers
+    are null.
     """
     if isinstance(column, np.ndarray) and column.dtype.kind == "O":
         return pa.array(map(_text_or_none, column), pa.large_binary())
@@ -157,20 +164,20 @@ def read_texts(column: Column, name: str) -> pa.Array:
         column = pa.array(_native(column))
     column = _coded(as_arrow(column))
     kind = column.type.value_type
-    words = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
-    texts = map(_text_or_none, words.to_pylist())
+    distinct = column.dictionary.cast(_bytes_like(kind)) if is_text(kind) else column.dictionary
+    texts = map(_text_or_none, distinct.to_pylist())
     return pa.array(texts, pa.large_binary()).take(column.indices.cast(pa.int64()))
 
 
 def label_kind(column: Column, name: str) -> str:
-    """Say what a column of classes holds: that of categories is the kind of their values."""
+    """Return the type of a column of classes; of a categorical column, that of its categories."""
     if not isinstance(column, np.ndarray) and pa.types.is_dictionary(column.type):
         return column_kind(pa.array([], column.type.value_type), name)
     return column_kind(column, name)
 
 
 def column_kind(column: Column, name: str) -> str:
-    """Say what a column holds by its type.
+    """Return the type of a column.
 
     One of "text", "number", "duration", "bool" and "object" (anything).
     """
@@ -186,7 +193,7 @@ def column_kind(column: Column, name: str) -> str:
     if is_text(kind) or pa.types.is_null(kind):
         return "text"
     if pa.types.is_dictionary(kind) and (is_text(kind.value_type) or _is_scalar(kind.value_type)):
-        return "text"  # numbers that are said to be categories, too
+        return "text"  # also if the categories are numbers
     if pa.types.is_boolean(kind):
         return "bool"
     if pa.types.is_duration(kind):
@@ -197,11 +204,11 @@ def column_kind(column: Column, name: str) -> str:
 
 
 _ALIKE = {str, int, float, type(None)}
-"""Types of which equal values are found in the same place; others may not even be compared."""
+"""Types whose equal values have the same position; values of other types may not compare."""
 
 
 class _Found(dict[Any, int]):
-    """Places that were found already."""
+    """Cache of positions by value."""
 
     def __init__(self, find: Callable[[Any], int]) -> None:
         self._find = find
@@ -212,9 +219,9 @@ class _Found(dict[Any, int]):
 
 
 class _Places:
-    """Finds values among labels: as they are written, else by value where both are numbers.
+    """Positions of values among labels: by their string, else by value where both are numbers.
 
-    So the text "1.0" and the number 1 find the word "1", unless there is a word "1.0".
+    So the string "1.0" and the number 1 match the label "1", unless there is a label "1.0".
     """
 
     def __init__(self, labels: Sequence[Label], sparse: bool) -> None:
@@ -222,43 +229,43 @@ class _Places:
         self._place: dict[Any, int] = {}
         for place, label in enumerate(labels):
             self._place[label.encode() if isinstance(label, str) else float(label)] = place
-        self._truths: dict[bool, int] = {}
+        self._booleans: dict[bool, int] = {}
         self._by_value: dict[float, int] = {}
         self._numbers = not self._text
         for place, label in enumerate(labels if self._text else ()):
-            truth = _TRUTHS.get(str(label).lower())
-            if truth is None:
+            boolean = _BOOLEANS.get(str(label).lower())
+            if boolean is None:
                 number = _as_number(label)
                 if number is not None:
                     self._numbers = True
                     if math.isfinite(number):
                         self._by_value.setdefault(number, place)
-            elif truth not in self._truths or label == str(truth):
-                self._truths[truth] = place
+            elif boolean not in self._booleans or label == str(boolean):
+                self._booleans[boolean] = place
         self._floats = self._numbers or sparse
 
     def can_be(self, kind: pa.DataType) -> bool:
-        """Whether values of a type can be any of the labels, or all missing."""
+        """Whether a column of this type can hold any of the labels, or only missing values."""
         if pa.types.is_boolean(kind):
-            return not self._text or bool(self._truths)
+            return not self._text or bool(self._booleans)
         if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
             return self._numbers
         return self._floats or not pa.types.is_floating(kind)
 
     def find_all(self, values: np.ndarray) -> np.ndarray:
-        """Return the places of Python objects; each different one is looked for once."""
+        """Return the positions of Python objects; each distinct one is looked up once."""
         find: Callable[[Any], int] = self.find
         if set(map(type, values)) <= _ALIKE:
             find = _Found(self.find).__getitem__
         return np.fromiter(map(find, values), dtype=np.int32, count=len(values))
 
     def find(self, value: Any) -> int:
-        """Return a value's place, `OTHER` or `MISSING`."""
+        """Return a value's position, `OTHER` or `MISSING`."""
         try:
             if is_missing(value):
                 return MISSING
             if self._text and isinstance(value, bool | np.bool_):
-                return self._truths.get(bool(value), OTHER)
+                return self._booleans.get(bool(value), OTHER)
             if not self._text:
                 return self._place.get(_as_number(value), OTHER)
             place = self._place.get(_as_text(value))
@@ -271,22 +278,22 @@ class _Places:
 
 @lru_cache(maxsize=64)
 def _places_among(labels: tuple[Label, ...], sparse: bool) -> _Places:
-    """Keep what is made of labels: a table is read batch by batch."""
+    """Cache the look-up of labels: a table is read batch by batch."""
     return _Places(labels, sparse)
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is one of the values that stand for nothing."""
+    """Whether a value stands for a missing one."""
     if value is None or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def _as_text(value: Any) -> bytes | None:
-    """Write a text or a number; a whole number the same way whatever its type."""
+    """Format a string or a number as bytes; equal integers alike, whatever their type."""
     if isinstance(value, bytes):
         return memoryview(value).tobytes()
-    if isinstance(value, str):  # not str(value): a kind of text may write itself otherwise
+    if isinstance(value, str):  # not str(value): a subclass may define it differently
         return str.encode(value, "utf-8", "surrogatepass")
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).encode()
@@ -304,8 +311,8 @@ def _as_number(value: Any) -> float | None:
         value = value.decode(errors="replace")
     if isinstance(value, str):
         word = str.lower(value)
-        if word in _TRUTHS:
-            return float(_TRUTHS[word])
+        if word in _BOOLEANS:
+            return float(_BOOLEANS[word])
         try:
             return float(word)
         except ValueError:
@@ -321,12 +328,12 @@ def _as_number(value: Any) -> float | None:
 
 
 def _parse(values: Any) -> np.ndarray:
-    """Read values of any kind as numbers; what is no number is NaN."""
+    """Convert values of any type to numbers; NaN for values that are none."""
     return np.fromiter(map(number_or_nan, values), np.float64, len(values))
 
 
 def number_or_nan(value: Any) -> float:
-    """Read one value as a number, whatever it is."""
+    """Convert one value of any type to a number; NaN if it is none."""
     try:
         number = _as_number(value)
     except Exception:  # whatever a value may be, it must not raise
@@ -342,7 +349,7 @@ def _text_or_none(value: Any) -> bytes | None:
 
 
 def _native(column: np.ndarray) -> np.ndarray:
-    """Return an array of a type that arrow knows."""
+    """Return an array of a type that arrow supports."""
     if column.dtype.kind != "f":
         return np.ascontiguousarray(column.astype(column.dtype.newbyteorder("="), copy=False))
     with np.errstate(all="ignore"):
@@ -350,12 +357,12 @@ def _native(column: np.ndarray) -> np.ndarray:
 
 
 def as_arrow(column: Column) -> pa.Array:
-    """Return a column of typed values in one piece."""
+    """Return a typed column as one contiguous arrow array."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _coded(column: pa.Array) -> pa.Array:
-    """Return a column as places in a list of its values."""
+    """Return a column in dictionary encoding."""
     if pa.types.is_dictionary(column.type):
         return column
     if pa.types.is_decimal(column.type):  # arrow codes the wide ones only
@@ -364,7 +371,7 @@ def _coded(column: pa.Array) -> pa.Array:
 
 
 def _places_of(column: pa.Array) -> np.ndarray:
-    """Return where each value of a coded column stands in its list of values; a null beyond it."""
+    """Return the dictionary index of each value; the length of the dictionary for a null."""
     places = pc.fill_null(column.indices.cast(pa.int64()), len(column.dictionary))
     return np.asarray(places)
 
@@ -392,12 +399,12 @@ _SCALARS = (
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a type is one of arrow's texts; raw bytes of any length count as such."""
+    """Whether a type is one of arrow's strings or binaries of variable length."""
     return any(is_such(kind) for is_such in _TEXTS)
 
 
 def holds_text(column: Column) -> bool:
-    """Whether a column's type says that it holds texts, as they are or coded."""
+    """Whether a column has a string type, dictionary-encoded or not."""
     if isinstance(column, np.ndarray):  # of numbers, or of objects, which may be anything
         return False
     coded = pa.types.is_dictionary(column.type)
@@ -405,7 +412,7 @@ def holds_text(column: Column) -> bool:
 
 
 def holds_floats(column: Column) -> bool:
-    """Whether a column's type says that it holds floats; categories of floats are not meant."""
+    """Whether a column has a floating-point type; categories of floats do not count."""
     if isinstance(column, np.ndarray):
         return bool(column.dtype.kind == "f")
     return bool(pa.types.is_floating(column.type))
@@ -416,6 +423,6 @@ def _is_scalar(kind: pa.DataType) -> bool:
 
 
 def _bytes_like(kind: pa.DataType) -> pa.DataType:
-    """Texts are compared as bytes: they need not be valid UTF-8."""
+    """Return the binary type for a string type: strings need not be valid UTF-8."""
     large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     return pa.large_binary() if large else pa.binary()

@@ -1,4 +1,4 @@
-"""Data that come with the package, for demonstrations: classes (Adult), a number (Abalone)."""
+"""Data sets that come with the package: Adult (classes) and Abalone (a number)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from privboost.tables.domain import Domain
-from privboost.tables.features import ClassTarget, Feature, NumericFeature, Target
 
 _ABALONE_TRAIN = 3133
-"""Of Abalone: the first so many rows train, as in Waugh (1995)."""
+"""Number of training rows of Abalone, which are the first, as in Waugh (1995)."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table in two parts, and what is public about it."""
+    """A table in two parts, and its domain."""
 
     train: pa.Table
     test: pa.Table
@@ -45,9 +44,9 @@ def load_adult() -> Dataset:
 def load_abalone() -> Dataset:
     """Load the Abalone data set, in the two parts of the study that gave it away.
 
-    A number is to be predicted: an abalone's rings, which tell its age. Lengths and weights are in
-    units of 200 mm and 200 g. A few values lie outside the domain's bounds, which are those of
-    animals and not of this table; they count as the bounds.
+    The target is a number: an abalone's rings, which indicate its age. Lengths and weights are in
+    units of 200 mm and 200 g. A few values lie outside the domain's bounds, which are those of the
+    species and not of this table; they are clipped.
 
     Examples
     --------
@@ -61,7 +60,7 @@ def load_abalone() -> Dataset:
 
 
 def _folder() -> Traversable:
-    return files("privboost") / "data"
+    return files("privboost") / "datasets"
 
 
 def _read_domain(name: str) -> Domain:
@@ -69,7 +68,7 @@ def _read_domain(name: str) -> Domain:
 
 
 def _read(name: str, skip: int, domain: Domain, kind: pa.DataType | None = None) -> pa.Table:
-    """Read one of UCI's files, which have no header; a kind is that of all columns."""
+    """Read one of UCI's files, which have no header; `kind` is the type of all columns."""
     names = [*domain.feature_names, domain.target.name]
     text = lzma.decompress((_folder() / name).read_bytes())
     kinds = None if kind is None else dict.fromkeys(names, kind)
@@ -83,17 +82,11 @@ def _read(name: str, skip: int, domain: Domain, kind: pa.DataType | None = None)
 def _read_texts(name: str, skip: int, domain: Domain) -> pa.Table:
     """Read one of Adult's files: blanks after commas, "?" for missing."""
     table = _read(name, skip, domain, pa.string())
-    return pa.table({part.name: _clean(table[part.name], part) for part in _parts(domain)})
-
-
-def _parts(domain: Domain) -> list[Feature | Target]:
-    return [*domain.features, domain.target]
-
-
-def _clean(column: pa.ChunkedArray, part: object) -> pa.ChunkedArray:
-    column = pc.utf8_trim_whitespace(column)
-    if isinstance(part, NumericFeature):
-        return column.cast(pa.int64())
-    if isinstance(part, ClassTarget):
-        return pc.utf8_rtrim(column, ".")  # the test part ends its labels with a dot
-    return pc.if_else(pc.equal(column, "?"), pa.scalar(None, pa.string()), column)
+    columns = {name: pc.utf8_trim_whitespace(table[name]) for name in table.column_names}
+    for feature in domain.features:
+        column = columns[feature.name]
+        known = pc.if_else(pc.equal(column, "?"), pa.scalar(None, pa.string()), column)
+        columns[feature.name] = column.cast(pa.int64()) if feature.ordered else known
+    # The labels of the test part end with a dot.
+    columns[domain.target.name] = pc.utf8_rtrim(columns[domain.target.name], ".")
+    return pa.table(columns)
