@@ -35,8 +35,9 @@ def block_rows(table: Table, n_threads: int) -> int:
 
 
 def even_block(rows: int, n_threads: int) -> int:
-    """Return a block size such that every thread has about as many rows."""
-    return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // n_threads)))
+    """Return the rows of a block, such that threads have equally many blocks of equal size."""
+    blocks = n_threads * max(1, -(-rows // (n_threads * BLOCK_ROWS)))
+    return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // blocks)))
 
 
 def tells_length(table: Table) -> bool:

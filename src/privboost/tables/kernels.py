@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from privboost.addresses import number_at
-from privboost.compiling import compiled
+from privboost.compiling import compiled, inlined
 
 _STRIDE = 1024
 """Numbers whose slots are computed before any is settled."""
 
 
-@compiled
+@inlined
 def _even_slot(value, low, scale, top):
     """Return the slot of a number among slots of equal width, from 0 to top."""
     place = (value - low) * scale
@@ -19,7 +19,7 @@ def _even_slot(value, low, scale, top):
     return np.int32(place if place < top else top)
 
 
-@compiled
+@inlined
 def _slot_by_bits(bits_of_value, first, bits, top):
     """Return the slot of a number among slots of equally many neighbouring numbers."""
     # The integers below have the order of the floats with these bits.
@@ -80,7 +80,7 @@ def bin_numbers(values, guess, start, halvings, edges, out):
         _settle(part, own, start, halvings, edges, codes)
 
 
-@compiled
+@inlined
 def _settle(values, slots, start, halvings, edges, out):
     """Find the bin of each number among the edges of its slot."""
     for i in range(np.uint64(values.size)):
@@ -127,13 +127,13 @@ def bin_columns(rows, columns, guesses, starts, edges, out):
             _settle(part, own, own_start, halvings[b], own_edges, out[line, begin:end])
 
 
-@compiled
+@inlined
 def _rotate(word, bits):
     """Rotate a 64-bit word to the left."""
     return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
 
 
-@compiled
+@inlined
 def _sip_rounds(rounds, a, b, c, d):
     """Mix the state of SipHash."""
     for _ in range(rounds):
