@@ -195,7 +195,7 @@ class Echoes:
 
     def _answer_of_tree(self, grown: Grown, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
         """Return the leaf of each drawn row, and the noise of an answer about a tree."""
-        leaf = find_leaves(codes, grown.tree).astype(np.int64)
+        leaf = find_leaves(codes, grown.tree)
         told = grown.told / SCORE_STEPS
         answer = self._noise(grown.noise.gradient, grown.noise.hessian * told, len(told))
         weight, _ = weight_and_precision(grown.mass, grown.noise)
