@@ -171,12 +171,6 @@ def test_train_under_pure_dp_with_a_part_of_a_domain(tmp_path, run):
     assert "not both" in run(*base[:-4], *both, "--force", code=2).stderr
 
 
-def test_compile(run):
-    found = json.loads(run("compile", "--recipe", "lazybb", "--json").stdout)
-    assert Path(found["folder"]).is_dir()
-    assert found["compiled"] >= 0
-
-
 def test_calibrate(run):
     said = run("calibrate", "--epsilon", 1, "--delta", 1e-5, "--rounds", 100).stdout
     assert "by the gdp accountant" in said

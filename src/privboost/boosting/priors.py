@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,8 @@ class Prior:
     @classmethod
     def of(cls, precision: np.ndarray, first: np.ndarray, learned: np.ndarray) -> Prior:
         """Return the prior of a precision, which nobody can change any more."""
-        inverse = _root_of(precision, first)[-1]
+        none = np.zeros_like(precision)
+        inverse = kernels.root_of(none, precision, none[0], first, 1.0)[-1]
         parts = precision, 1 / inverse, first, learned
         for part in parts:
             part.flags.writeable = False
@@ -78,8 +78,9 @@ def grid_prior(side: int) -> Prior:
     """Return the prior of a pair's cells: neighbours along both sides are correlated."""
     covariance = _grid_covariance(kernels.walk_basis(side, _RIDGE, _ROUGH))
     cells = len(covariance)
-    first, precision = np.zeros(cells, dtype=np.int64), np.eye(cells)
-    kernels.solve(*_root_of(covariance, first), precision)
+    first, none = np.zeros(cells, dtype=np.int64), np.zeros((cells, cells))
+    precision = np.eye(cells)
+    kernels.solve(*kernels.root_of(none, covariance, none[0], first, 1.0), precision)
     return Prior.of(precision, first, np.ones(cells, dtype=np.bool_))
 
 
@@ -101,11 +102,3 @@ def _grid_covariance(walk):  # type: ignore[no-untyped-def]
             own = line[i // side, j // side] / size * (line[i % side, j % side] / size)
             cells[i, j] = own + (_OWN if i == j else 0.0)
     return cells
-
-
-def _root_of(matrix: np.ndarray, first: np.ndarray) -> Any:
-    """Factor a matrix; see `kernels.root_of`, which is compiled for read-only arrays alone."""
-    none = np.zeros_like(matrix)
-    own, least = matrix.view(), none[0]
-    own.flags.writeable = least.flags.writeable = False
-    return kernels.root_of(none, own, least, first, 1.0)

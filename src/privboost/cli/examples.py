@@ -19,7 +19,6 @@ EXAMPLES = {
         "privboost calibrate --epsilon 1 --delta 1e-6 --rounds 100",
         "privboost calibrate --epsilon 1 --rounds 100 --sampling-rate 0.1 --json",
     ),
-    "compile": ("privboost compile --recipe privboost",),
     "predict": (
         "privboost predict m.privboost new.parquet --keep id --out predicted.parquet",
         "privboost predict m.privboost new.csv --json",

@@ -12,7 +12,6 @@ import typer
 
 from privboost.cli.budget import budget_app
 from privboost.cli.calibrate import calibrate
-from privboost.cli.compile import compile
 from privboost.cli.demo import demo
 from privboost.cli.domain import domain_app
 from privboost.cli.evaluate import evaluate
@@ -32,7 +31,7 @@ from privboost.progress import listening
 
 _DEBUG = "--debug"
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Begin": (demo, recommend, calibrate, compile),
+    "Begin": (demo, recommend, calibrate),
     "Spend the budget": (train, extend, search, evaluate),
     "Use a model, at no price": (predict, explain, report, export),
 }

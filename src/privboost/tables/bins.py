@@ -1,9 +1,9 @@
-"""Bins of numbers, found by arithmetic and a few comparisons with exact edges.
+"""Bins of numbers: guessed by arithmetic, then settled with the exact edges.
 
-Arithmetic gives the slot of a number, and never a smaller slot for a larger number: rounding is
-monotone. So all edges in slots before a number's own lie below it, none in a later slot does, and
-only those in its own slot have to be compared with it. The codes are those of a binary search among
-all edges, bit for bit.
+Arithmetic maps a number to a slot, and larger numbers never to smaller slots: rounding is monotone.
+So all edges in earlier slots lie below a number, none in a later slot does, and only the edges in
+its own slot are compared with it. The codes are those of a binary search among all edges, bit for
+bit.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from privboost.pickling import DeclaredState
 from privboost.tables import kernels
 
 _SLOTS_OF_AN_EDGE = 8
-"""With few edges per slot, processors seldom mispredict whether there is one."""
+"""If most slots have no edge, branch prediction seldom fails."""
 _MOST_EVEN_SLOTS = 2**12
 _MOST_SLOTS = 2**14
-"""A larger table of slots does not stay in the processor's cache."""
+"""Beyond this the table of slots leaves the processor's cache."""
 
 
 _Guess = tuple[float, float, int, int]
@@ -32,36 +32,36 @@ _Guess = tuple[float, float, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Bins(DeclaredState):
-    """The bins of a feature: a number's bin is the count of edges below it.
+    """Bins of one column: a number's bin is the number of edges below it.
 
     Parameters
     ----------
     edges : float64 array
-        The ends of bins, sorted.
+        The upper edges of all bins but the last, in order.
     """
 
     edges: np.ndarray
 
     @property
     def missing(self) -> int:
-        """The code of missing values."""
+        """The code of NaN."""
         return len(self.edges) + 1
 
     def code(self, values: np.ndarray, out: np.ndarray) -> None:
-        """Write the bin of each number; NaN is a missing value.
+        """Write the bin of each number; NaN is missing.
 
         Parameters
         ----------
         values : float64 or float32 array
             The numbers.
         out : uint8 or uint16 array
-            Their codes; written.
+            Output: their codes.
         """
         kernels.bin_numbers(values, *self.settled, out)
 
     @cached_property
     def settled(self) -> tuple[_Guess, np.ndarray, int, np.ndarray]:
-        """How slots are computed, their first edges, the halvings of a search, and the edges."""
+        """The map to slots, the first edge of each slot, the number of halvings, and the edges."""
         best, fewest = None, math.inf
         for guess, slots in self._guesses():
             own = np.empty(len(self.edges), dtype=np.int32)
@@ -79,7 +79,7 @@ class Bins(DeclaredState):
         return guess, start, halvings, np.append(self.edges, np.full(2**halvings + 1, math.inf))
 
     def _guesses(self) -> Iterator[tuple[_Guess, int]]:
-        """Yield ways to compute slots, with their number, from coarse to fine.
+        """Yield maps to slots, with the number of slots, from coarse to fine.
 
         Slots have equal width, or hold equally many neighbouring floats, which is nearly equal
         width in logarithms.
@@ -103,14 +103,14 @@ class Bins(DeclaredState):
 
 
 class BinsOfColumns:
-    """The bins of several columns, found in one call.
+    """Bins of several columns, found in one call.
 
     Parameters
     ----------
     bins : mapping from feature to Bins
-        The bins of each feature that may be coded so.
+        The bins of every feature whose plain numbers are coded together.
     slots : sequence of int
-        The line of the codes that belongs to each feature.
+        The line of each feature in the array of codes.
     """
 
     def __init__(self, bins: Mapping[int, Bins], slots: Sequence[int]) -> None:
@@ -135,20 +135,20 @@ class BinsOfColumns:
         Parameters
         ----------
         columns : mapping from feature to array
-            Columns of the types in `addresses.NUMBERS`, of any stride. Which features are among
-            them is a fact about rows, and is not kept.
+            Arrays of types in `addresses.NUMBERS`, with any stride. Which features are among them
+            depends on the rows, and is not stored.
         out : uint8 array of shape (lines, rows)
         """
         if any(len(column) != out.shape[1] for column in columns.values()):
             raise ValueError("columns need a number for each row")  # kernels go by addresses
-        described = [
+        addressed = [
             (
                 *(column.__array_interface__["data"][0], column.strides[0]),
                 *(_KINDS[column.dtype], *self._places[feature]),
             )
             for feature, column in columns.items()
         ]
-        columns_at = np.array(described, dtype=np.int64).reshape(-1, 5)
+        columns_at = np.array(addressed, dtype=np.int64).reshape(-1, 5)
         how = (self._guesses, self._starts, self._edges)
         kernels.bin_columns(out.shape[1], columns_at, *how, out)
 
@@ -162,6 +162,6 @@ def _one_after_another(arrays: Sequence[np.ndarray], kind: type) -> tuple[np.nda
 
 
 def _order(number: float) -> int:
-    """Return the rank of a number among all floats: 0 for both zeros; see `kernels.guess_slots`."""
+    """Return a float's rank among all floats, 0 for both zeros; see `kernels.guess_slots`."""
     size = int(np.array(abs(number)).view(np.int64))
     return -size if number < 0 else size

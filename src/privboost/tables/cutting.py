@@ -35,7 +35,7 @@ def block_rows(table: Table, n_threads: int) -> int:
 
 
 def even_block(rows: int, n_threads: int) -> int:
-    """Return how many rows a block has, so that every thread has as many blocks of as many rows."""
+    """Return the rows of a block, such that threads have equally many blocks of equal size."""
     blocks = n_threads * max(1, -(-rows // (n_threads * BLOCK_ROWS)))
     return min(BLOCK_ROWS, max(_FEWEST_ROWS, -(-rows // blocks)))
 

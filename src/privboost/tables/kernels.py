@@ -1,4 +1,4 @@
-"""Kernels that bin numbers, and hash strings."""
+"""Bins of numbers and hashes of rows, compiled by numba: each value by itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from privboost.addresses import number_at
 from privboost.compiling import compiled, inlined
 
 _STRIDE = 1024
-"""Numbers whose slots are found before any is binned."""
+"""Numbers whose slots are computed before any is settled."""
 
 
 @inlined
@@ -22,7 +22,7 @@ def _even_slot(value, low, scale, top):
 @inlined
 def _slot_by_bits(bits_of_value, first, bits, top):
     """Return the slot of a number among slots of equally many neighbouring numbers."""
-    # As signed integers of this form, bit patterns have the order of the numbers.
+    # The integers below have the order of the floats with these bits.
     sign = bits_of_value >> np.int64(63)
     order = ((bits_of_value & np.int64(0x7FFFFFFFFFFFFFFF)) ^ sign) - sign
     return np.int32(min(max((order >> bits) - first, np.int64(0)), np.int64(top)))
@@ -40,7 +40,7 @@ def guess_slots(values, low, scale, first, bits, slots, out):
     slots : int
         The number of slots for numbers.
     out : int32 array
-        The slots; written.
+        Output: the slots.
     """
     beyond = np.int32(slots)
     if bits:
@@ -58,14 +58,14 @@ def guess_slots(values, low, scale, first, bits, slots, out):
 
 @compiled
 def bin_numbers(values, guess, start, halvings, edges, out):
-    """Write the bin of each number: the count of edges below it; the last entry of `start` for NaN.
+    """Write the bin of each number, which is the number of edges below it; NaN has its own code.
 
     Parameters
     ----------
     guess : tuple
         Arguments of `guess_slots`: low, scale, first, bits.
     start : uint16 array
-        The count of edges in the slots before each, then the code of NaN.
+        The number of edges in earlier slots, slot by slot, then the code of NaN.
     halvings : int
         A slot has fewer than 2^halvings edges.
     edges : float64 array
@@ -87,7 +87,7 @@ def _settle(values, slots, start, halvings, edges, out):
         value, code = np.float64(values[i]), np.uint64(start[np.uint64(slots[i])])
         for k in range(np.uint64(halvings), np.uint64(0), -1):
             half = np.uint64(1) << np.uint64(k - 1)
-            # A shift, because processors mispredict a branch here.
+            # A shift instead of a branch, which processors would often mispredict.
             below = np.uint64(edges[code + half - np.uint64(1)] < value)
             code += below << np.uint64(k - 1)
         out[i] = code
@@ -95,18 +95,18 @@ def _settle(values, slots, start, halvings, edges, out):
 
 @compiled
 def bin_columns(rows, columns, guesses, starts, edges, out):
-    """Write the bins of several columns of numbers, some rows of all columns at a time.
+    """Write the bins of several columns of numbers, some rows of all of them at a time.
 
-    A row-major table is so read once.
+    So a row-major table is read once.
 
     Parameters
     ----------
     columns : int64 array of shape (columns, 5)
-        For each its address, its stride in bytes, its type (see `addresses.number_at`), its line of
-        `out`, and the index of its bins.
+        The address and stride (in bytes) of each column, its type (see `addresses.number_at`),
+        its line of `out`, and the index of its bins.
     guesses : tuple of arrays
-        For all bins: low, scale, first, bits, halvings, as in `bin_numbers`.
-    starts, edges : tuples of a flat array and the index of each one's first entry, and the end
+        low, scale, first, bits and halvings of all bins, as in `bin_numbers`.
+    starts, edges : tuples of a flat array and the offsets of each column's part
     out : uint8 array of shape (lines, rows)
     """
     low, scale, first, bits, halvings = guesses
@@ -135,7 +135,7 @@ def _rotate(word, bits):
 
 @inlined
 def _sip_rounds(rounds, a, b, c, d):
-    """Run rounds of SipHash on its state."""
+    """Mix the state of SipHash."""
     for _ in range(rounds):
         a, c = a + b, c + d
         b, d = _rotate(b, 13) ^ a, _rotate(d, 16) ^ c
@@ -154,11 +154,11 @@ def hash_strings(data, ends, key, out):
     data : uint8 array
         The strings.
     ends : int64 array
-        Where the first string begins, and where each ends.
+        The start of the first, and the end of each.
     key : uint64 array of length 2
         The key.
     out : uint64 array of shape (strings, 2)
-        The hashes; written.
+        Output.
     """
     for i in range(out.shape[0]):
         begin, size = ends[i], ends[i + 1] - ends[i]
