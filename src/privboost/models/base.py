@@ -69,7 +69,7 @@ class Scores(DeclaredState, ABC):
 
     A kind predicts (`scores`), lists its terms (`parts`, from which explanations and exports
     follow), describes itself (`to_text` and the tables), and is read from and written to a model
-    file (`to_payload`, `from_payload`). `models.files` lists the kinds.
+    file (`to_payload`, `from_payload`). `load_model` knows the kinds by their names.
 
     Attributes
     ----------
