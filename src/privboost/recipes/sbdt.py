@@ -63,7 +63,6 @@ from privboost.recipes.common.parameters import (
     RATE,
     SPAN_DOC,
     Parameters,
-    check_rest,
     count,
     options,
     options_or_count,
@@ -232,11 +231,6 @@ class SBDTParameters(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rest(
-            init_share=self.init_share,
-            calibration_share=self.calibration_share,
-            span_share=self.span_share,
-        )
         if self.init_clip is not None and self.init_clip > 1:
             raise ValueError(
                 "init_clip must be at most 1, half the width of the target's bounds; "

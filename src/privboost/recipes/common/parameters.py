@@ -80,6 +80,9 @@ RATE = Constraint(check_rate, "float")
 SHARES = Constraint(check_shares, "three floats that add up to 1")
 SPLIT_LAMBDA = Constraint(check_split_lambda, "float")
 
+_SINGLE_SHARES = ("init_share", "calibration_share", "span_share")
+"""Shares of releases outside the rounds, where a recipe has them."""
+
 SPAN_DOC = (
     "Share of the budget (of μ²; of ε under pure DP) of the target clipping range: where within "
     "its bounds a number's labels lie, to which they are then scaled and clipped. 0 leaves it out: "
@@ -164,6 +167,9 @@ class Parameters:
             rule, value = declared(each).constraint, getattr(self, each.name)
             if rule is not None and not (value is None and each.default is None):
                 object.__setattr__(self, each.name, rule.check(each.name, value))
+        shares = {name: getattr(self, name) for name in _SINGLE_SHARES if hasattr(self, name)}
+        if sum(shares.values()) > 1 - LEAST_SHARE:
+            raise ValueError(f"{' and '.join(shares)} leave nothing for the rounds")
 
     @classmethod
     def read(cls, given: Mapping[str, Any], task: str, **defaults: Any) -> Self:
@@ -200,9 +206,3 @@ class Parameters:
             if each.name not in self._apart
         }
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
-
-
-def check_rest(**shares: float) -> None:
-    """Refuse parts of a budget that leave nothing for the rounds."""
-    if sum(shares.values()) > 1 - LEAST_SHARE:
-        raise ValueError(f"{' and '.join(shares)} leave nothing for the rounds")
