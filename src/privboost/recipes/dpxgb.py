@@ -56,6 +56,7 @@ from privboost.recipes.common.parameters import (
     count,
     options,
     options_or_count,
+    or_none,
     parameter,
     share,
     size,
@@ -104,7 +105,7 @@ class DPXGBParameters(Parameters):
     )
     leaf_clip: float | None = parameter(
         2.0,
-        STEP_SIZE,
+        or_none(STEP_SIZE),
         "Bound of a tree's values (±), before the learning rate. None is the largest that the grid "
         "of scores allows.",
     )

@@ -66,6 +66,7 @@ from privboost.recipes.common.parameters import (
     count,
     options,
     options_or_count,
+    or_none,
     parameter,
     share,
     size,
@@ -195,7 +196,7 @@ class SBDTParameters(Parameters):
     candidate_rounds: int = parameter(5, count(), 'Releases that refine "hessian" candidates.')
     candidate_share: float | None = parameter(
         0.1,
-        share(),
+        or_none(share()),
         "Share of the budget (on μ², after the initial score) of the refinements. None gives each "
         "feature's histogram as much as a tree.",
     )

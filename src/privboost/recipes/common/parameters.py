@@ -74,6 +74,14 @@ def options_or_count(*choices: str) -> Constraint:
     return Constraint(partial(check_choice_or_count, choices=choices), f"{listed} or int")
 
 
+def or_none(allowed: Constraint) -> Constraint:
+    """Allow None as well, where it is not the default."""
+    check = allowed.check
+    return Constraint(
+        lambda name, value: None if value is None else check(name, value), f"{allowed.type} or None"
+    )
+
+
 FLAG = Constraint(check_flag, "bool")
 RATE = Constraint(check_rate, "float")
 """Sampling rate of rows."""
