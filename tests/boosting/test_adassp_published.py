@@ -127,7 +127,7 @@ def test_a_ridge_by_hand_keeps_directions_of_noise_small():
     ("parameters", "words"),
     [
         ({"ridge": "adassp"}, "ridge: .* last of ratio"),
-        ({"ridge": 1.0, "ratio": (1, 1, 1)}, "ratio: .* set by hand"),
+        ({"ridge": 1.0, "ratio": (1, 1, 1)}, "ratio: .* ridge is a number"),
         ({"ridge": -1}, "ridge"),
         ({"ridge": "ada"}, "ridge"),
         ({"ridge": math.inf}, "ridge"),

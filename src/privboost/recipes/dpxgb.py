@@ -53,10 +53,10 @@ from privboost.recipes.common.parameters import (
     SPAN_DOC,
     SPLIT_LAMBDA,
     Parameters,
-    check_rest,
     count,
     options,
     options_or_count,
+    or_none,
     parameter,
     share,
     size,
@@ -105,7 +105,7 @@ class DPXGBParameters(Parameters):
     )
     leaf_clip: float | None = parameter(
         2.0,
-        STEP_SIZE,
+        or_none(STEP_SIZE),
         "Bound of a tree's values (±), before the learning rate. None is the largest that the grid "
         "of scores allows.",
     )
@@ -165,11 +165,6 @@ class DPXGBParameters(Parameters):
             raise ValueError(
                 f"greedy_depth must be at most max_depth; {self.greedy_depth} exceeds it"
             )
-        check_rest(
-            init_share=self.init_share,
-            calibration_share=self.calibration_share,
-            span_share=self.span_share,
-        )
         if self.candidates == "hessian" and self.shares[0] == 0:
             raise ValueError('candidates="hessian" needs a sketch: the first of shares is 0')
 

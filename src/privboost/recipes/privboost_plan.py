@@ -32,7 +32,6 @@ from privboost.recipes.common.parameters import (
     SPAN_DOC,
     Constraint,
     Parameters,
-    check_rest,
     count,
     parameter,
     share,
@@ -153,14 +152,6 @@ class PrivBoostParameters(Parameters):
         "and trees; a missing value is free. For two classes or a number. By default none.",
         by_task=((), ()),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_rest(
-            init_share=self.init_share,
-            calibration_share=self.calibration_share,
-            span_share=self.span_share,
-        )
 
     def single_rounds(self, features: int) -> tuple[int, int]:
         """Return the number of rounds about single features, and of features in each."""

@@ -56,7 +56,6 @@ from privboost.recipes.common.parameters import (
     SPLIT_LAMBDA,
     Constraint,
     Parameters,
-    check_rest,
     count,
     options,
     parameter,
@@ -200,11 +199,6 @@ class SarusParameters(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rest(
-            init_share=self.init_share,
-            calibration_share=self.calibration_share,
-            span_share=self.span_share,
-        )
         if self.leaves == "means" and self.min_child_weight > 0:
             raise ValueError(
                 'min_child_weight looks at released counts, and leaves="means" releases none'

@@ -63,10 +63,10 @@ from privboost.recipes.common.parameters import (
     RATE,
     SPAN_DOC,
     Parameters,
-    check_rest,
     count,
     options,
     options_or_count,
+    or_none,
     parameter,
     share,
     size,
@@ -196,7 +196,7 @@ class SBDTParameters(Parameters):
     candidate_rounds: int = parameter(5, count(), 'Releases that refine "hessian" candidates.')
     candidate_share: float | None = parameter(
         0.1,
-        share(),
+        or_none(share()),
         "Share of the budget (on μ², after the initial score) of the refinements. None gives each "
         "feature's histogram as much as a tree.",
     )
@@ -232,11 +232,6 @@ class SBDTParameters(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rest(
-            init_share=self.init_share,
-            calibration_share=self.calibration_share,
-            span_share=self.span_share,
-        )
         if self.init_clip is not None and self.init_clip > 1:
             raise ValueError(
                 "init_clip must be at most 1, half the width of the target's bounds; "

@@ -74,11 +74,22 @@ def options_or_count(*choices: str) -> Constraint:
     return Constraint(partial(check_choice_or_count, choices=choices), f"{listed} or int")
 
 
+def or_none(allowed: Constraint) -> Constraint:
+    """Allow None as well, where it is not the default."""
+    check = allowed.check
+    return Constraint(
+        lambda name, value: None if value is None else check(name, value), f"{allowed.type} or None"
+    )
+
+
 FLAG = Constraint(check_flag, "bool")
 RATE = Constraint(check_rate, "float")
 """Sampling rate of rows."""
 SHARES = Constraint(check_shares, "three floats that add up to 1")
 SPLIT_LAMBDA = Constraint(check_split_lambda, "float")
+
+_SINGLE_SHARES = ("init_share", "calibration_share", "span_share")
+"""Shares of releases outside the rounds, where a recipe has them."""
 
 SPAN_DOC = (
     "Share of the budget (of μ²; of ε under pure DP) of the target clipping range: where within "
@@ -164,6 +175,9 @@ class Parameters:
             rule, value = declared(each).constraint, getattr(self, each.name)
             if rule is not None and not (value is None and each.default is None):
                 object.__setattr__(self, each.name, rule.check(each.name, value))
+        shares = {name: getattr(self, name) for name in _SINGLE_SHARES if hasattr(self, name)}
+        if sum(shares.values()) > 1 - LEAST_SHARE:
+            raise ValueError(f"{' and '.join(shares)} leave nothing for the rounds")
 
     @classmethod
     def read(cls, given: Mapping[str, Any], task: str, **defaults: Any) -> Self:
@@ -200,9 +214,3 @@ class Parameters:
             if each.name not in self._apart
         }
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
-
-
-def check_rest(**shares: float) -> None:
-    """Refuse parts of a budget that leave nothing for the rounds."""
-    if sum(shares.values()) > 1 - LEAST_SHARE:
-        raise ValueError(f"{' and '.join(shares)} leave nothing for the rounds")
