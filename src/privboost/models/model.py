@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from scipy.special import expit, log_expit, softmax
+from sklearn.utils.metaestimators import available_if
 
 from privboost.clusters.prediction import where_rows_lie
 from privboost.clusters.recognition import is_remote
@@ -21,7 +22,7 @@ from privboost.models.additive import AdditiveScores
 from privboost.models.compound import CompoundScores
 from privboost.models.importance import NO_ERRORS, deviations, importances
 from privboost.models.linear import LinearScores
-from privboost.models.manners import TrainedModel, only_where
+from privboost.models.manners import TrainedModel
 from privboost.models.trees import TreeScores
 from privboost.models.votes import VoteScores
 from privboost.pickling import DeclaredState
@@ -32,14 +33,15 @@ from privboost.tables.features import ClassTarget
 from privboost.tables.rows import Codes
 
 
-def _need_chances(model: Model) -> None:
-    """Raise where scores are no log-odds."""
+def _has_probabilities(model: Model) -> bool:
+    """Whether scores are log-odds; the error that is raised where they are not says why."""
     if not isinstance(model.domain.target, ClassTarget):
         raise AttributeError("predict_proba: the target is a number")
     if not model.has_chances:
         raise AttributeError(
             "predict_proba: the scores of this model are not log-odds; see decision_function"
         )
+    return True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,7 +190,7 @@ class Model(DeclaredState, TrainedModel):
             scores = np.concatenate(stage, axis=1) / SCORE_STEPS
             yield scores[0] if len(scores) == 1 else scores.T
 
-    @only_where(_need_chances)
+    @available_if(_has_probabilities)
     @where_rows_lie
     def predict_proba(self, data: Any, return_std: bool = False, n_jobs: int | None = None) -> Any:
         """Return class probabilities, in the order of `classes`.
@@ -248,7 +250,7 @@ class Model(DeclaredState, TrainedModel):
 
     def chances_of(self, scores: np.ndarray) -> np.ndarray:
         """Return class probabilities for scores of `decision_function`."""
-        _need_chances(self)
+        _has_probabilities(self)
         if scores.ndim == 1:
             both = np.empty((len(scores), 2))
             expit(scores, out=both[:, 1])
