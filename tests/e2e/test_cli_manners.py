@@ -549,7 +549,7 @@ def test_a_batch_that_dies_after_its_reservation_leaves_no_state(trained, run, m
     late = ("extend", state, folder / "t.csv", "--epsilon", 1, "--model", folder / "l")
     late = (*late, "--quiet", "--ledger", ledger)
     refused = (*late, "--set", "gradient_clip=0.9")
-    assert "stay as they were" in run(*refused, code=Status.usage).stderr
+    assert "must equal those of the first batch" in run(*refused, code=Status.usage).stderr
     assert state.exists()
 
     def stop(*_, **__):

@@ -1,4 +1,4 @@
-"""The state of a stream, with its model, as the bytes of a file, believed in nothing."""
+"""Bytes of a stream's file: its state and model, validated when read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from privboost.tables.rows import Rows, join
 STREAM_FILE = FileKind(b"PVBSTRM", 3, "the state of a stream")
 _MAGIC = b"PVBSTATE"
 _MOST_ROWS = 2**31
-"""Rows that a stream may have had when its file is read; as many more still have ids of 32 bits."""
+"""Most rows of a stream whose file is read: as many more still have 32-bit ids."""
 _KEYS = (
     "model",
     "weight_bound",
@@ -69,7 +69,7 @@ def stream_bytes(stream: RowStream, model: Model) -> bytes:
         "clips": list(stream.clips),
         "next_id": stream.next_id,
         "most_score": stream.most_score,
-        "cohorts": [_cohort_form(cohort) for cohort in stream.cohorts],
+        "cohorts": [_cohort_dict(cohort) for cohort in stream.cohorts],
         "parameters": stream.parameters,
         "learned": stream.learned,
         "unit_kind": stream.unit_kind,
@@ -82,23 +82,22 @@ def stream_bytes(stream: RowStream, model: Model) -> bytes:
 def read_stream(data: bytes, path: str) -> tuple[RowStream, Model]:
     """Read the content of a stream's file; errors name the path.
 
-    Whatever it holds, either `ModelFileError` is raised, or its rows and what they were told fit
-    its model.
+    Whatever it holds, either `ModelFileError` is raised, or its rows and update log fit its model.
     """
     content = STREAM_FILE.unseal(data, path)
     try:
         form = need_keys(codec.load(_unpacked(content), _MAGIC), "file", _KEYS)
         held = need_array(form["model"], "model", np.uint8, (None,))
         model = read_model(held.data, "its model")
-        return _from_form(form, model), model
+        return _stream_of(form, model), model
     except (DomainError, ModelFileError) as error:
         raise ModelFileError(f"{path} holds no stream: {error}") from None
     except UNREADABLE:
-        raise ModelFileError(f"{path} holds no stream: its form is not that of one") from None
+        raise ModelFileError(f"{path} holds no stream: its parts are not those of one") from None
 
 
 def _packed(data: bytes) -> bytes:
-    """Compress arrays, but no text: once read, that takes many times its size."""
+    """Compress arrays, but not the JSON header, which takes many times its size once parsed."""
     start = codec.text_end(data)
     return data[:start] + compress(data[start:])
 
@@ -108,32 +107,32 @@ def _unpacked(content: bytes | memoryview) -> bytes:
     return bytes(content[:start]) + decompress(content[start:])
 
 
-def _cohort_form(cohort: Cohort) -> dict[str, Any]:
+def _cohort_dict(cohort: Cohort) -> dict[str, Any]:
     assert isinstance(cohort.rows, Coded)
     units, blocks = cohort.rows.units, cohort.rows.blocks
     rows = join(blocks) if blocks else None
     return {
-        "rows": None if rows is None else _rows_form(rows),
+        "rows": None if rows is None else _rows_dict(rows),
         "budget": cohort.budget.to_dict(),
         "used": cohort.used,
         "report": cohort.report.to_dict(),
-        "units": None if units is None else _names_form(units.to_pylist()),
+        "units": None if units is None else _names_dict(units.to_pylist()),
     }
 
 
-def _rows_form(rows: Rows) -> dict[str, Any]:
+def _rows_dict(rows: Rows) -> dict[str, Any]:
     held = vars(rows) | {"narrow": rows.codes.narrow, "wide": rows.codes.wide}
     return {name: held[name] for name in ROW_ARRAYS}
 
 
-def _names_form(names: list[bytes]) -> dict[str, np.ndarray]:
+def _names_dict(names: list[bytes]) -> dict[str, np.ndarray]:
     return {
         "ends": np.cumsum([len(name) for name in names], dtype=np.int64),
         "bytes": np.frombuffer(b"".join(names), dtype=np.uint8),
     }
 
 
-def _from_form(form: dict[str, Any], model: Model) -> RowStream:
+def _stream_of(form: dict[str, Any], model: Model) -> RowStream:
     encoder, bound = model.encoder, form["weight_bound"]
     need(model.scores.kind == TreeScores.kind, "model", "a stream's model is one of trees")
     need(not model.privacy.public_rows, "model", "a stream's rows are private")

@@ -1,6 +1,6 @@
-"""What the parts of a stream's file must be: its rows, their budgets, and what rows were told.
+"""Validation of the parts of a stream's file: rows, privacy filters and the update log.
 
-Rows are given to kernels, and updates are replayed on them, so both must fit the model's layout.
+Kernels read the rows, and updates are replayed on them, so both must fit the model's layout.
 Messages quote no value and no length: all of this is private.
 """
 
@@ -54,28 +54,28 @@ from privboost.tables.rows import Codes, Rows
 from privboost.trees.tree import Tree
 
 ROW_ARRAYS = ("narrow", "wide", "label", "weight", "start", "ids")
-"""What a file keeps of rows."""
+"""Arrays of rows in a file."""
 STREAM_PARAMETERS = frozenset(
     [each.name for kind in (SBDTSettings, NewtonStep) for each in fields(kind)]
     + ["domain_share", "sample_weight_bound", "accountant"]
 )
-"""Parameters that go on from batch to batch; budgets, seeds and files belong to one run."""
+"""Parameters that later batches inherit; budgets, seeds and files belong to one run."""
 _LEAST_NOISE = 1e-100
-"""No plan has less noise, nor more than one over it; squares of both are numbers."""
+"""Least standard deviation of noise; its inverse is the largest. Squares of both are finite."""
 
 
 def read_parameters(form: Any) -> dict[str, Any]:
-    """Read the parameters of the last batch: nothing that a run is to decide for itself."""
+    """Read the parameters of the last batch that later batches inherit."""
     need(isinstance(form, dict), "parameters", "a mapping is needed")
     known = STREAM_PARAMETERS.issuperset(form)
-    need(known, "parameters", "only those of trees, which go on from batch to batch, are known")
+    need(known, "parameters", "only those of trees, which later batches inherit, are known")
     plain = all(value is None or isinstance(value, str | int | float) for value in form.values())
-    need(plain, "parameters", "numbers, texts, true, false or nothing are needed")
+    need(plain, "parameters", "numbers, strings, true, false or null are needed")
     return dict(form)
 
 
 def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple[Rows, ...]:
-    """Read the rows of a cohort, and cut them into blocks."""
+    """Read the rows of a cohort, in blocks."""
     if form is None:
         return ()
     form = need_keys(form, "rows", ROW_ARRAYS)
@@ -106,13 +106,13 @@ def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple
 
 
 def need_if(wanted: bool, value: Any, place: str, *rule: Any) -> np.ndarray | None:
-    """Check an array that is there exactly where it is wanted."""
+    """Check an array that must be present if `wanted`, and absent if not."""
     need(wanted or value is None, place, "nothing is needed here")
     return need_array(value, place, *rule) if wanted else None
 
 
 def check_ids(cohorts: list[tuple[Rows, ...]], next_id: int) -> None:
-    """Refuse rows of one id: they would be sampled together."""
+    """Refuse rows that share an id: they would be sampled together."""
     ids = [np.asarray(block.ids) for blocks in cohorts for block in blocks]
     every = np.sort(np.concatenate([np.empty(0, dtype=np.uint32), *ids]))
     apart = bool((every[1:] > every[:-1]).all())
@@ -136,7 +136,7 @@ def read_names(form: Any, expected: bool) -> pa.Array | None:
 
 
 def read_budget(form: Any) -> LifeBudget:
-    """Read a budget for life."""
+    """Read an individual privacy filter."""
     need(isinstance(form, dict), "budget", "a mapping is needed")
     need_text(form.get("kind"), "budget.kind")
     need(form.get("relation") in tuple(Relation), "budget.relation", "an unknown relation")
@@ -154,7 +154,7 @@ def read_budget(form: Any) -> LifeBudget:
 
 @dataclass
 class _State:
-    """What rows know while they are told one update after the other."""
+    """Shard state while an update log is validated."""
 
     encoder: Encoder
     weighted: bool
@@ -165,18 +165,20 @@ class _State:
 
     def __post_init__(self) -> None:
         self.prices: list[Price] = []
-        self.charges = [0] * self.n_cohorts  # by the last cohort that pays; earlier ones do too
+        self.charges = [0] * self.n_cohorts  # by the last cohort charged; earlier ones are too
         self.n_outputs = count_outputs(self.encoder.domain.target)
-        self.most = np.full(self.n_outputs, SCORE_STEPS, dtype=np.int64)  # where numbers start
+        self.most = np.full(
+            self.n_outputs, SCORE_STEPS, dtype=np.int64
+        )  # initial scores of numbers
 
     def follow(self, update: Any) -> None:
-        """Check one update, and what follows from it."""
+        """Check one update, and apply it to the state."""
         if isinstance(update, Start):
             need(update.n_outputs == self.n_outputs, "log", "scores for each class are needed")
             self.loss = _loss(update.loss)
             self.most[:] = SCORE_STEPS
         elif isinstance(update, SetSpan):
-            need(not self.open, "log", "the span of numbers is told before budgets are opened")
+            need(not self.open, "log", "the clipping range is set before budgets are opened")
             self.span = update.low, update.high
         elif isinstance(update, OpenBudgets):
             need(not self.open, "log", "budgets are opened once")
@@ -233,26 +235,26 @@ def check_log(
     used: list[int],
     span: tuple[int, int],
 ) -> None:
-    """Check that updates can be replayed on rows, and cost cohorts no more than is recorded.
+    """Check that updates can be replayed on rows, and charge cohorts only what is recorded.
 
     Parameters
     ----------
     log : tuple of Update
         The updates, in order.
     encoder : Encoder
-        How the rows are coded.
+        Encoder of the rows.
     weighted : bool
         Whether rows have weights.
     used : list of int
-        How many releases were made within each cohort's budget.
+        Number of releases charged to each cohort's filter.
     span : (int, int)
-        The span of the model's labels.
+        The model's clipping range of labels.
     """
     state = _State(encoder, weighted, len(used))
     for update in log:
         state.follow(update)
     need(state.loss is not None and state.open, "log", "a stream has a start and budgets")
-    need(state.span == span, "log", "the rows' span is that of the model")
+    need(state.span == span, "log", "the clipping range is that of the model")
     made = list(accumulate(reversed(state.charges)))[::-1]
     covered = all(own >= charged for own, charged in zip(used, made, strict=True))
     need(covered, "log", "rows were charged for more releases than their budgets record")
@@ -273,7 +275,7 @@ def _loss(loss: Any) -> LossTable:
 
 
 def check_tree(tree: Any, layout: Layout) -> None:
-    """Check a tree: its features are the layout's, and every code of them turns left or right."""
+    """Check a tree: its features are the layout's, and every code of them goes left or right."""
     place = "log.trees"
     need(isinstance(tree, Tree), place, "a tree is needed")
     nodes = len(tree.feature)
