@@ -79,7 +79,7 @@ WRAPPERS = {
     "a stack": (lambda: ensemble.StackingClassifier(members(), cv=2), "no privacy guarantee"),
     "one against the rest": (
         lambda: multiclass.OneVsRestClassifier(member()),
-        "which classes there are",
+        "reads the classes off them",
     ),
     "calibration": (
         lambda: calibration.CalibratedClassifierCV(member(), cv=2),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,10 +54,10 @@ class Trust(StrEnum):
 
 
 Pins = Annotated[
-    Path, option("A folder with the public keys (.pub) of all, coordinator and parties.")
+    Path, option("Folder with the public keys (.pub) of the coordinator and all parties.")
 ]
 OwnKey = Annotated[Path, option("This end's private key (.key).")]
-Patience = Annotated[float, option("Seconds to wait: for all to come, and then for an answer.")]
+Patience = Annotated[float, option("Seconds to wait for the other ends, and then for each reply.")]
 
 
 @command(
@@ -63,29 +65,30 @@ Patience = Annotated[float, option("Seconds to wait: for all to come, and then f
     "privboost federation keys north",
 )
 def keys(
-    name: Annotated[str, typer.Argument(help='Who the keys are for: a party, or "coordinator".')],
-    folder: Annotated[Path, option("Where to write them.")] = Path(),
+    *,
+    name: Annotated[str, typer.Argument(help='Name of a party, or "coordinator".')],
+    folder: Annotated[Path, option("Folder to write the keys to.")] = Path(),
     host: Annotated[
-        list[str] | None, option("For the coordinator: a name or address it has; repeatable.")
+        list[str] | None, option("Host name or address of the coordinator; repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the keys of one end.
+    """Make the keys of a party or of the coordinator.
 
-    NAME.key stays where it is made. NAME.pub goes to everybody, by a way on which nobody can
+    NAME.key stays where it is made. NAME.pub goes to all others over a channel on which nobody can
     replace it; so does coordinator.crt, which parties need for TLS.
     """
     from privboost.federation import key_files
 
     leads = name == key_files.COORDINATOR
     if leads != bool(host):
-        raise ValueError("--host is for the coordinator, which needs one: parties call it there")
+        raise ValueError("--host is for the coordinator, which needs one: parties connect to it")
     ends = [key_files.PRIVATE, key_files.PUBLIC]
     ends += [key_files.CERTIFICATE, key_files.CERTIFICATE_KEY] if leads else []
     folder.mkdir(parents=True, exist_ok=True)
     for path in [folder / f"{name}{end}" for end in ends]:
         if path.exists():
-            raise FileExistsError(f"{path} exists already: keys are not replaced; move it away")
+            raise FileExistsError(f"{path} exists already, and keys are not replaced: move it away")
     made = key_files.write_keys(name, folder)
     made += key_files.write_certificate(host or [], folder) if leads else []
     secret = {path for path in made if path.name.endswith(".key")}
@@ -93,23 +96,37 @@ def keys(
         print_json({str(path): "secret" if path in secret else "public" for path in made})
         return
     for path in made:
-        typer.echo(f"{path}: {'keep it secret' if path in secret else 'give it to everybody'}")
+        typer.echo(f"{path}: {'keep it secret' if path in secret else 'give it to all others'}")
+
+
+def _read_keys(key: Path, pins: Path, leads: bool) -> tuple[str, Any, dict[str, bytes]]:
+    """Return the name and key pair of this end, and the public keys of all ends."""
+    from privboost.federation.key_files import COORDINATOR, read_pins, read_private
+
+    name, identity = read_private(key)
+    known = read_pins(pins)
+    if name == COORDINATOR and not leads:
+        raise ValueError("--key: this is the coordinator's; a party joins with its own")
+    expected = COORDINATOR if leads else name
+    if name != expected or known.get(expected) != identity.public:
+        raise ValueError(f"--key: {key} is not the private half of {expected}.pub in {pins}")
+    return name, identity, known
 
 
 @command("privboost federation coordinate --domain d.json --epsilon 1 --model m.privboost")
 def coordinate(
     *,
     model: NewModel,
-    domain: Annotated[Path, option("What is public about the tables (JSON).")],
+    domain: Annotated[Path, option("Public domain of the tables (JSON).")],
     epsilon: Epsilon,
     key: OwnKey = Path("coordinator.key"),
     pins: Pins = Path("pins"),
-    listen: Annotated[str, option("Where to listen, as host:port.")] = "0.0.0.0:8470",
+    listen: Annotated[str, option("Address to listen on, as host:port.")] = "0.0.0.0:8470",
     certificate: Annotated[
         Path | None,
         option(
-            "For TLS, with its key beside it (.key added).",
-            show_default="coordinator.crt beside --key",
+            "TLS certificate; its key lies next to it (.key added).",
+            show_default="coordinator.crt next to --key",
         ),
     ] = None,
     delta: Delta = 1e-6,
@@ -118,9 +135,9 @@ def coordinate(
         Trust, option("Who adds noise; a server that does sees exact totals.")
     ] = Trust.distributed,
     colluders: Annotated[
-        int, option("How many parties may tell the coordinator all they know.")
+        int, option("Number of parties that may collude with the coordinator.")
     ] = 1,
-    dropouts: Annotated[int, option("How many parties may be lost, once all have come.")] = 0,
+    dropouts: Annotated[int, option("Number of parties that may be lost after the beginning.")] = 0,
     set_: Parameters = None,
     weights: WeightOptions,
     run: RunOptions,
@@ -128,13 +145,7 @@ def coordinate(
     output: ResultOptions,
 ) -> None:
     """Wait for all parties, train with them, and write the model. Spends the budget."""
-    from privboost.federation.key_files import (
-        CERTIFICATE,
-        COORDINATOR,
-        read_pins,
-        read_private,
-        read_secret,
-    )
+    from privboost.federation.key_files import CERTIFICATE, COORDINATOR, read_secret
 
     public = privboost.Domain.from_json(domain)
     kind = estimator_class(recipe, isinstance(public.target, privboost.ClassTarget))
@@ -142,10 +153,8 @@ def coordinate(
     estimator.set_params(ledger=run.ledger, verbose=output.verbose)
     fit_arguments = weights.apply(estimator, recipe)
     estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
-    name, identity = read_private(key)
-    parties = read_pins(pins)
-    if name != COORDINATOR or parties.pop(COORDINATOR) != identity.public:
-        raise ValueError(f"--key: {key} is not the private half of {COORDINATOR}.pub in {pins}")
+    _, identity, parties = _read_keys(key, pins, leads=True)
+    parties.pop(COORDINATOR)
     shown = key.with_name(f"{COORDINATOR}{CERTIFICATE}") if certificate is None else certificate
     tls = shown.read_bytes(), read_secret(shown.with_name(f"{shown.name}.key"))
     output.check((domain, run.ledger, key, shown), model)
@@ -158,11 +167,12 @@ def coordinate(
         with spending(epsilon, estimator.delta, others_pay=True), warnings_delayed():
             estimator.fit(federation, **fit_arguments)
             save_paid(estimator.save, model)
-    print_model(model, estimator.model_, output.as_json, output.strict, parties=list(parties))
+    names = list(parties)
+    print_model(model, estimator.model_, output.as_json, output.strict, parties=names)
 
 
 def _wait_for_all(server: Any, names: list[str], listen: str, quiet: bool) -> None:
-    """Wait for all parties, and print each that joins."""
+    """Wait for all parties, and print the name of each that has connected."""
 
     def show(line: str) -> None:
         if not quiet:
@@ -175,6 +185,63 @@ def _wait_for_all(server: Any, names: list[str], listen: str, quiet: bool) -> No
         fail("interrupted while waiting for parties; nothing was spent", Status.interrupted)
 
 
+@dataclass(frozen=True)
+class PartyAccountOptions:
+    """The account of a party's rows."""
+
+    budget: Annotated[
+        Path | None,
+        option(
+            "Budget store; every run is charged to its account of --dataset.",
+            ACCOUNT,
+            show_default="NAME.db next to --key",
+        ),
+    ] = None
+    dataset: Annotated[
+        str | None, option("Data set that the rows belong to.", ACCOUNT, show_default="NAME")
+    ] = None
+    limit_epsilon: Annotated[
+        float | None, option("Open the account if there is none: epsilon of all runs.", ACCOUNT)
+    ] = None
+    limit_delta: LimitDelta = None
+
+    def open(self, store: Path, name: str, unit: str | None, accept_seed: bool) -> Any:
+        """Return the account in a store; None for a party that accepts seeded runs only."""
+        if not accept_seed:
+            limit = self.limit_epsilon, self.limit_delta
+            return open_account(store, self.dataset or name, limit, None, unit)
+        if (self.budget, self.dataset, self.limit_epsilon, self.limit_delta) != (None,) * 4:
+            raise ValueError(
+                "--accept-seed goes with no account: a seeded run protects nobody, and has no "
+                "guarantee to charge"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class ConsentOptions:
+    """Conditions under which a party takes part."""
+
+    colluders: Annotated[int, option("Refuse runs that protect from fewer colluding parties.")] = 1
+    least_parties: Annotated[
+        int | None, option("Refuse runs with fewer parties.", show_default="all pinned")
+    ] = None
+    trust_server: Annotated[
+        bool,
+        option("Accept runs in which the server sees exact totals.", name="--trust-server"),
+    ] = False
+    tell_rows: Annotated[
+        bool, option("The number of rows is public (LazyBB needs it).", name="--tell-rows")
+    ] = False
+    accept_seed: Annotated[
+        bool,
+        option(
+            "Accept seeded runs only: they protect nobody, and charge no account.",
+            name="--accept-seed",
+        ),
+    ] = False
+
+
 @command(
     "privboost federation join v.csv --at train.example.org:8470 --domain d.json "
     "--key north.key --limit-epsilon 3 --limit-delta 1e-5",
@@ -182,95 +249,51 @@ def _wait_for_all(server: Any, names: list[str], listen: str, quiet: bool) -> No
 def join(
     *,
     data: DataFile,
-    at: Annotated[str, option("The coordinator, as host:port.")],
-    domain: Annotated[Path, option("What is public about the table (JSON); others are refused.")],
+    at: Annotated[str, option("Address of the coordinator, as host:port.")],
+    domain: Annotated[
+        Path, option("Public domain of the table (JSON); offers with another are refused.")
+    ],
     key: OwnKey,
-    budget: Annotated[
-        Path | None,
-        option(
-            "A store of accounts, of which that of --dataset is charged first.",
-            ACCOUNT,
-            show_default="NAME.db beside --key",
-        ),
-    ] = None,
-    dataset: Annotated[
-        str | None, option("The data set that the rows are of.", ACCOUNT, show_default="NAME")
-    ] = None,
-    limit_epsilon: Annotated[
-        float | None,
-        option("Open the account, where there is none: what all runs together may cost.", ACCOUNT),
-    ] = None,
-    limit_delta: LimitDelta = None,
+    charges: PartyAccountOptions,
     pins: Pins = Path("pins"),
     certificate: Annotated[
         Path | None,
         option(
-            "The coordinator's certificate, or who signed it (PEM).",
+            "The coordinator's certificate, or its authority's (PEM).",
             show_default="coordinator.crt in --pins",
         ),
     ] = None,
     ledger: Annotated[
         Path | None,
         option(
-            "A file that records every reservation and charge.",
-            show_default="NAME.ledger beside --key",
+            "File that records every reservation and charge.",
+            show_default="NAME.ledger next to --key",
         ),
     ] = None,
     weights: Weights = None,
-    colluders: Annotated[
-        int, option("The number of colluding parties to be safe from, at least.")
-    ] = 1,
-    least_parties: Annotated[
-        int | None, option("The least number of parties.", show_default="all pinned")
-    ] = None,
-    trust_server: Annotated[
-        bool, option("Also take part where the server sees exact totals.", name="--trust-server")
-    ] = False,
-    tell_rows: Annotated[
-        bool, option("The number of rows is public (LazyBB needs it).", name="--tell-rows")
-    ] = False,
-    accept_seed: Annotated[
-        bool,
-        option(
-            "Take part in seeded runs only, which protect nobody: without an account.",
-            name="--accept-seed",
-        ),
-    ] = False,
+    consent: ConsentOptions,
     table: TableOptions,
     jobs: Jobs = None,
     patience: Patience = 600.0,
 ) -> None:
-    """Take part in a run with the rows of a table, which stay here.
+    """Take part in a run with the rows of a table, which stay on this machine.
 
-    Every run is charged to the account before a row is read; what it does not cover is refused.
+    Every run is charged to the account before a row is read; a run that it does not cover is
+    refused.
     """
-    from privboost.federation.key_files import CERTIFICATE, COORDINATOR, read_pins, read_private
+    from privboost.federation.key_files import CERTIFICATE, COORDINATOR
     from privboost.federation.party import checked_record
-    from privboost.reports.report import round_up
 
-    name, identity = read_private(key)
-    known = read_pins(pins)
-    if name == COORDINATOR:
-        raise ValueError("--key: this is the coordinator's; a party joins with its own")
-    if known.get(name) != identity.public:
-        raise ValueError(f"--key: {key} is not the private half of {name}.pub in {pins}")
+    name, identity, known = _read_keys(key, pins, leads=False)
     shown = pins / f"{COORDINATOR}{CERTIFICATE}" if certificate is None else certificate
     rows = table.open(data)
     kept = key.with_suffix(".ledger") if ledger is None else ledger
-    store = key.with_suffix(".db") if budget is None else budget
+    store = key.with_suffix(".db") if charges.budget is None else charges.budget
     tls = shown.read_bytes() if shown.exists() or certificate is not None else None
     check_files((data, domain, key, kept, store), [])
-    checked_record(kept)  # before an account is opened that forgets what it counts
+    checked_record(kept)  # before an account is opened that lacks the runs it counts
     public = privboost.Domain.from_json(domain)
-    account = None
-    if not accept_seed:
-        limit = limit_epsilon, limit_delta
-        account = open_account(store, dataset or name, limit, None, unit_column(public, None))
-    elif (budget, dataset, limit_epsilon, limit_delta) != (None,) * 4:
-        raise ValueError(
-            "--accept-seed goes with no account: a run with a seed protects nobody, and nothing "
-            "can be charged for it"
-        )
+    account = charges.open(store, name, unit_column(public, None), consent.accept_seed)
 
     def show(line: str) -> None:
         typer.echo(f"{name}: {line}", err=True)
@@ -283,14 +306,10 @@ def join(
         pins=known,
         domain=public,
         weight=weights,
-        colluders=colluders,
-        least_parties=least_parties,
-        trust_server=trust_server,
         ledger=kept,
-        accept_seed=accept_seed,
-        tell_rows=tell_rows,
         n_jobs=jobs,
         tell=show,
+        **asdict(consent),
     )
     show(f"joining {at}; the rows stay here, the ledger is {kept}")
     if account is not None:
@@ -300,13 +319,18 @@ def join(
     except KeyboardInterrupt:
         show("interrupted")
     if account is not None:
-        balance = account.statement()
-        spent, most = round_up(balance.epsilon), balance.rules
-        show(f"epsilon {spent} of {most.epsilon:g} is spent in all, at delta {most.delta:g}")
+        _show_balance(account, show)
     party.close()
     if not party.finished:
         show("no run was completed")
     sys.stderr.flush()
-    os._exit(
-        Status.done if party.finished else Status.failed
-    )  # threads that Flower left running may not end by themselves
+    status = Status.done if party.finished else Status.failed
+    os._exit(status)  # threads that Flower left running may not end by themselves
+
+
+def _show_balance(account: Any, show: Callable[[str], None]) -> None:
+    from privboost.reports.report import round_up
+
+    balance = account.statement()
+    spent, limit = round_up(balance.epsilon), balance.rules
+    show(f"epsilon {spent} of {limit.epsilon:g} is spent in all, at delta {limit.delta:g}")

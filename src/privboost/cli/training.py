@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -63,7 +63,110 @@ from privboost.files import write_file
 from privboost.progress import reading
 from privboost.recipes import ESTIMATORS, RECIPES
 
+if TYPE_CHECKING:
+    from privboost import Domain
+
 AnyRecipe = StrEnum("AnyRecipe", ["auto", *RECIPES])  # type: ignore[misc]  # no literal names
+
+
+@dataclass(frozen=True)
+class DomainOptions:
+    """The domain of a table to train on, or what is known without one."""
+
+    domain: Annotated[Path | None, option("What is public about the table (JSON).", TABLE)] = None
+    target: Annotated[
+        str | None, option("Without a domain: the column to predict; one is learned.", TABLE)
+    ] = None
+    task: Annotated[Task, option("Without a domain: the kind of target.", TABLE)] = Task.classes
+    classes: Annotated[
+        str | None,
+        option(
+            "Without a domain: the classes, such as 0,1 (or a JSON list); they cost nothing.", TABLE
+        ),
+    ] = None
+    domain_given: Annotated[
+        Path | None, option("Without a domain: the part of one that is known (JSON).", TABLE)
+    ] = None
+    domain_rows: OfDomainRows = DomainRows.same
+
+    def load(self) -> Domain | None:
+        """Return the domain, or None if one is to be learned."""
+        if self.domain is not None and self.target is not None:
+            raise ValueError("give --domain or --target, not both: a domain names its target")
+        if self.domain is not None and self.domain_given is not None:
+            raise ValueError("give --domain or --domain-given, not both: a domain is given whole")
+        if self.domain is None and self.target is None:
+            raise ValueError("give --domain, or --target to have a domain learned privately")
+        return None if self.domain is None else privboost.Domain.from_json(self.domain)
+
+    def has_classes(self, domain: Domain | None) -> bool:
+        """Whether the target is classes."""
+        if domain is None:
+            return self.task is Task.classes
+        return isinstance(domain.target, privboost.ClassTarget)
+
+    def apply(self, estimator: Any) -> None:
+        """Set an estimator's parameters about the domain; classes are 0,1 or a JSON list."""
+        estimator.set_params(domain_rows=self.domain_rows.value, domain_given=self.domain_given)
+        if self.classes is None:
+            return
+        if "classes" not in estimator.get_params():
+            raise ValueError("--classes is for classes; the target is a number")
+        text = self.classes
+        try:
+            labels = json.loads(text if text.lstrip().startswith("[") else f"[{text}]")
+        except json.JSONDecodeError:  # strings without quotes
+            labels = [label.strip() for label in text.split(",")]
+        estimator.set_params(classes=labels)
+
+
+@dataclass(frozen=True)
+class RecipeOptions:
+    """The recipe of a model."""
+
+    recipe: Annotated[
+        AnyRecipe,
+        option(
+            "How to boost: see docs/recipes.md; auto picks one by public facts, and says why.",
+            TRAINING,
+        ),
+    ] = AnyRecipe[DEFAULT_RECIPE.name]
+    preset: Annotated[
+        str | None, option("A published variant of the recipe, such as TR_cyc.", TRAINING)
+    ] = None
+    rows: Annotated[
+        int | None, option("For auto and --dry-run: the number of rows, if it is public.", TRAINING)
+    ] = None
+
+    def choose(
+        self, domain: Domain | None, epsilon: float, delta: float | None, streams: bool
+    ) -> str:
+        """Return the recipe; print the reasons of a recommended one."""
+        chosen = str(self.recipe.value)
+        if chosen == "auto":
+            if domain is None:
+                raise ValueError("--recipe auto needs --domain: it goes by what is public")
+            found = privboost.recommend(
+                domain,
+                epsilon,
+                1e-6 if delta is None else delta,
+                rows=self.rows,
+                streams=streams,
+            )
+            chosen = ESTIMATORS[type(found.estimator).__name__].rsplit(".", 1)[-1]
+            notify(f"--recipe {chosen}: {'; '.join(found.reasons)}")
+        if streams and chosen != "sbdt":
+            raise ValueError("--stream needs --recipe sbdt")
+        return chosen
+
+    def make(self, chosen: str, classes: bool, **parameters: Any) -> Any:
+        """Return the estimator of the chosen recipe, or of its preset."""
+        kind = estimator_class(chosen, classes)
+        if self.preset is None:
+            return kind(**parameters)
+        if not hasattr(kind, "from_preset"):
+            raise ValueError(f"--preset: the recipe {chosen} has none")
+        return kind.from_preset(self.preset, **parameters)
 
 
 @command(
@@ -80,38 +183,12 @@ def train(
     delta: Annotated[
         float | None, option("The budget's delta.", PRIVACY, show_default="1e-6; sarus: 0")
     ] = None,
-    domain: Annotated[Path | None, option("What is public about the table (JSON).", TABLE)] = None,
-    target: Annotated[
-        str | None, option("Without a domain: the column to predict; one is learned.", TABLE)
-    ] = None,
-    task: Annotated[Task, option("Without a domain: the kind of target.", TABLE)] = Task.classes,
-    classes: Annotated[
-        str | None,
-        option(
-            "Without a domain: the classes, such as 0,1 (or a JSON list); they cost nothing.", TABLE
-        ),
-    ] = None,
-    domain_given: Annotated[
-        Path | None, option("Without a domain: the part of one that is known (JSON).", TABLE)
-    ] = None,
+    domain: DomainOptions,
     table: TableOptions,
     weights: WeightOptions,
-    recipe: Annotated[
-        AnyRecipe,
-        option(
-            "How to boost: see docs/recipes.md; auto picks one by public facts, and says why.",
-            TRAINING,
-        ),
-    ] = AnyRecipe[DEFAULT_RECIPE.name],
-    preset: Annotated[
-        str | None, option("A published variant of the recipe, such as TR_cyc.", TRAINING)
-    ] = None,
-    rows: Annotated[
-        int | None, option("For auto and --dry-run: the number of rows, if it is public.", TRAINING)
-    ] = None,
+    recipe: RecipeOptions,
     set_: Parameters = None,
     jobs: Jobs = None,
-    domain_rows: OfDomainRows = DomainRows.same,
     public_rows: PublicRows = False,
     run: RunOptions,
     account: AccountOptions,
@@ -130,59 +207,76 @@ def train(
 ) -> None:
     """Train a model on a private table. Spends the budget."""
     from privboost.estimators.streams import check_begin
-    from privboost.tables.comparisons import need_fit
 
-    if domain is not None and target is not None:
-        raise ValueError("give --domain or --target, not both: a domain names its target")
-    if domain is not None and domain_given is not None:
-        raise ValueError("give --domain or --domain-given, not both: a domain is given whole")
-    if domain is None and target is None:
-        raise ValueError("give --domain, or --target to have a domain learned privately")
-    public = None if domain is None else privboost.Domain.from_json(domain)
-    chosen = recipe.value
-    if chosen == "auto":
-        chosen = _recommended(public, epsilon, delta, rows, streams=stream is not None)
-    if stream is not None and chosen != "sbdt":
-        raise ValueError("--stream needs --recipe sbdt")
-    kind = estimator_class(chosen, _has_classes(public, task))
-    if preset is not None and not hasattr(kind, "from_preset"):
-        raise ValueError(f"--preset: the recipe {chosen} has none")
-    make = kind if preset is None else partial(kind.from_preset, preset)
-    estimator = make(epsilon=epsilon, domain=public, random_state=run.seed)
+    public = domain.load()
+    chosen = recipe.choose(public, epsilon, delta, streams=stream is not None)
+    estimator = recipe.make(
+        chosen,
+        domain.has_classes(public),
+        epsilon=epsilon,
+        domain=public,
+        random_state=run.seed,
+    )
     estimator.set_params(**({} if delta is None else {"delta": delta}))
     estimator.set_params(n_jobs=jobs, ledger=run.ledger, verbose=output.verbose)
-    estimator.set_params(domain_rows=domain_rows.value, domain_given=domain_given)
     estimator.set_params(public_rows=public_rows)
-    _set_classes(estimator, classes)
+    domain.apply(estimator)
     fit_arguments = weights.apply(estimator, chosen)
     estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
     source = table.open(data)
-    written = [model] if stream is None else [model, stream]
-    output.check((data, domain, domain_given, run.ledger, account.budget), *written)
+    read = (data, domain.domain, domain.domain_given, run.ledger, account.budget)
+    output.check(read, *([model] if stream is None else [model, stream]))
     if stream is not None:
         check_begin(stream)
     if dry_run and (stream is not None or account.limit_epsilon is not None):
         raise ValueError(
             "--dry-run begins no stream, and opens no account: leave --stream and the limits out"
         )
-    units = unit_column(public, domain_given)
-    estimator.set_params(budget=account.open(units, **account_kind(chosen, estimator.delta)))
+    units = unit_column(public, domain.domain_given)
+    charged = account.open(units, **account_kind(chosen, estimator.delta))
+    estimator.set_params(budget=charged)
     if dry_run:
-        if public is not None:  # without one there is no preview, which says so
-            need_fit(public, source, weights.weights)
-        preview = estimator.preview(weighted=weights.weights is not None, n_rows=rows)
-        _print_preview(preview, output.as_json)
+        _preview(estimator, source, weights.weights, recipe.rows, output.as_json)
         return
     with spending(epsilon, estimator.delta, public_rows), warnings_delayed():
-        fit = estimator.fit if stream is None else estimator.partial_fit
-        fit(source, target, **fit_arguments)
-        with signals_delayed():
-            if stream is not None:
-                with saving_too(estimator.save, model):
-                    save_paid(estimator.save_stream, stream)
-            save_paid(estimator.save, model)
+        _fit_and_save(estimator, (source, domain.target), fit_arguments, model, stream)
     more = {} if stream is None else {"stream": str(stream)}
     print_model(model, estimator.model_, output.as_json, output.strict, recipe=chosen, **more)
+
+
+def _preview(
+    estimator: Any, source: Any, weights: str | None, rows: int | None, as_json: bool
+) -> None:
+    """Print the guarantee and price of a fit, after the checks that need no row."""
+    from privboost.tables.comparisons import need_fit
+
+    if estimator.domain is not None:  # without one there is no preview, which says so
+        need_fit(estimator.domain, source, weights)
+    preview = estimator.preview(weighted=weights is not None, n_rows=rows)
+    if not as_json:
+        typer.echo(str(preview))
+        return
+    document = {"privacy": preview.privacy.to_dict()}
+    if preview.after is not None:
+        document |= {"before": preview.before.to_dict(), "after": preview.after.to_dict()}
+    print_json(document)
+
+
+def _fit_and_save(
+    estimator: Any,
+    rows: tuple[Any, str | None],
+    fit_arguments: dict[str, str],
+    model: Path,
+    stream: Path | None,
+) -> None:
+    """Fit, or begin a stream, and write what was paid for."""
+    fit = estimator.fit if stream is None else estimator.partial_fit
+    fit(*rows, **fit_arguments)
+    with signals_delayed():
+        if stream is not None:
+            with saving_too(estimator.save, model):
+                save_paid(estimator.save_stream, stream)
+        save_paid(estimator.save, model)
 
 
 @command(
@@ -298,7 +392,12 @@ def search(
         save_paid(own.best_estimator_.save, model)
     trained = own.best_estimator_.model_
     defects = find_defects(trained)
-    if output.as_json:
+    _print_search(own, model, defects, output.as_json)
+    finish(trained, defects, output.strict)
+
+
+def _print_search(own: Any, model: Path, defects: Sequence[Any], as_json: bool) -> None:
+    if as_json:
         print_json(
             {
                 "model": str(model),
@@ -314,7 +413,6 @@ def search(
         score = f"{own.best_score_:.3g} ± {own.best_score_std_:.2g}"
         typer.echo(f"best parameters {json.dumps(own.best_params_)}")
         typer.echo(f"{own.scoring_} {score}: noisy, and optimistic as the best of several runs")
-    finish(trained, defects, output.strict)
 
 
 @command(
@@ -420,49 +518,6 @@ def read_parameters(settings: list[str], known: dict[str, Any]) -> dict[str, Any
         except json.JSONDecodeError:
             parameters[name] = text
     return parameters
-
-
-def _set_classes(estimator: Any, classes: str | None) -> None:
-    """Set an estimator's classes, written as 0,1 or as a JSON list."""
-    if classes is None:
-        return
-    if "classes" not in estimator.get_params():
-        raise ValueError("--classes is for classes; the target is a number")
-    try:
-        found = json.loads(classes if classes.lstrip().startswith("[") else f"[{classes}]")
-    except json.JSONDecodeError:  # strings without quotes
-        found = [label.strip() for label in classes.split(",")]
-    estimator.set_params(classes=found)
-
-
-def _recommended(
-    domain: Any, epsilon: float, delta: float | None, rows: int | None, streams: bool
-) -> str:
-    """Return the recommended recipe, and print the reasons."""
-    if domain is None:
-        raise ValueError("--recipe auto needs --domain: it goes by what is public")
-    found = privboost.recommend(
-        domain, epsilon, 1e-6 if delta is None else delta, rows=rows, streams=streams
-    )
-    chosen = ESTIMATORS[type(found.estimator).__name__].rsplit(".", 1)[-1]
-    notify(f"--recipe {chosen}: {'; '.join(found.reasons)}")
-    return chosen
-
-
-def _has_classes(domain: Any, task: Task) -> bool:
-    if domain is None:
-        return task is Task.classes
-    return isinstance(domain.target, privboost.ClassTarget)
-
-
-def _print_preview(preview: Any, as_json: bool) -> None:
-    if not as_json:
-        typer.echo(str(preview))
-        return
-    document = {"privacy": preview.privacy.to_dict()}
-    if preview.after is not None:
-        document |= {"before": preview.before.to_dict(), "after": preview.after.to_dict()}
-    print_json(document)
 
 
 def _read_candidates(path: Path) -> Any:
