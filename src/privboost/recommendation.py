@@ -227,7 +227,7 @@ class _Facts:
 def _for_streams(facts: _Facts, readable: bool) -> Recommendation:
     if facts.pure:
         raise ValueError("streams: no recipe takes them under pure ε; give a delta above 0")
-    reasons = ["streams: it alone adds rows that come later, each with a budget for life"]
+    reasons = ["streams: it alone adds rows later, each with an individual privacy filter"]
     if readable:
         reasons.append("readable: its trees look at one feature each, and add up to effects")
     others = {

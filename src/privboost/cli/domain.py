@@ -27,6 +27,7 @@ from privboost.cli.options import (
     Target,
     Task,
     account_kind,
+    known_domain,
     unit_column,
 )
 from privboost.cli.output import (
@@ -116,10 +117,8 @@ def learn(
     output: ProgressOptions,
 ) -> None:
     """Learn a domain privately. Spends the budget; training on the same rows adds to it."""
-    from privboost.learning.given import open_given
-
     output.check((data, domain_given, run.ledger, account.budget), out)
-    known = dict(open_given("--domain-given", domain_given))
+    known = known_domain(domain_given)
     if leave_out:
         known["leave_out"] = [*known.get("leave_out", ()), *leave_out]
     source = table.open(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -117,9 +118,7 @@ def explain(
     output.check((model,), out, *(() if plot is None else (plot,)))
     found = privboost.load_model(model).explain_global()
     if plot is not None:
-        from privboost.explanations.axes import pyplot
-
-        pyplot().switch_backend("agg")  # no screen is needed
+        os.environ["MPLBACKEND"] = "agg"  # no screen is needed
         figure = found.plot(most)[0].figure
         with new_file(plot) as file:
             figure.savefig(file, format=plot.suffix[1:].lower(), dpi=120)
@@ -175,9 +174,6 @@ def export(
     output: OutputOptions,
 ) -> None:
     """Write a model for other programs: an ONNX graph, or a SELECT."""
-    from privboost.export.export import check_suffix
-
-    check_suffix(out)
     output.check((model,), out)
     privboost.export_model(privboost.load_model(model), out)
     print_written(out, f"{model} for other programs", output.as_json)

@@ -228,13 +228,18 @@ def account_kind(recipe: str, delta: float) -> dict[str, str]:
     return {"filter": "renyi"} if recipe in ("dpxgb", "sarus") or delta == 0 else {}
 
 
-def unit_column(domain: Domain | None, domain_given: Path | None) -> str | None:
-    """Return the column of protected units, from a domain or the known part of one."""
+def known_domain(path: Path | None) -> dict[str, Any]:
+    """Return the known part of a domain, from the file of --domain-given."""
     from privboost.learning.given import open_given
 
+    return dict(open_given("--domain-given", path))
+
+
+def unit_column(domain: Domain | None, domain_given: Path | None) -> str | None:
+    """Return the column of protected units, from a domain or the known part of one."""
     unit = None if domain is None else domain.unit
     if domain is None and domain_given is not None:
-        part = open_given("domain_given", domain_given).get("unit")
+        part = known_domain(domain_given).get("unit")
         unit = None if part is None else privboost.Unit.from_dict(part)
     return None if unit is None else unit.column
 

@@ -225,6 +225,13 @@ def warnings_delayed() -> Iterator[None]:
         yield
 
 
+def find_defects(model: Any) -> tuple[Any, ...]:
+    """Return the findings of a model that call for action."""
+    from privboost.models.findings import find_defects
+
+    return tuple(find_defects(model))
+
+
 def finish(result: Any, defects: Sequence[Any], strict: bool) -> None:
     """Warn of the defects of a result that is written; with `strict`, exit because of them."""
     from privboost.models.findings import warn_of_defects
@@ -283,8 +290,6 @@ def print_model(path: Path, model: Any, as_json: bool, strict: bool, **more: Any
 
     Findings follow from released values, and cost nothing.
     """
-    from privboost.models.findings import find_defects
-
     privacy, findings, defects = model.privacy, model.findings(), find_defects(model)
     with _printing(path):
         if as_json:

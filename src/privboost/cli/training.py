@@ -47,6 +47,7 @@ from privboost.cli.options import (
 )
 from privboost.cli.output import (
     check_files,
+    find_defects,
     finish,
     print_json,
     print_model,
@@ -366,8 +367,6 @@ def search(
     output: StrictOptions,
 ) -> None:
     """Choose parameters privately, and keep the winner's model. Spends the budget."""
-    from privboost.models.findings import find_defects
-
     public = privboost.Domain.from_json(domain)
     kind = estimator_class(recipe, isinstance(public.target, privboost.ClassTarget))
     estimator = kind(domain=public, n_jobs=jobs, domain_rows=domain_rows.value)
