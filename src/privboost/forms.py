@@ -46,18 +46,20 @@ def tell_problems(holes: Sequence[Hole], wrong: Sequence[str]) -> str:
     return "; ".join(problems)
 
 
-def check_mapping(form: Any, place: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
+def check_mapping(
+    document: Any, place: str, needed: set[str], allowed: set[str]
+) -> Mapping[str, Any]:
     """Check that a dict has all keys it needs and no unknown ones."""
-    if not isinstance(form, Mapping):
+    if not isinstance(document, Mapping):
         keys = ", ".join(sorted(needed))
         raise DomainError(f"{place}: a mapping is needed, with {keys}")
     known = ", ".join(sorted(needed | allowed))
-    for key in form:
+    for key in document:
         if key not in needed | allowed:
             raise DomainError(f"{place}: unknown key {key!r} (known: {known})")
-    for key in sorted(needed - set(form)):
+    for key in sorted(needed - set(document)):
         raise DomainError(f"{place}: {key!r} is missing")
-    return form
+    return document
 
 
 _MARKS = ",;"
@@ -132,6 +134,6 @@ def did_you_mean(name: Any, names: Sequence[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-def read_reason(form: Mapping[str, Any], place: str) -> str:
+def read_reason(document: Mapping[str, Any], place: str) -> str:
     """Return the optional reason of a part of a domain."""
-    return check_text(form.get("reason", ""), f"{place}.reason", empty=True)
+    return check_text(document.get("reason", ""), f"{place}.reason", empty=True)

@@ -45,7 +45,7 @@ def _together(training: PrivacyReport, spent: PrivacyReport) -> str:
 
 def _measures(said: str, evaluation: Evaluation) -> list[Block]:
     whole = evaluation.measures
-    rows = [(name.replace("_", " "), whole.words(name) or NO_ROWS) for name in whole.values]
+    rows = [(name.replace("_", " "), whole.text(name) or NO_ROWS) for name in whole.values]
     found: list[Block] = [
         Table(f"{said}: all rows", tuple(rows), ("Measure", "Value ± standard error"))
     ]
@@ -58,7 +58,7 @@ def _measures(said: str, evaluation: Evaluation) -> list[Block]:
         found.append(Text(f"{said}: {evaluation.residuals}."))
     if evaluation.reliability:
         bins = [
-            (f"{b.of}: {b.low:.3g} to {b.high:.3g}", f"{b.promised:.3g}", str(b.observed))
+            (f"{b.of}: {b.low:.3g} to {b.high:.3g}", f"{b.predicted:.3g}", str(b.observed))
             for b in evaluation.reliability
         ]
         head = ("Probabilities of", "Promised", "Came true")
@@ -67,6 +67,6 @@ def _measures(said: str, evaluation: Evaluation) -> list[Block]:
 
 
 def _in_line(measures: Measures) -> str:
-    names = [name for name in measures.values if measures.words(name)]
+    names = [name for name in measures.values if measures.text(name)]
     said = [f"{name.replace('_', ' ')} {measures[name]}" for name in names]
     return "; ".join(said if measures.tells else [*said, NO_ROWS])

@@ -79,8 +79,9 @@ def keys(
     replace it; so does coordinator.crt, which parties need for TLS.
     """
     from privboost.federation import key_files
+    from privboost.federation.agreement import COORDINATOR
 
-    leads = name == key_files.COORDINATOR
+    leads = name == COORDINATOR
     if leads != bool(host):
         raise ValueError("--host is for the coordinator, which needs one: parties connect to it")
     ends = [key_files.PRIVATE, key_files.PUBLIC]
@@ -101,7 +102,8 @@ def keys(
 
 def _read_keys(key: Path, pins: Path, leads: bool) -> tuple[str, Any, dict[str, bytes]]:
     """Return the name and key pair of this end, and the public keys of all ends."""
-    from privboost.federation.key_files import COORDINATOR, read_pins, read_private
+    from privboost.federation.agreement import COORDINATOR
+    from privboost.federation.key_files import read_pins, read_private
 
     name, identity = read_private(key)
     known = read_pins(pins)
@@ -145,7 +147,8 @@ def coordinate(
     output: ResultOptions,
 ) -> None:
     """Wait for all parties, train with them, and write the model. Spends the budget."""
-    from privboost.federation.key_files import CERTIFICATE, COORDINATOR, read_secret
+    from privboost.federation.agreement import COORDINATOR
+    from privboost.federation.key_files import CERTIFICATE, read_secret
 
     public = privboost.Domain.from_json(domain)
     kind = estimator_class(recipe, isinstance(public.target, privboost.ClassTarget))
@@ -281,7 +284,8 @@ def join(
     Every run is charged to the account before a row is read; a run that it does not cover is
     refused.
     """
-    from privboost.federation.key_files import CERTIFICATE, COORDINATOR
+    from privboost.federation.agreement import COORDINATOR
+    from privboost.federation.key_files import CERTIFICATE
     from privboost.federation.party import checked_record
 
     name, identity, known = _read_keys(key, pins, leads=False)

@@ -63,7 +63,7 @@ _KEYS = (
 def stream_bytes(stream: RowStream, model: Model) -> bytes:
     """Return the content of a stream's file."""
     messages = [to_bytes(update) for update in stream.log]
-    form = {
+    document = {
         "model": np.frombuffer(model_bytes(model), dtype=np.uint8),
         "weight_bound": stream.weight_bound,
         "clips": list(stream.clips),
@@ -76,7 +76,7 @@ def stream_bytes(stream: RowStream, model: Model) -> bytes:
         "lengths": [len(message) for message in messages],
         "log": np.frombuffer(b"".join(messages), dtype=np.uint8),
     }
-    return STREAM_FILE.seal(_packed(codec.dump(form, _MAGIC)))
+    return STREAM_FILE.seal(_packed(codec.dump(document, _MAGIC)))
 
 
 def read_stream(data: bytes, path: str) -> tuple[RowStream, Model]:
@@ -86,10 +86,10 @@ def read_stream(data: bytes, path: str) -> tuple[RowStream, Model]:
     """
     content = STREAM_FILE.unseal(data, path)
     try:
-        form = need_keys(codec.load(_unpacked(content), _MAGIC), "file", _KEYS)
-        held = need_array(form["model"], "model", np.uint8, (None,))
+        document = need_keys(codec.load(_unpacked(content), _MAGIC), "file", _KEYS)
+        held = need_array(document["model"], "model", np.uint8, (None,))
         model = read_model(held.data, "its model")
-        return _stream_of(form, model), model
+        return _stream_of(document, model), model
     except (DomainError, ModelFileError) as error:
         raise ModelFileError(f"{path} holds no stream: {error}") from None
     except UNREADABLE:
@@ -132,27 +132,27 @@ def _names_dict(names: list[bytes]) -> dict[str, np.ndarray]:
     }
 
 
-def _stream_of(form: dict[str, Any], model: Model) -> RowStream:
-    encoder, bound = model.encoder, form["weight_bound"]
+def _stream_of(document: dict[str, Any], model: Model) -> RowStream:
+    encoder, bound = model.encoder, document["weight_bound"]
     need(model.scores.kind == TreeScores.kind, "model", "a stream's model is one of trees")
     need(not model.privacy.public_rows, "model", "a stream's rows are private")
     if bound is not None:
         need_number(bound, "weight_bound", 0, above=True)
-    clips = need_list(form["clips"], "clips", 2)
+    clips = need_list(document["clips"], "clips", 2)
     for clip in clips:
         need_number(clip, "clips", 0, above=True)
-    parameters = read_parameters(form["parameters"])
+    parameters = read_parameters(document["parameters"])
     cohorts = tuple(
         _read_cohort(each, encoder, bound is not None, number)
-        for number, each in enumerate(need_list(form["cohorts"], "cohorts"))
+        for number, each in enumerate(need_list(document["cohorts"], "cohorts"))
     )
     need(len(cohorts) > 0, "cohorts", "a stream has a batch")
-    next_id = need_whole(form["next_id"], "next_id", 0, _MOST_ROWS)
+    next_id = need_whole(document["next_id"], "next_id", 0, _MOST_ROWS)
     check_ids([cohort.blocks for cohort in cohorts], next_id)
-    log = _read_log(form)
+    log = _read_log(document)
     used = [cohort.used for cohort in cohorts]
     check_log(log, encoder, bound is not None, used, model.span)
-    most_score = need_number(form["most_score"], "most_score", 0, MAX_SCORE)
+    most_score = need_number(document["most_score"], "most_score", 0, MAX_SCORE)
     return RowStream(
         encoder,
         bound,
@@ -162,29 +162,29 @@ def _stream_of(form: dict[str, Any], model: Model) -> RowStream:
         cohorts,
         log,
         parameters,
-        need_flag(form["learned"], "learned"),
-        need_text(form["unit_kind"], "unit_kind"),
+        need_flag(document["learned"], "learned"),
+        need_text(document["unit_kind"], "unit_kind"),
     )
 
 
-def _read_cohort(form: Any, encoder: Encoder, weighted: bool, number: int) -> Cohort:
-    form = need_keys(form, "cohorts", ("rows", "budget", "used", "report", "units"))
-    budget = read_budget(form["budget"])
-    blocks = read_rows(form["rows"], encoder, weighted, number)
-    units = read_names(form["units"], encoder.domain.unit is not None)
-    report = read_report(form["report"], "report")
+def _read_cohort(document: Any, encoder: Encoder, weighted: bool, number: int) -> Cohort:
+    document = need_keys(document, "cohorts", ("rows", "budget", "used", "report", "units"))
+    budget = read_budget(document["budget"])
+    blocks = read_rows(document["rows"], encoder, weighted, number)
+    units = read_names(document["units"], encoder.domain.unit is not None)
+    report = read_report(document["report"], "report")
     need(not report.public_rows, "report", "a stream's rows are private")
     return Cohort(
         Coded(blocks, units, sum(map(len, blocks))),
         budget,
-        need_whole(form["used"], "used", 0, budget.releases),
+        need_whole(document["used"], "used", 0, budget.releases),
         report,
     )
 
 
-def _read_log(form: dict[str, Any]) -> tuple[Update, ...]:
-    log = need_array(form["log"], "log", np.uint8, (None,)).tobytes()
-    lengths = need_list(form["lengths"], "lengths")
+def _read_log(document: dict[str, Any]) -> tuple[Update, ...]:
+    log = need_array(document["log"], "log", np.uint8, (None,)).tobytes()
+    lengths = need_list(document["lengths"], "lengths")
     for length in lengths:
         need_whole(length, "lengths", 0, len(log))
     need(sum(lengths) == len(log), "lengths", "they must add up to the log")

@@ -64,39 +64,43 @@ _LEAST_NOISE = 1e-100
 """Least standard deviation of noise; its inverse is the largest. Squares of both are finite."""
 
 
-def read_parameters(form: Any) -> dict[str, Any]:
+def read_parameters(document: Any) -> dict[str, Any]:
     """Read the parameters of the last batch that later batches inherit."""
-    need(isinstance(form, dict), "parameters", "a mapping is needed")
-    known = STREAM_PARAMETERS.issuperset(form)
+    need(isinstance(document, dict), "parameters", "a mapping is needed")
+    known = STREAM_PARAMETERS.issuperset(document)
     need(known, "parameters", "only those of trees, which later batches inherit, are known")
-    plain = all(value is None or isinstance(value, str | int | float) for value in form.values())
+    plain = all(
+        value is None or isinstance(value, str | int | float) for value in document.values()
+    )
     need(plain, "parameters", "numbers, strings, true, false or null are needed")
-    return dict(form)
+    return dict(document)
 
 
-def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple[Rows, ...]:
+def read_rows(document: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple[Rows, ...]:
     """Read the rows of a cohort, in blocks."""
-    if form is None:
+    if document is None:
         return ()
-    form = need_keys(form, "rows", ROW_ARRAYS)
+    document = need_keys(document, "rows", ROW_ARRAYS)
     layout, target = encoder.layout, encoder.domain.target
-    narrow = need_array(form["narrow"], "rows.narrow", np.uint8, (layout.n_narrow, None))
+    narrow = need_array(document["narrow"], "rows.narrow", np.uint8, (layout.n_narrow, None))
     rows, n_wide = narrow.shape[1], len(layout.n_codes) - layout.n_narrow
-    wide = need_array(form["wide"], "rows.wide", np.uint16, (n_wide, rows))
-    label = need_array(form["label"], "rows.label", np.uint8, (rows,))
+    wide = need_array(document["wide"], "rows.wide", np.uint16, (n_wide, rows))
+    label = need_array(document["label"], "rows.label", np.uint8, (rows,))
     classes = len(target.classes) if isinstance(target, ClassTarget) else 1
     known = bool(((label < classes) | (label == UNKNOWN_LABEL)).all())
     need(known, "rows.label", "labels must be classes of the domain")
-    weight = need_if(weighted, form["weight"], "rows.weight", np.uint16, (rows,), 0, WEIGHT_STEPS)
+    weight = need_if(
+        weighted, document["weight"], "rows.weight", np.uint16, (rows,), 0, WEIGHT_STEPS
+    )
     start = need_if(
         not isinstance(target, ClassTarget),
-        form["start"],
+        document["start"],
         "rows.start",
         np.int32,
         (rows,),
         *WHOLE_SPAN,
     )
-    ids = need_array(form["ids"], "rows.ids", np.uint32, (rows,))
+    ids = need_array(document["ids"], "rows.ids", np.uint32, (rows,))
     whole = Rows(Codes(layout, narrow, wide), label, weight, start, ids, cohort)
     for feature, codes in enumerate(layout.n_codes):
         fine = not rows or int(whole.column(feature).max()) < codes
@@ -120,14 +124,14 @@ def check_ids(cohorts: list[tuple[Rows, ...]], next_id: int) -> None:
     need(apart and below, "rows.ids", "each row needs an id of its own, below the next one")
 
 
-def read_names(form: Any, expected: bool) -> pa.Array | None:
+def read_names(document: Any, expected: bool) -> pa.Array | None:
     """Read the names of units, where the domain has units."""
     if not expected:
-        need(form is None, "units", "nothing is needed here")
+        need(document is None, "units", "nothing is needed here")
         return None
-    form = need_keys(form, "units", {"ends", "bytes"})
-    text = need_array(form["bytes"], "units.bytes", np.uint8, (None,))
-    ends = need_array(form["ends"], "units.ends", np.int64, (None,))
+    document = need_keys(document, "units", {"ends", "bytes"})
+    text = need_array(document["bytes"], "units.bytes", np.uint8, (None,))
+    ends = need_array(document["ends"], "units.ends", np.int64, (None,))
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])
     cut = bool((offsets[1:] >= offsets[:-1]).all()) and offsets[-1] == len(text)
     need(cut, "units.ends", "names must cut their bytes into pieces")
@@ -135,12 +139,12 @@ def read_names(form: Any, expected: bool) -> pa.Array | None:
     return pa.Array.from_buffers(pa.large_binary(), len(ends), buffers)
 
 
-def read_budget(form: Any) -> LifeBudget:
+def read_budget(document: Any) -> LifeBudget:
     """Read an individual privacy filter."""
-    need(isinstance(form, dict), "budget", "a mapping is needed")
-    need_text(form.get("kind"), "budget.kind")
-    need(form.get("relation") in tuple(Relation), "budget.relation", "an unknown relation")
-    budget = budget_from_dict(form)
+    need(isinstance(document, dict), "budget", "a mapping is needed")
+    need_text(document.get("kind"), "budget.kind")
+    need(document.get("relation") in tuple(Relation), "budget.relation", "an unknown relation")
+    budget = budget_from_dict(document)
     need_text(budget.what, "budget.what")
     need_number(budget.noise, "budget.noise", _LEAST_NOISE, 1 / _LEAST_NOISE)
     need_whole(budget.releases, "budget.releases", 1)

@@ -22,6 +22,9 @@ from privboost.reports.report import PrivacyReport
 NO_ROWS = "no rows to speak of"
 """Text in place of measures where the noisy number of rows does not exceed its noise."""
 AT_LEAST, AT_MOST = "at least", "at most"
+_JSON_KEYS = {"predicted": "promised"}
+_BIN_KEYS = {key: name for name, key in _JSON_KEYS.items()}
+"""Keys of a bin in JSON that differ from its attributes."""
 _CLEAR = 2.0
 """Standard deviations of its noise that a number of rows must exceed."""
 
@@ -127,8 +130,8 @@ class Bin:
         The class.
     low, high : float
         Interval of predicted probabilities.
-    promised : float
-        Mean predicted probability, approximately.
+    predicted : float
+        Mean predicted probability, approximately; "promised" in JSON and in tables.
     observed : Value
         Observed rate of the class.
     rows : Value
@@ -138,9 +141,13 @@ class Bin:
     of: str
     low: float
     high: float
-    promised: float
+    predicted: float
     observed: Value
     rows: Value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        return {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -166,13 +173,13 @@ class Measures:
         rows = self.values.get("rows")
         return rows is None or stands_out(rows.value, rows.std)
 
-    def words(self, name: str) -> str:
+    def text(self, name: str) -> str:
         """Return a measure as text, "" if the rows do not exceed their noise."""
         return str(self[name]) if self.tells or name == "rows" else ""
 
     def line(self, names: Sequence[str]) -> list[str]:
         """Return the texts of measures; missing ones are explained once."""
-        cells = list(map(self.words, names))
+        cells = list(map(self.text, names))
         for place in [place for place, cell in enumerate(cells) if not cell][:1]:
             cells[place] = NO_ROWS
         return cells
@@ -188,16 +195,16 @@ class Measures:
         """Return the JSON document."""
         document: dict[str, Any] = {name: asdict(value) for name, value in self.values.items()}
         if self.reliability:
-            document["reliability"] = [asdict(one) for one in self.reliability]
+            document["reliability"] = [one.to_dict() for one in self.reliability]
         return document
 
     @classmethod
-    def from_dict(cls, form: Any) -> Measures:
+    def from_dict(cls, document: Any) -> Measures:
         """Read what `to_dict` gave; raises ValueError, TypeError or KeyError if it cannot."""
-        values = {_text(name): value for name, value in form.items() if name != "reliability"}
+        values = {_text(name): value for name, value in document.items() if name != "reliability"}
         return cls(
             {name: _read_value(value) for name, value in values.items()},
-            tuple(map(_read_bin, form.get("reliability", ()))),
+            tuple(map(_read_bin, document.get("reliability", ()))),
         )
 
 
@@ -279,13 +286,13 @@ class Evaluation:
         return document
 
     @classmethod
-    def from_dict(cls, form: Any) -> Evaluation:
+    def from_dict(cls, document: Any) -> Evaluation:
         """Read what `to_dict` gave; raises ValueError if it cannot."""
         try:
-            groups = [dict(group) for group in form["groups"]]
+            groups = [dict(group) for group in document["groups"]]
             return cls(
-                _text(form["target"]),
-                Measures.from_dict(form["all"]),
+                _text(document["target"]),
+                Measures.from_dict(document["all"]),
                 tuple(
                     Group(
                         _text(group.pop("feature")),
@@ -294,8 +301,8 @@ class Evaluation:
                     )
                     for group in groups
                 ),
-                PrivacyReport.from_dict(form["privacy"]),
-                _read_residuals(form["residuals"]) if "residuals" in form else None,
+                PrivacyReport.from_dict(document["privacy"]),
+                _read_residuals(document["residuals"]) if "residuals" in document else None,
             )
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ValueError("an evaluation has target, all, groups and privacy") from None
@@ -387,11 +394,11 @@ class Evaluation:
         return lines + [[label, *own.line(names)] for label, own in parts]
 
 
-def _read_value(form: Any) -> Value:
-    if "lower" not in form:
-        value = Value(**form)
+def _read_value(document: Any) -> Value:
+    if "lower" not in document:
+        value = Value(**document)
         return Value(*map(_number, (value.value, value.std, value.width)))
-    own = BoundedValue(**form)
+    own = BoundedValue(**document)
     at, std, width = map(_number, (own.value, own.std, own.width))
     low, high = (None if end is None else _number(end) for end in (own.lower, own.upper))
     if own.one_sided not in (None, AT_LEAST, AT_MOST):
@@ -399,8 +406,8 @@ def _read_value(form: Any) -> Value:
     return BoundedValue(at, std, width, low, high, own.one_sided)
 
 
-def _read_residuals(form: Any) -> Residuals:
-    own = Residuals(**form)
+def _read_residuals(document: Any) -> Residuals:
+    own = Residuals(**document)
     low, high = map(_number, own.bounds)
     outside = own.labels_outside
     if outside is not None and (type(outside) is not int or outside < 0):
@@ -408,10 +415,10 @@ def _read_residuals(form: Any) -> Residuals:
     return Residuals(None if own.clip is None else _number(own.clip), (low, high), outside)
 
 
-def _read_bin(form: Any) -> Bin:
-    own = Bin(**form)
-    low, high, promised = map(_number, (own.low, own.high, own.promised))
-    return Bin(_text(own.of), low, high, promised, _read_value(own.observed), _read_value(own.rows))
+def _read_bin(document: Any) -> Bin:
+    own = Bin(**{_BIN_KEYS.get(key, key): value for key, value in document.items()})
+    low, high, mean = map(_number, (own.low, own.high, own.predicted))
+    return Bin(_text(own.of), low, high, mean, _read_value(own.observed), _read_value(own.rows))
 
 
 def _text(value: Any) -> str:
@@ -471,7 +478,7 @@ def _reliability_table(evaluation: Evaluation) -> pa.Table:
             "class": own.of,
             "low": own.low,
             "high": own.high,
-            "promised": own.promised,
+            "promised": own.predicted,
             "observed": own.observed.value,
             "observed_std": own.observed.std,
             "rows": own.rows.value,

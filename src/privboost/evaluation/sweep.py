@@ -195,18 +195,19 @@ class Sweep:
         return {"version": _VERSION, "points": points, "references": self.references}
 
     @classmethod
-    def from_dict(cls, form: Any) -> Sweep:
+    def from_dict(cls, document: Any) -> Sweep:
         """Read what `to_dict` gave; raises ValueError if it cannot."""
-        if not isinstance(form, Mapping) or set(form) != {"version", "points", "references"}:
+        keys = {"version", "points", "references"}
+        if not isinstance(document, Mapping) or set(document) != keys:
             raise ValueError("a sweep has version, points and references")
-        if form["version"] != _VERSION:
+        if document["version"] != _VERSION:
             raise ValueError(f"its version is not {_VERSION}, the one that is known here")
         found = cls()
         try:
-            for point in form["points"]:
+            for point in document["points"]:
                 training = PrivacyReport.from_dict(point["training"])
                 found.add(training, Evaluation.from_dict(point["evaluation"]))
-            for name, values in form["references"].items():
+            for name, values in document["references"].items():
                 found.refer(name, **values)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ValueError("a point or a reference is not as it was written") from None

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from privboost.errors import FederationError
-from privboost.federation.agreement import COORDINATOR as COORDINATOR
+from privboost.federation.agreement import COORDINATOR
 from privboost.federation.keys import KEY_BYTES, KeyPair
 from privboost.files import write_file
 
