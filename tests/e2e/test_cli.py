@@ -265,7 +265,7 @@ def test_a_stream_of_random_trees(tmp_path, target, run):
     assert load_model(model).scores.n_trees == 20
     assert "batch 2" in run("report", model).stdout
     refused = run("extend", state, late, *budget, "--set", "gradient_clip=0.9", code=2)
-    assert "gradient_clip and hessian_clip stay" in refused.stderr
+    assert "gradient_clip and hessian_clip must equal" in refused.stderr
     assert load_model(model).scores.n_trees == 20
     base = ("train", data, "--domain", domain, *budget)
     assert "--recipe sbdt" in run(*base, "--stream", state, code=2).stderr

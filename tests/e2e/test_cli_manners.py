@@ -561,7 +561,7 @@ def test_a_batch_that_dies_after_its_reservation_leaves_no_state(trained, run, m
     assert "epsilon 1 and delta 1e-06 count as spent" in said
     assert not state.exists()
     written = ledger.read_bytes()
-    assert "the stream is over" in run(*late, code=Status.file).stderr
+    assert "the stream has ended" in run(*late, code=Status.file).stderr
     assert ledger.read_bytes() == written
 
 

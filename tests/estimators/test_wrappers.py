@@ -63,7 +63,7 @@ def heard(act):
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch):
     """Lines of these tests call many wrappers, and what was said there is remembered."""
-    monkeypatch.setattr(cautions, "_said", set())
+    monkeypatch.setattr(cautions, "_shown", set())
 
 
 def members():
