@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from privboost.accounts.given import check_account
 from privboost.boosting.plan import Budget, Plan, PublicRows, leave_some
 from privboost.crew import count_threads
 from privboost.estimators.base import PrivateEstimator
-from privboost.estimators.preparation import Given, Ground, Preparation, Setting
+from privboost.estimators.preparation import Given, Ground, Preparation, Run, Setting
 from privboost.estimators.public_rows import PublicPreparation, budget_of, check_no_ledger
 from privboost.estimators.running import choose_backend, ledger_path, open_table
 from privboost.evaluation.class_measures import ClassCounts, measure_classes
@@ -151,12 +152,7 @@ def evaluate(
     )
     kind = PublicEvaluation if isinstance(limit, PublicRows) else EvaluationPreparation
     given = Given(table, y, None, None)
-    run = kind(setting, given, lambda *_: plan, no_inference).run()
-    opened = run.open_backend([run.load])
-    try:
-        found = measure(run.curator(opened), plan)
-    finally:
-        opened.close()
+    found, run = run_evaluation(kind, setting, given, plan)
     name = own.domain.target.name
     result = Evaluation(name, found.whole, found.groups, run.report(), found.residuals)
     warn_of_defects(result, result.findings())
@@ -224,6 +220,25 @@ class Found:
     residuals: Residuals | None = None
 
 
+def run_evaluation(
+    kind: type[Preparation],
+    setting: Setting,
+    given: Given,
+    plan: EvaluationPlan,
+    select: Callable[[Run], Run] = lambda run: run,
+) -> tuple[Found, Run]:
+    """Reserve a plan, release what it lists, and return the measures with the run.
+
+    `select` may restrict the run to some of the rows before they are loaded.
+    """
+    run = select(kind(setting, given, lambda *_: plan, _no_inference).run())
+    opened = run.open_backend([run.load])
+    try:
+        return measure(run.curator(opened), plan), run
+    finally:
+        opened.close()
+
+
 def measure(curator: Curator, plan: EvaluationPlan) -> Found:
     """Release what a plan lists; return the measures of the whole table and of each group."""
     if isinstance(plan.outcomes, ClassOutcomes):
@@ -276,8 +291,7 @@ def _measure_classes(curator: Curator, plan: EvaluationPlan) -> list[list[Measur
     ]
 
 
-def no_inference(budget: Budget) -> Any:
-    """Stand in for the domain inference, which an evaluation never has."""
+def _no_inference(budget: Budget) -> Any:
     raise AssertionError("a model has its domain: none is learned")
 
 

@@ -6,6 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from privboost.clusters.recognition import open_remote
 from privboost.errors import BudgetError
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import Given, Setting, failure_assumption, failures_of
-from privboost.evaluation.evaluate import EvaluationPreparation, measure, no_inference
+from privboost.evaluation.evaluate import EvaluationPreparation, run_evaluation
 from privboost.evaluation.plan import clip_of_scores, plan_evaluation, plan_score
 from privboost.evaluation.result import Value
 from privboost.forms import did_you_mean
@@ -219,13 +220,8 @@ class SearchTask:
             "other",
         )
         given = Given(self.given.X, self.given.y, None, None)
-        run = EvaluationPreparation(setting, given, lambda *_: plan, no_inference).run()
-        run = _on(run, side)
-        opened = run.open_backend([run.load])
-        try:
-            found = measure(run.curator(opened), plan)
-        finally:
-            opened.close()
+        select = partial(_on, side=side)
+        found, _ = run_evaluation(EvaluationPreparation, setting, given, plan, select)
         return found.whole[self.scoring]
 
     def report(self, ledger: Ledger, search: Any) -> PrivacyReport:
