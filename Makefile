@@ -17,7 +17,7 @@ WHAT ?=
 .PHONY: bench-utility bench-speed bench-accounting bench-papers
 
 demo: $(VENV)/.demo
-	$(BIN)/privboost demo --force
+	$(BIN)/python examples/adult.py
 
 # One process a core; the tests of a file stay together, since they share what they fit. Files that
 # take longest come first (tests/conftest.py); left alone, xdist would begin with those of most tests.
@@ -84,7 +84,7 @@ $(BIN)/python:
 
 # One stamp for each set of extras, so that the demo installs little.
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -e .
+	$(BIN)/python -m pip install --quiet -e ".[plot]"
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python

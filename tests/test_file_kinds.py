@@ -4,7 +4,7 @@ import stat
 import pytest
 
 from privboost import BudgetStore, ModelFileError
-from privboost.cli.files import check_files
+from privboost.cli.output import check_files
 from privboost.files import FileKind, compress, decompress, write_file
 from privboost.privacy.ledger import checked_ledger
 

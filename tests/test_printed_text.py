@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from privboost import Domain, DomainError
-from privboost.cli.exits import say
+from privboost.cli.exits import notify
 from privboost.cli.main import main
-from privboost.cli.table_writer import file_writer, output_writer
+from privboost.cli.prediction import file_writer, output_writer
 from privboost.federation.messages import printable as printable_message
 from privboost.forms import is_writable, printable
 from tests.export.models import made_model
@@ -35,7 +35,7 @@ def test_marks_that_turn_the_direction_of_writing_are_not_printable(mark):
 
 
 def test_what_commands_say_is_printable(capsys):
-    say("no such column: \x1b[31ma\u202eb")
+    notify("no such column: \x1b[31ma\u202eb")
     assert capsys.readouterr().err == "privboost: no such column: ?[31ma?b\n"
 
 

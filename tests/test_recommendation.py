@@ -52,7 +52,7 @@ def test_it_can_be_fitted_at_once(target, facts):
 
 def test_the_text_says_all():
     text = chosen(epsilon=0.05, rows=4000, readable=True)[1].to_text()
-    for words in ("PrivBoostClassifier(", "because", "look at epsilon", "instead of it", "card"):
+    for words in ("PrivBoostClassifier(", "because", "look at epsilon", "instead of it", "votes"):
         assert words in text
     assert str(chosen()[1]) == chosen()[1].to_text()
 

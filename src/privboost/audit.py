@@ -1,6 +1,6 @@
-"""Audits: a lower bound on ε from what a mechanism does, against the ε that is claimed.
+"""Audits: an empirical lower bound on ε, to compare with the claimed ε.
 
-Run something many times on a table and on its neighbour, and tell from each output which of the
+Run a mechanism many times on a table and on its neighbour, and guess from each output which of the
 two it was. If the guesses are better than (ε, δ)-DP allows, the claim is false: with
 a = P(guess "in" | out) and b = P(guess "in" | in), b ≤ e^ε·a + δ and 1 − a ≤ e^ε(1 − b) + δ.
 Clopper–Pearson intervals for a and b turn counts into a bound that holds with a stated confidence.
@@ -17,27 +17,27 @@ import numpy as np
 from scipy import stats
 
 Run = Callable[[bool, int], Any]
-"""Makes one output, with the canary or without it, from a seed of its own."""
+"""Returns one output, with the canary or without it, from its own seed."""
 Score = Callable[[Any], float]
-"""Says how much an output looks like one with the canary."""
+"""Returns a number that is larger if an output looks like one with the canary."""
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
+    """Result of an audit.
 
     Attributes
     ----------
     epsilon : float
-        The lower bound on ε at δ.
+        Lower bound on ε at δ.
     delta : float
-        The δ of the claim.
+        δ of the claim.
     confidence : float
-        How sure the bound is.
+        Confidence of the bound.
     threshold : float
         Outputs scored above it were guessed to have the canary.
     hits, false_alarms, runs : int
-        Of `runs` outputs each, how many with and without the canary were guessed to have it.
+        Number of outputs, of `runs` with and `runs` without the canary, guessed to have it.
     """
 
     epsilon: float
@@ -62,18 +62,18 @@ def audit(
     Parameters
     ----------
     run : callable
-        `run(with_canary, seed)` makes one output. It must draw its noise anew each time.
+        `run(with_canary, seed)` returns one output. It must draw fresh noise each time.
     score : callable
-        From an output to a number that is larger where the canary seems to be present.
+        Function of an output: larger where the canary seems to be present.
     delta : float
         The δ at which the claim is made.
     runs : int
-        Runs with, and as many without, the canary. Half of them choose the threshold, the other
-        half measure: the bound does not depend on how well the threshold was chosen.
+        Number of runs with the canary, and of runs without. Half of them choose the threshold, the
+        other half measure, so the bound is valid for any threshold.
     confidence : float
-        The chance, at least, that the true ε is not below the bound.
+        Least probability that the true ε is not below the bound.
     seed : int
-        Where the seeds of the runs start.
+        First seed of the runs.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def audit(
         ]
     )
     if np.isnan(outputs).any():
-        raise ValueError("score gave a number that is none (NaN)")
+        raise ValueError("score returned NaN")
     chosen, measured = outputs[: runs // 2], outputs[runs // 2 :]
     threshold, above = _best_threshold(chosen, delta)
     guessed = measured > threshold if above else measured < threshold
@@ -108,7 +108,7 @@ def audit(
 def epsilon_lower_bound(
     hits: int, false_alarms: int, runs: int, delta: float, confidence: float
 ) -> float:
-    """Return the ε that counts of guesses refute anything below, by Clopper–Pearson intervals.
+    """Return the lower bound on ε from counts of guesses, by Clopper–Pearson intervals.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def epsilon_lower_bound(
 
 
 def _best_threshold(scores: np.ndarray, delta: float) -> tuple[float, bool]:
-    """The threshold, and its side, that would give the largest bound on these scores."""
+    """Return the threshold, and its side, with the largest bound on these scores."""
     candidates = np.unique(np.quantile(scores, np.linspace(0.005, 0.995, 100)))
     best = (-1.0, float(np.median(scores)), True)
     for threshold in candidates:

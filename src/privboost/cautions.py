@@ -1,6 +1,6 @@
-"""What is said of parameters that promise little, before anything is spent.
+"""Privacy warnings, at the line of the caller.
 
-Cautions follow from parameters alone, never from rows. `warn` also says what released values show.
+Warnings follow from parameters or released values, never from rows.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _EXACT_SCORE = (
     "every row is public"
 )
 _MACHINERY = ("privboost", "sklearn", "joblib")
-_said: set[tuple[str, str, int]] = set()
-"""What was said of calls that came through scikit-learn, and where."""
+_shown: set[tuple[str, str, int]] = set()
+"""Warnings about calls through scikit-learn, with the caller's file and line."""
 
 
 def caution(epsilon: float, delta: float, random_state: Any) -> None:
-    """Warn, once each, of a seed and of a budget that promises next to nothing.
+    """Warn, once each, of a seed and of a weak budget.
 
     Parameters
     ----------
     epsilon, delta : float
-        A budget that was checked.
+        A checked budget.
     random_state : int or None
         The seed.
     """
     if random_state is not None:
         warn(
-            "random_state is given: who knows the seed can take the noise away, so the result has "
-            "no privacy guarantee; leave it at None for rows that are private"
+            "random_state is given: anybody who knows the seed can remove the noise, so the result "
+            "has no privacy guarantee; leave it at None for private rows"
         )
     if delta > MOST_DELTA:
         warn(
@@ -58,40 +58,40 @@ def caution(epsilon: float, delta: float, random_state: Any) -> None:
 
 
 def warn_of_exact_score(public_rows: Any) -> None:
-    """Warn of an exact score, unless the caller says that its rows are public."""
-    if not isinstance(public_rows, bool | np.bool_):  # a word such as "no" declares nothing
+    """Warn of an exact score, unless the caller declares its rows public."""
+    if not isinstance(public_rows, bool | np.bool_):  # a string such as "no" declares nothing
         raise ValueError("public_rows must be True or False")
     if not public_rows:
         warn(_EXACT_SCORE)
 
 
 def warn(message: str | Warning) -> None:
-    """Warn at the caller's line: that of whoever called privboost, or scikit-learn around it.
+    """Warn at the line that called privboost, or scikit-learn around it.
 
-    Searches and cross-validations reset Python's memory of what it has shown at each of their fits,
-    so that each line of theirs is remembered here.
+    Searches and cross-validations reset Python's registry of shown warnings at each of their fits,
+    so warnings of such calls are recorded here.
     """
     level, frame, through = 1, sys._getframe(), False
     while frame.f_back is not None and _package(frame) in _MACHINERY:
         through = through or _package(frame) != "privboost"
         level, frame = level + 1, frame.f_back
     place = (str(message), frame.f_code.co_filename, frame.f_lineno)
-    if through and place in _said:
+    if through and place in _shown:
         return
     if through:
-        _said.add(place)
+        _shown.add(place)
     category = None if isinstance(message, Warning) else PrivacyWarning
     warnings.warn(message, category, stacklevel=level)
 
 
 class HeldWarnings:
-    """Warnings about a result that is paid for: they wait until it is complete and kept."""
+    """Warnings about a result that was paid for, delayed until it is complete and kept."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
 
     def say(self, result: Any = None) -> None:
-        """Warn now. As an exception (`python -W error`) a warning carries its result."""
+        """Give the warnings; raised as exceptions (`python -W error`) they carry the result."""
         for message in self.messages:
             warning = PrivacyWarning(message)
             warning.result = result
@@ -103,7 +103,7 @@ _held: ContextVar[HeldWarnings | None] = ContextVar("_held", default=None)
 
 @contextmanager
 def holding_warnings() -> Iterator[HeldWarnings]:
-    """Hold what `warn_last` is given while the work inside lasts; `say` it afterwards."""
+    """Delay the warnings of `warn_last` in this block; `say` gives them afterwards."""
     held = HeldWarnings()
     token = _held.set(held)
     try:
@@ -113,7 +113,7 @@ def holding_warnings() -> Iterator[HeldWarnings]:
 
 
 def warn_last(message: str) -> None:
-    """Warn of something that was found after spending, once whoever holds warnings is done."""
+    """Warn after spending, once the block of `holding_warnings` is done."""
     held = _held.get()
     if held is None:
         warn(message)

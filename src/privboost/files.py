@@ -1,8 +1,7 @@
-"""Files that are written whole or not at all, and are read only if no bit has changed.
+"""Files with a checksum, written atomically.
 
-A file is: seven bytes that name its kind, one byte for the version, SHA-256 of all the other bytes,
-and the content. The checksum finds damage; it does not say who wrote a file, so readers believe
-nothing in it.
+A file is: seven bytes that name its kind, one byte for the version, SHA-256 of all other bytes, and
+the content. The checksum detects damage; it does not authenticate, so readers validate everything.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import IO
 from privboost.errors import ModelFileError
 
 _MOST_TIMES = 64
-"""How many times its own size a compressed content may have, unpacked."""
+"""Largest ratio of the decompressed size to the compressed size."""
 
 _LATER = "a later privboost wrote it (pip install --upgrade privboost)"
 _EARLIER = "an earlier privboost wrote it, which can still read it"
@@ -34,7 +33,7 @@ UNREADABLE = (
     ValueError,
     zlib.error,
 )
-"""What reading a form that is none can raise."""
+"""Exceptions that parsing of malformed content can raise."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,9 @@ class FileKind:
     name : bytes
         Seven bytes.
     version : int
-        The one version that is written and read.
+        Version that is written and read.
     what : str
-        The kind in words.
+        Name of the kind, for messages.
     """
 
     name: bytes
@@ -61,7 +60,7 @@ class FileKind:
         return magic + _digest(magic, content) + content
 
     def unseal(self, data: bytes | memoryview, path: str) -> memoryview:
-        """Return a file's content, or raise `ModelFileError`, which names the path."""
+        """Return a file's content; raises `ModelFileError`, which names the path."""
         view = memoryview(data)
         magic, digest, content = view[:8], view[8:40], view[40:]
         if magic[:7] == self.name and len(magic) == 8 and magic[7] != self.version:
@@ -83,13 +82,13 @@ def _digest(magic: bytes | memoryview, content: bytes | memoryview) -> bytes:
 
 
 def compress(content: bytes) -> bytes:
-    """Compress a content, as far as `decompress` goes along."""
+    """Compress content, at most as far as `decompress` accepts."""
     packed = zlib.compress(content, 1)
     return packed if len(content) <= _MOST_TIMES * len(packed) else zlib.compress(content, 0)
 
 
 def decompress(packed: bytes | memoryview) -> bytes:
-    """Return what was compressed; raise where it is much larger than any file of ours."""
+    """Return decompressed content; raises ValueError where it is implausibly large."""
     reader = zlib.decompressobj()
     content = reader.decompress(packed, _MOST_TIMES * len(packed) + 1)
     if not reader.eof or reader.unused_data:
@@ -98,16 +97,16 @@ def decompress(packed: bytes | memoryview) -> bytes:
 
 
 def write_file(path: str | Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file; one of that name is replaced at once or not at all.
+    """Write a file atomically.
 
     Parameters
     ----------
     path : path
-        Where to.
+        The file.
     content : bytes
-        What.
+        Its content.
     mode : int
-        Who may read and write it, if the process lets them.
+        Its permissions, subject to the umask.
     """
     with new_file(path, mode) as file:
         file.write(content)
@@ -115,16 +114,16 @@ def write_file(path: str | Path, content: bytes, mode: int = 0o666) -> None:
 
 @contextmanager
 def new_file(path: str | Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """Open a file to write that takes its name at the end, if nothing failed; see `write_file`.
+    """Open a file to write, which gets its name at the end of the block if nothing failed.
 
-    Until then it lies in the same folder, under a name that nobody else has.
+    Until then it lies in the same folder, under a random name.
     """
     check_place(Path(path))
     path = Path(path).resolve()  # a link to a file stays one
     part = path.with_name(f".privboost-{secrets.token_hex(8)}.part")
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except OSError as error:  # of a name that nobody has given
+    except OSError as error:  # do not name the temporary file
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with open(descriptor, "wb") as file:
@@ -140,15 +139,15 @@ def new_file(path: str | Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 
 def check_link(path: Path) -> None:
-    """Refuse a symbolic link to nothing: whoever made it would choose where a new file goes."""
+    """Refuse a dangling symbolic link: its author would choose where a new file goes."""
     if path.is_symlink() and not path.exists():
         raise FileNotFoundError(f"{path} is a symbolic link to nothing: remove it, or name a file")
 
 
 def check_place(path: Path) -> None:
-    """Refuse to put a file where a folder, a device or a pipe is, and where no folder is.
+    """Refuse a path that is a folder, a device or a pipe, or whose folder does not exist.
 
-    A symbolic link to a file stands for that file; one to nothing is refused (`check_link`).
+    A symbolic link to a file stands for that file; a dangling one is refused (`check_link`).
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"no such folder: {path.parent}; make it, or name another")

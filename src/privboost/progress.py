@@ -1,9 +1,7 @@
-"""Signs of life of long work. They count rounds and bytes, never rows, and say nothing of time.
+"""Progress of long work: rounds and bytes, never rows or time.
 
-How long a round takes tells about the number of rows and their values, so no bar has a rate, a
-time passed or a time left. Bytes that were read, of a Parquet file by its rows, are shown at a
-terminal alone, to who can see the file anyway.
-What is waited for is told in words, to whoever listens.
+The duration of a round depends on the rows, so no bar has a rate or a time. Bytes read are shown on
+a terminal only, to a user who can see the file anyway. Messages about waiting go to a listener.
 """
 
 from __future__ import annotations
@@ -14,24 +12,24 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress
+
 Listener = Callable[[str], None]
-"""Is told a line without private values."""
+"""Function of a line without private values."""
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 _charges: ContextVar[tuple[Charges, ...]] = ContextVar("charges", default=())
 
 Track = Callable[[range], Iterable[int]]
-"""What wraps the rounds of a recipe, to show progress."""
+"""Wrapper of a recipe's rounds that shows progress."""
 
 
 def rounds_bar(verbose: bool) -> Track:
-    """Return a wrapper of rounds that draws a bar on the standard error stream if asked to."""
+    """Return a wrapper of rounds; if `verbose`, it draws a bar on the standard error stream."""
     if not verbose:
         return iter
 
     def track(rounds: range) -> Iterator[int]:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress
-
         columns = ("rounds", BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=Console(stderr=True)) as bar:
             yield from bar.track(rounds)
@@ -41,7 +39,7 @@ def rounds_bar(verbose: bool) -> Track:
 
 @contextmanager
 def waiting(verbose: bool, what: str) -> Iterator[None]:
-    """Show at a terminal that something goes on whose end nobody can tell."""
+    """Show a label on the terminal while the block runs."""
     console = _terminal(verbose)
     if console is None:
         yield
@@ -52,15 +50,15 @@ def waiting(verbose: bool, what: str) -> Iterator[None]:
 
 @contextmanager
 def reading(verbose: bool, table: Any) -> Iterator[None]:
-    """Show at a terminal how much of a table's files has been read; other tables show no amount.
+    """Show on the terminal how many bytes of a table's files were read.
 
     Parameters
     ----------
     verbose : bool
         Whether to show anything.
     table : table
-        Of files, one has `n_bytes`, and tells its `watch` how many more were read. A second pass
-        over them adds nothing.
+        A table of files has `n_bytes`, and calls its `watch` with the bytes read; a second pass
+        over the files adds nothing. Other tables show no amount.
     """
     console = _terminal(verbose)
     total = getattr(table, "n_bytes", None)
@@ -68,8 +66,6 @@ def reading(verbose: bool, table: Any) -> Iterator[None]:
         with waiting(verbose, "reading the rows"):
             yield
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress
-
     columns = ("reading", BarColumn(), DownloadColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=total)
@@ -81,26 +77,24 @@ def reading(verbose: bool, table: Any) -> Iterator[None]:
 
 
 def _terminal(verbose: bool) -> Any:
-    """Return where somebody looks, if somebody does and wants to."""
+    """Return the console of the standard error stream, if it is a terminal and `verbose`."""
     if not verbose:
         return None
-    from rich.console import Console
-
     console = Console(stderr=True)
-    # Not rich's own opinion: it takes any file for a terminal where FORCE_COLOR is set.
+    # rich takes any file for a terminal where FORCE_COLOR is set.
     return console if sys.stderr.isatty() else None
 
 
-def tell(words: str) -> None:
-    """Say something to whoever listens; to nobody by default."""
+def tell(line: str) -> None:
+    """Send a line to the listener; there is none by default."""
     listener = _listener.get()
     if listener is not None:
-        listener(words)
+        listener(line)
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have a function told, while the work inside lasts, what is waited for."""
+    """Set the listener in this block."""
     before = _listener.set(listener)
     try:
         yield
@@ -109,26 +103,26 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 class Charges:
-    """Counts the reservations that were made, or may have been, while some work lasted."""
+    """Number of reservations that were made, or may have been, in a block."""
 
     count = 0
 
 
 def before_charge() -> None:
-    """Count a plan that is about to be reserved: from here on it may have been paid."""
+    """Count a plan that is about to be reserved: from here on it may have been charged."""
     for charges in _charges.get():
         charges.count += 1
 
 
 def charge_refused() -> None:
-    """Take back the last `before_charge`: nothing was reserved."""
+    """Undo the last `before_charge`: nothing was reserved."""
     for charges in _charges.get():
         charges.count -= 1
 
 
 @contextmanager
 def counting_charges() -> Iterator[Charges]:
-    """Count the reservations of the work inside; whoever counts outside counts them too."""
+    """Count the reservations in this block; outer blocks count them too."""
     charges = Charges()
     before = _charges.set((*_charges.get(), charges))
     try:
@@ -139,9 +133,9 @@ def counting_charges() -> Iterator[Charges]:
 
 @contextmanager
 def waits_told(verbose: bool) -> Iterator[None]:
-    """Write what is told to the standard error stream if asked to; else who listened still does."""
+    """Print lines on the standard error stream if `verbose`; else keep the listener."""
     if not verbose:
         yield
         return
-    with listening(lambda words: print(words, file=sys.stderr, flush=True)):
+    with listening(lambda line: print(line, file=sys.stderr, flush=True)):
         yield

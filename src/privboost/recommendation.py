@@ -1,6 +1,6 @@
-"""Which recipe to begin with: picked by public facts alone, with the reasons.
+"""Recommendation of a recipe from public facts, with reasons.
 
-Every rule stands on figures of docs/results.md or docs/recipes.md; the tests compare them.
+Every rule is backed by figures of docs/results.md or docs/recipes.md; the tests compare them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from privboost.tables.domain import Domain
 from privboost.tables.features import ClassTarget, Target
 from privboost.unit import Unit
 
-_LOUD_EPSILON = 3.0
-"""From here on greedy trees are ahead for numbers under pure ε."""
+_LARGE_EPSILON = 3.0
+"""Least ε at which greedy trees are ahead for numbers under pure ε."""
 _SMALL_EPSILON = 0.1
 _FEW_ROWS = 6000
 
@@ -35,16 +35,16 @@ _FEDERATED = (
 
 @dataclass(frozen=True, eq=False)
 class Recommendation:
-    """An estimator to begin with, and why.
+    """A recommended estimator, with reasons.
 
     Attributes
     ----------
     estimator : estimator
-        Not fitted yet; all that is not set is the recipe's default.
+        The estimator, not fitted, with the recipe's defaults.
     reasons : tuple of str
-        Why this one, and what to look at before it is fitted.
+        Reasons for it, and hints before it is fitted.
     others : mapping from str to str
-        Estimators to think of instead, and when.
+        Alternative estimators, and when to use them.
     """
 
     estimator: Any
@@ -52,7 +52,7 @@ class Recommendation:
     others: Mapping[str, str]
 
     def to_text(self) -> str:
-        """Return all of it for people."""
+        """Return the recommendation as text."""
         lines = [repr(self.estimator), "", "because"]
         lines += [f"- {reason}" for reason in self.reasons]
         if self.others:
@@ -63,7 +63,7 @@ class Recommendation:
     __str__ = to_text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON: the estimator by its name."""
+        """Return the JSON document, with the estimator's name."""
         return {
             "estimator": type(self.estimator).__name__,
             "reasons": list(self.reasons),
@@ -82,26 +82,25 @@ def recommend(
     trusted_server: bool = True,
     pure: bool = False,
 ) -> Recommendation:
-    """Pick a recipe from public facts, and say why.
+    """Recommend a recipe from public facts, with reasons.
 
     Parameters
     ----------
     domain : Domain, mapping or path
-        What is public about the table; or a part of it, without a "version", whose rest the
-        estimator is to learn (see `domain_given`): its target must be named, with "classes" or
-        "bounds".
+        The domain; or a part of one, without a "version", whose rest the estimator is to learn
+        (see `domain_given`): its target must have a name, and "classes" or "bounds".
     epsilon, delta : float
         The budget.
     rows : int, optional
-        About how many rows there are, if that may be known.
+        Approximate number of rows, if it is public.
     streams : bool
-        Whether more rows come later, and are to be added.
+        Whether rows that come later are to be added.
     readable : bool
-        Whether people are to read the model as a whole.
+        Whether people are to read the whole model.
     trusted_server : bool
-        Whether there is a machine, or a cluster, that may see the rows; else parties keep them.
+        Whether a machine or cluster may see the rows; else parties keep them.
     pure : bool
-        Whether the guarantee is to have no δ; then `delta` counts for nothing.
+        Whether the guarantee is to have no δ; then `delta` is ignored.
 
     Returns
     -------
@@ -110,11 +109,11 @@ def recommend(
     Raises
     ------
     ValueError
-        If no recipe has all that is asked for.
+        If no recipe meets all requirements.
 
     Privacy
     -------
-    Costs none: no row is looked at. A number of rows that is a secret must not be given.
+    Costs none: no row is read. A secret number of rows must not be given.
 
     Examples
     --------
@@ -141,20 +140,20 @@ def recommend(
 
 @dataclass(frozen=True, eq=False)
 class _Facts:
-    """What is public.
+    """Public facts.
 
     Attributes
     ----------
     given : dict
-        The parameters that say what is public about the table.
+        The estimator's parameter `domain` or `domain_given`.
     target : Target
-        What is predicted.
+        The target.
     unit : Unit or None
-        Who is protected.
+        The protected unit.
     budget : Budget
-        What may be spent.
+        The privacy budget.
     rows : int or None
-        About how many rows there are.
+        Approximate number of rows.
     """
 
     given: dict[str, Any]
@@ -170,18 +169,18 @@ class _Facts:
 
     @classmethod
     def of(cls, domain: Any, budget: Budget, rows: int | None) -> _Facts:
-        """Read a domain, or a part of one."""
-        form = open_given("domain", domain)
-        if "version" in form:
-            whole = domain if isinstance(domain, Domain) else Domain.from_dict(dict(form))
+        """Return the facts of a domain, or of a part of one."""
+        declared = open_given("domain", domain)
+        if "version" in declared:
+            whole = domain if isinstance(domain, Domain) else Domain.from_dict(dict(declared))
             return cls({"domain": whole}, whole.target, whole.unit, budget, rows)
-        target = named_target(form)
+        target = named_target(declared)
         if target is None:
             raise DomainError("the target must be named, with classes or bounds")
-        known = read_known(form, target)
+        known = read_known(declared, target)
         if known.target is None:
-            raise DomainError("the target needs classes or bounds: they tell what is predicted")
-        given = domain if isinstance(domain, str | Path) else dict(form)
+            raise DomainError("the target needs classes or bounds")
+        given = domain if isinstance(domain, str | Path) else dict(declared)
         return cls({"domain_given": given}, known.target, known.unit, budget, rows)
 
     def make(self, recipe: str, **settings: Any) -> Any:
@@ -201,34 +200,34 @@ class _Facts:
 
     @property
     def can_vote(self) -> bool:
-        """Whether a vote of rules can be had: classes, and one row for each unit."""
+        """Whether a vote of rules is possible: classes, and one row for each unit."""
         return self.task == "classes" and (self.unit is None or self.unit.max_rows == 1)
 
     def remarks(self) -> list[str]:
-        """Say what to look at, whatever the recipe."""
-        said = []
+        """Return hints that apply to every recipe."""
+        hints = []
         if self.rows is not None and self.budget.delta * self.rows > 0.1:
-            said.append(
+            hints.append(
                 "look at delta: it is to be far below one over the number of protected units"
             )
         few = self.rows is not None and self.rows <= _FEW_ROWS
         if few and self.budget.epsilon < _SMALL_EPSILON:
-            said.append(
+            hints.append(
                 "look at epsilon: with a few thousand rows, noise rules below 0.1; fewer features "
                 "and tight bounds help more than another recipe"
             )
         if "domain_given" in self.given:
-            said.append(
+            hints.append(
                 "what the domain leaves open is learned, with a tenth of the budget; what is known "
                 "is better written"
             )
-        return said
+        return hints
 
 
 def _for_streams(facts: _Facts, readable: bool) -> Recommendation:
     if facts.pure:
         raise ValueError("streams: no recipe takes them under pure ε; give a delta above 0")
-    reasons = ["streams: it alone adds rows that come later, each with a budget for life"]
+    reasons = ["streams: it alone adds rows later, each with an individual privacy filter"]
     if readable:
         reasons.append("readable: its trees look at one feature each, and add up to effects")
     others = {
@@ -274,9 +273,9 @@ def _at_once(facts: _Facts, readable: bool) -> Recommendation:
 
 
 def _under_pure(facts: _Facts, readable: bool) -> tuple[str, str]:
-    """Return the recipe for a δ of 0, and why."""
-    loud = facts.budget.epsilon >= _LOUD_EPSILON
-    if facts.task == "number" and loud and not readable:
+    """Return the recipe for a δ of 0, and the reason."""
+    large = facts.budget.epsilon >= _LARGE_EPSILON
+    if facts.task == "number" and large and not readable:
         return "sarus", (
             "pure ε, a number, ε of 3 or more: there its greedy trees are ahead on both tables "
             "that were measured"
@@ -288,7 +287,7 @@ def _under_pure(facts: _Facts, readable: bool) -> tuple[str, str]:
 
 
 def _first_of(facts: _Facts) -> str:
-    """Say where the default ranks first."""
+    """Return where the default ranks first."""
     if facts.task == "number":
         return "a number: it has the least RMSE on every table, at every ε that was measured"
     if isinstance(facts.target, ClassTarget) and len(facts.target.classes) > 2:
@@ -297,12 +296,11 @@ def _first_of(facts: _Facts) -> str:
 
 
 def _readable_others(facts: _Facts) -> dict[str, str]:
-    """Return other models that people can read."""
+    """Return other readable models."""
     found = {}
     if facts.can_vote:
         found[facts.name("lazybb")] = (
-            "for a card of votes that can be added up by hand; it takes the number of rows to be "
-            "public"
+            "for votes that can be added up by hand; it assumes that the number of rows is public"
         )
     if not facts.pure:
         found[facts.name("adassp")] = "for coefficients"

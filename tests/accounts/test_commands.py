@@ -59,7 +59,7 @@ def test_from_the_first_run_to_the_last(act):
     low = act("budget limit s.db people --limit-epsilon 0.01")
     assert "times all of the account" in low.splitlines()[1]
     assert "one row" in words
-    assert "nobody can be asked" in act("budget close s.db people", code=2)
+    assert "no terminal can confirm it" in act("budget close s.db people", code=2)
     assert "closed" in act("budget close s.db people --yes")
     assert "is closed" in act(TRAIN + " --model c", code=5)
     store = BudgetStore("s.db")

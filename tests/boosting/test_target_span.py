@@ -319,5 +319,5 @@ def test_a_stream_keeps_the_span_of_its_first_batch(tmp_path):
     forged = replace(stream.model_, span=(0, 2))
     stream.model_ = forged
     stream.save_stream(tmp_path / "forged")
-    with pytest.raises(ModelFileError, match="the rows' span is that of the model"):
+    with pytest.raises(ModelFileError, match="the clipping range is that of the model"):
         other.load_stream(tmp_path / "forged")

@@ -1,7 +1,6 @@
 import csv
 import hashlib
 import json
-from pathlib import Path
 import os
 import signal
 import subprocess
@@ -266,7 +265,7 @@ def test_a_stream_of_random_trees(tmp_path, target, run):
     assert load_model(model).scores.n_trees == 20
     assert "batch 2" in run("report", model).stdout
     refused = run("extend", state, late, *budget, "--set", "gradient_clip=0.9", code=2)
-    assert "gradient_clip and hessian_clip stay" in refused.stderr
+    assert "gradient_clip and hessian_clip must equal" in refused.stderr
     assert load_model(model).scores.n_trees == 20
     base = ("train", data, "--domain", domain, *budget)
     assert "--recipe sbdt" in run(*base, "--stream", state, code=2).stderr
@@ -366,9 +365,13 @@ def test_a_card_with_its_evaluations(trained, command):
     assert hashlib.sha256(model.read_bytes()).hexdigest() in text
     html = ("--format", "html")
     for refused, status, words in (
-        (("--name", "N"), 2, "--name and --evaluation are for cards: --format html or markdown"),
-        (("--json", "--evaluation", found), 2, "are for cards"),
-        ((*html, "--json"), 2, "--json is a form of its own"),
+        (
+            ("--name", "N"),
+            2,
+            "--name and --evaluation are for model cards",
+        ),
+        (("--json", "--evaluation", found), 2, "are for model cards"),
+        ((*html, "--json"), 2, "--json is a format of its own"),
         ((*html, "--evaluation", folder / "t.csv"), 2, "holds no evaluation as JSON"),
         ((*html, "--evaluation", folder / "no"), 3, "No such file or directory"),
         ((*html, "--evaluation", found, "--out", found), 2, "must be different"),
@@ -589,8 +592,8 @@ def test_a_closed_output_is_said_in_a_line(trained, command, monkeypatch, what):
         (OverflowError("int too large"), 2, "a number is too large: int too large"),
         (RecursionError("maximum depth"), 2, "nested too deeply"),
         (MemoryError("Unable to allocate for shape (4711,)"), 1, "not enough memory"),
-        (KeyError(4711), 1, "an error of privboost's own (KeyError): --debug"),
-        (pa.ArrowInvalid("row 4711"), 1, "an error of privboost's own (ArrowInvalid)"),
+        (KeyError(4711), 1, "internal error (KeyError): --debug"),
+        (pa.ArrowInvalid("row 4711"), 1, "internal error (ArrowInvalid)"),
         (UnicodeDecodeError("utf-8", b"4711", 0, 1, "4711"), 2, "not UTF-8"),
     ],
     ids=["overflow", "recursion", "memory", "bug", "others", "bytes"],

@@ -21,12 +21,12 @@ import typer
 
 from privboost import Domain, load_model
 from privboost.accounts import database
-from privboost.cli import table_writer
-from privboost.cli.examples import EXAMPLES
+from privboost.cli import prediction
 from privboost.cli.exits import STATUSES, Status
-from privboost.cli.files import save_paid
 from privboost.cli.main import app
-from privboost.cli.table_writer import file_writer
+from privboost.cli.output import save_paid
+from privboost.cli.prediction import file_writer
+from privboost.cli.registry import COMMANDS as REGISTERED
 from privboost.estimators import streaming
 from privboost.progress import reading, tell, waiting
 from privboost.tables.file_sources import open_file
@@ -50,9 +50,10 @@ COMMANDS = dict(commands_of(typer.main.get_command(app)))
 
 
 def test_every_command_has_examples_that_can_be_typed():
-    assert set(EXAMPLES) == set(COMMANDS)
-    for name, lines in EXAMPLES.items():
-        for line in lines:
+    assert set(REGISTERED) == set(COMMANDS)
+    for name, registered in REGISTERED.items():
+        assert registered.examples
+        for line in registered.examples:
             words = shlex.split(line)
             assert words[: 1 + len(name.split())] == ["privboost", *name.split()]
             made = COMMANDS[name].make_context(name, words[1 + len(name.split()) :])
@@ -68,7 +69,9 @@ def test_every_command_speaks_json(name):
 
 def test_help_says_how_it_ends_and_stands_in_order(run):
     said = run("--help").stdout
-    places = [said.index(f"│ {name} ") for name in ("demo", "train", "predict", "domain", "budget")]
+    places = [
+        said.index(f"│ {name} ") for name in ("recommend", "train", "predict", "domain", "budget")
+    ]
     assert places == sorted(places)
     assert set(STATUSES) == set(Status)
     words = " ".join(said.split())
@@ -130,7 +133,7 @@ def test_a_kept_column_has_a_name_of_its_own(trained, run):
     folder, _ = trained
     make_frame(3).assign(prediction=1).to_csv(folder / "new.csv", index=False)
     refused = run("predict", folder / "m", folder / "new.csv", "--keep", "prediction", code=2)
-    assert "--keep prediction: what is predicted has this name" in refused.stderr
+    assert "--keep prediction: a column of predictions has this name" in refused.stderr
 
 
 def test_parts_of_a_table_are_written_as_they_come(trained, run, monkeypatch):
@@ -139,7 +142,7 @@ def test_parts_of_a_table_are_written_as_they_come(trained, run, monkeypatch):
     frame.to_parquet(folder / "new.parquet")
     whole = run("predict", folder / "m", folder / "new.parquet", "--std").stdout
     monkeypatch.setattr("privboost.cli.prediction._ROWS", 7)
-    monkeypatch.setattr("privboost.cli.table_writer._GROUP_ROWS", 50)
+    monkeypatch.setattr("privboost.cli.prediction._GROUP_ROWS", 50)
     assert run("predict", folder / "m", folder / "new.parquet", "--std").stdout == whole
     out = folder / "p.parquet"
     run("predict", folder / "m", folder / "new.parquet", "--out", out)
@@ -300,7 +303,7 @@ def test_what_was_paid_for_is_kept_elsewhere(trained, run, tmp_path, monkeypatch
     for name in ("s", "o"):  # the one is not lost, or left unsaid, with the other
         (own,) = spare.glob(f"privboost-*/{name}")
         assert f"what was paid for is in {own}: move it" in said
-    monkeypatch.setattr("privboost.cli.files.mkdtemp", lambda prefix: str(tmp_path / "no"))
+    monkeypatch.setattr("privboost.cli.output.mkdtemp", lambda prefix: str(tmp_path / "no"))
     with pytest.raises(OSError, match="what it cost is spent"):
         save_paid(load_model(kept).save, full[0])
 
@@ -485,8 +488,8 @@ def test_who_interrupts_the_printing_finds_it_elsewhere(trained, run, tmp_path, 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("privboost.cli.files.print", stop, raising=False)
-    monkeypatch.setattr("privboost.cli.files.leave_output", lambda: None)
+    monkeypatch.setattr("privboost.cli.output.print", stop, raising=False)
+    monkeypatch.setattr("privboost.cli.output.discard_output", lambda: None)
     line = ("evaluate", folder / "m", folder / "t.csv", "--epsilon", 1)
     said = run(*line, code=Status.interrupted).stderr
     (kept,) = spare.glob("privboost-*/evaluation.txt")
@@ -521,7 +524,7 @@ def test_an_interruption_at_a_terminal(trained):
 def test_an_interruption_of_a_free_command(trained, run, monkeypatch, sent):
     """The signal comes with the first rows, when a file of another name is there already."""
     folder, _ = trained
-    write, seen = table_writer._csv, []
+    write, seen = prediction._csv, []
 
     def interrupted(table, *how, **more):
         if table.num_rows:
@@ -529,7 +532,7 @@ def test_an_interruption_of_a_free_command(trained, run, monkeypatch, sent):
             os.kill(os.getpid(), sent)
         return write(table, *how, **more)
 
-    monkeypatch.setattr(table_writer, "_csv", interrupted)
+    monkeypatch.setattr(prediction, "_csv", interrupted)
     out = ("--out", folder / "p.csv")
     done = run("predict", folder / "m", folder / "t.csv", *out, code=Status.interrupted)
     assert (done.stdout, done.stderr) == ("", "privboost: interrupted\n")
@@ -546,7 +549,7 @@ def test_a_batch_that_dies_after_its_reservation_leaves_no_state(trained, run, m
     late = ("extend", state, folder / "t.csv", "--epsilon", 1, "--model", folder / "l")
     late = (*late, "--quiet", "--ledger", ledger)
     refused = (*late, "--set", "gradient_clip=0.9")
-    assert "stay as they were" in run(*refused, code=Status.usage).stderr
+    assert "must equal those of the first batch" in run(*refused, code=Status.usage).stderr
     assert state.exists()
 
     def stop(*_, **__):
@@ -558,7 +561,7 @@ def test_a_batch_that_dies_after_its_reservation_leaves_no_state(trained, run, m
     assert "epsilon 1 and delta 1e-06 count as spent" in said
     assert not state.exists()
     written = ledger.read_bytes()
-    assert "the stream is over" in run(*late, code=Status.file).stderr
+    assert "the stream has ended" in run(*late, code=Status.file).stderr
     assert ledger.read_bytes() == written
 
 

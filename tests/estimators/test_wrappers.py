@@ -63,7 +63,7 @@ def heard(act):
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch):
     """Lines of these tests call many wrappers, and what was said there is remembered."""
-    monkeypatch.setattr(cautions, "_said", set())
+    monkeypatch.setattr(cautions, "_shown", set())
 
 
 def members():
@@ -79,7 +79,7 @@ WRAPPERS = {
     "a stack": (lambda: ensemble.StackingClassifier(members(), cv=2), "no privacy guarantee"),
     "one against the rest": (
         lambda: multiclass.OneVsRestClassifier(member()),
-        "which classes there are",
+        "reads the classes off them",
     ),
     "calibration": (
         lambda: calibration.CalibratedClassifierCV(member(), cv=2),

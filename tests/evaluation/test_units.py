@@ -11,7 +11,7 @@ import pytest
 from privboost import Domain, PrivBoostClassifier, evaluate
 from privboost.evaluation import plan
 from privboost.evaluation.class_measures import ClassCounts
-from privboost.evaluation.score_cells import cells_of_scores
+from privboost.evaluation.plan import cells_of_scores
 from privboost.tables import bounding, loading
 
 RUNS = 500

@@ -4,12 +4,12 @@ import json
 import shutil
 
 import pytest
-from privboost.engine.protocol import Message
-from privboost.engine.queries import Query
-from privboost.engine.updates import Update
 
 import privboost
 from privboost import BudgetStore, Domain, Evaluation, PrivacyReport, SBDTClassifier
+from privboost.engine.protocol import Message
+from privboost.engine.queries import Query
+from privboost.engine.updates import Update
 from tests.stored import FOLDER
 from tests.tables import make_frame
 

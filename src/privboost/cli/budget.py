@@ -1,67 +1,59 @@
-"""The command line's words about accounts: opened, shown, changed and closed."""
+"""Commands of accounts: `budget open`, `show`, `limit`, `unit` and `close`."""
 
 from __future__ import annotations
 
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+import privboost
 from privboost.cli.exits import Status, fail
-from privboost.cli.files import check_output
 from privboost.cli.options import AsJson
-from privboost.cli.printing import print_json
-
-budget_app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Accounts of data sets: what was spent on them, by whom, and what is left.",
-)
+from privboost.cli.output import check_standard_output, print_json, print_result
+from privboost.cli.registry import command, option
 
 StoreFile = Annotated[Path, typer.Argument(help="The file of the store.")]
 Dataset = Annotated[str, typer.Argument(help="The data set.")]
-LimitEpsilon = Annotated[float, typer.Option(help="The most that may ever be spent.")]
-LimitDelta = Annotated[float, typer.Option(help="Its delta.")]
+LimitEpsilon = Annotated[float, option("The most that may ever be spent.")]
+LimitDelta = Annotated[float, option("Its delta.")]
 
 
 class Relation(StrEnum):
-    """Which tables are neighbours."""
+    """Neighbouring tables."""
 
     add_remove = "add-remove"
     replace_one = "replace-one"
 
 
 class Filter(StrEnum):
-    """How runs add up."""
+    """Composition of runs."""
 
     gaussian = "gaussian"
     renyi = "renyi"
 
 
-@budget_app.command("open")
+@command(
+    "privboost budget open budgets.db visits --limit-epsilon 3 --limit-delta 1e-5", name="open"
+)
 def open_account(
     store: StoreFile,
     dataset: Dataset,
     limit_epsilon: LimitEpsilon,
     limit_delta: LimitDelta,
     unit: Annotated[
-        str | None, typer.Option(help="The column that tells protected units apart; else a row.")
+        str | None, option("The column that identifies protected units; else a row.")
     ] = None,
-    relation: Annotated[
-        Relation, typer.Option(help="Which tables are neighbours.")
-    ] = Relation.add_remove,
+    relation: Annotated[Relation, option("Which tables are neighbours.")] = Relation.add_remove,
     filter_: Annotated[
-        Filter,
-        typer.Option("--filter", help="How runs add up: renyi takes every recipe."),
+        Filter, option("Composition of runs: renyi takes every recipe.", name="--filter")
     ] = Filter.gaussian,
     as_json: AsJson = False,
 ) -> None:
-    """Open the account of a data set; the store is made if there is none."""
-    from privboost.accounts.store import BudgetStore
-
-    opened = BudgetStore(store).open(
+    """Open the account of a data set; the store is created if there is none."""
+    opened = privboost.BudgetStore(store).open(
         dataset,
         limit_epsilon,
         limit_delta,
@@ -69,90 +61,76 @@ def open_account(
         relation=relation.value,
         filter=filter_.value,
     )
-    _print(opened, as_json)
+    print_result(opened.balance(), as_json)
 
 
-@budget_app.command()
+@command("privboost budget show budgets.db visits --json")
 def show(
     store: StoreFile,
     dataset: Annotated[str | None, typer.Argument(help="A data set; else all of them.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print what was spent, on what and by whom, and what is left."""
-    from privboost.accounts.store import BudgetStore
-
-    opened = BudgetStore(store)
+    opened = privboost.BudgetStore(store)
     found = opened.balances() if dataset is None else [opened.account(dataset).balance()]
-    check_output()
+    check_standard_output()
     if as_json:
         print_json([statement.to_dict() for statement in found])
         return
     typer.echo("\n\n".join(map(str, found)) or "no account is open")
 
 
-@budget_app.command()
+@command("privboost budget limit budgets.db visits --limit-epsilon 4")
 def limit(
     store: StoreFile,
     dataset: Dataset,
     limit_epsilon: Annotated[
-        float | None, typer.Option(help="The most that may ever be spent; else as it was.")
+        float | None, option("The most that may ever be spent; else as it was.")
     ] = None,
-    limit_delta: Annotated[float | None, typer.Option(help="Its delta; else as it was.")] = None,
+    limit_delta: Annotated[float | None, option("Its delta; else as it was.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the limit of an account."""
-    from privboost.accounts.store import BudgetStore
-
-    account = BudgetStore(store).account(dataset)
+    account = privboost.BudgetStore(store).account(dataset)
     before = account.balance().rules
     epsilon = before.epsilon if limit_epsilon is None else limit_epsilon
     delta = before.delta if limit_delta is None else limit_delta
     account.set_limit(epsilon, delta)
     if not as_json:
         typer.echo(f"the limit was epsilon {before.epsilon:g}, delta {before.delta:g}")
-    _print(account, as_json)
+    print_result(account.balance(), as_json)
 
 
-@budget_app.command()
+@command("privboost budget unit budgets.db visits patient")
 def unit(
     store: StoreFile,
     dataset: Dataset,
     column: Annotated[
-        str | None, typer.Argument(help="The column that tells protected units apart; else a row.")
+        str | None, typer.Argument(help="The column that identifies protected units; else a row.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change whom an account protects, while nothing is spent."""
-    from privboost.accounts.store import BudgetStore
-
-    account = BudgetStore(store).account(dataset)
+    account = privboost.BudgetStore(store).account(dataset)
     account.set_unit(column)
-    _print(account, as_json)
+    print_result(account.balance(), as_json)
 
 
-@budget_app.command()
+@command("privboost budget close budgets.db visits --yes")
 def close(
     store: StoreFile,
     dataset: Dataset,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: it is for good.")] = False,
+    yes: Annotated[bool, option("Do not ask for confirmation.", name="--yes")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let nothing be spent on a data set any more, for good."""
-    from privboost.accounts.store import BudgetStore
-
-    account = BudgetStore(store).account(dataset)
+    """Close an account for good: nothing can be spent on the data set any more."""
+    account = privboost.BudgetStore(store).account(dataset)
     if not yes:
         if not sys.stdin.isatty():
-            raise ValueError("to close an account is for good, and nobody can be asked: give --yes")
+            raise ValueError(
+                "an account is closed for good, and no terminal can confirm it: give --yes"
+            )
         if not typer.confirm(f"Close the account of {dataset!r} for good?", err=True):
             fail("the account stays open", Status.failed)
     account.close()
-    _print(account, as_json)
-
-
-def _print(account: Any, as_json: bool) -> None:
-    statement = account.balance()
-    if as_json:
-        print_json(statement.to_dict())
-    else:
-        typer.echo(str(statement))
+    print_result(account.balance(), as_json)

@@ -1,4 +1,4 @@
-"""How a command ends: a status that scripts can go by, and one line that says what to do."""
+"""Exit statuses, and the one line that reports an error."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from privboost.errors import (
 )
 from privboost.forms import printable
 
-CLI_ERROR: Any = next(
+USAGE_ERROR: Any = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
-"""What is wrong with a line that was typed; newer typers bring a copy of click's own class."""
+"""Base class of usage errors; newer versions of typer have their own copy of click's."""
 
 
 class Status(IntEnum):
-    """What a process leaves behind."""
+    """Exit status of the process."""
 
     done = 0
     failed = 1
@@ -40,40 +40,40 @@ class Status(IntEnum):
 
 STATUSES = {
     Status.done: "done",
-    Status.failed: "something else failed: memory, a cluster, a card, a party, a missing package",
-    Status.usage: "the line that was typed: an option, or a parameter's value",
-    Status.file: "a file: missing, there already, damaged, locked, or a full disk",
+    Status.failed: "another failure: memory, a cluster, a GPU, a party, a missing package",
+    Status.usage: "the command line: an option, or a parameter's value",
+    Status.file: "a file: missing, existing already, damaged, locked, or a full disk",
     Status.table: "a domain, or a table that does not fit it",
     Status.budget: "the privacy budget: nothing was released beyond it",
-    Status.warned: "--strict: all is done and written, and a warning says what is wrong with it",
-    Status.interrupted: "interrupted (Ctrl-C), or told to end",
-    Status.unread: "whoever read the output stopped, as head does: nothing is said",
+    Status.warned: "--strict: the result is complete and written, and a warning is about it",
+    Status.interrupted: "interrupted (Ctrl-C), or terminated",
+    Status.unread: "the reader of the output stopped, as head does: nothing is printed",
 }
-"""What each status means."""
+"""Meaning of each status."""
 
 
-def say(message: str) -> None:
-    """Say something beside the output, in a line."""
+def notify(message: str) -> None:
+    """Print a line on the standard error stream."""
     typer.echo(f"privboost: {printable(message)}", err=True)
 
 
 def fail(message: str, status: Status) -> NoReturn:
-    """Say what is wrong in a line, and leave."""
-    say(message)
+    """Print a line on the standard error stream, and exit."""
+    notify(message)
     raise SystemExit(status.value)
 
 
-def leave(error: Exception, debug: bool) -> NoReturn:
-    """Leave because of an error: one line, and with `debug` where it came from."""
+def exit_with(error: Exception, debug: bool) -> NoReturn:
+    """Exit because of an error: one line, and with `debug` the traceback."""
     if debug:
         traceback.print_exception(error)
-    fail(words_of(error), status_of(error))
+    fail(describe_error(error), status_of(error))
 
 
 def status_of(error: Exception) -> Status:
-    """Return the status for an error."""
+    """Return the exit status for an error."""
     match error:
-        case _ if isinstance(error, CLI_ERROR):
+        case _ if isinstance(error, USAGE_ERROR):
             return Status.usage
         case OSError() | ModelFileError() | StoreError():
             return Status.file
@@ -81,47 +81,46 @@ def status_of(error: Exception) -> Status:
             return Status.table
         case BudgetError():
             return Status.budget
-        case FitWarning():  # made an error by Python's own -W
+        case FitWarning():  # raised as an error by Python's own -W
             return Status.warned
-        case _ if not _has_our_words(error):
-            return Status.failed
-        case ValueError() | TypeError() | ArithmeticError() | RecursionError():
+        case ValueError() | TypeError() | ArithmeticError() | RecursionError() if _is_ours(error):
             return Status.usage
         case _:
             return Status.failed
 
 
-def words_of(error: Exception) -> str:
-    """Return a line for an error. What others raise may quote rows, and is not repeated."""
+def describe_error(error: Exception) -> str:
+    """Return one line about an error; messages of other libraries, which may quote rows, are
+    left out.
+    """
     match error:
-        case _ if isinstance(error, CLI_ERROR):
+        case _ if isinstance(error, USAGE_ERROR):
             path = error.ctx.command_path if getattr(error, "ctx", None) else "privboost"
-            said = error.format_message().replace("Value error, ", "").rstrip(".")
-            return f"{said}: see {path} --help"
+            message = error.format_message().replace("Value error, ", "").rstrip(".")
+            return f"{message}: see {path} --help"
         case OSError() if error.strerror:
-            place = f": {error.filename}" if error.filename else ""
-            return f"{error.strerror}{place}"
+            return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
         case OverflowError():
             return f"a number is too large: {error}"
-        case ArithmeticError():  # whose own words name nothing
+        case ArithmeticError():  # whose own message names nothing
             return "a number is too small or too large to compute with"
         case RecursionError():
             return "a parameter or a file is nested too deeply"
-        case MemoryError():  # its own words may say how many rows there are
+        case MemoryError():  # its own message may contain the number of rows
             return "there is not enough memory"
         case UnicodeError():
             return "a text is not UTF-8"
-        case _ if _has_our_words(error):
+        case _ if _is_ours(error):
             return " ".join(str(error).split("\n"))
         case _:
             return (
-                f"an error of privboost's own ({type(error).__name__}): --debug shows where it "
-                "came from, and may quote rows"
+                f"internal error ({type(error).__name__}): --debug shows its traceback, which may "
+                "quote rows"
             )
 
 
-def _has_our_words(error: Exception) -> bool:
-    """Whether an error is ours, or one of Python's that we raise with words of our own."""
-    home = type(error).__module__.split(".")[0]
-    ours = (ValueError, TypeError, ImportError, OSError, ArithmeticError, RecursionError)
-    return home == "privboost" or (home == "builtins" and isinstance(error, ours))
+def _is_ours(error: Exception) -> bool:
+    """Whether privboost wrote the message: our own classes, and builtin ones that we raise."""
+    package = type(error).__module__.split(".")[0]
+    builtin = (ValueError, TypeError, ImportError, OSError, ArithmeticError, RecursionError)
+    return package == "privboost" or (package == "builtins" and isinstance(error, builtin))

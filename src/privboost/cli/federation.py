@@ -1,293 +1,306 @@
-"""Federations on the command line: keys, a coordinator, and parties that join it."""
+"""Commands of federations: `federation keys`, `coordinate` and `join`."""
 
 from __future__ import annotations
 
-import os
-import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from privboost.cli.accounts import account_of
-from privboost.cli.estimators import kind_of, read_parameters, set_weights, spending
+import privboost
 from privboost.cli.exits import Status, fail
-from privboost.cli.files import check_files, open_rows, save_paid
 from privboost.cli.options import (
     ACCOUNT,
-    FIRST_RECIPE,
+    DEFAULT_RECIPE,
     AsJson,
     DataFile,
     Delta,
     Epsilon,
-    Force,
     Jobs,
-    LedgerFile,
-    Missing,
-    NewDelta,
+    LimitDelta,
     NewModel,
     OfRecipe,
     Parameters,
-    Quiet,
-    Seed,
-    Separator,
-    Strict,
-    Trust,
-    WeightBound,
+    ResultOptions,
+    RunOptions,
+    TableOptions,
+    WeightOptions,
     Weights,
+    open_account,
+    unit_column,
 )
-from privboost.cli.printing import is_watched, print_json, print_model, warnings_held_back
+from privboost.cli.output import (
+    check_files,
+    print_json,
+    print_model,
+    save_paid,
+    spending,
+    warnings_delayed,
+)
+from privboost.cli.registry import command, option
+from privboost.cli.training import estimator_class, read_parameters
 
-federation_app = typer.Typer(
-    no_args_is_help=True, help="Train across parties, each of which keeps its rows."
-)
+
+class Trust(StrEnum):
+    """End that adds the noise."""
+
+    server = "server"
+    distributed = "distributed"
+
 
 Pins = Annotated[
-    Path, typer.Option(help="A folder with the public keys (.pub) of all, coordinator and parties.")
+    Path, option("Folder with the public keys (.pub) of the coordinator and all parties.")
 ]
-OwnKey = Annotated[Path, typer.Option(help="This end's private key (.key).")]
-Patience = Annotated[
-    float, typer.Option(help="Seconds to wait: for all to come, and then for an answer.")
-]
+OwnKey = Annotated[Path, option("This end's private key (.key).")]
+Patience = Annotated[float, option("Seconds to wait for the other ends, and then for each reply.")]
 
 
-@federation_app.command()
+@command(
+    "privboost federation keys coordinator --host train.example.org",
+    "privboost federation keys north",
+)
 def keys(
-    name: Annotated[str, typer.Argument(help='Who the keys are for: a party, or "coordinator".')],
-    folder: Annotated[Path, typer.Option(help="Where to write them.")] = Path(),
+    *,
+    name: Annotated[str, typer.Argument(help='Name of a party, or "coordinator".')],
+    folder: Annotated[Path, option("Folder to write the keys to.")] = Path(),
     host: Annotated[
-        list[str] | None,
-        typer.Option(help="For the coordinator: a name or address it has; repeatable."),
+        list[str] | None, option("Host name or address of the coordinator; repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the keys of one end.
+    """Make the keys of a party or of the coordinator.
 
-    NAME.key stays where it is made. NAME.pub goes to everybody, by a way on which nobody can
+    NAME.key stays where it is made. NAME.pub goes to all others over a channel on which nobody can
     replace it; so does coordinator.crt, which parties need for TLS.
     """
-    from privboost.federation.agreement import COORDINATOR
-    from privboost.federation.key_files import (
-        CERTIFICATE,
-        CERTIFICATE_KEY,
-        PRIVATE,
-        PUBLIC,
-        write_certificate,
-        write_keys,
-    )
+    from privboost.federation import key_files
+    from privboost.federation.keys import COORDINATOR
 
     leads = name == COORDINATOR
     if leads != bool(host):
-        raise ValueError("--host is for the coordinator, which needs one: parties call it there")
-    ends = [PRIVATE, PUBLIC, *([CERTIFICATE, CERTIFICATE_KEY] if leads else [])]
+        raise ValueError("--host is for the coordinator, which needs one: parties connect to it")
+    ends = [key_files.PRIVATE, key_files.PUBLIC]
+    ends += [key_files.CERTIFICATE, key_files.CERTIFICATE_KEY] if leads else []
     folder.mkdir(parents=True, exist_ok=True)
     for path in [folder / f"{name}{end}" for end in ends]:
         if path.exists():
-            raise FileExistsError(f"{path} exists already: keys are not replaced; move it away")
-    made = write_keys(name, folder)
-    made += write_certificate(host or [], folder) if leads else []
+            raise FileExistsError(f"{path} exists already, and keys are not replaced: move it away")
+    made = key_files.write_keys(name, folder)
+    made += key_files.write_certificate(host or [], folder) if leads else []
     secret = {path for path in made if path.name.endswith(".key")}
     if as_json:
         print_json({str(path): "secret" if path in secret else "public" for path in made})
         return
     for path in made:
-        typer.echo(f"{path}: {'keep it secret' if path in secret else 'give it to everybody'}")
+        typer.echo(f"{path}: {'keep it secret' if path in secret else 'give it to all others'}")
 
 
-@federation_app.command()
+def _read_keys(key: Path, pins: Path, leads: bool) -> tuple[str, Any, dict[str, bytes]]:
+    """Return the name and key pair of this end, and the public keys of all ends."""
+    from privboost.federation.key_files import read_pins, read_private
+    from privboost.federation.keys import COORDINATOR
+
+    name, identity = read_private(key)
+    known = read_pins(pins)
+    if name == COORDINATOR and not leads:
+        raise ValueError("--key: this is the coordinator's; a party joins with its own")
+    expected = COORDINATOR if leads else name
+    if name != expected or known.get(expected) != identity.public:
+        raise ValueError(f"--key: {key} is not the private half of {expected}.pub in {pins}")
+    return name, identity, known
+
+
+@command("privboost federation coordinate --domain d.json --epsilon 1 --model m.privboost")
 def coordinate(
+    *,
     model: NewModel,
-    domain: Annotated[Path, typer.Option(help="What is public about the tables (JSON).")],
+    domain: Annotated[Path, option("Public domain of the tables (JSON).")],
     epsilon: Epsilon,
     key: OwnKey = Path("coordinator.key"),
     pins: Pins = Path("pins"),
-    listen: Annotated[str, typer.Option(help="Where to listen, as host:port.")] = "0.0.0.0:8470",
+    listen: Annotated[str, option("Address to listen on, as host:port.")] = "0.0.0.0:8470",
     certificate: Annotated[
         Path | None,
-        typer.Option(
-            help="For TLS, with its key beside it (.key added).",
-            show_default="coordinator.crt beside --key",
+        option(
+            "TLS certificate; its key lies next to it (.key added).",
+            show_default="coordinator.crt next to --key",
         ),
     ] = None,
     delta: Delta = 1e-6,
-    recipe: OfRecipe = FIRST_RECIPE,
+    recipe: OfRecipe = DEFAULT_RECIPE,
     trust: Annotated[
-        Trust, typer.Option(help="Who adds noise; a server that does sees exact totals.")
+        Trust, option("Who adds noise; a server that does sees exact totals.")
     ] = Trust.distributed,
     colluders: Annotated[
-        int, typer.Option(help="How many parties may tell the coordinator all they know.")
+        int, option("Number of parties that may collude with the coordinator.")
     ] = 1,
-    dropouts: Annotated[
-        int, typer.Option(help="How many parties may be lost, once all have come.")
-    ] = 0,
+    dropouts: Annotated[int, option("Number of parties that may be lost after the beginning.")] = 0,
     set_: Parameters = None,
-    weights: Weights = None,
-    weight_bound: WeightBound = None,
-    ledger: LedgerFile = None,
-    seed: Seed = None,
+    weights: WeightOptions,
+    run: RunOptions,
     patience: Patience = 600.0,
-    as_json: AsJson = False,
-    strict: Strict = False,
-    quiet: Quiet = False,
-    force: Force = False,
+    output: ResultOptions,
 ) -> None:
     """Wait for all parties, train with them, and write the model. Spends the budget."""
-    from privboost.federation.agreement import COORDINATOR
-    from privboost.federation.federation import Federation
-    from privboost.federation.flower_server import FlowerServer
-    from privboost.federation.key_files import CERTIFICATE, read_pins, read_private, read_secret
-    from privboost.tables.domain import Domain
-    from privboost.tables.features import ClassTarget
+    from privboost.federation.key_files import CERTIFICATE, read_secret
+    from privboost.federation.keys import COORDINATOR
 
-    public = Domain.from_json(domain)
-    kind = kind_of(recipe, isinstance(public.target, ClassTarget))
-    estimator = kind(epsilon=epsilon, delta=delta, domain=public, random_state=seed)
-    estimator.set_params(ledger=ledger, verbose=is_watched() and not quiet)
-    given = set_weights(estimator, recipe, weights, weight_bound)
+    public = privboost.Domain.from_json(domain)
+    kind = estimator_class(recipe, isinstance(public.target, privboost.ClassTarget))
+    estimator = kind(epsilon=epsilon, delta=delta, domain=public, random_state=run.seed)
+    estimator.set_params(ledger=run.ledger, verbose=output.verbose)
+    fit_arguments = weights.apply(estimator, recipe)
     estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
-    name, identity = read_private(key)
-    parties = read_pins(pins)
-    if name != COORDINATOR or parties.pop(COORDINATOR) != identity.public:
-        raise ValueError(f"--key: {key} is not the private half of {COORDINATOR}.pub in {pins}")
+    _, identity, parties = _read_keys(key, pins, leads=True)
+    parties.pop(COORDINATOR)
     shown = key.with_name(f"{COORDINATOR}{CERTIFICATE}") if certificate is None else certificate
     tls = shown.read_bytes(), read_secret(shown.with_name(f"{shown.name}.key"))
-    check_files((domain, ledger, key, shown), [model], [model] if force else ())
-    with FlowerServer(listen, *tls, identity, parties, patience) as server:
-        federation = Federation(identity, parties, server, colluders, dropouts, trust.value)
-        federation.check(estimator, weights)
-        _wait_for_all(server, list(parties), listen, quiet)
-        with spending(epsilon, estimator.delta, others_pay=True), warnings_held_back():
-            estimator.fit(federation, **given)
+    output.check((domain, run.ledger, key, shown), model)
+    with privboost.FederationServer(listen, *tls, identity, parties, patience) as server:
+        federation = privboost.Federation(
+            identity, parties, server, colluders, dropouts, trust.value
+        )
+        federation.check(estimator, weights.weights)
+        _wait_for_all(server, list(parties), output.quiet)
+        with spending(epsilon, estimator.delta, others_pay=True), warnings_delayed():
+            estimator.fit(federation, **fit_arguments)
             save_paid(estimator.save, model)
-    print_model(model, estimator.model_, as_json, strict, parties=list(parties))
+    names = list(parties)
+    print_model(model, estimator.model_, output.as_json, output.strict, parties=names)
 
 
-def _wait_for_all(server: Any, names: list[str], listen: str, quiet: bool) -> None:
-    """Wait for parties, and say who has come."""
+def _wait_for_all(server: Any, names: list[str], quiet: bool) -> None:
+    """Wait for all parties, and print the name of each that has connected."""
 
-    def tell(words: str) -> None:
+    def show(line: str) -> None:
         if not quiet:
-            typer.echo(words, err=True)
+            typer.echo(line, err=True)
 
-    tell(f"waiting at {listen} for {', '.join(names)}")
+    show(f"waiting at {server.address} for {', '.join(names)}")
     try:
-        server.wait_for(names, tell)
+        server.wait_for(names, show)
     except KeyboardInterrupt:
-        fail("interrupted while parties were awaited; nothing was spent", Status.interrupted)
+        fail("interrupted while waiting for parties; nothing was spent", Status.interrupted)
 
 
-@federation_app.command()
-def join(
-    data: DataFile,
-    at: Annotated[str, typer.Option(help="The coordinator, as host:port.")],
-    domain: Annotated[
-        Path, typer.Option(help="What is public about the table (JSON); others are refused.")
-    ],
-    key: OwnKey,
+@dataclass(frozen=True)
+class PartyAccountOptions:
+    """The account of a party's rows."""
+
     budget: Annotated[
         Path | None,
-        typer.Option(
-            help="A store of accounts, of which that of --dataset is charged first.",
-            show_default="NAME.db beside --key",
-            rich_help_panel=ACCOUNT,
+        option(
+            "Budget store; every run is charged to its account of --dataset.",
+            ACCOUNT,
+            show_default="NAME.db next to --key",
         ),
-    ] = None,
+    ] = None
     dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="The data set that the rows are of.", show_default="NAME", rich_help_panel=ACCOUNT
-        ),
-    ] = None,
+        str | None, option("Data set that the rows belong to.", ACCOUNT, show_default="NAME")
+    ] = None
     limit_epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="Open the account, where there is none: what all runs together may cost.",
-            rich_help_panel=ACCOUNT,
+        float | None, option("Open the account if there is none: epsilon of all runs.", ACCOUNT)
+    ] = None
+    limit_delta: LimitDelta = None
+
+    def open(self, store: Path, name: str, unit: str | None, accept_seed: bool) -> Any:
+        """Return the account in a store; None for a party that accepts seeded runs only."""
+        if not accept_seed:
+            limit = self.limit_epsilon, self.limit_delta
+            return open_account(store, self.dataset or name, limit, None, unit)
+        if (self.budget, self.dataset, self.limit_epsilon, self.limit_delta) != (None,) * 4:
+            raise ValueError(
+                "--accept-seed goes with no account: a seeded run protects nobody, and has no "
+                "guarantee to charge"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class ConsentOptions:
+    """Conditions under which a party takes part."""
+
+    colluders: Annotated[int, option("Refuse runs that protect from fewer colluding parties.")] = 1
+    least_parties: Annotated[
+        int | None, option("Refuse runs with fewer parties.", show_default="all pinned")
+    ] = None
+    trust_server: Annotated[
+        bool,
+        option("Accept runs in which the server sees exact totals.", name="--trust-server"),
+    ] = False
+    tell_rows: Annotated[
+        bool, option("The number of rows is public (LazyBB needs it).", name="--tell-rows")
+    ] = False
+    accept_seed: Annotated[
+        bool,
+        option(
+            "Accept seeded runs only: they protect nobody, and charge no account.",
+            name="--accept-seed",
         ),
-    ] = None,
-    limit_delta: NewDelta = None,
+    ] = False
+
+
+@command(
+    "privboost federation join v.csv --at train.example.org:8470 --domain d.json "
+    "--key north.key --limit-epsilon 3 --limit-delta 1e-5",
+)
+def join(
+    *,
+    data: DataFile,
+    at: Annotated[str, option("Address of the coordinator, as host:port.")],
+    domain: Annotated[
+        Path, option("Public domain of the table (JSON); offers with another are refused.")
+    ],
+    key: OwnKey,
+    charges: PartyAccountOptions,
     pins: Pins = Path("pins"),
     certificate: Annotated[
         Path | None,
-        typer.Option(
-            help="The coordinator's certificate, or who signed it (PEM).",
+        option(
+            "The coordinator's certificate, or its authority's (PEM).",
             show_default="coordinator.crt in --pins",
         ),
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(
-            help="A file that records every reservation and charge.",
-            show_default="NAME.ledger beside --key",
+        option(
+            "File that records every reservation and charge.",
+            show_default="NAME.ledger next to --key",
         ),
     ] = None,
     weights: Weights = None,
-    colluders: Annotated[
-        int, typer.Option(help="Of how many colluding parties these rows are to be safe, at least.")
-    ] = 1,
-    least_parties: Annotated[
-        int | None,
-        typer.Option(help="With how many parties to take part.", show_default="all pinned"),
-    ] = None,
-    trust_server: Annotated[
-        bool,
-        typer.Option("--trust-server", help="Also take part where the server sees exact totals."),
-    ] = False,
-    tell_rows: Annotated[
-        bool, typer.Option("--tell-rows", help="The number of rows is public (LazyBB needs it).")
-    ] = False,
-    accept_seed: Annotated[
-        bool,
-        typer.Option(
-            "--accept-seed",
-            help="Take part in seeded runs alone, which protect nobody: without an account.",
-        ),
-    ] = False,
-    missing: Missing = None,
-    separator: Separator = None,
+    consent: ConsentOptions,
+    table: TableOptions,
     jobs: Jobs = None,
     patience: Patience = 600.0,
 ) -> None:
-    """Take part in a run with the rows of a table, which stay here.
+    """Take part in a run with the rows of a table, which stay on this machine.
 
-    Every run is charged to the account before a row is read; what it does not cover is refused.
+    Every run is charged to the account before a row is read; a run that it does not cover is
+    refused.
     """
-    from privboost.federation.agreement import COORDINATOR
-    from privboost.federation.flower_party import join_federation
-    from privboost.federation.key_files import CERTIFICATE, read_pins, read_private
-    from privboost.federation.party import Party, checked_record
-    from privboost.privacy.searches import round_up
-    from privboost.tables.domain import Domain
-    from privboost.unit import column_of
+    from privboost.federation.key_files import CERTIFICATE
+    from privboost.federation.keys import COORDINATOR
+    from privboost.federation.party import checked_record
 
-    name, identity = read_private(key)
-    known = read_pins(pins)
-    if name == COORDINATOR:
-        raise ValueError("--key: this is the coordinator's; a party joins with its own")
-    if known.get(name) != identity.public:
-        raise ValueError(f"--key: {key} is not the private half of {name}.pub in {pins}")
+    name, identity, known = _read_keys(key, pins, leads=False)
     shown = pins / f"{COORDINATOR}{CERTIFICATE}" if certificate is None else certificate
-    rows = open_rows(data, missing, separator)
+    rows = table.open(data)
     kept = key.with_suffix(".ledger") if ledger is None else ledger
-    store = key.with_suffix(".db") if budget is None else budget
+    store = key.with_suffix(".db") if charges.budget is None else charges.budget
     tls = shown.read_bytes() if shown.exists() or certificate is not None else None
     check_files((data, domain, key, kept, store), [])
-    checked_record(kept)  # before an account is opened that forgets what it counts
-    public = Domain.from_json(domain)
-    account = None
-    if not accept_seed:
-        limits = limit_epsilon, limit_delta
-        account = account_of(store, dataset or name, *limits, None, column_of(public.unit))
-    elif (budget, dataset, limit_epsilon, limit_delta) != (None,) * 4:
-        raise ValueError(
-            "--accept-seed goes with no account: a run with a seed protects nobody, and nothing "
-            "can be charged for it"
-        )
+    checked_record(kept)  # before an account is opened that lacks the runs it counts
+    public = privboost.Domain.from_json(domain)
+    account = charges.open(store, name, unit_column(public, None), consent.accept_seed)
 
-    def tell(words: str) -> None:
-        typer.echo(f"{name}: {words}", err=True)
+    def show(line: str) -> None:
+        typer.echo(f"{name}: {line}", err=True)
 
-    party = Party(
+    party = privboost.Party(
         name,
         rows,
         account,
@@ -295,30 +308,28 @@ def join(
         pins=known,
         domain=public,
         weight=weights,
-        colluders=colluders,
-        least_parties=least_parties,
-        trust_server=trust_server,
         ledger=kept,
-        accept_seed=accept_seed,
-        tell_rows=tell_rows,
         n_jobs=jobs,
-        tell=tell,
+        tell=show,
+        **asdict(consent),
     )
-    tell(f"joining {at}; the rows stay here, the ledger is {kept}")
+    show(f"joining {at}; the rows stay here, the ledger is {kept}")
     if account is not None:
-        tell(f"runs are charged to the account of {account.dataset!r} in {store}")
+        show(f"runs are charged to the account of {account.dataset!r} in {store}")
     try:
-        join_federation(party, at, tls, patience)
+        privboost.join_federation(party, at, tls, patience)
     except KeyboardInterrupt:
-        tell("interrupted")
+        show("interrupted")
     if account is not None:
-        said = account.balance()
-        spent, most = round_up(said.epsilon), said.rules
-        tell(f"epsilon {spent} of {most.epsilon:g} is spent in all, at delta {most.delta:g}")
+        _show_balance(account, show)
     party.close()
     if not party.finished:
-        tell("no run came to its end")
-    sys.stderr.flush()
-    os._exit(
-        Status.done if party.finished else Status.failed
-    )  # what Flower has left running may not end by itself
+        fail(f"{name}: no run was completed", Status.failed)
+
+
+def _show_balance(account: Any, show: Callable[[str], None]) -> None:
+    from privboost.privacy.searches import round_up
+
+    balance = account.balance()
+    spent, limit = round_up(balance.epsilon), balance.rules
+    show(f"epsilon {spent} of {limit.epsilon:g} is spent in all, at delta {limit.delta:g}")

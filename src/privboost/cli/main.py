@@ -1,58 +1,38 @@
-"""The commands, in the order in which people need them, and how the process ends."""
+"""The command line: all commands, and how the process ends."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import warnings
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from privboost.cli.budget import budget_app
-from privboost.cli.calibrate import calibrate
-from privboost.cli.demo import demo
-from privboost.cli.domain import domain_app
-from privboost.cli.evaluate import evaluate
-from privboost.cli.examples import epilog_of
-from privboost.cli.exits import STATUSES, Status, fail, leave, say
-from privboost.cli.explain import explain
-from privboost.cli.export import export
-from privboost.cli.extend import extend
-from privboost.cli.federation import federation_app
-from privboost.cli.files import leave_output
-from privboost.cli.predict import predict
-from privboost.cli.recommend import recommend
-from privboost.cli.report import report
-from privboost.cli.search import search
-from privboost.cli.train import train
+import privboost
+from privboost.cli import (  # noqa: F401  # importing them registers their commands
+    budget,
+    compile,
+    domain,
+    federation,
+    models,
+    planning,
+    training,
+)
+from privboost.cli.exits import STATUSES, Status, exit_with, fail, notify
+from privboost.cli.output import discard_output
+from privboost.cli.registry import build_app
 from privboost.progress import listening
 
 _DEBUG = "--debug"
-_COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Begin": (demo, recommend, calibrate),
-    "Spend the budget": (train, extend, search, evaluate),
-    "Use a model, at no price": (predict, explain, report, export),
-}
-_GROUPS = {"domain": domain_app, "budget": budget_app, "federation": federation_app}
 
-app = typer.Typer(
-    no_args_is_help=True,
+app = build_app(
     pretty_exceptions_enable=False,
     help="Boosted models for private tables, with differential privacy.",
-    epilog="Ends with "
-    + "; ".join(f"{status.value}, {means}" for status, means in STATUSES.items())
+    epilog="Exit status: "
+    + "; ".join(f"{status.value}, {meaning}" for status, meaning in STATUSES.items())
     + ".",
 )
-for panel, commands in _COMMANDS.items():
-    for command in commands:
-        named = epilog_of(command.__name__)
-        app.command(epilog=named, rich_help_panel=panel)(command)
-for group, commands_of_group in _GROUPS.items():
-    for each in commands_of_group.registered_commands:
-        each.epilog = epilog_of(f"{group} {each.name or each.callback.__name__}")  # type: ignore[union-attr]
-    app.add_typer(commands_of_group, name=group, rich_help_panel="Groups of commands")
 
 
 @app.callback(invoke_without_command=True)
@@ -62,51 +42,48 @@ def _options(
         bool,
         typer.Option(
             _DEBUG,
-            help="Show where an error came from, which may quote rows; anywhere in the line.",
+            help="Show the traceback of an error, which may quote rows; anywhere in the line.",
         ),
     ] = False,
 ) -> None:
     if version:
-        from privboost import __version__
-
-        typer.echo(f"privboost {__version__}")
+        typer.echo(f"privboost {privboost.__version__}")
         raise typer.Exit
 
 
 def main() -> None:
-    """Run the command line; say errors and warnings in a line, without a trace."""
-    warnings.showwarning = _say_warning
-    words = sys.argv[1:]
-    line = [word for word in words if word != _DEBUG]
-    # Who is told to end, as a container is, tidies up and says what it cost, as with Ctrl-C.
+    """Run the command line; print errors and warnings in a line, without a traceback."""
+    warnings.showwarning = _print_warning
+    arguments = [argument for argument in sys.argv[1:] if argument != _DEBUG]
+    # Termination, as of a container, cleans up and reports the cost as Ctrl-C does.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        raise SystemExit(_run(line, debug=len(line) < len(words)))
+        raise SystemExit(_run(arguments, debug=len(arguments) < len(sys.argv) - 1))
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run(line: list[str], debug: bool) -> int:
-    """Return the status with which the process ends."""
+def _run(arguments: list[str], debug: bool) -> int:
+    """Run one command; return the exit status."""
     try:
-        with listening(say):
-            status: int | None = app(args=line, prog_name="privboost", standalone_mode=False)
+        with listening(notify):
+            status: int | None = app(args=arguments, prog_name="privboost", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted", Status.interrupted)
-    except SystemExit as left:
-        if isinstance(left.__context__, BrokenPipeError):  # typer's own end where nobody reads
-            leave_output()
+    except SystemExit as exit_:
+        if isinstance(exit_.__context__, BrokenPipeError):  # typer's own, if the reader stops
+            discard_output()
             return Status.unread
         raise
     except Exception as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # it is the help
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             typer.echo(error.format_message())  # type: ignore[attr-defined]
             return Status.usage
-        leave(error, debug)
-    if status == Status.interrupted:  # newer typers return it in silence
-        say("interrupted")
+        exit_with(error, debug)
+    if status == Status.interrupted:  # newer versions of typer return it silently
+        notify("interrupted")
     return status or Status.done
 
 
-def _say_warning(message: Warning | str, *about: Any, **more: Any) -> None:
-    say(f"warning: {message}")
+def _print_warning(message: Warning | str, *about: Any, **more: Any) -> None:
+    notify(f"warning: {message}")

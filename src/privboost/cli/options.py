@@ -1,171 +1,298 @@
-"""What options of several commands mean."""
+"""Options, each declared once, and groups of options with the objects that they open."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import privboost
+from privboost.cli.exits import notify
+from privboost.cli.output import check_files, check_standard_output, is_terminal
+from privboost.cli.registry import option
 from privboost.recipes import RECIPES
+
+if TYPE_CHECKING:
+    from privboost import BudgetAccount, Domain
 
 PRIVACY = "Privacy"
 TABLE = "The table"
 TRAINING = "Training"
 ACCOUNT = "Accounts"
 OUTPUT = "Output"
-"""Under which headings options are listed."""
+"""Headings under which a command's help lists options."""
+
+Recipe = StrEnum("Recipe", list(RECIPES))  # type: ignore[misc]  # names are not literals
+DEFAULT_RECIPE = next(iter(Recipe))
+
+
+class Task(StrEnum):
+    """Kind of target."""
+
+    classes = "classes"
+    number = "number"
+
+
+class DomainRows(StrEnum):
+    """Rows that a learned domain was learned from."""
+
+    same = "same"
+    other = "other"
+
 
 DataFile = Annotated[
     Path, typer.Argument(help="A .parquet, .csv or .tsv file, or a folder of such files.")
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A model file.")]
 DomainFile = Annotated[Path, typer.Argument(help="A domain (JSON).")]
-Epsilon = Annotated[float, typer.Option(help="The privacy budget.", rich_help_panel=PRIVACY)]
-Delta = Annotated[float, typer.Option(help="The budget's delta.", rich_help_panel=PRIVACY)]
-KnownDomain = Annotated[Path, typer.Option(help="What is public about the table (JSON).")]
-Target = Annotated[str, typer.Option(help="The column to predict.")]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        help="For tests and demonstrations: NO privacy guarantee.", rich_help_panel=PRIVACY
-    ),
-]
+Epsilon = Annotated[float, option("The privacy budget.", PRIVACY)]
+Delta = Annotated[float, option("The budget's delta.", PRIVACY)]
+KnownDomain = Annotated[Path, option("What is public about the table (JSON).")]
+Target = Annotated[str, option("The column to predict.")]
 PublicRows = Annotated[
     bool,
-    typer.Option(
-        "--public-rows",
-        help="All rows are public: with --epsilon inf, no noise and NO privacy.",
-        rich_help_panel=PRIVACY,
+    option(
+        "All rows are public: with --epsilon inf, no noise and NO privacy.",
+        PRIVACY,
+        name="--public-rows",
     ),
 ]
-LedgerFile = Annotated[
-    Path | None,
-    typer.Option(
-        help="A file that records every charge before its release.", rich_help_panel=PRIVACY
-    ),
+OfDomainRows = Annotated[
+    DomainRows, option("Rows that a learned domain was learned from; same adds its price.", PRIVACY)
 ]
-Missing = Annotated[
-    list[str] | None,
-    typer.Option(
-        help='A text that means "missing" in a CSV file; repeatable.', rich_help_panel=TABLE
-    ),
-]
-Separator = Annotated[
-    str | None,
-    typer.Option(
-        help="What stands between the cells of a CSV file, such as ';' or '\\t'.",
-        rich_help_panel=TABLE,
-    ),
-]
-Weights = Annotated[
-    str | None, typer.Option(help="The column of sample weights.", rich_help_panel=TABLE)
-]
-WeightBound = Annotated[
-    float | None,
-    typer.Option(
-        help="The largest weight a row may have; public knowledge.", rich_help_panel=TABLE
-    ),
-]
-Budget = Annotated[
-    Path | None,
-    typer.Option(
-        help="A store of accounts, of which that of --dataset is charged first.",
-        rich_help_panel=ACCOUNT,
-    ),
-]
-OfDataset = Annotated[
-    str | None,
-    typer.Option(
-        "--dataset",
-        help="With --budget: the data set that the rows are of.",
-        rich_help_panel=ACCOUNT,
-    ),
-]
-NewEpsilon = Annotated[
-    float | None,
-    typer.Option(
-        "--limit-epsilon",
-        help="With --budget: open the account, with this limit.",
-        rich_help_panel=ACCOUNT,
-    ),
-]
-NewDelta = Annotated[
-    float | None,
-    typer.Option("--limit-delta", help="The delta of that limit.", rich_help_panel=ACCOUNT),
-]
-RunName = Annotated[
-    str | None,
-    typer.Option(
-        "--name", help="With --budget: what the run is called there.", rich_help_panel=ACCOUNT
-    ),
-]
+OfRecipe = Annotated[Recipe, option("How to boost: see docs/recipes.md.", TRAINING)]
 Parameters = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        help="Another parameter, as name=value; a mapping is JSON. Repeatable.",
-        rich_help_panel=TRAINING,
+    option(
+        "Another parameter, as name=value; a mapping is JSON. Repeatable.", TRAINING, name="--set"
     ),
 ]
-Jobs = Annotated[
-    int | None,
-    typer.Option(help="Threads, at most; by default as many as pay.", rich_help_panel=TRAINING),
+Jobs = Annotated[int | None, option("Threads, at most; by default as many as pay.", TRAINING)]
+NewModel = Annotated[Path, option("Where to write the model.", OUTPUT)]
+AsJson = Annotated[bool, option("Print JSON, for machines.", OUTPUT, name="--json")]
+Out = Annotated[Path | None, option("A file; else standard output.", OUTPUT)]
+Force = Annotated[bool, option("Replace files that exist already.", OUTPUT, name="--force")]
+Separator = Annotated[
+    str | None,
+    option("The character between the cells of a CSV file, such as ';' or '\\t'.", TABLE),
 ]
-Out = Annotated[
-    Path | None, typer.Option(help="A file; else standard output.", rich_help_panel=OUTPUT)
+Weights = Annotated[str | None, option("The column of sample weights.", TABLE)]
+LimitEpsilon = Annotated[
+    float | None, option("With --budget: open the account, with this limit.", ACCOUNT)
 ]
-NewModel = Annotated[Path, typer.Option(help="Where to write the model.", rich_help_panel=OUTPUT)]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print JSON, for machines.", rich_help_panel=OUTPUT)
-]
-Force = Annotated[
-    bool,
-    typer.Option("--force", help="Replace files that are there already.", rich_help_panel=OUTPUT),
-]
-Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        help="End with status 6 if released values show that something is wrong with the result.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.", rich_help_panel=OUTPUT)]
-
-Recipe = StrEnum("Recipe", list(RECIPES))  # type: ignore[misc]  # its names are not written here
-FIRST_RECIPE = next(iter(Recipe))
-OfRecipe = Annotated[
-    Recipe, typer.Option(help="How to boost: see docs/recipes.md.", rich_help_panel=TRAINING)
-]
+LimitDelta = Annotated[float | None, option("The delta of that limit.", ACCOUNT)]
 
 
-class Task(StrEnum):
-    """What a target is."""
+@dataclass(frozen=True)
+class TableOptions:
+    """How a table is read."""
 
-    classes = "classes"
-    number = "number"
+    missing: Annotated[
+        list[str] | None, option('A string that means "missing" in a CSV file; repeatable.', TABLE)
+    ] = None
+    separator: Separator = None
 
+    def open(self, data: Path, every_line: bool = False) -> Any:
+        """Return the table of a file or folder."""
+        from privboost.tables.file_sources import open_file
 
-class Rows(StrEnum):
-    """From which rows a domain was learned."""
-
-    same = "same"
-    other = "other"
-
-
-DomainRows = Annotated[
-    Rows,
-    typer.Option(
-        help="From which rows a learned domain was learned; same adds its price.",
-        rich_help_panel=PRIVACY,
-    ),
-]
+        separator = "\t" if self.separator == r"\t" else self.separator
+        if separator is not None and len(separator) != 1:
+            raise ValueError(r"--separator must be one character; \t is a tab")
+        return open_file(data, self.missing or [], every_line, separator)
 
 
-class Trust(StrEnum):
-    """Who adds noise in a federation."""
+@dataclass(frozen=True)
+class RunOptions:
+    """Record and randomness of one run."""
 
-    server = "server"
-    distributed = "distributed"
+    ledger: Annotated[
+        Path | None, option("A file that records every charge before its release.", PRIVACY)
+    ] = None
+    seed: Annotated[
+        int | None, option("For tests and demonstrations: NO privacy guarantee.", PRIVACY)
+    ] = None
+
+
+@dataclass(frozen=True)
+class WeightOptions:
+    """Sample weights."""
+
+    weights: Weights = None
+    weight_bound: Annotated[
+        float | None, option("The largest weight a row may have; public knowledge.", TABLE)
+    ] = None
+
+    def apply(self, estimator: Any, recipe: str) -> dict[str, str]:
+        """Set an estimator's bound of weights; return the weight arguments of `fit`."""
+        if self.weights is not None and self.weight_bound is None:
+            raise ValueError("--weights needs --weight-bound: the largest weight, publicly known")
+        if "sample_weight_bound" in estimator.get_params():
+            estimator.set_params(sample_weight_bound=self.weight_bound)
+        elif self.weights is not None or self.weight_bound is not None:
+            raise ValueError(f"--recipe {recipe} takes no weights")
+        return {} if self.weights is None else {"sample_weight": self.weights}
+
+
+@dataclass(frozen=True)
+class StreamAccountOptions:
+    """An account that exists, and is charged before a run."""
+
+    budget: Annotated[
+        Path | None,
+        option("A store of accounts, of which that of --dataset is charged first.", ACCOUNT),
+    ] = None
+    dataset: Annotated[
+        str | None, option("With --budget: the data set that the rows are of.", ACCOUNT)
+    ] = None
+    name: Annotated[str | None, option("With --budget: a name for this run.", ACCOUNT)] = None
+
+    def open(self, unit: str | None, **kind: Any) -> BudgetAccount | None:
+        """Return the account, or None without --budget; see `open_account`."""
+        return open_account(self.budget, self.dataset, (None, None), self.name, unit, **kind)
+
+
+@dataclass(frozen=True)
+class AccountOptions(StreamAccountOptions):
+    """An account that is charged before a run, and opened where a limit is given."""
+
+    limit_epsilon: LimitEpsilon = None
+    limit_delta: LimitDelta = None
+
+    def open(self, unit: str | None, **kind: Any) -> BudgetAccount | None:
+        """Return the account, or None without --budget; see `open_account`."""
+        limit = self.limit_epsilon, self.limit_delta
+        return open_account(self.budget, self.dataset, limit, self.name, unit, **kind)
+
+
+def open_account(
+    budget: Path | None,
+    dataset: str | None,
+    limit: tuple[float | None, float | None],
+    name: str | None,
+    unit: str | None,
+    **kind: Any,
+) -> BudgetAccount | None:
+    """Return the account that options name, opened where they give a limit; None without one.
+
+    Parameters
+    ----------
+    budget : Path or None
+        File of the store.
+    dataset, name : str or None
+        The account's data set, and the run's name in it.
+    limit : (float, float) or (None, None)
+        ε and δ of an account that is opened if there is none.
+    unit : str or None
+        Column of the protected units.
+    **kind
+        Filter and relation of an account that is opened.
+    """
+    epsilon, delta = limit
+    if budget is None:
+        if dataset is not None or name is not None or limit != (None, None):
+            raise ValueError("--dataset, --name and the limits go with --budget")
+        return None
+    if dataset is None:
+        raise ValueError("--budget needs --dataset: the data set that the rows are of")
+    if (epsilon is None) != (delta is None):
+        raise ValueError("a limit is --limit-epsilon and --limit-delta")
+    store = privboost.BudgetStore(budget)
+    existed = budget.exists()
+    if epsilon is not None and (not existed or dataset not in store.datasets()):
+        store.open(dataset, epsilon, delta or 0.0, unit=unit, **kind)
+        notify(f"{budget}: opened a new account for {dataset!r}")
+        if not existed:
+            notify(
+                f"{budget} did not exist, and is a NEW store: if there was one before, restore "
+                "it, since this one does not know what was spent"
+            )
+    account = store.account(dataset)
+    rules = account.balance().rules
+    if epsilon is not None and (rules.epsilon, rules.delta) != limit:
+        raise ValueError(
+            f"the account of {dataset!r} has the limit epsilon {rules.epsilon:g}, delta "
+            f"{rules.delta:g}: leave --limit-epsilon and --limit-delta out, or change it first "
+            "with privboost budget limit"
+        )
+    return account if name is None else account.named(name)
+
+
+def account_kind(recipe: str, delta: float) -> dict[str, str]:
+    """Return filter and relation of an account that a recipe can be charged to."""
+    if recipe == "lazybb":
+        return {"filter": "renyi", "relation": "replace-one"}
+    return {"filter": "renyi"} if recipe in ("dpxgb", "sarus") or delta == 0 else {}
+
+
+def known_domain(path: Path | None) -> dict[str, Any]:
+    """Return the known part of a domain, from the file of --domain-given."""
+    from privboost.learning.given import open_given
+
+    return dict(open_given("--domain-given", path))
+
+
+def unit_column(domain: Domain | None, domain_given: Path | None) -> str | None:
+    """Return the column of protected units, from a domain or the known part of one."""
+    unit = None if domain is None else domain.unit
+    if domain is None and domain_given is not None:
+        part = known_domain(domain_given).get("unit")
+        unit = None if part is None else privboost.Unit.from_dict(part)
+    return None if unit is None else unit.column
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """How a result is printed and written."""
+
+    as_json: AsJson = False
+    force: Force = False
+
+    def check(self, read: tuple[Path | None, ...], *written: Path | None) -> None:
+        """Refuse files that cannot be written, before anything is spent.
+
+        Parameters
+        ----------
+        read : paths
+            Files that the command reads; None is none.
+        *written : paths
+            Files that it will write; None is the standard output.
+        """
+        if None in written:
+            check_standard_output()
+        files = [path for path in written if path is not None]
+        check_files(read, files, files if self.force else ())
+
+
+@dataclass(frozen=True)
+class ProgressOptions(OutputOptions):
+    """The same for commands that show progress."""
+
+    quiet: Annotated[bool, option("Show no progress.", OUTPUT, name="--quiet")] = False
+
+    @property
+    def verbose(self) -> bool:
+        """Whether to show progress: on a terminal, unless --quiet."""
+        return is_terminal() and not self.quiet
+
+
+@dataclass(frozen=True)
+class StrictOptions(OutputOptions):
+    """The same for commands whose result may come with warnings."""
+
+    strict: Annotated[
+        bool,
+        option(
+            "End with status 6 if released values show that something is wrong with the result.",
+            OUTPUT,
+            name="--strict",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class ResultOptions(ProgressOptions, StrictOptions):
+    """The same for commands with both."""

@@ -1,43 +1,52 @@
-"""What `predict` says of rows, a part of the table after the other."""
+"""Predictions as tables, written part by part: CSV, Parquet and JSON lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
 
+from privboost.cli.output import check_standard_output
+from privboost.files import new_file
 from privboost.models.model import Model
 from privboost.tables.features import ClassTarget
 from privboost.tables.sources import need_columns
 
 _ROWS = 2**17
-"""How many rows are looked at in one go."""
+"""Rows that are predicted at once."""
 
 
 def predict_parts(model: Model, table: Any, keep: Sequence[str], std: bool) -> Iterator[pa.Table]:
-    """Yield columns that are kept, and what the model says; the first part has no rows.
+    """Yield kept columns with predictions, part by part; the first part has no rows.
 
     Parameters
     ----------
     model : Model
-        Who predicts.
+        The model.
     table : table
         The rows.
     keep : sequence of str
-        Columns of the table that come first, as they are.
+        Columns of the table that come first, unchanged.
     std : bool
-        Whether to add the standard errors that noise gives.
+        Whether to add the standard errors due to noise.
     """
     features = model.domain.feature_names
     need_columns(table, (*features, *keep))
     for batch in table.batches(tuple(dict.fromkeys((*features, *keep))), _ROWS):
         rows = pa.table({name: batch[name] for name in features})
-        said = prediction_columns(model, rows) | (error_columns(model, rows) if std else {})
-        if taken := [name for name in keep if name in said]:
-            raise ValueError(f"--keep {taken[0]}: what is predicted has this name")
-        yield pa.table({name: batch[name] for name in keep} | said)
+        columns = prediction_columns(model, rows) | (error_columns(model, rows) if std else {})
+        if taken := [name for name in keep if name in columns]:
+            raise ValueError(f"--keep {taken[0]}: a column of predictions has this name")
+        yield pa.table({name: batch[name] for name in keep} | columns)
 
 
 def prediction_columns(model: Model, table: Any) -> dict[str, np.ndarray]:
@@ -68,3 +77,123 @@ def error_columns(model: Model, table: Any) -> dict[str, np.ndarray]:
 
 def _by_class(what: str, model: Model, values: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{what} {label}": own for label, own in zip(model.classes, values.T, strict=True)}
+
+
+SUFFIXES = (".csv", ".parquet", ".jsonl")
+_GROUP_ROWS = 2**20
+"""Rows of a group in a Parquet file."""
+
+_FORMULA = r"\A([\t\r\n]|[\s\x00\x{feff}]*[=+\-@＝＋－＠])"
+"""Strings that spreadsheets run as formulas, full-width signs and leading blanks included."""
+_NUMBER = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\z"
+_BYTES = (
+    *(pa.types.is_binary, pa.types.is_large_binary),
+    *(pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+)
+_STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+Write = Callable[[pa.Table], Any]
+
+
+def check_suffix(out: Path) -> None:
+    """Refuse a file whose suffix names no format."""
+    if out.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{out}: a .csv, .parquet or .jsonl file is needed")
+
+
+@contextmanager
+def file_writer(out: Path, schema: pa.Schema, raw_text: bool = False) -> Iterator[Write]:
+    """Yield a function that writes the parts of a table in order; the file appears when complete.
+
+    Parameters
+    ----------
+    out : Path
+        The file.
+    schema : pa.Schema
+        Schema of the table.
+    raw_text : bool
+        Whether CSV holds strings unchanged, also those that a spreadsheet would run.
+    """
+    with new_file(out) as file:
+        match out.suffix.lower():
+            case ".parquet":
+                with _parquet_writer(file, schema) as write:
+                    yield write
+            case ".jsonl":
+                yield lambda part: file.write(_json_lines(part))
+            case _:
+                file.write(_csv(schema.empty_table(), raw_text, header=True))
+                yield lambda part: file.write(_csv(part, raw_text))
+
+
+@contextmanager
+def output_writer(schema: pa.Schema, as_json: bool, raw_text: bool = False) -> Iterator[Write]:
+    """Yield a function that prints the parts of a table; the reader may stop at any line."""
+    check_standard_output()
+    out = sys.stdout.buffer  # arrow's own writer aborts if the reader stops
+    if as_json:
+        yield lambda part: out.write(_json_lines(part))
+    else:
+        out.write(_csv(schema.empty_table(), raw_text, header=True))
+        yield lambda part: out.write(_csv(part, raw_text))
+    sys.stdout.flush()
+
+
+@contextmanager
+def _parquet_writer(file: Any, schema: pa.Schema) -> Iterator[Write]:
+    waiting: list[pa.Table] = []
+
+    def write(part: pa.Table) -> None:
+        waiting.append(part)
+        if sum(each.num_rows for each in waiting) >= _GROUP_ROWS:
+            send()
+
+    def send() -> None:
+        group = pa.concat_tables(waiting)
+        writer.write_table(group, row_group_size=max(group.num_rows, 1))
+        waiting.clear()
+
+    with pa.parquet.ParquetWriter(file, schema) as writer:
+        yield write
+        if waiting:
+            send()
+
+
+def _csv(table: pa.Table, raw_text: bool, header: bool = False) -> bytes:
+    text = pa.BufferOutputStream()
+    pa.csv.write_csv(
+        table if raw_text else _escaped(table), text, pa.csv.WriteOptions(include_header=header)
+    )
+    return bytes(text.getvalue())
+
+
+def _escaped(table: pa.Table) -> pa.Table:
+    """Put an apostrophe before strings and names that a spreadsheet would run as formulas.
+
+    Plain numbers stay unchanged.
+    """
+    columns = []
+    for column in table.columns:
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if any(is_string(kind) for is_string in _STRINGS):
+            column = _escaped_strings(column.cast(pa.large_string()))
+        elif any(is_bytes(kind) for is_bytes in _BYTES):  # CSV writes them as strings
+            decoded = (
+                None if own is None else own.decode(errors="replace") for own in column.to_pylist()
+            )
+            column = _escaped_strings(pa.array(decoded, pa.large_string()))
+        columns.append(column)
+    names = _escaped_strings(pa.array(table.column_names, pa.large_string())).to_pylist()
+    return pa.Table.from_arrays(columns, names)
+
+
+def _escaped_strings(texts: Any) -> Any:
+    run = pc.match_substring_regex(texts, _FORMULA)
+    run = pc.and_not(run, pc.match_substring_regex(texts, _NUMBER))
+    mark, end = pa.scalar("'", texts.type), pa.scalar("", texts.type)
+    return pc.if_else(run, pc.binary_join_element_wise(mark, texts, end), texts)
+
+
+def _json_lines(table: pa.Table) -> bytes:
+    lines = (json.dumps(row, ensure_ascii=False, default=str) for row in table.to_pylist())
+    return "".join(f"{line}\n" for line in lines).encode()

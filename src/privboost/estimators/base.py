@@ -1,4 +1,4 @@
-"""What all estimators share: from parameters and a table to a model and its privacy report."""
+"""The estimator base class: `fit` from parameters and a table to a model with its report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from privboost.boosting.target_span import learn_span
 from privboost.cautions import holding_warnings
 from privboost.compiling import compiling_told
 from privboost.crew import count_threads
-from privboost.engine.backend import OpenBackend
 from privboost.estimators.class_weights import weights_in_order
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import (
@@ -35,7 +34,6 @@ from privboost.estimators.preparation import (
 from privboost.estimators.preview import Preview, price_of, told_rows
 from privboost.estimators.public_rows import PublicPreparation, budget_of
 from privboost.estimators.running import choose_backend, ledger_path, open_table
-from privboost.estimators.wrappers import warn_of_score
 from privboost.explanations.explanation import Explanation
 from privboost.explanations.local import LocalExplanation
 from privboost.learning.given import check_classes, named_target, open_given, with_classes
@@ -58,17 +56,17 @@ _ANY_DOMAIN = {
     "classes": Domain(_ANY_FEATURE, ClassTarget("y", (0, 1))),
     "number": Domain(_ANY_FEATURE, NumberTarget("y", (0, 1))),
 }
-"""Stand for a domain that is yet to be learned, so that parameters are checked before."""
+"""Stand-ins for a domain that is not learned yet: parameters are checked with them."""
 
 
 class PrivateEstimator(BaseEstimator, ABC):
-    """The shared part of `fit`. A recipe provides `_plan` and `_boost`.
+    """Base class of all estimators; a recipe provides `_plan` and `_boost`.
 
-    Parameters never change in `fit`; nothing of the rows stays on the estimator afterwards.
+    `fit` changes no parameter, and the estimator keeps nothing of the rows.
     """
 
     _task: str
-    """What the target is: "classes" or "number"."""
+    """Kind of target: "classes" or "number"."""
 
     def __new__(cls, *by_place: Any, **by_name: Any) -> Self:
         """Refuse arguments that the constructor does not have."""
@@ -76,16 +74,16 @@ class PrivateEstimator(BaseEstimator, ABC):
         made: Self = super().__new__(cls)
         return made
 
-    if not TYPE_CHECKING:  # a checker would take any name for granted
+    if not TYPE_CHECKING:  # a type checker would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            """Say who has what is asked for in vain."""
+            """Name the estimators that have `partial_fit`."""
             if name == "partial_fit":
                 raise AttributeError(
                     f"{type(self).__name__} has no partial_fit: only SBDTClassifier and "
                     "SBDTRegressor take streams of batches"
                 )
-            return super().__getattribute__(name)  # which raises, and says why
+            return super().__getattribute__(name)  # raises AttributeError
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a private model.
@@ -103,8 +101,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             name of that column may be given.
         sample_weight : one-dimensional or str, optional
             Weights, or the column of `X` that holds them; `sample_weight_bound` must be given.
-            A weight that is negative or no number counts as 0, in silence: a complaint would tell
-            about the rows.
+            A weight that is negative or no number counts as 0, silently: an error would depend on
+            the rows.
 
         Returns
         -------
@@ -112,23 +110,24 @@ class PrivateEstimator(BaseEstimator, ABC):
 
         Privacy
         -------
-        Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` says on what. All
+        Spends the whole budget (`epsilon`, `delta`) on these rows; `privacy_` itemises it. All
         is reserved before a row is read. A second `fit` on the same rows spends it again, even if
-        the first one failed after its reservation: `privacy_` then names that one too. What was
-        fitted to the rows before (a scaler, an imputer), and parameters that exact scores on them
-        chose (a grid search), are not covered at any ε. With `public_rows=True` it spends nothing
-        and protects nothing.
+        the first one failed after its reservation: `privacy_` then names that one too. Steps that
+        were fitted to the rows before (a scaler, an imputer), and parameters that were chosen by
+        exact scores on them (a grid search), are not covered at any ε. With `public_rows=True` it
+        spends nothing and protects nothing.
 
         Warns
         -----
         FitWarning
             If released values show that labels match no class, that there are hardly any rows, or
-            that a column is empty. It follows from released values alone, costs nothing, and comes
-            when the model is complete: raised as an exception it loses nothing.
+            that a column is empty. It costs nothing, and comes when the model is complete: the
+            model is kept even if the warning is raised as an exception.
         """
         shown = check_flag("verbose", self.verbose)
         with holding_warnings() as held, compiling_told(shown), remembering_failure(self):
-            with waits_told(shown), waiting(shown, self._first_stage()):
+            stage = "calibrating the noise" if self.domain is not None else "learning the domain"
+            with waits_told(shown), waiting(shown, stage):
                 run = self._prepare(X, y, sample_weight).run()
             self._keep(self._train(run))
         held.say()
@@ -136,24 +135,15 @@ class PrivateEstimator(BaseEstimator, ABC):
         return self
 
     def _warn_of_defects(self) -> None:
-        """Warn of what released values show to be wrong, once the model is complete and kept."""
+        """Warn of defects that released values show, once the model is complete and kept."""
         warn_of_defects(self.model_, find_defects(self.model_))
 
-    def _warn_of_score(self, public_rows: bool | None) -> None:
-        """Warn of an exact score on rows that were not declared public, here or for `fit`."""
-        declared = self.public_rows if public_rows is None else public_rows
-        warn_of_score(declared, self.random_state is not None)
-
-    def _first_stage(self) -> str:
-        """Say what goes on before training."""
-        return "calibrating the noise" if self.domain is not None else "learning the domain"
-
     def preview(self, *, weighted: bool = False, n_rows: int | None = None) -> Preview:
-        """Say what `fit` would promise and cost, before there is a row to look at.
+        """Return the guarantee and price of a `fit`, without any row.
 
-        Warns and refuses as `fit` would. The domain must be given whole: what is learned of one,
-        and the noise that is left for training then, is known once rows were read. A stream's
-        batches (`partial_fit`) are not priced by it.
+        Warns and refuses as `fit` would. The domain must be complete: what is learned of one,
+        and the noise that is left for training then, depend on rows. Batches of a stream
+        (`partial_fit`) are not priced.
 
         Parameters
         ----------
@@ -165,11 +155,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         Returns
         -------
         Preview
-            What `privacy_` would be, and what the account of `budget` would say.
+            The privacy report, and the balance of the account of `budget`.
 
         Privacy
         -------
-        Spends nothing, and writes nothing down: it follows from parameters and the domain alone.
+        Spends and records nothing: it follows from parameters and the domain alone.
 
         Examples
         --------
@@ -185,13 +175,10 @@ class PrivateEstimator(BaseEstimator, ABC):
         check_flag("weighted", weighted)
         bound = self._weight_bound("weight" if weighted else None)
         given = Given(None, None, None, bound, self._class_weight(), self._classes())
-        make_plan = self._planner(partial(told_rows, n_rows))
-        kind = PublicPreparation if isinstance(self._budget(), PublicRows) else Preparation
-        lesson = partial(self._lesson, given, make_plan)
-        return price_of(kind(self._setting(), given, make_plan, lesson))
+        return price_of(self._stages(given, partial(told_rows, n_rows)))
 
     def _train(self, run: Run) -> Model:
-        """Train on the rows of a run that is ready."""
+        """Train on the rows of a prepared run."""
         with reading(bool(self.verbose), run.load.source):
             backend = run.open_backend([run.load])
         try:
@@ -204,30 +191,34 @@ class PrivateEstimator(BaseEstimator, ABC):
         return Model(run.plan.encoder, scores, run.report(), span)
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Preparation:
-        """Return the stages up to training."""
-        budget = self._budget()
+        """Return the preparation of a run on these rows."""
+        self._budget()  # the first parameter that is checked
         X = open_table(X, self.backend)
         bound = self._weight_bound(sample_weight)
         given = Given(X, y, sample_weight, bound, self._class_weight(), self._classes())
-        kind: Any = PublicPreparation if isinstance(budget, PublicRows) else Preparation
-        if isinstance(X, RemoteTable) and (own := X.preparation(self)) is not None:
-            kind = own
-        make_plan = self._planner(partial(count_rows, X))
-        lesson = partial(self._lesson, given, make_plan)
-        prepared: Preparation = kind(self._setting(), given, make_plan, lesson)
+        kind = X.preparation(self) if isinstance(X, RemoteTable) else None
+        return self._stages(given, partial(count_rows, X), kind)
+
+    def _stages(self, given: Given, count: Callable[[], int], kind: Any = None) -> Preparation:
+        """Return the preparation of a run; `count` returns the number of rows, if it is public."""
+        if kind is None:
+            kind = PublicPreparation if isinstance(self._budget(), PublicRows) else Preparation
+        make_plan = self._planner(count)
+        prepared: Preparation = kind(
+            self._setting(), given, make_plan, partial(self._lesson, given, make_plan)
+        )
         return prepared
 
     def _budget(self) -> Budget:
-        """Return what may be spent: the first thing that is checked."""
         return budget_of(self.epsilon, self.delta, self.public_rows)
 
     def _setting(self) -> Setting:
-        """Read and check the parameters that every run has."""
+        """Check the parameters that every run has."""
         check_choice("domain_rows", self.domain_rows, ("same", "other"))
         check_flag("verbose", self.verbose)
         if self.domain is not None and self.domain_given is not None:
             raise ValueError(
-                "domain_given is the part of a domain whose rest is to be learned: give it, or "
+                "domain_given is the known part of a domain whose rest is learned: give it, or "
                 "domain, not both"
             )
         account = check_account("budget", self.budget, self.random_state)
@@ -235,8 +226,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             self._budget() if account is None else leave_some(self._budget(), account),
             self.random_state,
             KeyStream.of(self.random_state),
-            self._open_backend(self._threads()),
-            self._ledger_path(),
+            choose_backend(self.backend, self._threads()),
+            ledger_path(self.ledger),
             account,
             type(self).__name__,
             None if self.domain is None else self._domain(),
@@ -245,12 +236,12 @@ class PrivateEstimator(BaseEstimator, ABC):
         )
 
     def _lesson(self, given: Given, make_plan: MakePlan, budget: Budget) -> tuple[Lesson, Any]:
-        """Return how a domain would be learned, and a plan that stands for training's.
+        """Return the domain inference of this run, and a plan of training on a stand-in domain.
 
-        All parameters are checked with it before anything is spent.
+        All parameters are checked with that plan before anything is spent.
         """
-        seeded, threads = self.random_state is not None, self._threads()
-        backend = self._open_backend(threads)
+        seeded = self.random_state is not None
+        backend = choose_backend(self.backend, self._threads())
         part = with_classes(open_given("domain_given", self.domain_given), given.classes)
         y = named_target(part) if given.y is None else given.y
         own = (given.X, y, self._task, self.domain_share, budget, given.sample_weight)
@@ -284,19 +275,19 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """How much each feature moves the score, as released values tell. Costs no privacy.
+        """Importance of each feature, from released values. Costs no privacy.
 
-        See `Model.feature_importances`; where released values do not tell, there is none.
+        See `Model.feature_importances`; AttributeError where released values contain none.
         """
         found: np.ndarray = self._fitted().feature_importances()
         return found
 
     def explain_global(self) -> Explanation:
-        """Say what was learned. Costs no privacy; see `Model.explain_global`."""
+        """Explain the model. Costs no privacy; see `Model.explain_global`."""
         return self._fitted().explain_global()
 
     def explain_local(self, X: Any) -> LocalExplanation:
-        """Say why rows have their scores. Costs no privacy; see `Model.explain_local`."""
+        """Explain the scores of rows. Costs no privacy; see `Model.explain_local`."""
         return self._fitted().explain_local(X)
 
     def save(self, path: str | Path) -> None:
@@ -308,24 +299,24 @@ class PrivateEstimator(BaseEstimator, ABC):
         return self.model_
 
     def _planner(self, count: Callable[[], int]) -> MakePlan:
-        """Return what makes the plan; a recipe whose defaults follow the number of rows counts."""
+        """Return the planning function, which may `count` rows if defaults depend on them."""
         return self._plan
 
     def _stand_in(self) -> Domain:
-        """Return a domain to check parameters with, while the real one is yet to be learned."""
+        """Return a domain to check parameters with before the real one is learned."""
         return _ANY_DOMAIN[self._task]
 
     def _named_features(self) -> Sequence[str]:
-        """Return the features that parameters name."""
+        """Return features that parameters refer to."""
         return ()
 
     @abstractmethod
     def _plan(self, encoder: Encoder, weight_bound: float | None, budget: Budget) -> Any:
-        """Decide everything, and calibrate the noise."""
+        """Plan all releases, and calibrate the noise."""
 
     @abstractmethod
     def _boost(self, curator: Curator, plan: Any, structures: KeyStream, track: Any) -> Any:
-        """Train on released values; `structures` is randomness for public choices."""
+        """Train on released values; `structures` is the randomness of public choices."""
 
     def _domain(self) -> Domain:
         domain = self.domain
@@ -335,15 +326,15 @@ class PrivateEstimator(BaseEstimator, ABC):
         elif isinstance(domain, dict):
             domain = Domain.from_dict(domain)
         elif not isinstance(domain, Domain):
-            raise TypeError("domain must be a Domain, its dict form, or the path of its JSON file")
+            raise TypeError("domain must be a Domain, its dict, or the path of its JSON file")
         self._check_target(domain)
         return domain
 
     def _check_target(self, domain: Domain) -> None:
-        """Refuse a domain whose target is of the other kind."""
+        """Refuse a domain with the other kind of target."""
 
     def _classes(self) -> tuple[Any, ...] | None:
-        """Return the classes that were given apart from a domain, checked."""
+        """Return the checked classes of the parameter `classes`."""
         classes = getattr(self, "classes", None)  # not every regressor has the parameter
         return None if classes is None else check_classes(classes, self._task)
 
@@ -372,11 +363,5 @@ class PrivateEstimator(BaseEstimator, ABC):
         return bound
 
     def _class_weight(self) -> Mapping[Any, float] | None:
-        """Return the weights of classes by which rows weigh, if the recipe has them."""
+        """Return class weights, if the recipe has them."""
         return None
-
-    def _ledger_path(self) -> Path | None:
-        return ledger_path(self.ledger)
-
-    def _open_backend(self, threads: int) -> OpenBackend:
-        return choose_backend(self.backend, threads)

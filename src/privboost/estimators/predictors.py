@@ -1,4 +1,4 @@
-"""What estimators predict: classes, chances or a number."""
+"""Classifiers and regressors: predictions, and exact scores on public rows."""
 
 from __future__ import annotations
 
@@ -9,24 +9,56 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from privboost.errors import DomainError
 from privboost.estimators.base import PrivateEstimator
+from privboost.estimators.wrappers import warn_of_score
 from privboost.learning.given import need_same_classes
 from privboost.tables.domain import Domain
 from privboost.tables.features import ClassTarget, NumberTarget
 
 
-class PrivateClassifier(ClassifierMixin, PrivateEstimator):
-    """Adds classes."""
+class PublicScoreMixin:
+    """Adds `score`, which is exact, to a classifier or regressor of scikit-learn."""
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool | None = None
+    ) -> float:
+        """Return the exact accuracy, or R² of a number, on rows that must be public.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As scikit-learn's estimators take them.
+        public_rows : bool, optional
+            Declares that every row is public. By default the estimator's own `public_rows`.
+
+        Privacy
+        -------
+        None: an exact score depends on every row, at any ε, and so does any choice made by it. Use
+        public or synthetic rows; for private ones `privboost.evaluate` has a stated price.
+
+        Warns
+        -----
+        PrivacyWarning
+            Unless the rows were declared public.
+        """
+        own: Any = self
+        declared = own.public_rows if public_rows is None else public_rows
+        warn_of_score(declared, own.random_state is not None)
+        return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+
+
+class PrivateClassifier(PublicScoreMixin, ClassifierMixin, PrivateEstimator):
+    """Base class of classifiers."""
 
     _task = "classes"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # on toy tables, which noise drowns
+        tags.classifier_tags.poor_score = True  # on toy tables: noise dominates
         return tags
 
     @property
     def classes_(self) -> np.ndarray:
-        """The domain's classes, sorted."""
+        """Sorted class labels of the domain."""
         return self._fitted().classes
 
     def predict(self, X: Any) -> np.ndarray:
@@ -34,37 +66,11 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         predicted: np.ndarray = self._fitted().predict(X, n_jobs=self.n_jobs)
         return predicted
 
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool | None = None
-    ) -> float:
-        """Return the exact accuracy on some rows, which must be public.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As scikit-learn's classifiers take them.
-        public_rows : bool, optional
-            Your word that every row is public. By default the estimator's own `public_rows`.
-
-        Privacy
-        -------
-        None: it is exact, without any noise, and not private. An exact score tells about every row
-        in it, at any ε, and so does whatever is chosen by it. Use public or synthetic rows; for
-        private ones there is `privboost.evaluate`, which has a price and keeps to it.
-
-        Warns
-        -----
-        PrivacyWarning
-            Unless the rows were declared public.
-        """
-        self._warn_of_score(public_rows)
-        return float(super().score(X, y, sample_weight))
-
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
         """Return scores: one for each row, or one for each class beyond two. Costs no privacy.
 
-        With `return_std`, the standard error that the noise of training gives to each comes with
-        them, where the recipe tells it: see `Model.decision_function`.
+        With `return_std`, also their standard errors due to the noise of training, where the
+        recipe has them: see `Model.decision_function`.
         """
         return self._fitted().decision_function(X, return_std, self.n_jobs)
 
@@ -80,59 +86,34 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
 
 class LogisticClassifier(PrivateClassifier):
-    """Adds probabilities: scores are log-odds."""
+    """Base class of classifiers whose scores are log-odds."""
 
     def predict_proba(self, X: Any, return_std: bool = False) -> Any:
         """Return class probabilities, in the order of `classes_`. Costs no privacy.
 
-        With `return_std`, the standard error that the noise of training gives to each comes with
-        them, where the recipe tells it: see `Model.predict_proba`.
+        With `return_std`, also their standard errors due to the noise of training, where the
+        recipe has them: see `Model.predict_proba`.
         """
         return self._fitted().predict_proba(X, return_std, self.n_jobs)
 
 
-class PrivateRegressor(RegressorMixin, PrivateEstimator):
-    """Predicts a number within public bounds."""
+class PrivateRegressor(PublicScoreMixin, RegressorMixin, PrivateEstimator):
+    """Base class of regressors: they predict a number within public bounds."""
 
     _task = "number"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # on toy tables, which noise drowns
+        tags.regressor_tags.poor_score = True  # on toy tables: noise dominates
         return tags
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the number of each row. Costs no privacy.
 
-        With `return_std`, the standard error that the noise of training gives to each comes with
-        them, where the recipe tells it: see `Model.predict`.
+        With `return_std`, also their standard errors due to the noise of training, where the
+        recipe has them: see `Model.predict`.
         """
         return self._fitted().predict(X, return_std, self.n_jobs)
-
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool | None = None
-    ) -> float:
-        """Return the exact R² on rows that must be public.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As scikit-learn's regressors take them.
-        public_rows : bool, optional
-            Your word that every row is public. By default the estimator's own `public_rows`.
-
-        Privacy
-        -------
-        None: it is exact, without any noise, and not private; for private rows there is
-        `privboost.evaluate`. See `PrivateClassifier.score`.
-
-        Warns
-        -----
-        PrivacyWarning
-            Unless the rows were declared public.
-        """
-        self._warn_of_score(public_rows)
-        return float(super().score(X, y, sample_weight))
 
     def _check_target(self, domain: Domain) -> None:
         if not isinstance(domain.target, NumberTarget):

@@ -1,4 +1,4 @@
-"""The stages of a fit up to training: domain, plan, schema, reservation."""
+"""Preparation of a run: domain, plan, schema check and reservation, before a row is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from privboost.boosting.plan import PUBLIC_CLASS_WEIGHTS, Budget, Plan
 from privboost.cautions import caution
 from privboost.engine.backend import Backend, OpenBackend
 from privboost.estimators.class_weights import weights_in_order
-from privboost.estimators.wrappers import caution_of_wrappers
+from privboost.estimators.wrappers import warn_of_wrappers
 from privboost.learning.lesson import Learned, Lesson, learn_apart, learn_within
 from privboost.pickling import fresh_copy
 from privboost.privacy.curator import Curator
@@ -41,7 +41,7 @@ MakePlan = Callable[[Encoder, float | None, Budget], Any]
 
 @dataclass(frozen=True)
 class Given:
-    """What `fit` was called with, the bound of weights, class weights, and classes."""
+    """Arguments of `fit`, with the bound of weights, class weights and classes."""
 
     X: Any
     y: Any
@@ -52,7 +52,7 @@ class Given:
 
     @property
     def row_bound(self) -> float | None:
-        """The most that a row may weigh; None where all weigh the same."""
+        """Largest weight of a row; None if all rows weigh the same."""
         if self.class_weight is None:
             return self.weight_bound
         largest = max(self.class_weight.values())
@@ -61,30 +61,30 @@ class Given:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the estimator's parameters say about every run.
+    """Checked parameters of a run.
 
     Attributes
     ----------
     budget : Budget
-        What may be spent.
+        The privacy budget.
     random_state : int or None
         The seed.
     keys : KeyStream
         The randomness.
     open_backend : OpenBackend
-        Who holds the rows.
+        Opens the backend that holds the rows.
     ledger : Path or None
-        Where charges are recorded.
+        File of the ledger.
     account : BudgetAccount or None
-        What the plan is charged to.
+        Account that the plan is charged to.
     what : str
-        What is run, in a word.
+        Name of the estimator or function, for reports and accounts.
     domain : Domain or None
-        What is public; None if it is to be learned.
+        The domain; None if it is to be learned.
     domain_rows : str
-        From which rows a learned domain was learned.
+        Rows that a learned domain was learned from: "same" or "other".
     unfinished : tuple of str
-        What earlier runs of the estimator reserved that failed afterwards.
+        Reservations of earlier runs of the estimator that failed.
     """
 
     budget: Budget
@@ -101,18 +101,18 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """What a plan stands on.
+    """Domain and budget of a plan.
 
     Attributes
     ----------
     domain : Domain
-        What is public, or was learned.
+        The domain, declared or learned.
     budget : Budget
-        What the plan may spend.
+        Budget of the plan.
     paid : PrivacyReport or None
-        A lesson that adds to what the plan spends.
+        Report of a domain inference whose price adds to the plan's.
     learned : Learned or None
-        What was learned in this fit.
+        Result of the domain inference of this fit.
     """
 
     domain: Domain
@@ -123,7 +123,7 @@ class Ground:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A fit that is ready to train: everything is reserved, and no row has been read."""
+    """A prepared run: everything is reserved, and no row has been read."""
 
     plan: Plan
     digest: str
@@ -138,20 +138,20 @@ class Run:
     what: str
 
     def curator(self, backend: Backend) -> Curator:
-        """Return who stands between these rows and the recipe."""
+        """Return the curator of these rows."""
         return Curator(backend, self.ledger, self.keys.child("releases"), self.plan.contribution)
 
     def structures(self) -> KeyStream:
-        """Return randomness for public choices."""
+        """Return the randomness of public choices."""
         return self.keys.child("structures")
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What was chosen, for reports."""
+        """Parameters that the report lists."""
         return parameters_of(self.plan)
 
     def report(self) -> PrivacyReport:
-        """State what the run spends."""
+        """Return the privacy report of the run."""
         report = write_report(
             self.ledger,
             self.plan.encoder.domain.unit,
@@ -165,7 +165,7 @@ class Run:
 
 
 def parameters_of(plan: Plan) -> dict[str, Any]:
-    """Return what was chosen, for reports."""
+    """Return the parameters of a plan that its report lists."""
     weights = plan.class_weight
     own = {} if weights is None else {"class_weight": list(weights)}
     return plan.parameters | own
@@ -177,13 +177,14 @@ class Preparation:
     Parameters
     ----------
     setting : Setting
-        What the estimator's parameters say.
+        Checked parameters of the run.
     given : Given
-        What `fit` was called with.
+        Arguments of `fit`.
     make_plan : callable
-        From an encoder, the bound of weights and a budget to a plan.
+        Function of an encoder, the bound of weights and a budget that returns a plan.
     lesson : callable
-        From a budget to a `Lesson`, where there is no domain; it checks what it can beforehand.
+        Function of a budget that returns the domain inference, where there is no domain, and a
+        plan of training on a stand-in domain.
     """
 
     _run: type[Run] = Run
@@ -198,8 +199,8 @@ class Preparation:
         self.setting, self.given, self._make_plan, self._lesson = setting, given, make_plan, lesson
 
     def run(self) -> Run:
-        """Check everything, and reserve the whole plan; then rows may be read."""
-        self.caution()
+        """Check everything, and reserve the whole plan; return the run, which may read rows."""
+        self.warn()
         ground = self.ground()
         plan = self.plan(ground)
         digest = plan.digest
@@ -222,12 +223,12 @@ class Preparation:
             self.setting.what,
         )
 
-    def caution(self) -> None:
-        """Warn of a seed, of a budget that promises little, and of who calls."""
+    def warn(self) -> None:
+        """Warn of a seed, of a weak budget, and of scikit-learn's wrappers around `fit`."""
         setting = self.setting
         caution(setting.budget.epsilon, setting.budget.delta, setting.random_state)
-        if setting.random_state is None:  # else there is no guarantee that could be lost
-            caution_of_wrappers(setting.account is not None)
+        if setting.random_state is None:  # else there is no guarantee to lose
+            warn_of_wrappers(setting.account is not None)
 
     @cached_property
     def keys(self) -> KeyStream:
@@ -235,7 +236,7 @@ class Preparation:
         return self.setting.keys
 
     def ground(self) -> Ground:
-        """Settle the domain: as it was given, or learned."""
+        """Return the domain, learned if there is none, with the budget that is left."""
         setting = self.setting
         if setting.domain is not None:
             return Ground(setting.domain, setting.budget, self.paid_before(setting.domain))
@@ -250,7 +251,7 @@ class Preparation:
         return Ground(learned.domain, learned.budget, learned.domain.privacy, learned)
 
     def paid_before(self, domain: Domain) -> PrivacyReport | None:
-        """Return what learning the domain cost these rows, if it was learned from them."""
+        """Return the report of the domain inference, if it used these rows."""
         if self.setting.domain_rows == "other":
             return None
         domain.check_price()
@@ -260,7 +261,7 @@ class Preparation:
         return domain.privacy
 
     def plan(self, ground: Ground) -> Plan:
-        """Decide everything, and calibrate the noise."""
+        """Plan all releases, and calibrate the noise."""
         encoder = Encoder.of(ground.domain)
         try:
             plan: Plan = self._make_plan(encoder, self.given.row_bound, ground.budget)
@@ -271,36 +272,36 @@ class Preparation:
             if ground.learned is None:
                 raise
             raise ValueError(
-                f"{error} (the domain was learned, and what that costs is spent: keep to a domain "
-                "that you write, or learn it once with Domain.learn)"
+                f"{error} (the domain was learned, and its price is spent: write a domain, or "
+                "learn it once with Domain.learn)"
             ) from None
         return plan
 
     def rows(self, plan: Plan) -> tuple[Any, Table]:
-        """Say how rows are loaded, and where they lie."""
+        """Return the loader of rows, and the table."""
         encoder, given = plan.encoder, self.given
         source, roles = open_source(encoder.domain, given.X, given.y, given.sample_weight)
         rule = UnitRule.of(encoder.domain.unit, self.keys.child("units"))
-        own = fresh_copy(encoder)  # the plan's encoder, which the model keeps, never meets a row
+        own = fresh_copy(encoder)  # the model keeps the plan's encoder, which never sees a row
         loader = RowLoader(own, roles, given.weight_bound, rule, class_steps=plan.class_steps)
         return loader, source
 
     def judge_schema(self, loader: Loader, table: Table) -> str:
-        """Refuse a table that does not fit the domain; return what its unit column holds."""
+        """Refuse a table that does not fit the domain; return the kind of its unit column."""
         return check_schema(loader, table)
 
     def check(self, plan: Plan, unit_kind: str) -> None:
-        """Refuse what does not go together, before anything more is spent."""
+        """Refuse a plan that cannot run, before anything more is spent."""
 
     def posting(self, unit: Unit | None, lesson: PrivacyReport | None = None) -> Posting | None:
-        """Return the account, told what is about to be run; None without one."""
+        """Return this run's charge to the account; None without one."""
         account = self.setting.account
         if account is None:
             return None
         return Posting(account, self.setting.what, column_of(unit), lesson)
 
     def reserve(self, ground: Ground, plan: Plan) -> Ledger:
-        """Set the whole plan aside."""
+        """Reserve the whole plan in a ledger."""
         learned = ground.learned
         if learned is not None and learned.ledger is not None:
             assert learned.placeholder is not None
@@ -314,7 +315,7 @@ class Preparation:
         return ledger
 
     def alone(self) -> str:
-        """Say what other releases of the same rows mean."""
+        """Return the assumption about other releases of the same rows."""
         account = self.setting.account
         if account is None:
             return (
@@ -327,9 +328,9 @@ class Preparation:
         )
 
     def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
-        """Say what was taken to be public, and what else the guarantee rests on."""
+        """Return the assumptions of the guarantee."""
         domain, bound = ground.domain, self.given.weight_bound
-        said = [
+        texts = [
             _origin(ground),
             "all parameters of the estimator were chosen, and all that came before it was fitted, "
             "without these rows or exact scores on them",
@@ -337,19 +338,19 @@ class Preparation:
             *map(failure_assumption, self.setting.unfinished),
         ]
         if domain.unit is not None:
-            said += unit_assumptions(domain.unit)
+            texts += unit_assumptions(domain.unit)
         if bound is not None:
-            said.append(f"{WEIGHTED} [0, {bound:g}], a public bound")
+            texts.append(f"{WEIGHTED} [0, {bound:g}], a public bound")
         if plan.class_weight is not None:
-            said.append(PUBLIC_CLASS_WEIGHTS)
+            texts.append(PUBLIC_CLASS_WEIGHTS)
         parts = (*domain.features, domain.target)
         named = {part.name: part.reason for part in parts if not lessons_of([part])}
         if domain.unit is not None:
             named[domain.unit.column] = domain.unit.reason
-        said += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
+        texts += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
         if lessons_of([domain.target]):
-            said.append(f"learned about {domain.target.name!r}: {domain.target.describe()}")
-        return (*said, *plan.assumptions)
+            texts.append(f"learned about {domain.target.name!r}: {domain.target.describe()}")
+        return (*texts, *plan.assumptions)
 
     def _warn_of_column_vectors(self) -> None:
         for name in ("y", "sample_weight"):
@@ -360,14 +361,14 @@ class Preparation:
 
 @contextmanager
 def remembering_failure(estimator: Any) -> Iterator[None]:
-    """Remember a run that fails after its reservation: reports of later runs name it.
+    """Record a run that fails after its reservation: reports of later runs name it.
 
     Parameters
     ----------
     estimator : estimator or search
-        Whose `epsilon` and `delta` the run may spend; it keeps the note as `_unfinished`.
+        Owner of the run's `epsilon` and `delta`; it keeps the record as `_unfinished`.
     """
-    epsilon, delta = estimator.epsilon, estimator.delta  # before anybody sets other ones
+    epsilon, delta = estimator.epsilon, estimator.delta  # they may be set meanwhile
     with counting_charges() as charges:
         try:
             yield
@@ -379,13 +380,13 @@ def remembering_failure(estimator: Any) -> Iterator[None]:
 
 
 def failures_of(estimator: Any) -> tuple[str, ...]:
-    """Return what earlier runs of an estimator reserved and did not finish."""
+    """Return the reservations of earlier runs of an estimator that failed."""
     found: tuple[str, ...] = estimator.__dict__.get("_unfinished", ())
     return found
 
 
 def failure_assumption(spent: str) -> str:
-    """Say in a report what an earlier run that failed means for it."""
+    """Return the assumption of a report about an earlier run that failed."""
     return (
         f"an earlier run of this estimator reserved {spent} and failed: it has no report, and adds "
         "to the epsilon stated here if it was given any of these rows"
@@ -393,7 +394,7 @@ def failure_assumption(spent: str) -> str:
 
 
 def _origin(ground: Ground) -> str:
-    """Say where the domain comes from."""
+    """Return the assumption about the origin of the domain."""
     if ground.domain.privacy is None:
         return (
             "the domain is public: names, bounds, categories, classes and edges were not read "

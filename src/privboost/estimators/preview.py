@@ -1,4 +1,4 @@
-"""What a fit would promise and cost, before there is a row to look at."""
+"""Guarantee and price of a fit, before a row is read."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from privboost.reports.report import PrivacyReport
 
 @dataclass(frozen=True)
 class Preview:
-    """What a fit would promise and cost.
+    """Guarantee and price of a fit.
 
     Attributes
     ----------
     privacy : PrivacyReport
-        What `privacy_` would be: ε and δ, every release with its noise and its share, what is
-        assumed; what a recipe chooses on the way is one release, which stands for it. Nothing of it
-        was released.
+        The report that `privacy_` would be: ε and δ, every release with its noise and share, the
+        assumptions. Releases that a recipe chooses during training appear as one.
     before, after : Balance or None
-        What the account says, and what it would say; None without one.
+        Balance of the account before and after the fit; None without one.
     """
 
     privacy: PrivacyReport
@@ -35,7 +34,7 @@ class Preview:
 
     @property
     def left(self) -> float | None:
-        """The ε that the account would have left for one more run of Gaussian noise."""
+        """ε that the account would have left for one more run of Gaussian noise."""
         return None if self.after is None else self.after.left
 
     def __str__(self) -> str:
@@ -54,18 +53,18 @@ class Preview:
 
 
 def price_of(preparation: Preparation) -> Preview:
-    """Price the run that a preparation would make: refused as that would be, and nothing spent."""
+    """Return the price of a run without spending anything; refuses what the run would refuse."""
     setting = preparation.setting
     if isinstance(setting.budget, PublicRows):
         raise BudgetError("public_rows: rows that are public have no price")
     if setting.domain is None:
         raise DomainError(
-            "a preview needs the whole domain: what is to be learned of it is known, and so is the "
-            "noise that is left for training, once rows were read (Domain.learn learns it apart)"
+            "a preview needs the whole domain: the part that is to be learned, and the noise that "
+            "is left for training, depend on rows (Domain.learn learns a domain separately)"
         )
     if setting.ledger is not None:
         checked_ledger(setting.ledger)
-    preparation.caution()
+    preparation.warn()
     ground = preparation.ground()
     plan = preparation.plan(ground)
     ledger = Ledger(ground.budget.epsilon, ground.budget.delta, plan.accountant)
@@ -79,7 +78,7 @@ def price_of(preparation: Preparation) -> Preview:
         plan.digest,
         setting.what,
     )
-    if plan.is_exchanged:  # a fit states what no choice on the way exceeds
+    if plan.is_exchanged:  # a fit reports a bound of all its choices
         report = replace(report, epsilon=ledger.epsilon)
     whole = report if ground.paid is None else add_lesson(ground.paid, report, "training")
     posting = preparation.posting(ground.domain.unit, ground.paid)
@@ -90,7 +89,7 @@ def price_of(preparation: Preparation) -> Preview:
 
 
 def told_rows(n_rows: Any) -> int:
-    """Return the number of rows, which a recipe asks for whose defaults follow it."""
+    """Return the number of rows, on which the defaults of a recipe depend."""
     if n_rows is None:
-        raise ValueError("n_rows (--rows) must be given: what this recipe would choose follows it")
+        raise ValueError("n_rows (--rows) must be given: the defaults of this recipe depend on it")
     return check_count("n_rows", n_rows)

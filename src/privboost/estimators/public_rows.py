@@ -1,4 +1,4 @@
-"""Fits without noise: the budget, the stages and the run of rows that were declared public."""
+"""Fits without noise: budget, preparation and run of rows that were declared public."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from privboost.reports.report import WEIGHTED, PrivacyReport
 
 
 def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:
-    """Return what may be spent; no limit where the caller declares the rows public.
+    """Return the budget, which is unlimited if the caller declares the rows public.
 
     Raises
     ------
     BudgetError
-        If an infinite epsilon comes without that declaration, or the other way round.
+        If only one of an infinite epsilon and that declaration is given.
     """
-    if not isinstance(public_rows, bool | np.bool_):  # a word such as "no" declares nothing
+    if not isinstance(public_rows, bool | np.bool_):  # a string such as "no" declares nothing
         raise ValueError(f"public_rows must be True or False; {shown(public_rows)} is not")
     declared = bool(public_rows)
     infinite = is_number(epsilon) and epsilon == math.inf
@@ -45,7 +45,7 @@ def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:
 
 
 def check_public(setting: Setting) -> None:
-    """Refuse promises that mean nothing where nothing is protected."""
+    """Refuse parameters that are about protection: nothing is protected."""
     domain = setting.domain
     if domain is None or domain.privacy is not None or domain.inferences:
         raise BudgetError(
@@ -61,7 +61,7 @@ def check_public(setting: Setting) -> None:
 
 
 def check_no_ledger(setting: Setting) -> None:
-    """Refuse to keep an account of what has no price."""
+    """Refuse to record charges: public rows have no price."""
     if setting.ledger is not None or setting.account is not None:
         raise BudgetError(
             "public_rows: there is nothing to record in a ledger or an account; leave it out"
@@ -69,16 +69,16 @@ def check_no_ledger(setting: Setting) -> None:
 
 
 class PublicRun(Run):
-    """A fit on public rows that is ready to train."""
+    """A prepared run on public rows."""
 
     def curator(self, backend: Backend) -> Curator:
-        """Return who tells the recipe exact sums."""
+        """Return a curator that releases exact sums."""
         plan = self.plan
         keys = self.keys.child("releases")
         return PublicCurator(backend, plan.accountant, keys, plan.contribution)
 
     def report(self) -> PrivacyReport:
-        """State that nothing is protected."""
+        """Return a report that nothing is protected."""
         plan = self.plan
         return write_public_report(
             plan.releases, self.assumptions, self.seeded, self.parameters, self.digest, self.what
@@ -86,7 +86,7 @@ class PublicRun(Run):
 
 
 class PublicPreparation(Preparation):
-    """The stages of a fit on public rows: nothing is learned, and nothing reserved."""
+    """Preparation of a run on public rows: nothing is learned, and nothing reserved."""
 
     _run = PublicRun
 
@@ -94,20 +94,20 @@ class PublicPreparation(Preparation):
         check_public(setting)
         super().__init__(setting, *stages)
 
-    def caution(self) -> None:
-        """Say nothing: a seed gives away nothing that is not told."""
+    def warn(self) -> None:
+        """Warn of nothing: a seed reveals nothing that is not public."""
 
     def reserve(self, ground: Ground, plan: Plan) -> Ledger:
-        """Set nothing aside, so that nothing private can be charged."""
+        """Return an empty ledger, so that nothing private can be charged."""
         return empty_ledger(plan.accountant)
 
     def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
-        """Say on whose word no noise was added."""
-        said = [
+        """Return the declaration by which no noise was added."""
+        texts = [
             "the caller declared all rows public (public_rows=True): exact sums of them were told, "
             "and nothing about any row is hidden"
         ]
         bound = self.given.weight_bound
         if bound is not None:
-            said.append(f"{WEIGHTED} [0, {bound:g}]")
-        return tuple(said)
+            texts.append(f"{WEIGHTED} [0, {bound:g}]")
+        return tuple(texts)

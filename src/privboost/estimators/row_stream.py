@@ -1,8 +1,8 @@
-"""What a stream keeps between batches: rows that arrived, each with its own budget for life.
+"""State of a stream between batches: coded rows, each with an individual privacy filter.
 
-What goes on from batch to batch is private: the coded rows, and what they were told. From both a
-backend rebuilds every row's score and what is left of its budget. It stays in the estimator's
-memory, or in a file of its own; a model, a pickle or a report never holds it.
+The state is private: the coded rows and the update log, from which a backend rebuilds every row's
+score and the rest of its budget. It stays in the estimator's memory, or in a file of its own; a
+model, a pickle or a report never holds it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Cohort:
     Attributes
     ----------
     rows : Coded or Load
-        The rows, none once they are forgotten, and the names of their units. Where they lie with a
+        The rows, none once they are forgotten, and the names of their units. For rows of a
         cluster: how its workers load them again.
     budget : LifeBudget
-        The budget of each row, for life.
+        Individual privacy filter of each row.
     used : int
-        How many releases were made within it.
+        Number of releases charged to it.
     report : PrivacyReport
-        What its rows' budgets are worth, and what else they paid for.
+        Guarantee of the rows' filters, and other charges.
     """
 
     rows: Coded | Load
@@ -57,15 +57,15 @@ class Cohort:
 
     @property
     def blocks(self) -> tuple[Rows, ...]:
-        """The rows that are on this machine."""
+        """Rows that are on this machine."""
         return self.rows.blocks if isinstance(self.rows, Coded) else ()
 
     def load(self, loader: RowLoader) -> Load:
-        """Return what a backend is opened with; rows that are coded already need no loader."""
+        """Return the load that a backend is opened with; coded rows need no loader."""
         return Load(loader, self.rows) if isinstance(self.rows, Coded) else self.rows
 
     def without_rows(self) -> Cohort:
-        """Return the cohort with the names of its units alone."""
+        """Return the cohort with the names of its units only."""
         rows = self.rows
         if isinstance(rows, Coded):
             return replace(self, rows=replace(rows, blocks=()))
@@ -81,7 +81,7 @@ class Cohort:
 class RowStream:
     """The private state of a stream after some batches, and the parameters of the last.
 
-    `learned` says that the domain was learned from the first batch: later ones did not pay for it.
+    `learned` means that the domain was learned from the first batch: later ones did not pay for it.
     """
 
     encoder: Encoder | None = None
@@ -97,17 +97,17 @@ class RowStream:
 
     @property
     def n_batches(self) -> int:
-        """How many batches there were."""
+        """Number of batches."""
         return len(self.cohorts)
 
     @property
     def blocks(self) -> list[Rows]:
-        """The rows of all batches."""
+        """Rows of all batches."""
         return [block for cohort in self.cohorts for block in cohort.blocks]
 
     @property
     def place(self) -> str | None:
-        """Where the rows lie, or the names of their units; None if there are none."""
+        """Location of the rows, or of the names of their units; None if there are none."""
         for cohort in self.cohorts:
             if isinstance(cohort.rows, Load):
                 return place_of(cohort.rows.source)
@@ -117,11 +117,11 @@ class RowStream:
 
     @property
     def budgets(self) -> list[tuple[LifeBudget, int]]:
-        """The budget of each cohort, and how many releases it has seen."""
+        """Filter of each cohort, with the number of its releases."""
         return [(cohort.budget, cohort.used) for cohort in self.cohorts]
 
     def check(self, plan: SBDTPlan) -> None:
-        """Raise before anything is spent if a plan does not continue this stream."""
+        """Raise if a plan does not continue this stream, before anything is spent."""
         if not self.cohorts:
             return
         if plan.weight_bound != self.weight_bound:
@@ -130,7 +130,7 @@ class RowStream:
                 "sample_weight_bound"
             )
         if _clips(plan) != self.clips:
-            raise ValueError("gradient_clip and hessian_clip stay as they were at the first batch")
+            raise ValueError("gradient_clip and hessian_clip must equal those of the first batch")
         check_scores(self.most_score + _most_score(plan))
         count = plan.settings.n_updates * plan.task.n_outputs + plan.settings.refinements
         for budget, used in self.budgets:
@@ -138,12 +138,12 @@ class RowStream:
                 budget.check(event, count, used)
 
     def entry_in(self, rows: str) -> str:
-        """Return the entry that earlier batches have in an account; empty before the first.
+        """Return the entry of earlier batches in an account; empty before the first.
 
         Raises
         ------
         BudgetError
-            If they were charged to another account, or to none: no account would know all cohorts.
+            If they were charged to another account, or to none: no account would have all cohorts.
         """
         if not self.cohorts:
             return ""
@@ -156,12 +156,12 @@ class RowStream:
         return report.entry
 
     def check_place(self, table: Any) -> None:
-        """Raise before anything is spent if a batch lies elsewhere than earlier ones."""
+        """Raise if a batch lies elsewhere than earlier ones, before anything is spent."""
         if self.place not in (None, place_of(table)):
             refuse_mixture()
 
     def check_unit(self, kind: str) -> None:
-        """Raise before anything is spent if a batch's unit column is of another kind."""
+        """Raise if a batch's unit column is of another kind, before anything is spent."""
         if "any" not in (kind, self.unit_kind) and kind != self.unit_kind:
             raise SchemaError(
                 f"the unit column holds values of kind {kind!r}, but earlier batches of the stream "
@@ -176,7 +176,7 @@ class RowStream:
         log: Sequence[Update],
         parameters: dict[str, Any],
     ) -> RowStream:
-        """Return the stream with one more batch: its run, its rows, and all that was told."""
+        """Return the stream with one more batch: its run, its rows, and the whole update log."""
         plan = run.plan
         assert isinstance(plan, SBDTPlan)
         assert plan.life is not None
@@ -197,22 +197,22 @@ class RowStream:
         )
 
     def without_rows(self) -> RowStream:
-        """Return the stream with no rows of its past batches: later ones train alone."""
+        """Return the stream without the rows of its batches: later ones train alone."""
         return replace(self, cohorts=tuple(cohort.without_rows() for cohort in self.cohorts))
 
     def report(self) -> PrivacyReport:
-        """State what holds for every unit of every batch."""
+        """Return the guarantee of every unit of every batch."""
         return join_reports([cohort.report for cohort in self.cohorts], _ONE_BATCH)
 
 
 def kept_of(load: Load) -> tuple[Coded | Load, int]:
-    """Return what a stream keeps of a batch once it is loaded, and how many rows were read."""
+    """Return the rows that a stream keeps of a loaded batch, and the number of rows read."""
     source = load.source
     return (source, source.n_read) if isinstance(source, Coded) else (load, source.count_rows())
 
 
 def place_of(table: Any) -> str:
-    """Return where the rows of a table lie."""
+    """Return the location of a table's rows."""
     return table.place if isinstance(table, RemoteTable) else HERE
 
 

@@ -1,4 +1,4 @@
-"""What parameters of every run mean: who holds the rows, where charges are recorded."""
+"""Parameters of every run: the table, the backend and the ledger's file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from privboost.tables.remote import RemoteTable
 
 
 def open_table(data: Any, backend: Any) -> Any:
-    """Return a table, which may lie with a cluster; refuse one that cannot go where it is to."""
+    """Return a table, perhaps one of a cluster; refuse a backend that it cannot use."""
     table = open_remote(data)
     if isinstance(table, RemoteTable) and isinstance(backend, str) and backend == "cuda":
-        raise CardError('rows that lie with a cluster stay there: leave backend="auto"')
+        raise CardError('rows of a cluster stay there: leave backend="auto"')
     return table
 
 
 def choose_backend(backend: Any, threads: int) -> OpenBackend:
-    """Return who is to hold the rows."""
+    """Return the function that opens a backend on loads of rows."""
     if backend == "auto":
         return open_where_rows_lie(threads)
     if backend == "cuda":
@@ -34,7 +34,7 @@ def choose_backend(backend: Any, threads: int) -> OpenBackend:
 
 
 def ledger_path(ledger: Any) -> Path | None:
-    """Return the file that charges are recorded in, if there is one."""
+    """Return the path of the ledger's file, or None."""
     if ledger is not None and not isinstance(ledger, str | Path):
         raise TypeError("ledger must be the path of a file, or None")
     if ledger is None:

@@ -1,6 +1,6 @@
-"""What the parts of a stream's file must be: its rows, their budgets, and what rows were told.
+"""Validation of the parts of a stream's file: rows, privacy filters and the update log.
 
-Rows are given to kernels, and updates are replayed on them, so both must fit the model's layout.
+Kernels read the rows, and updates are replayed on them, so both must fit the model's layout.
 Messages quote no value and no length: all of this is private.
 """
 
@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
-
 from privboost.engine.protocol import ShardState
+from privboost.recipes.sbdt import STREAM_PARAMETERS as OF_TREES
+
 from privboost.engine.updates import Update
 from privboost.errors import ModelFileError
 from privboost.grid import BLOCK_ROWS, SCORE_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS, WHOLE_SPAN
@@ -38,7 +39,6 @@ from privboost.privacy.budgets.life import (
 )
 from privboost.privacy.events.event import Relation
 from privboost.privacy.formulas import MOST_ORDER
-from privboost.recipes.sbdt import STREAM_PARAMETERS as OF_TREES
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget
 from privboost.tables.layout import Layout
@@ -46,46 +46,50 @@ from privboost.tables.rows import Codes, Rows
 from privboost.trees.tree import Tree
 
 ROW_ARRAYS = ("narrow", "wide", "label", "weight", "start", "ids")
-"""What a file keeps of rows."""
+"""Arrays of rows in a file."""
 STREAM_PARAMETERS = OF_TREES | {"domain_share", "sample_weight_bound", "accountant"}
-"""Parameters that go on from batch to batch; budgets, seeds and files belong to one run."""
+"""Parameters that later batches inherit; budgets, seeds and files belong to one run."""
 _LEAST_NOISE = 1e-100
-"""No plan has less noise, nor more than one over it; squares of both are numbers."""
+"""Least standard deviation of noise; its inverse is the largest. Squares of both are finite."""
 
 
-def read_parameters(form: Any) -> dict[str, Any]:
-    """Read the parameters of the last batch: nothing that a run is to decide for itself."""
-    need(isinstance(form, dict), "parameters", "a mapping is needed")
-    known = STREAM_PARAMETERS.issuperset(form)
-    need(known, "parameters", "only those of trees, which go on from batch to batch, are known")
-    plain = all(value is None or isinstance(value, str | int | float) for value in form.values())
-    need(plain, "parameters", "numbers, texts, true, false or nothing are needed")
-    return dict(form)
+def read_parameters(document: Any) -> dict[str, Any]:
+    """Read the parameters of the last batch that later batches inherit."""
+    need(isinstance(document, dict), "parameters", "a mapping is needed")
+    known = STREAM_PARAMETERS.issuperset(document)
+    need(known, "parameters", "only those of trees, which later batches inherit, are known")
+    plain = all(
+        value is None or isinstance(value, str | int | float) for value in document.values()
+    )
+    need(plain, "parameters", "numbers, strings, true, false or null are needed")
+    return dict(document)
 
 
-def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple[Rows, ...]:
-    """Read the rows of a cohort, and cut them into blocks."""
-    if form is None:
+def read_rows(document: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple[Rows, ...]:
+    """Read the rows of a cohort, in blocks."""
+    if document is None:
         return ()
-    form = need_keys(form, "rows", ROW_ARRAYS)
+    document = need_keys(document, "rows", ROW_ARRAYS)
     layout, target = encoder.layout, encoder.domain.target
-    narrow = need_array(form["narrow"], "rows.narrow", np.uint8, (layout.n_narrow, None))
+    narrow = need_array(document["narrow"], "rows.narrow", np.uint8, (layout.n_narrow, None))
     rows, n_wide = narrow.shape[1], len(layout.n_codes) - layout.n_narrow
-    wide = need_array(form["wide"], "rows.wide", np.uint16, (n_wide, rows))
-    label = need_array(form["label"], "rows.label", np.uint8, (rows,))
+    wide = need_array(document["wide"], "rows.wide", np.uint16, (n_wide, rows))
+    label = need_array(document["label"], "rows.label", np.uint8, (rows,))
     classes = len(target.classes) if isinstance(target, ClassTarget) else 1
     known = bool(((label < classes) | (label == UNKNOWN_LABEL)).all())
     need(known, "rows.label", "labels must be classes of the domain")
-    weight = need_if(weighted, form["weight"], "rows.weight", np.uint16, (rows,), 0, WEIGHT_STEPS)
+    weight = need_if(
+        weighted, document["weight"], "rows.weight", np.uint16, (rows,), 0, WEIGHT_STEPS
+    )
     start = need_if(
         not isinstance(target, ClassTarget),
-        form["start"],
+        document["start"],
         "rows.start",
         np.int32,
         (rows,),
         *WHOLE_SPAN,
     )
-    ids = need_array(form["ids"], "rows.ids", np.uint32, (rows,))
+    ids = need_array(document["ids"], "rows.ids", np.uint32, (rows,))
     whole = Rows(Codes(layout, narrow, wide), label, weight, start, ids, cohort)
     for feature, codes in enumerate(layout.n_codes):
         fine = not rows or int(whole.column(feature).max()) < codes
@@ -95,13 +99,13 @@ def read_rows(form: Any, encoder: Encoder, weighted: bool, cohort: int) -> tuple
 
 
 def need_if(wanted: bool, value: Any, place: str, *rule: Any) -> np.ndarray | None:
-    """Check an array that is there exactly where it is wanted."""
+    """Check an array that must be present if `wanted`, and absent if not."""
     need(wanted or value is None, place, "nothing is needed here")
     return need_array(value, place, *rule) if wanted else None
 
 
 def check_ids(cohorts: list[tuple[Rows, ...]], next_id: int) -> None:
-    """Refuse rows of one id: they would be sampled together."""
+    """Refuse rows that share an id: they would be sampled together."""
     ids = [np.asarray(block.ids) for blocks in cohorts for block in blocks]
     every = np.sort(np.concatenate([np.empty(0, dtype=np.uint32), *ids]))
     apart = bool((every[1:] > every[:-1]).all())
@@ -109,14 +113,14 @@ def check_ids(cohorts: list[tuple[Rows, ...]], next_id: int) -> None:
     need(apart and below, "rows.ids", "each row needs an id of its own, below the next one")
 
 
-def read_names(form: Any, expected: bool) -> pa.Array | None:
+def read_names(document: Any, expected: bool) -> pa.Array | None:
     """Read the names of units, where the domain has units."""
     if not expected:
-        need(form is None, "units", "nothing is needed here")
+        need(document is None, "units", "nothing is needed here")
         return None
-    form = need_keys(form, "units", {"ends", "bytes"})
-    text = need_array(form["bytes"], "units.bytes", np.uint8, (None,))
-    ends = need_array(form["ends"], "units.ends", np.int64, (None,))
+    document = need_keys(document, "units", {"ends", "bytes"})
+    text = need_array(document["bytes"], "units.bytes", np.uint8, (None,))
+    ends = need_array(document["ends"], "units.ends", np.int64, (None,))
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])
     cut = bool((offsets[1:] >= offsets[:-1]).all()) and offsets[-1] == len(text)
     need(cut, "units.ends", "names must cut their bytes into pieces")
@@ -124,12 +128,12 @@ def read_names(form: Any, expected: bool) -> pa.Array | None:
     return pa.Array.from_buffers(pa.large_binary(), len(ends), buffers)
 
 
-def read_budget(form: Any) -> LifeBudget:
-    """Read a budget for life."""
-    need(isinstance(form, dict), "budget", "a mapping is needed")
-    need_text(form.get("kind"), "budget.kind")
-    need(form.get("relation") in tuple(Relation), "budget.relation", "an unknown relation")
-    budget = budget_from_dict(form)
+def read_budget(document: Any) -> LifeBudget:
+    """Read an individual privacy filter."""
+    need(isinstance(document, dict), "budget", "a mapping is needed")
+    need_text(document.get("kind"), "budget.kind")
+    need(document.get("relation") in tuple(Relation), "budget.relation", "an unknown relation")
+    budget = budget_from_dict(document)
     need_text(budget.what, "budget.what")
     need_number(budget.noise, "budget.noise", _LEAST_NOISE, 1 / _LEAST_NOISE)
     need_whole(budget.releases, "budget.releases", 1)
@@ -154,9 +158,11 @@ class _State(ShardState):
 
     def __post_init__(self) -> None:
         self.prices: list[tuple[np.ndarray, ...]] = []
-        self.charges = [0] * self.n_cohorts  # by the last cohort that pays; earlier ones do too
+        self.charges = [0] * self.n_cohorts  # by the last cohort charged; earlier ones are too
         self.n_outputs = count_outputs(self.encoder.domain.target)
-        self.most = np.full(self.n_outputs, SCORE_STEPS, dtype=np.int64)  # where numbers start
+        self.most = np.full(
+            self.n_outputs, SCORE_STEPS, dtype=np.int64
+        )  # initial scores of numbers
 
     def refuse(self) -> NoReturn:
         """Refuse an update that no stream has."""
@@ -170,7 +176,7 @@ class _State(ShardState):
 
     def clip_labels(self, low: int, high: int) -> None:
         """Check a clipping range."""
-        need(not self.open, "log", "the span of numbers is told before budgets are opened")
+        need(not self.open, "log", "the clipping range is set before budgets are opened")
         self.span = low, high
 
     def open_budgets(self) -> None:
@@ -223,26 +229,26 @@ def check_log(
     used: list[int],
     span: tuple[int, int],
 ) -> None:
-    """Check that updates can be replayed on rows, and cost cohorts no more than is recorded.
+    """Check that updates can be replayed on rows, and charge cohorts only what is recorded.
 
     Parameters
     ----------
     log : tuple of Update
         The updates, in order.
     encoder : Encoder
-        How the rows are coded.
+        Encoder of the rows.
     weighted : bool
         Whether rows have weights.
     used : list of int
-        How many releases were made within each cohort's budget.
+        Number of releases charged to each cohort's filter.
     span : (int, int)
-        The span of the model's labels.
+        The model's clipping range of labels.
     """
     state = _State(encoder, weighted, len(used))
     for update in log:
         update.apply_to(state)
     need(state.loss is not None and state.open, "log", "a stream has a start and budgets")
-    need(state.span == span, "log", "the rows' span is that of the model")
+    need(state.span == span, "log", "the clipping range is that of the model")
     made = list(accumulate(reversed(state.charges)))[::-1]
     covered = all(own >= charged for own, charged in zip(used, made, strict=True))
     need(covered, "log", "rows were charged for more releases than their budgets record")
@@ -263,7 +269,7 @@ def _loss(loss: Any) -> LossTable:
 
 
 def check_tree(tree: Any, layout: Layout) -> None:
-    """Check a tree: its features are the layout's, and every code of them turns left or right."""
+    """Check a tree: its features are the layout's, and every code of them goes left or right."""
     place = "log.trees"
     need(isinstance(tree, Tree), place, "a tree is needed")
     nodes = len(tree.feature)

@@ -1,4 +1,4 @@
-"""What estimators of streams add: batches of rows, each with a budget for life."""
+"""Streams: `partial_fit` on batches of rows, each with an individual privacy filter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from privboost.unit import Unit
 
 
 class BatchPreparation(Preparation):
-    """The stages of a batch: its plan continues the stream."""
+    """Preparation of a batch: its plan continues the stream."""
 
     def __init__(self, stream: RowStream, *stages: Any) -> None:
         super().__init__(*stages)
@@ -53,21 +53,21 @@ class BatchPreparation(Preparation):
         return self.setting.keys.child(f"batch {self._stream.n_batches + 1}")
 
     def ground(self) -> Ground:
-        """Settle the domain, which stays that of the first batch."""
+        """Return the domain, which stays that of the first batch."""
         if self._stream.encoder is None:
             return super().ground()
         domain = self._stream.encoder.domain
         said = self.setting.domain
         if said is not None and (said, said.privacy) != (domain, domain.privacy):
             raise DomainError(
-                "domain: a stream goes on with the domain it began with, and with its price; "
-                "one that was learned anew costs these rows, and is not needed"
+                "domain: it must equal the first batch's, with its price; a domain that was "
+                "learned again costs these rows, and is not needed"
             )
         paid = None if self._stream.learned else self.paid_before(domain)
         return Ground(domain, self.setting.budget, paid)
 
     def posting(self, unit: Unit | None, lesson: PrivacyReport | None = None) -> Posting | None:
-        """Return the account, whose entry of the stream goes on."""
+        """Return this batch's charge to the stream's entry in the account."""
         posting = super().posting(unit, lesson)
         entry = self._stream.entry_in("" if posting is None else posting.rows)
         if posting is None:
@@ -75,7 +75,7 @@ class BatchPreparation(Preparation):
         return replace(posting, stream=entry, batch=self._stream.n_batches + 1)
 
     def rows(self, plan: Plan) -> tuple[RowLoader, Table]:
-        """Say how rows are loaded: they have ids and a cohort of their own."""
+        """Return the loader of rows, with their own ids and cohort, and the table."""
         loader, table = super().rows(plan)
         stream = self._stream
         return replace(loader, first_id=stream.next_id, cohort=stream.n_batches), table
@@ -87,16 +87,16 @@ class BatchPreparation(Preparation):
 
 
 class StreamEstimator(TreeEstimator):
-    """Adds `partial_fit`, and what becomes of a stream's private state.
+    """Base class of estimators with `partial_fit`.
 
-    A recipe provides `_plan_batch`, `_begin` (where boosting starts) and `_go_on` (more trees).
+    A recipe provides `_plan_batch`, `_begin` (the initial model) and `_go_on` (more trees).
     """
 
     @abstractmethod
     def _plan_batch(
         self, batch: int, encoder: Encoder, weight_bound: float | None, budget: Budget
     ) -> Plan:
-        """Decide everything about a batch, of which so many came before."""
+        """Plan the releases of a batch; `batch` is the number of earlier ones."""
 
     @abstractmethod
     def _begin(self, run: Run, curator: Curator) -> TreeScores:
@@ -112,16 +112,16 @@ class StreamEstimator(TreeEstimator):
         """Train on the next batch of a stream; rows of earlier batches go on contributing.
 
         The first call begins a stream. Each later one adds `n_estimators` trees, with noise that is
-        calibrated for the new rows. A row of an earlier batch takes part as long as its own budget,
-        which it got for life when it came, lasts.
+        calibrated for the new rows. A row of an earlier batch takes part until its own budget, an
+        individual privacy filter, is spent.
 
         Parameters
         ----------
         X, y, sample_weight
             As for `fit`.
         classes : sequence, optional
-            The classes, as other estimators take them: the same as the parameter `classes`. They
-            must be the domain's where there is one, and those of the first batch later on.
+            The classes, as in scikit-learn: the same as the parameter `classes`. They must be the
+            domain's where there is one, and those of the first batch later on.
 
         Returns
         -------
@@ -132,11 +132,11 @@ class StreamEstimator(TreeEstimator):
         Every protected unit of every batch has the guarantee (`epsilon`, `delta`) for the whole
         stream, if it is in one batch only; rows of a unit that came with an earlier batch are left
         out. Without a unit column every row given is a new unit: give no row twice. The estimator
-        keeps the coded rows (of a cluster's frames: the frames, which must stay as they are): see
-        `save_stream` and `forget_rows`. What was fitted to the rows
-        before, and parameters that exact scores on them chose, are not covered. A batch that fails
-        after its budget was reserved ends the stream, the first one too: what its rows paid, for a
-        domain perhaps, is not given back. One that is refused before leaves the stream as it was.
+        keeps the coded rows (of a cluster's frames: the frames, which must not change): see
+        `save_stream` and `forget_rows`. Steps that were fitted to the rows before, and parameters
+        that were chosen by exact scores on them, are not covered. A batch that fails after its
+        budget was reserved ends the stream, the first one too: its charge is not refunded. A batch
+        that is refused before leaves the stream unchanged.
 
         Warns
         -----
@@ -150,7 +150,7 @@ class StreamEstimator(TreeEstimator):
             remembering_failure(self),
         ):
             stream = self._stream_to_continue()
-            self._stream = None  # until all is done: a reservation is not given back
+            self._stream = None  # until all is done: a reservation is not refunded
             known = self._classes_of_batch(stream, classes)
             with waits_told(bool(self.verbose)):
                 run = self._prepare_batch(stream, X, y, sample_weight, known).run()
@@ -175,8 +175,8 @@ class StreamEstimator(TreeEstimator):
     ) -> BatchPreparation:
         if isinstance(self._budget(), PublicRows):
             raise BudgetError(
-                "public_rows: a stream keeps budgets for life, and public rows have none; give all "
-                "rows to fit"
+                "public_rows: a stream keeps a privacy filter for each row, and public rows have "
+                "none; give all rows to fit"
             )
         if self._class_weight() is not None:
             raise ValueError(
@@ -191,7 +191,7 @@ class StreamEstimator(TreeEstimator):
         return BatchPreparation(stream, self._setting(), given, make_plan, lesson)
 
     def _loads(self, stream: RowStream, run: Run) -> list[Load]:
-        """Return the rows of all batches; those of this machine are coded, to be kept."""
+        """Return the loads of all batches; rows of this machine are coded, to be kept."""
         loader = run.load.loader
         assert isinstance(loader, RowLoader)
         before = [cohort.load(loader) for cohort in stream.cohorts]
@@ -206,18 +206,18 @@ class StreamEstimator(TreeEstimator):
             return stream
         if hasattr(self, "model_") or "_stream" in self.__dict__:
             raise ValueError(
-                "this model's rows are not there to go on with: fit spends the whole budget "
-                "and keeps no rows, copies have none, and a batch that failed midway ends a "
-                "stream. Begin one with a new estimator's partial_fit, or load_stream one"
+                "this estimator has no stream to continue: fit spends the whole budget and keeps "
+                "no rows, copies have none, and a batch that failed midway ends a stream. Begin "
+                "one with a new estimator's partial_fit, or load_stream one"
             )
         return RowStream(learned=self.domain is None)
 
     def _continue(
         self, run: Run, stream: RowStream, backend: RecordingBackend
     ) -> tuple[TreeScores, tuple[int, int]]:
-        """Boost on the rows of all batches, on top of what they were told before.
+        """Boost on the rows of all batches, after a replay of the update log.
 
-        Returns the trees, and the span of a number, which stays that of the first batch.
+        Returns the trees, and the clipping range of a number, which is that of the first batch.
         """
         curator = run.curator(backend)
         if stream.n_batches:
@@ -228,7 +228,7 @@ class StreamEstimator(TreeEstimator):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let one thread train at a time: two must not go on from the same state."""
+        """Allow one thread at a time: two must not continue from the same state."""
         lock = self.__dict__.setdefault("_training", Lock())
         if not lock.acquire(blocking=False):
             raise RuntimeError("this estimator is being trained in another thread")
@@ -239,9 +239,9 @@ class StreamEstimator(TreeEstimator):
 
     @contextmanager
     def _ending_stream(self) -> Iterator[None]:
-        """End the stream until the work inside sets its new state.
+        """End the stream until the block sets its new state.
 
-        It is as before where the work fails and nothing was reserved.
+        The old state is restored if the block fails before anything was reserved.
         """
         own = self.__dict__
         before = {"_stream": own["_stream"]} if "_stream" in own else {}
@@ -256,7 +256,7 @@ class StreamEstimator(TreeEstimator):
 
     @property
     def n_batches_(self) -> int:
-        """How many batches the stream has that `partial_fit` would continue; 0 without one."""
+        """Number of batches of the stream that `partial_fit` would continue; 0 without one."""
         stream: RowStream | None = getattr(self, "_stream", None)
         return 0 if stream is None else stream.n_batches
 
@@ -264,15 +264,15 @@ class StreamEstimator(TreeEstimator):
         """Write the private state of a stream: coded rows, what they have spent, and the model.
 
         The file is as secret as the table itself; a model's own file (see `save`) never holds any
-        of it. Keep the newest only: rows that go on from an older state spend their budgets twice.
-        A stream whose rows lie with a cluster is refused: the driver does not hold them.
+        of it. Keep only the newest: rows that continue from an older state spend their budgets
+        twice. A stream with rows of a cluster is refused: the driver does not hold them.
         """
         save_stream(self._need_stream(), self._fitted(), path)
 
     def load_stream(self, path: str | Path) -> Self:
-        """Go on with a stream that `save_stream` wrote, from the model it had then.
+        """Load a stream that `save_stream` wrote, with its model.
 
-        This estimator's own parameters count for the batches to come.
+        Later batches use this estimator's own parameters.
         """
         stream, model = load_stream(path)
         self._check_target(model.domain)
@@ -282,16 +282,16 @@ class StreamEstimator(TreeEstimator):
         return self
 
     def forget_rows(self) -> Self:
-        """Let go of all rows of a stream; later batches train alone, on top of the model.
+        """Forget all rows of a stream; later batches train alone, on top of the model.
 
-        That is the naive stream: nothing keeps the model from unlearning what old rows taught it.
+        The model may then drift away from what the old rows taught it.
         """
         with self._alone():
             self._stream = self._need_stream().without_rows()
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out who is training, and the rows; a stream that began has ended in the copy."""
+        """Leave out the lock and the rows; a stream has ended in the copy."""
         state = {**super().__getstate__()}
         state.pop("_training", None)
         return state | ({"_stream": None} if "_stream" in state else {})
@@ -316,7 +316,7 @@ class StreamEstimator(TreeEstimator):
         return stream
 
     def _classes_of_batch(self, stream: RowStream, classes: Any) -> tuple[Any, ...] | None:
-        """Return the classes that are given apart; refuse any that contradict what is known."""
+        """Return the classes of the arguments; refuse any that contradict the domain."""
         own = self._classes()
         given = own if classes is None else check_classes(classes, self._task)
         if given is None:

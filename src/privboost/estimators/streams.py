@@ -1,4 +1,4 @@
-"""The file of a stream: written, read, and set aside while a batch goes on from it."""
+"""Stream files: written, read, and renamed while a batch continues from them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from privboost.files import write_file
 from privboost.models.model import Model
 
 _TAKEN = ".taken"
-"""What the name of a file that was set aside ends with."""
-_BUSY = "another batch goes on from this state: wait until it ends, and try again"
+"""Suffix of a file that a batch continues from."""
+_BUSY = "another batch continues from this state: wait until it ends, and try again"
 
 
 def save_stream(stream: RowStream, model: Model, path: str | Path) -> None:
@@ -23,30 +23,30 @@ def save_stream(stream: RowStream, model: Model, path: str | Path) -> None:
     if stream.place not in (None, HERE):
         raise ValueError(
             f"the rows of this stream, or the names of their units, lie {stream.place}, and no "
-            "file here can hold them: such a stream lives as long as its process"
+            "file here can hold them: such a stream ends with its process"
         )
     place = Path(path).resolve()
-    taken = _aside(place).exists()  # a link to a state that a batch goes on from leads to nothing
+    taken = _aside(place).exists()  # a link to a renamed file would dangle
     write_file(place if taken else path, stream_bytes(stream, model), mode=0o600)
 
 
 @contextmanager
 def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
-    """Set the file of a stream aside while a batch goes on from it, so that no other one does.
+    """Rename the file of a stream while a batch continues from it, so that no other one does.
 
-    Yields where it is meanwhile. A process that dies leaves it there: what its rows paid is not
-    given back. Where the new state was written before it died, the old one goes.
+    Yields the new path. A process that dies leaves the file there: its charge is not refunded. If
+    the new state was written before it died, the next batch removes the old one.
 
     Parameters
     ----------
     path : path
-        The file; by the end of the work inside it is to be there anew.
+        The file; the block is to write it again.
     intact : callable
-        Says after an error whether the state is as it was; then the file goes back to its place.
+        Returns after an error whether the state is unchanged; then the file gets its name back.
     """
-    path = Path(path).resolve()  # behind a link the state itself would stay
+    path = Path(path).resolve()  # the file itself, not a link to it
     if path.suffix == _TAKEN:
-        raise ModelFileError(f"{path.name} was taken by a batch: what its rows paid is not known")
+        raise ModelFileError(f"{path.name} was taken by a batch: its charge is unknown")
     aside = _aside(path)
     _tidy_up(path, aside)
     _check_there(path)
@@ -59,8 +59,7 @@ def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
         raise
     except FileExistsError:
         raise ModelFileError(
-            f"{aside} is there: {_BUSY}; if none does, one died on the way, and what its rows paid "
-            "is not known"
+            f"{aside} exists: {_BUSY}; if there is none, one died midway, and its charge is unknown"
         ) from None
     own = None
     try:
@@ -77,12 +76,12 @@ def take_stream(path: str | Path, intact: Callable[[], bool]) -> Iterator[Path]:
 
 
 def check_begin(path: str | Path) -> None:
-    """Refuse to begin a stream in the place of one that was taken."""
+    """Refuse to begin a stream under the name of one that was taken."""
     aside = _aside(Path(path).resolve())
     if aside.exists():
         raise ModelFileError(
-            f"{aside} is there: a batch goes on from a state of this name, or died on the way: "
-            "begin the stream under another name"
+            f"{aside} exists: a batch continues from a state of this name, or died midway: begin "
+            "the stream under another name"
         )
 
 
@@ -98,21 +97,21 @@ def _aside(path: Path) -> Path:
 
 
 def _check_there(path: Path) -> None:
-    """Say why a state is not in its place, where that is known."""
+    """Raise if a state is missing because a batch has taken it."""
     if not path.exists() and _aside(path).exists():
         raise ModelFileError(
-            f"{path}: {_BUSY}; if none does, one did not come to its end: what its rows paid is "
-            f"not given back, the stream is over, and its last model is in {_aside(path).name}"
+            f"{path}: {_BUSY}; if there is none, one died midway: its charge is not refunded, the "
+            f"stream has ended, and its last model is in {_aside(path).name}"
         )
 
 
 def _tidy_up(path: Path, aside: Path) -> None:
-    """Remove what a process left that died after the new state was written."""
+    """Remove the old state of a process that died after it wrote the new one."""
     with suppress(FileNotFoundError):
         old = aside.stat()
         if path.samefile(aside):
             raise ModelFileError(
-                f"{aside} is there: {_BUSY}; if none does, one died before it began, and nothing "
+                f"{aside} exists: {_BUSY}; if there is none, one died before it began, and nothing "
                 f"was spent: remove {aside.name}"
             )
         if _goes_on_from(path, aside):
@@ -126,16 +125,16 @@ def _goes_on_from(path: Path, aside: Path) -> bool:
 
 
 def _put_back(path: Path, aside: Path, own: os.stat_result | None) -> None:
-    if path.exists() and path.samefile(aside):  # it had not left its place
+    if path.exists() and path.samefile(aside):  # it was not renamed yet
         aside.unlink()
     elif _is(aside, own):
-        with suppress(FileExistsError):  # a state that came meanwhile is newer: this one is over
+        with suppress(FileExistsError):  # a state written meanwhile is newer: this one has ended
             os.link(aside, path)
             aside.unlink()
 
 
 def _remove(aside: Path, own: os.stat_result | None) -> None:
-    """Remove a file that was set aside, unless it is another process's by now."""
+    """Remove a renamed file, unless it is another process's by now."""
     if _is(aside, own):
         aside.unlink(missing_ok=True)
 

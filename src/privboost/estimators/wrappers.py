@@ -1,9 +1,7 @@
-"""Wrappers: estimators and functions of scikit-learn that call `fit`, and what no report covers.
+"""Warnings about scikit-learn's wrappers that call `fit`, and use rows beyond its report.
 
-An estimator is not told who calls it, and what a wrapper does with the same rows before and after
-is in no report. The call stack tells: it has scikit-learn's own frames, by names that are public.
-Nothing of the rows is looked at. A fit that a wrapper hands to another process is recognised by the
-function that runs there.
+A wrapper is recognised by its frames on the call stack; no row is read. A fit that a wrapper runs
+in another process is recognised by the function that runs there.
 """
 
 from __future__ import annotations
@@ -30,12 +28,12 @@ _BY_LABELS = (
     "calibration_share makes probabilities honest within the budget"
 )
 _BY_CONFIDENCE = (
-    "takes rows in by what a model says of them: the result has no privacy guarantee, whatever the "
+    "adds rows by their predicted confidence: the result has no privacy guarantee, whatever the "
     "report of a part says"
 )
 _BY_CLASSES = (
-    "trains once for each class or output on the same rows, and reads off them which classes there "
-    "are: each report states its own part, and the whole costs all of them together"
+    "trains once for each class or output on the same rows, and reads the classes off them: each "
+    "report states its own part, and the whole costs all of them together"
 )
 _BY_MEMBERS = (
     "trains several times on the same rows: each report states its own part, and the whole costs "
@@ -74,26 +72,26 @@ ADDED_UP: Mapping[str, str] = {
     "_MultiOutputEstimator": _BY_CLASSES,
     "_BaseChain": _BY_CLASSES,
 }
-"""Wrappers whose price is that of all their fits; an account has it."""
+"""Wrappers that cost the sum of their fits; an account adds it up."""
 
 
-def caution_of_wrappers(accounted: bool) -> None:
-    """Warn, once, if `fit` was called by what its report does not cover.
+def warn_of_wrappers(accounted: bool) -> None:
+    """Warn, once, if a wrapper called `fit` that its report does not cover.
 
     Parameters
     ----------
     accounted : bool
-        Whether an account adds up what is spent.
+        Whether an account adds up the costs.
     """
     frames = [*_frames(sys._getframe())]
     for table in (UNCOVERED, {} if accounted else ADDED_UP):
-        if said := _said_of(frames, table):
-            warn(said)
+        if text := _warning_of(frames, table):
+            warn(text)
             return
         if table is UNCOVERED and (fitted := _fitted_steps(sys._getframe())):
             warn(
                 f"the pipeline fits {', '.join(fitted)} to these rows before privboost sees them: "
-                "what they learn is exact, and no report covers it. Fix their numbers beforehand, "
+                "what they learn is exact, and no report covers it. Fix their parameters before, "
                 "or leave them out (bounds, categories and missing values need none of them)"
             )
             return
@@ -102,25 +100,25 @@ def caution_of_wrappers(accounted: bool) -> None:
 def warn_of_score(public_rows: Any, seeded: bool) -> None:
     """Warn of an exact score on rows that were not declared public, once.
 
-    What calls `fit` and then `score` is warned of in the words that `fit` has used already.
+    A wrapper that calls `fit` and then `score` gets the warning that `fit` has given already.
 
     Parameters
     ----------
     public_rows : bool
-        Whether the caller says that the rows are public.
+        Whether the caller declares the rows public.
     seeded : bool
-        Whether the fit had a seed, so that its own warning said that nothing is private.
+        Whether the fit had a seed, and warned that nothing is private.
     """
     frames = [own for own in _frames(sys._getframe()) if own.f_code.co_name != "score"]
-    said = _said_of(frames, UNCOVERED)
-    if not said:
+    text = _warning_of(frames, UNCOVERED)
+    if not text:
         warn_of_exact_score(public_rows)
     elif not (public_rows or seeded):
-        warn(said)
+        warn(text)
 
 
-def _said_of(frames: list[FrameType], table: Mapping[str, str]) -> str:
-    """Return what a table says of the outermost of scikit-learn's frames that it knows."""
+def _warning_of(frames: list[FrameType], table: Mapping[str, str]) -> str:
+    """Return the warning about the outermost wrapper among frames, or ""."""
     for shown, names in [*_callers(frames)][::-1]:
         if known := [name for name in names if name in table]:
             return f"{shown} {table[known[0]]}"
@@ -128,9 +126,9 @@ def _said_of(frames: list[FrameType], table: Mapping[str, str]) -> str:
 
 
 def _callers(frames: Iterable[FrameType]) -> Iterator[tuple[str, list[str]]]:
-    """Yield scikit-learn's estimators and functions that are at work, the innermost first.
+    """Yield scikit-learn's estimators and functions on the stack, the innermost first.
 
-    Each as it is shown, and by all its names: those of a class and of what it derives from.
+    Each has a name to show, and the names of its class and base classes, or of the function.
     """
     for own in frames:
         kinds = type(own.f_locals.get("self")).__mro__
@@ -141,7 +139,7 @@ def _callers(frames: Iterable[FrameType]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _fitted_steps(frame: FrameType | None) -> list[str]:
-    """Return the classes of steps that pipelines at work fit before their last one."""
+    """Return the classes of steps that pipelines on the stack fit before their last one."""
     found: dict[str, None] = {}
     for own in _frames(frame):
         around: Any = own.f_locals.get("self")
@@ -151,7 +149,7 @@ def _fitted_steps(frame: FrameType | None) -> list[str]:
 
 
 def _learners(steps: list[Any]) -> Iterator[str]:
-    """Yield the classes of steps that learn something when they are fitted, by what they say."""
+    """Yield the classes of steps that learn when they are fitted."""
     for step in steps:
         if step is None or isinstance(step, str) or type(step).__name__ == "FrozenEstimator":
             continue
@@ -167,10 +165,10 @@ def _learners(steps: list[Any]) -> Iterator[str]:
 
 
 def _needs_fit(step: Any) -> bool:
-    """Whether a step says that it learns; one that says nothing is taken to."""
+    """Whether a step declares that it learns; one without a declaration is assumed to."""
     try:
         return bool(get_tags(step).requires_fit)
-    except Exception:  # whatever a step may be, a caution must not raise
+    except Exception:  # whatever a step may be, a warning must not raise
         return True
 
 

@@ -1,4 +1,4 @@
-"""From noisy counts of rows by class and score to measures: what follows from them is free."""
+"""Measures of classes, from noisy counts of rows by class and score."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ import numpy as np
 from scipy.special import expit
 
 from privboost.boosting.probabilities import ScoreCells
-from privboost.evaluation.bars import (
-    bounded,
-    drawn_again,
-    noisy_again,
-    ratio,
-)
 from privboost.evaluation.result import Bin, Measures, Value, stands_out
 from privboost.grid import SCORE_STEPS
 from privboost.randomness.public_choices import fixed_generator
 
-_LINES = np.array([-3.5, -2.0, -1.0, 0.0, 1.0, 2.0, 3.5])
-"""Between lines of a reliability table, in log-odds: cells are joined, so that noise does not drown
-them, and however many there are a line is about the same."""
+DRAWS = 1000
+"""Number of draws of noise and rows for error bars, which are then accurate to about 2 %. The
+draws are the same in every evaluation, so their error does not average out."""
+_BIN_EDGES = np.array([-3.5, -2.0, -1.0, 0.0, 1.0, 2.0, 3.5])
+"""Edges of the bins of a reliability table, in log-odds: each joins several cells, which reduces
+the noise, and does not depend on the number of cells."""
 _FARTHEST = 2.0
-"""Where the last cells end, in parts of where they begin: no probability is surer than that."""
+"""Outer end of the last cells, relative to their inner end: it bounds probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts:
-    """Counts of some rows, with draws of what they might be as well.
+    """Noisy counts of some rows, followed by draws with other noise and other rows.
 
     Attributes
     ----------
@@ -39,10 +36,10 @@ class ClassCounts:
     hits : float array of shape (1 + draws, classes, 2)
         Rows by class, and by whether the prediction is right.
     curves : float array of shape (1 + draws, outputs, cells, 2)
-        Rows by output and cell of scores, of other classes and of its own; of many classes, those
+        Rows by output and cell of scores, of other classes and of its own; for many classes, those
         of the own class alone (shape (…, 1, cells, 1)), or none.
     noise : float
-        The standard deviation of a count's noise.
+        Standard deviation of a count's noise.
     cells : ScoreCells
         The cells.
     log_odds : bool
@@ -65,7 +62,7 @@ class ClassCounts:
         cells: ScoreCells,
         log_odds: bool,
     ) -> ClassCounts:
-        """Take what was released of some rows: one array of counts for each column of outcomes."""
+        """Return the counts of some rows, from one array for each column of outcomes."""
         n_cells = len(cells.at)
         hits = columns[0].reshape(1, -1, 2)
         curves = np.zeros((1, 0, n_cells, 1))
@@ -74,7 +71,7 @@ class ClassCounts:
         hits, curves = _agreed(hits, curves)
         draw = fixed_generator()
         rows = drawn_again(curves[0], draw)
-        # Of two classes, rows that move the one move the other.
+        # With two classes, rows of the curves determine the hits.
         others = _sides(rows) if len(names) == 2 else drawn_again(hits[0], draw)
         again = _agreed(noisy_again(others, noise, draw), noisy_again(rows, noise, draw))
         hits, curves = (
@@ -91,13 +88,13 @@ class ClassCounts:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """All rows."""
+        """Number of all rows: shape (1 + draws,)."""
         rows: np.ndarray = self.totals.sum(axis=1)
         return rows
 
     @property
     def known(self) -> bool:
-        """Whether rows stand out from the noise at all."""
+        """Whether the number of rows exceeds its noise."""
         return stands_out(self.rows[0], self._noise_of_rows)
 
     @property
@@ -105,23 +102,23 @@ class ClassCounts:
         return self.noise * math.sqrt(2 * len(self.names))
 
     def share(self, number: int) -> Value:
-        """Which part of the rows is of a class."""
+        """Share of the rows that are of a class."""
         return self._part(self.totals[:, number])
 
     def accuracy(self) -> Value:
-        """Which part of the rows is predicted right."""
+        """Share of the rows that are predicted right."""
         return self._part(self.hits[:, :, 1].sum(axis=1))
 
     def size(self) -> Value:
-        """How many rows there are; only noise hides it."""
+        """Number of rows; its error is the noise alone."""
         return Value(max(float(self.rows[0]), 0.0), self._noise_of_rows)
 
     def auc(self, output: int) -> Value:
-        """How often a row of the class has a higher score than one of another, ties half."""
+        """Probability that a row of the class scores above one of another, ties counting half."""
         return self._mean_auc([output])
 
     def mean_auc(self) -> Value:
-        """The mean of all classes' own."""
+        """Mean AUC of all classes."""
         return self._mean_auc(range(self.curves.shape[1]))
 
     def _mean_auc(self, outputs: Iterable[int]) -> Value:
@@ -140,7 +137,7 @@ class ClassCounts:
         return ratio((lower * own).sum(axis=1), pairs, self.noise**2)
 
     def log_loss(self) -> Value:
-        """The mean of −ln of the probability that a row's own class was given."""
+        """Mean of −ln of the predicted probability of a row's own class."""
         lost, ends = np.logaddexp(0, -self.cells.at), np.logaddexp(0, -self._ends)
         loss, width = self._mean(self.curves[..., -1], lost, ends)
         if len(self.names) == 2:
@@ -150,8 +147,8 @@ class ClassCounts:
         return bounded(loss, (0.0, float(lost[0])), self.known, width)
 
     def brier(self) -> Value:
-        """The mean squared difference of probabilities and what came: of one class of two, or
-        added up over all.
+        """Mean squared difference of probabilities and outcomes: of one class of two, or summed
+        over all.
         """
         chance, ends = expit(self.cells.at), expit(self._ends)
         own, width = self._mean(self.curves[..., 1], (1 - chance) ** 2, (1 - ends) ** 2)
@@ -162,14 +159,14 @@ class ClassCounts:
     def _mean(
         self, counts: np.ndarray, at: np.ndarray, ends: np.ndarray
     ) -> tuple[np.ndarray, float]:
-        """Return the mean of a function of scores, over all outputs, and how far cells blur it.
+        """Return the mean of a function of scores over all outputs, and its error due to cells.
 
         Parameters
         ----------
         counts : array of shape (1 + draws, outputs, cells)
             The rows.
         at, ends : arrays
-            The function where a cell's rows are taken to be, and where cells begin and end.
+            The function at the assumed scores of cells, and at the ends of cells.
         """
         total = (counts * at).sum(axis=(1, 2))
         far = np.maximum(np.abs(ends[1:] - at), np.abs(ends[:-1] - at))
@@ -179,20 +176,20 @@ class ClassCounts:
 
     @cached_property
     def _ends(self) -> np.ndarray:
-        """Where cells begin and end, in log-odds; scores beyond count as the last of them."""
+        """Ends of cells, in log-odds; scores beyond count as the last."""
         edges = self.cells.edges / SCORE_STEPS
         return np.concatenate([[_FARTHEST * edges[0]], edges, [_FARTHEST * edges[-1]]])
 
     def calibration_error(self) -> Value:
-        """How far probabilities are off, on average: by line of the reliability table.
+        """Mean absolute error of probabilities over the bins of the reliability table.
 
-        What noise alone would give is taken off; what chance among rows gives is not.
+        The contribution of noise is subtracted; that of sampling rows is not.
         """
         chance, ends = expit(self.cells.at), expit(self._ends)
         off = self.curves[..., 1] * (1 - chance) - self.curves[..., 0] * chance
         spread = self.noise**2 * ((1 - chance) ** 2 + chance**2)
         total = np.zeros(len(self.rows))
-        for cells in self._lines:
+        for cells in self._bins:
             squares = off[:, :, cells].sum(axis=2) ** 2 - spread[cells].sum()
             total += np.sqrt(np.maximum(squares, 0)).sum(axis=1)
         outputs = self.curves.shape[1]
@@ -203,16 +200,16 @@ class ClassCounts:
         return bounded(mean, (0.0, 1.0), self.known, width)
 
     @cached_property
-    def _lines(self) -> list[np.ndarray]:
-        """The cells of each line of a reliability table."""
-        line_of = np.searchsorted(_LINES, self.cells.at)
-        return [np.flatnonzero(line_of == line) for line in np.unique(line_of)]
+    def _bins(self) -> list[np.ndarray]:
+        """Cells of each bin of the reliability table."""
+        bin_of = np.searchsorted(_BIN_EDGES, self.cells.at)
+        return [np.flatnonzero(bin_of == each) for each in np.unique(bin_of)]
 
     def reliability(self, output: int, name: str) -> list[Bin]:
         """Return the reliability table of one output."""
         chance, ends = expit(self.cells.at), expit(self._ends)
         found = []
-        for cells in self._lines:
+        for cells in self._bins:
             counts = self.curves[:, output, cells]
             own, rows = counts[..., 1].sum(axis=1), counts.sum(axis=(1, 2))
             noise = self.noise * math.sqrt(2 * len(cells))
@@ -235,7 +232,7 @@ class ClassCounts:
 
 
 def measure_classes(counts: ClassCounts) -> Measures:
-    """Return all that counts say."""
+    """Return all measures of counts."""
     names, outputs = counts.names, counts.curves.shape[1]
     two, curves = len(names) == 2, counts.curves.shape[-1] == 2 and outputs > 0
     values = {"rows": counts.size(), "accuracy": counts.accuracy()}
@@ -270,10 +267,10 @@ def _sides(curves: np.ndarray) -> np.ndarray:
 
 
 def _agreed(hits: np.ndarray, curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Make hits and curves say the same of what both tell: the likeliest, given equal noise.
+    """Make hits and curves consistent: the maximum likelihood estimate, given equal noise.
 
-    Rows are in both. A sum of many cells has much noise and a single count little, so that totals
-    are nearly those of hits; what they differ by is shared out among the cells.
+    Rows are in both. A sum of many cells has much noise and a single count little, so totals
+    are nearly those of hits; the difference is spread over the cells.
     """
     if not curves.shape[1]:
         return hits, curves
@@ -282,22 +279,75 @@ def _agreed(hits: np.ndarray, curves: np.ndarray) -> tuple[np.ndarray, np.ndarra
         half = n_cells // 2
         for own in range(2):
             for side, place in enumerate((slice(0, half), slice(half, None))):
-                _share_out(curves[:, 0, place, own], hits[:, own, int(side == own)], 1)
+                _spread(curves[:, 0, place, own], hits[:, own, int(side == own)], 1)
         return _sides(curves), curves
     totals = hits.sum(axis=2)
     everybody = totals.sum(axis=1)
     if curves.shape[3] == 1:
-        _share_out(curves[:, 0, :, 0], everybody, 2 * hits.shape[1])
+        _spread(curves[:, 0, :, 0], everybody, 2 * hits.shape[1])
         return hits, curves
     for output in range(outputs):
         own = totals[:, output]
-        _share_out(curves[:, output, :, 1], own, 2)
-        _share_out(curves[:, output, :, 0], everybody - own, 2 * hits.shape[1] - 2)
+        _spread(curves[:, output, :, 1], own, 2)
+        _spread(curves[:, output, :, 0], everybody - own, 2 * hits.shape[1] - 2)
     return hits, curves
 
 
-def _share_out(cells: np.ndarray, total: np.ndarray, counts: int) -> None:
-    """Move cells to a total that is a sum of so many counts, as far as it is the surer one."""
+def _spread(cells: np.ndarray, total: np.ndarray, counts: int) -> None:
+    """Shift cells towards a total that is the sum of `counts` counts, by its precision."""
     size = cells.shape[1]
     off = total - cells.sum(axis=1)
     cells += (off / (size + counts))[:, None]
+
+
+# Error bars: estimates with other noise and other rows
+
+
+def drawn_again(
+    counts: np.ndarray, generator: np.random.Generator, draws: int = DRAWS
+) -> np.ndarray:
+    """Return counts, then draws of counts of other rows: shape (draws + 1, …).
+
+    The standard deviation of a count is its root. Noisy counts below 0 do not vary.
+    """
+    spread = np.sqrt(np.maximum(counts, 0))
+    moves = generator.standard_normal((draws, *counts.shape)) * spread
+    return np.concatenate([counts[None], counts + moves])
+
+
+def noisy_again(counts: np.ndarray, noise: float, generator: np.random.Generator) -> np.ndarray:
+    """Add noise to all draws but the first, which has its own."""
+    again = generator.standard_normal(counts.shape) * noise
+    again[0] = 0
+    noisy: np.ndarray = counts + again
+    return noisy
+
+
+def ratio(above: np.ndarray, below: np.ndarray, least: float) -> np.ndarray:
+    """Divide by at least `least`: a noisy number of rows may be anything."""
+    found: np.ndarray = above / np.maximum(below, max(least, 1e-9))
+    return found
+
+
+def bounded(
+    draws: np.ndarray, limits: tuple[float, float], known: bool, width: float = 0.0
+) -> Value:
+    """Return an estimate, the first of draws, within its limits, with their spread as its error.
+
+    Parameters
+    ----------
+    draws : float array
+        The estimate, then its values with other noise and rows.
+    limits : (float, float)
+        Range of the measure, whatever the rows.
+    known : bool
+        Whether rows exceed their noise; else the estimate is the middle of the limits.
+    width : float
+        See `Value`.
+    """
+    low, high = limits
+    if not known:
+        return Value((low + high) / 2, (high - low) / 2, 0.0)
+    value = min(max(float(draws[0]), low), high)
+    # Draws are not clipped: an estimate at a limit is no more precise for it.
+    return Value(value, min(float(draws[1:].std()), (high - low) / 2), min(width, high - low))

@@ -1,7 +1,8 @@
-"""`evaluate`: a budget of its own, a ledger and a report around what is asked about a model."""
+"""`evaluate`: measures of a model on private rows, with a budget, ledger and report."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ from privboost.accounts.given import check_account
 from privboost.boosting.plan import Budget, Plan, PublicRows, leave_some
 from privboost.crew import count_threads
 from privboost.estimators.base import PrivateEstimator
-from privboost.estimators.preparation import Given, Ground, Preparation, Setting
+from privboost.estimators.preparation import Given, Ground, Preparation, Run, Setting
 from privboost.estimators.public_rows import PublicPreparation, budget_of, check_no_ledger
 from privboost.estimators.running import choose_backend, ledger_path, open_table
 from privboost.evaluation.class_measures import ClassCounts, measure_classes
-from privboost.evaluation.groups import open_groups, words_of_groups
+from privboost.evaluation.groups import group_labels, open_groups
 from privboost.evaluation.loader import OutcomeLoader
 from privboost.evaluation.number_measures import measure_exactly, measure_number
 from privboost.evaluation.outcomes import ClassOutcomes, ExactNumberOutcomes, exact_power
@@ -52,48 +53,48 @@ def evaluate(
     ledger: str | Path | None = None,
     budget: BudgetAccount | None = None,
 ) -> Evaluation:
-    """Say how good a model is on private rows, at a stated price.
+    """Measure how good a model is on private rows, at a stated price.
 
     Parameters
     ----------
     model : fitted estimator or Model
-        What is evaluated, as it was fitted or loaded.
+        The model, fitted or loaded.
     X : data frame, array, or path of a Parquet or CSV file
         The rows, as `fit` takes them; those of a Dask or Spark frame stay with their workers. The
-        model's domain says what they may hold, and who is protected. Where it names a unit, one
-        row of each unit is used, drawn at random.
+        model's domain applies to them. Where it names a unit, one row of each unit is used, drawn
+        at random.
     y : one-dimensional or str, optional
         The target; by default the column of `X` that the domain names.
     epsilon, delta : float
-        The budget of this evaluation. Where a row touches few cells, and with a delta of 0,
-        noise is Laplace noise: the guarantee is pure then, and delta is not spent.
+        The budget of this evaluation. Where a row touches few cells, and with a delta of 0, the
+        noise is Laplace: the guarantee is pure then, and delta is not spent.
     by : sequence of str and features
-        The features by whose values rows are looked at as well, each by itself. A name is one of
-        the model's; numbers without edges are cut into four spans. A `CategoricalFeature` or a
-        `NumericFeature` (whose edges say where its spans end) may be any other column. Each
-        feature costs as much as the whole table.
+        Features whose groups are measured too, each feature by itself. A name is one of the
+        model's; numbers without edges are cut into four intervals. A `CategoricalFeature` or a
+        `NumericFeature` (whose edges delimit its intervals) may be any other column. Each feature
+        costs as much as the whole table.
     score_cells : int, optional
-        How many cells of scores rows are told apart by, an even number. By default it follows the
-        noise.
+        Number of cells of scores in which rows are counted, an even number. By default it depends
+        on the noise.
     curves : bool, optional
         Beyond two classes: whether each class has an AUC and a reliability table of its own. They
-        cost one touched cell for each class, and are there up to ten classes by default.
+        cost one touched cell for each class. Default: up to ten classes.
     clip : float, optional
-        Of a number on private rows: what residuals are clipped to, from public knowledge. By
-        default it is chosen from noisy counts of residuals by size, within the budget. Estimates
-        are of clipped residuals; their intervals allow for what may lie beyond the clip.
+        For a number on private rows: the clip of residuals, from public knowledge. By default it
+        is chosen from noisy counts of residuals by size, within the budget. Estimates are of
+        clipped residuals; their intervals allow for what may lie beyond the clip.
     sample_weight : None
         Not supported: rows count alike.
     public_rows : bool
-        With an infinite epsilon, the caller's word that every row is public: exact and free.
-        Residuals are not clipped then. Labels beyond the target's bounds count as these in any
-        case, as in training; of public rows the evaluation says how many there were.
+        With an infinite epsilon, declares that every row is public: exact and free. Residuals are
+        not clipped then. Labels beyond the target's bounds are clipped to them in any case, as in
+        training; for public rows the evaluation reports their number.
     random_state : int, optional
         A seed, for tests; it takes the guarantee away.
     n_jobs : int, optional
-        How many threads may work at once; by default as many as pay.
+        Largest number of threads; by default as many as pay.
     backend : "auto", "cuda" or callable
-        Who holds the rows.
+        Backend that holds the rows.
     ledger : path, optional
         A file that records the charges.
     budget : BudgetAccount, optional
@@ -102,19 +103,19 @@ def evaluate(
     Returns
     -------
     Evaluation
-        Values with error bars; its attribute `privacy` says what was spent.
+        Values with error bars; its attribute `privacy` is the privacy report.
 
     Privacy
     -------
-    Spends (epsilon, delta) on these rows, beside whatever else was spent on them; if the model was
-    trained on them, that adds up. All is reserved before a row is read. No value raises or warns,
-    and a group without rows has an answer like any other.
+    Spends (epsilon, delta) on these rows, in addition to all else that was spent on them, training
+    included. All is reserved before a row is read. No value raises or warns, and a group without
+    rows has measures like any other.
 
     Warns
     -----
     FitWarning
-        If the released number of rows does not stand out from its noise: labels match no class, or
-        there are hardly any rows. Raised as an exception it has the evaluation as `result`.
+        If the noisy number of rows does not exceed its noise: labels match no class, or there are
+        hardly any rows. Raised as an exception it has the evaluation as `result`.
 
     Examples
     --------
@@ -150,12 +151,7 @@ def evaluate(
     )
     kind = PublicEvaluation if isinstance(limit, PublicRows) else EvaluationPreparation
     given = Given(table, y, None, None)
-    run = kind(setting, given, lambda *_: plan, _no_lesson).run()
-    opened = run.open_backend([run.load])
-    try:
-        found = measure(run.curator(opened), plan)
-    finally:
-        opened.close()
+    found, run = run_evaluation(kind, setting, given, plan)
     name = own.domain.target.name
     result = Evaluation(name, found.whole, found.groups, run.report(), found.residuals)
     warn_of_defects(result, result.findings())
@@ -163,26 +159,26 @@ def evaluate(
 
 
 class EvaluationPreparation(Preparation):
-    """The stages of an evaluation: as those of a fit, with another loader, and no lesson."""
+    """Preparation of an evaluation: that of a fit, with another loader and no domain inference."""
 
     def ground(self) -> Ground:
-        """Take the model's domain: what learning it cost was paid by the rows of training."""
+        """Return the model's domain, whose price was paid by the rows of training."""
         assert self.setting.domain is not None
         return Ground(self.setting.domain, self.setting.budget)
 
     def rows(self, plan: Plan) -> tuple[Loader, Table]:
-        """Say how rows are loaded, and where they lie."""
+        """Return the loader of rows, and the table."""
         assert isinstance(plan, EvaluationPlan)
         domain = plan.encoder.domain
         source, roles = open_source(domain, self.given.X, self.given.y, None)
         if plan.groups is not None:
             need_columns(source, plan.groups.domain.feature_names)
         rule = UnitRule.of(domain.unit, self.keys.child("units"))
-        model = fresh_copy(plan.model)  # the caller's own never meets a private row
+        model = fresh_copy(plan.model)  # the caller's own never sees a private row
         return OutcomeLoader(model, plan.outcomes, plan.groups, roles.target, rule), source
 
     def alone(self) -> str:
-        """Say what other releases of the same rows mean."""
+        """Return the assumption about other releases of the same rows."""
         if self.setting.account is not None:
             return super().alone()
         return (
@@ -191,40 +187,59 @@ class EvaluationPreparation(Preparation):
         )
 
     def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
-        """Say what the guarantee rests on."""
-        said = [
+        """Return the assumptions of the guarantee."""
+        texts = [
             "all parameters of the evaluation were chosen without these rows or exact scores on "
             "them",
             self.alone(),
         ]
         if ground.domain.unit is not None:
-            said += unit_assumptions(ground.domain.unit)
-        return tuple(said)
+            texts += unit_assumptions(ground.domain.unit)
+        return tuple(texts)
 
 
 class PublicEvaluation(EvaluationPreparation, PublicPreparation):
-    """The stages of an evaluation on public rows: nothing is reserved, and no unit protected."""
+    """Preparation of an evaluation on public rows: nothing is reserved."""
 
     def __init__(self, setting: Setting, *stages: Any) -> None:
         check_no_ledger(setting)
         Preparation.__init__(self, setting, *stages)
 
     def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
-        """Say on whose word no noise was added."""
+        """Return the declaration by which no noise was added."""
         return PublicPreparation.assumptions(self, ground, plan)
 
 
 @dataclass(frozen=True)
 class Found:
-    """What released values say: of the whole table, of each group, and of what was clipped."""
+    """Measures of the whole table and of each group, and how residuals were clipped."""
 
     whole: Measures
     groups: tuple[Group, ...]
     residuals: Residuals | None = None
 
 
+def run_evaluation(
+    kind: type[Preparation],
+    setting: Setting,
+    given: Given,
+    plan: EvaluationPlan,
+    select: Callable[[Run], Run] = lambda run: run,
+) -> tuple[Found, Run]:
+    """Reserve a plan, release what it lists, and return the measures with the run.
+
+    `select` may restrict the run to some of the rows before they are loaded.
+    """
+    run = select(kind(setting, given, lambda *_: plan, _no_inference).run())
+    opened = run.open_backend([run.load])
+    try:
+        return measure(run.curator(opened), plan), run
+    finally:
+        opened.close()
+
+
 def measure(curator: Curator, plan: EvaluationPlan) -> Found:
-    """Release what a plan asks for; return what it says of the whole table, and of each group."""
+    """Release what a plan lists; return the measures of the whole table and of each group."""
     if isinstance(plan.outcomes, ClassOutcomes):
         parts, residuals = _measure_classes(curator, plan), None
     else:
@@ -232,8 +247,8 @@ def measure(curator: Curator, plan: EvaluationPlan) -> Found:
     whole, *by_feature = parts
     groups = [
         Group(feature, value, own)
-        for (feature, words), found in zip(words_of_groups(plan.groups), by_feature, strict=True)
-        for value, own in zip(words, found, strict=True)
+        for (feature, labels), found in zip(group_labels(plan.groups), by_feature, strict=True)
+        for value, own in zip(labels, found, strict=True)
     ]
     return Found(whole[0], tuple(groups), residuals)
 
@@ -275,12 +290,12 @@ def _measure_classes(curator: Curator, plan: EvaluationPlan) -> list[list[Measur
     ]
 
 
-def _no_lesson(budget: Budget) -> Any:
+def _no_inference(budget: Budget) -> Any:
     raise AssertionError("a model has its domain: none is learned")
 
 
 def model_of(model: Any) -> Model:
-    """Return the model of a fitted estimator, or the model that is given."""
+    """Return the model of a fitted estimator, or the model itself."""
     if isinstance(model, PrivateEstimator):
         return model._fitted()
     if isinstance(model, Model):

@@ -1,4 +1,4 @@
-"""Groups of rows that are looked at by themselves: by the values of one feature."""
+"""Groups of rows: by the values of one feature."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from privboost.tables.domain import Domain
 from privboost.tables.encoding import Encoder
 from privboost.tables.features import Feature
 
-_SPANS = 4
-"""Bins of a number or date whose feature declares no edges."""
+_INTERVALS = 4
+"""Intervals of a number whose feature has no edges."""
 
 
 def open_groups(by: Any, model: Model) -> Encoder | None:
-    """Return how rows are told apart by the features of `by`; None without any.
+    """Return the encoder of the features of `by`; None without any.
 
     Parameters
     ----------
     by : sequence of str and features, or one of them
-        Names of the model's features; or features of their own, which may be other columns.
+        Names of the model's features; or features, which may be other columns.
     model : Model
-        Whose features names refer to.
+        The model whose features are named.
     """
     if isinstance(by, str | Feature):
         by = (by,)
     if not isinstance(by, Sequence):
         raise TypeError(f"by must be names of features, or features; {shown(by)} is not")
     known = {feature.name: feature for feature in model.domain.features}
-    features = tuple(_feature(each, known).with_bins(_SPANS) for each in by)
+    features = tuple(_feature(each, known).with_bins(_INTERVALS) for each in by)
     names = [feature.name for feature in features]
     for name in names:
         if names.count(name) > 1:
@@ -43,16 +43,16 @@ def open_groups(by: Any, model: Model) -> Encoder | None:
     return Encoder.of(Domain(features, model.domain.target)) if features else None
 
 
-def words_of_groups(groups: Encoder | None) -> list[tuple[str, list[str]]]:
-    """Return for each feature its name, and the words for each of its codes."""
+def group_labels(groups: Encoder | None) -> list[tuple[str, list[str]]]:
+    """Return the name of each feature, with the labels of its codes."""
     if groups is None:
         return []
     found = []
     for k, (feature, n_codes) in enumerate(
         zip(groups.domain.features, groups.layout.n_codes, strict=True)
     ):
-        words = [word for word, _ in groups.spans(k, np.arange(n_codes))]
-        found.append((feature.name, words))
+        labels = [label for label, _ in groups.spans(k, np.arange(n_codes))]
+        found.append((feature.name, labels))
     return found
 
 

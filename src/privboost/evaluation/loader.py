@@ -1,4 +1,4 @@
-"""Loads rows to evaluate a model on: each becomes its outcomes, and its groups."""
+"""Loader of rows to evaluate a model on: their outcomes and groups."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from privboost.tables.unit_names import read_unit_names
 
 @dataclass(frozen=True, eq=False)
 class OutcomeLoader:
-    """Codes rows by what a model makes of them: no feature is kept but those of groups.
+    """Codes rows as outcomes of a model; of the features only those of groups are kept.
 
     Attributes
     ----------
     model : Model
-        The model; it travels with the loader.
+        The model; it is serialised with the loader.
     outcomes : ClassOutcomes, NumberOutcomes or ExactNumberOutcomes
-        What rows are told apart by: the first columns of codes.
+        Outcomes of a row: the first columns of codes.
     groups : Encoder or None
-        The features that rows are told apart by as well: the columns after them.
+        Features of groups: the columns after them.
     target : str
         The column of labels.
     unit : UnitRule or None
-        How rows of one unit are bounded.
+        Rule that bounds the rows of one unit.
     """
 
     magic: ClassVar[bytes] = b"PVBEVAL1"
@@ -50,7 +50,7 @@ class OutcomeLoader:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
+        """Columns that are read."""
         names = [*self.model.domain.feature_names, self.target]
         names += [] if self.groups is None else self.groups.domain.feature_names
         names += [] if self.unit is None else [self.unit.column]
@@ -58,12 +58,12 @@ class OutcomeLoader:
 
     @property
     def layout(self) -> Layout:
-        """How many codes each column has."""
+        """Number of codes of each column."""
         groups = () if self.groups is None else self.groups.layout.n_codes
         return Layout((*self.outcomes.sizes(self.model), *groups))
 
     def read(self, batch: Batch, first: int) -> Rows:
-        """Code some rows. They have no ids: nobody samples them."""
+        """Code some rows; they have no ids, since they are not sampled."""
         coded = self.model.encoder.code(batch)
         label, columns = self.outcomes.code(self.model, coded, batch[self.target])
         if self.groups is not None:
@@ -81,25 +81,25 @@ class OutcomeLoader:
 
     def to_bytes(self) -> bytes:
         """Write the loader for another process."""
-        form = {
+        parts = {
             "model": np.frombuffer(model_bytes(self.model), dtype=np.uint8),
-            "outcomes": self.outcomes.to_form(),
+            "outcomes": self.outcomes.to_dict(),
             "groups": None if self.groups is None else self.groups.domain.to_dict(),
             "edges": [] if self.groups is None else list(self.groups.edges),
             "target": self.target,
             "unit": None if self.unit is None else self.unit.to_dict(),
         }
-        return codec.dump(form, self.magic)
+        return codec.dump(parts, self.magic)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> OutcomeLoader:
         """Read what `to_bytes` wrote."""
-        form = codec.load(data, cls.magic)
-        groups = form["groups"]
+        parts = codec.load(data, cls.magic)
+        groups = parts["groups"]
         return cls(
-            read_model(form["model"].tobytes(), "the model that is evaluated"),
-            read_outcomes(form["outcomes"]),
-            None if groups is None else Encoder(Domain.from_dict(groups), tuple(form["edges"])),
-            form["target"],
-            None if form["unit"] is None else UnitRule(**form["unit"]),
+            read_model(parts["model"].tobytes(), "the model that is evaluated"),
+            read_outcomes(parts["outcomes"]),
+            None if groups is None else Encoder(Domain.from_dict(groups), tuple(parts["edges"])),
+            parts["target"],
+            None if parts["unit"] is None else UnitRule(**parts["unit"]),
         )

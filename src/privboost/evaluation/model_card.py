@@ -202,7 +202,7 @@ def _cost_table(title: str, training: PrivacyReport, spent: PrivacyReport) -> Ta
 
 def _measure_blocks(title: str, evaluation: Evaluation) -> list[Block]:
     whole = evaluation.measures
-    rows = [(name.replace("_", " "), whole.words(name) or NO_ROWS) for name in whole.values]
+    rows = [(name.replace("_", " "), whole.text(name) or NO_ROWS) for name in whole.values]
     blocks: list[Block] = [
         Table(f"{title}: all rows", tuple(rows), ("Measure", "Value ± standard error"))
     ]
@@ -214,7 +214,7 @@ def _measure_blocks(title: str, evaluation: Evaluation) -> list[Block]:
         blocks.append(Text(f"{title}: {evaluation.residuals}."))
     if evaluation.reliability:
         bins = [
-            (f"{b.of}: {b.low:.3g} to {b.high:.3g}", f"{b.promised:.3g}", str(b.observed))
+            (f"{b.of}: {b.low:.3g} to {b.high:.3g}", f"{b.predicted:.3g}", str(b.observed))
             for b in evaluation.reliability
         ]
         head = ("Predicted probabilities of", "Mean predicted probability", "Observed rate")
@@ -223,7 +223,7 @@ def _measure_blocks(title: str, evaluation: Evaluation) -> list[Block]:
 
 
 def _group_text(measures: Measures) -> str:
-    names = [name for name in measures.values if measures.words(name)]
+    names = [name for name in measures.values if measures.text(name)]
     found = [f"{name.replace('_', ' ')} {measures[name]}" for name in names]
     return "; ".join(found if measures.tells else [*found, NO_ROWS])
 

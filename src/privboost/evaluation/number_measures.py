@@ -1,4 +1,4 @@
-"""From sums of residuals and labels to measures, with error bars and what a clip may hide."""
+"""Measures of a number, from sums of residuals and labels, with bounds beyond the clip."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from privboost.evaluation.bars import root_error
 from privboost.evaluation.outcomes import (
     DIGIT_BITS,
     EXACT_BITS,
@@ -21,29 +20,29 @@ from privboost.evaluation.outcomes import (
 from privboost.evaluation.result import BoundedValue, Measures, Value, stands_out
 
 _ERRORS = 2.0
-"""Standard errors to each side of an interval."""
+"""Standard errors on each side of an interval."""
 _CLEAR_CELL = 3.0
-"""Deviations of its noise that a cell's count must exceed to move the clip: of 25 empty cells
-one does so in 3 (Gaussian) to 17 (Laplace) of 100 evaluations."""
+"""Standard deviations of its noise that a cell's count must exceed to move the clip: one of 25
+empty cells does so in 3 (Gaussian) to 17 (Laplace) of 100 evaluations."""
 _MEAN_SQUARE = 0.4
-"""About the mean square in a cell from 1/2 to 1, where residuals grow rarer with their size."""
+"""Approximate mean square in a cell from 1/2 to 1, where larger residuals are rarer."""
 
 
 @dataclass(frozen=True)
 class Clip:
-    """What residuals and labels were clipped to once rows were coded.
+    """Clips of residuals and labels.
 
     Attributes
     ----------
     cell : int
-        The last cell of residuals within the clip.
+        Last cell of residuals within the clip.
     residual : float
-        What residuals are clipped to, on the scale of the target.
+        Clip of residuals, on the scale of the target.
     label : float
-        What labels are clipped to, about the middle of the model's labels. A label beyond it has a
-        residual beyond the other.
+        Clip of labels, about the middle of the model's labels. A label beyond it has a residual
+        beyond the other clip.
     range : float
-        The largest residual that the target's bounds allow.
+        Largest residual that the target's bounds allow.
     """
 
     cell: int
@@ -60,18 +59,18 @@ class Clip:
         cell : int
             The cell; the last ends at `reach`.
         reach, label_reach : float
-            The largest residual and label that codes tell apart.
+            Largest coded residual and label.
         half : float
-            How far predictions can lie from the middle of the model's labels.
+            Largest distance of predictions from the middle of the model's labels.
         widest : float
-            The largest residual that the bounds allow.
+            Largest residual that the bounds allow.
         """
         clip = math.ldexp(reach, cell - RESIDUAL_CELLS + 1)
         return cls(cell, clip, min(half + clip, label_reach), widest)
 
     @property
     def ends(self) -> np.ndarray:
-        """The upper end of each cell beyond the clip, in units of it."""
+        """Upper end of each cell beyond the clip, in units of it."""
         powers = np.arange(1, RESIDUAL_CELLS - self.cell)
         ends: np.ndarray = np.minimum(2.0**powers, max(self.range / self.residual, 1.0))
         return ends
@@ -82,20 +81,20 @@ def choose_clip(
 ) -> int:
     """Return the cell at whose upper end residuals are clipped, from noisy counts alone.
 
-    It has the least sum of two squares: what the cells beyond it, as far as their counts exceed
-    their noise clearly, add to the sum of squared residuals, and the noise of that sum, which
-    grows with the square of the clip.
+    It minimises the sum of two squares: the bias of the sum of squared residuals, from the cells
+    beyond the clip whose counts clearly exceed their noise, and the noise of that sum, which grows
+    with the square of the clip.
 
     Parameters
     ----------
     counts : float array
         Noisy numbers of rows by cell.
     rows : float
-        The noisy number of all rows.
+        Noisy number of all rows.
     noise, square_noise : float
-        The standard deviation of each count's noise, and of the noise in sums of squares, in rows.
+        Standard deviation of each count's noise, and of the noise in sums of squares, in rows.
     otherwise : int
-        The cell to take where the counts that exceed their noise clearly are not half of the rows.
+        Cell to use where counts that clearly exceed their noise are not half of the rows.
     """
     clear = np.where(counts > _CLEAR_CELL * noise, counts, 0.0)
     if not clear.sum() > max(rows, 0.0) / 2:
@@ -112,7 +111,7 @@ def choose_clip(
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean of numbers between −1 and 1, and the error that noise gives it."""
+    """A mean of numbers between −1 and 1, and its error due to noise."""
 
     at: float
     error: float
@@ -120,7 +119,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Tail:
-    """What rows beyond the clip may add, at most, for each row of all; in units of the clip.
+    """Upper bounds of what rows beyond the clip add, per row of all; in units of the clip.
 
     A residual of size e beyond the clip exceeds it by d = e − 1, and its square by d(d + 2).
 
@@ -140,21 +139,21 @@ class Tail:
 
     @classmethod
     def of(cls, counts: np.ndarray, noise: float, ends: np.ndarray, rows: float) -> Tail:
-        """Return upper ends: two errors above what noisy counts by cell say, and above 0.
+        """Return upper bounds: two standard errors above noisy counts by cell, and above 0.
 
-        Two errors are added even where noise took the counts below 0: else one evaluation in 40
-        would state that nothing lies beyond the clip.
+        Two errors are added even where the counts are below 0: else one evaluation in 40 would
+        state that nothing lies beyond the clip.
 
         Parameters
         ----------
         counts : float array
             Noisy numbers of rows by cell beyond the clip.
         noise : float
-            The standard deviation of each.
+            Standard deviation of each.
         ends : float array
-            The upper end of each cell.
+            Upper end of each cell.
         rows : float
-            How many rows there are at least.
+            Lower bound of the number of rows.
         """
 
         def most(weights: np.ndarray) -> float:
@@ -167,7 +166,7 @@ class Tail:
 def measure_number(
     sums: tuple[np.ndarray, ...], noise: tuple[np.ndarray, ...], clip: Clip
 ) -> Measures:
-    """Return all that noisy sums of some rows say.
+    """Return all measures of noisy sums.
 
     Parameters
     ----------
@@ -175,9 +174,9 @@ def measure_number(
         The number of rows; rows by cell of the residual's size; residuals and their squares; their
         sizes and fourth powers; labels and their squares. Numbers lie between −1 and 1.
     noise : tuple of arrays
-        The standard deviation of each.
+        Standard deviation of each.
     clip : Clip
-        What a residual of 1, and a label of 1, are on the scale of the target.
+        Scales of residuals and labels.
     """
     rows, unsure = float(sums[0][0]), float(noise[0][0])
     size = Value(max(rows, 0.0), unsure)
@@ -197,7 +196,7 @@ def measure_number(
         for total, own in zip(totals, owns, strict=True)
     )
     second = min(max(square.at, 0.0), 1.0)
-    # Of numbers between 0 and 1 none varies more than those that are 0 or 1.
+    # Numbers between 0 and 1 vary most if all are 0 or 1.
     spread = min(max(fourth.at - second**2, 0.0), second * (1 - second))
     error = math.hypot(square.error, math.sqrt(spread / rows))
     values = {
@@ -211,7 +210,7 @@ def measure_number(
 
 
 _CODE_WIDTH = 0.5 / OCTAVE_STEPS
-"""How far a number lies from the middle of its code at most, as a part of itself."""
+"""Largest distance of a number from the middle of its code, relative to itself."""
 
 
 def _rmse(second: float, error: float, tail: Tail, clip: Clip) -> BoundedValue:
@@ -245,7 +244,7 @@ def _mae(mean: Mean, second: float, tail: Tail, rows: float, clip: Clip) -> Boun
 
 def _bias(mean: Mean, second: float, tail: Tail, rows: float, clip: Clip) -> BoundedValue:
     at, error = _with_spread(mean, -1.0, second, rows)
-    width = math.sqrt(second) * _CODE_WIDTH  # no mean size exceeds the root of the mean square
+    width = math.sqrt(second) * _CODE_WIDTH  # no mean of sizes exceeds the root of the mean square
     reach = _ERRORS * error + tail.excess + width
     one, widest = clip.residual, clip.range
     low, high = max(one * (at - reach), -widest), min(one * (at + reach), widest)
@@ -253,7 +252,7 @@ def _bias(mean: Mean, second: float, tail: Tail, rows: float, clip: Clip) -> Bou
 
 
 def _mean(total: float, noise: float, rows: float, unsure: float) -> Mean:
-    """Return a mean: noise is in its sum, and in the number of rows."""
+    """Return a mean; noise is in its sum and in the number of rows."""
     at = total / rows
     return Mean(at, math.hypot(noise, at * unsure) / rows)
 
@@ -273,10 +272,10 @@ def _r2(
     rows: float,
     clip: Clip,
 ) -> BoundedValue:
-    """Return 1 less the part of the labels' variance that is left.
+    """Return R²: 1 less the unexplained share of the labels' variance.
 
-    How much rows move a variance is not released: it is taken at its most for labels of this
-    variance, and independent of residuals.
+    The sampling error of a variance is not released: the largest for labels of this variance is
+    assumed, independent of residuals.
     """
     scale = (clip.label / clip.residual) ** 2
     variance = label_square.at - label.at**2
@@ -314,9 +313,9 @@ def _most_r2(square: float, variance: float, tail: Tail, farthest: float) -> flo
     Parameters
     ----------
     square, variance : float
-        The least mean square and the largest variance of what was clipped.
+        Least mean square of clipped residuals, and largest variance of clipped labels.
     tail : Tail
-        What may lie beyond.
+        Bounds of what lies beyond the clip.
     farthest : float
         g. All are in units of the clip of residuals.
     """
@@ -336,18 +335,18 @@ def _most_r2(square: float, variance: float, tail: Tail, farthest: float) -> flo
 def measure_exactly(
     sums: Mapping[str, tuple[int, int]], rows: int, power: int, widest: float
 ) -> Measures:
-    """Return the measures of public rows; error bars are of the rows being a sample.
+    """Return the measures of public rows; error bars are those of sampling rows.
 
     Parameters
     ----------
     sums : mapping from str to (int, int)
-        Of each of `QUANTITIES` the sum with the residual's sign, and without it.
+        Signed and unsigned sum of each of `QUANTITIES`.
     rows : int
-        How many there are.
+        Number of rows.
     power : int
         See `exact_power`.
     widest : float
-        The largest residual that the target's bounds allow.
+        Largest residual that the target's bounds allow.
     """
     size = Value(float(rows), 0.0)
     if not rows:
@@ -377,7 +376,7 @@ def measure_exactly(
     variation = rows * label_squares - sums["label"][1] ** 2
     left = float(Fraction(rows * squares, variation)) if variation else float(squares > 0)
     variance = float(Fraction(variation, (rows * one) ** 2))
-    # Labels are taken to vary about their mean as residuals do about 0, and no less than if normal.
+    # Labels are assumed to vary about their mean as residuals do about 0, at least as if normal.
     label = max(error / second if squares else 0.0, math.sqrt(2 / rows)) * variance
     label = min(label, math.sqrt(max(variance * (1 - variance), 0.0) / rows))
     far = math.hypot(error, left * label) / variance if variation else 1.0
@@ -385,7 +384,14 @@ def measure_exactly(
 
 
 def _square(sums: Mapping[str, tuple[int, int]], name: str) -> int:
-    """Put the sum of squares together from those of its three products."""
+    """Return a sum of squares from the sums of its three products."""
     upper, mixed, lower = (sums[f"{name} {part}"][1] for part in SQUARE)
     half = EXACT_BITS // 2
     return (upper << EXACT_BITS) + (mixed << (half + 1)) + lower
+
+
+def root_error(square: float, error: float) -> float:
+    """Return the error of a root from that of its square; near 0 it is the root of that error."""
+    most = math.sqrt(max(error, 0.0))
+    root = math.sqrt(max(square, 0.0))
+    return min(error / (2 * root), most) if root > 0 else most

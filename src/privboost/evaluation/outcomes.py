@@ -1,4 +1,4 @@
-"""What rows are told apart by: integers that follow from a row and a model, row by row."""
+"""Outcomes of rows: integers that follow from one row and a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from privboost.tables.rows import Codes
 from privboost.tables.values import read_numbers
 
 STEPS = 4096
-"""Codes of a digit of an exact number: as many as a table of a loss has."""
+"""Codes of a digit of an exact number: the size of a loss table."""
 DIGIT_BITS = 12
 EXACT_BITS = 60
 """Bits of a residual or label of public rows; squares of 60-bit numbers are split in three."""
@@ -30,31 +30,31 @@ QUANTITIES = {
     **{f"label {part}": 5 for part in SQUARE},
     "outside": 1,
 }
-"""What is added up of public rows, with its number of digits. The fourth power is of the residual,
-for error bars; `outside` is 1 where the label lay outside the target's bounds."""
+"""Quantities that are summed over public rows, with their digits. The fourth power is of the
+residual, for error bars; `outside` is 1 where the label lay outside the target's bounds."""
 OCTAVES = 32
 OCTAVE_STEPS = 256
 NUMBER_CODES = 2 * OCTAVES * OCTAVE_STEPS
-"""Codes of a number with a sign: none is further than 1/512 of itself from its code's middle,
-but those below 2⁻³¹ of the reach."""
+"""Codes of a number with a sign: its distance from its code's middle is at most 1/512 of itself,
+except below 2⁻³¹ of the reach."""
 RESIDUAL_CELLS = 25
-"""Cells in which residuals are counted: the reach is halved so often, less one; the first cell
-holds all that are smaller."""
-_LEAST_CHANCE = 1e-30
+"""Cells in which residuals are counted by size: each halves the reach once more, and the first
+holds all smaller ones."""
+_LEAST_PROBABILITY = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
 class ClassOutcomes:
-    """Whether the prediction is right, by class; then scores by cell, and whose they are.
+    """Whether the prediction is right, by class; then scores by cell and class.
 
-    The first column is 2 · class + (1 if the prediction is right). Then, for each output, it is
+    The first column is 2 · class + (1 if the prediction is right). Each output has a column
     2 · cell + (1 if the row is of the output's own class). Without curves one column follows
-    instead: the cell of the probability that the row's own class was given.
+    instead: the cell of the predicted probability of the row's own class.
 
     Attributes
     ----------
     edges : int32 array
-        Where cells of scores begin, but the first, in score steps.
+        Lower ends of the cells of scores, except the first, in score steps.
     curves : bool
         Whether each output has a column.
     """
@@ -65,11 +65,11 @@ class ClassOutcomes:
 
     @property
     def n_cells(self) -> int:
-        """How many cells of scores there are."""
+        """Number of cells of scores."""
         return len(self.edges) + 1
 
     def sizes(self, model: Model) -> tuple[int, ...]:
-        """Return how many codes each column has."""
+        """Return the number of codes of each column."""
         hits = 2 * len(model.classes)
         if self.curves:
             return (hits, *[2 * self.n_cells] * model.scores.n_outputs)
@@ -88,7 +88,7 @@ class ClassOutcomes:
         if len(scores) == 1:
             columns.append(2 * self._cells(scores[0]) + own)
         elif self.curves or model.has_chances:
-            odds = _odds_of_chances(scores) if model.has_chances else scores
+            odds = _log_odds(scores) if model.has_chances else scores
             if self.curves:
                 columns += [2 * self._cells(each) + (own == k) for k, each in enumerate(odds)]
             else:
@@ -99,8 +99,8 @@ class ClassOutcomes:
         cells: np.ndarray = np.searchsorted(self.edges, scores, side="right")
         return cells
 
-    def to_form(self) -> dict[str, Any]:
-        """Return what travels."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcomes for `read_outcomes`."""
         return {"kind": self.kind, "edges": self.edges, "curves": self.curves}
 
 
@@ -108,23 +108,22 @@ class ClassOutcomes:
 class NumberOutcomes:
     """The residual and the label of a row, on grids that are finer towards zero.
 
-    What residuals are clipped to is chosen after rows are coded, so codes cover the whole range
-    with about the same relative precision: a sign, `OCTAVES` halvings of the range, and
-    `OCTAVE_STEPS` equal steps in each. Exponents and mantissas of floating-point numbers are read
-    for it, which are the same on every machine.
+    The clip of residuals is chosen after rows are coded, so codes cover the whole range with about
+    the same relative precision: a sign, `OCTAVES` halvings of the range, and `OCTAVE_STEPS` equal
+    steps in each. They follow from exponents and mantissas, which are the same on every machine.
 
     Attributes
     ----------
     reach : float
-        The largest residual that is told apart, on the scale of the target: the width of its
-        bounds, or a little more where a clip was given.
+        Largest coded residual, on the scale of the target: the width of its bounds, or a little
+        more where a clip was given.
     """
 
     kind: ClassVar[str] = "number"
     reach: float
 
     def sizes(self, model: Model) -> tuple[int, ...]:
-        """Return how many codes each column has."""
+        """Return the number of codes of each column."""
         return NUMBER_CODES, NUMBER_CODES
 
     def code(
@@ -139,8 +138,8 @@ class NumberOutcomes:
         ]
         return np.where(np.isnan(values), UNKNOWN_LABEL, 0).astype(np.uint8), columns
 
-    def to_form(self) -> dict[str, Any]:
-        """Return what travels."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcomes for `read_outcomes`."""
         return {"kind": self.kind, "reach": self.reach}
 
 
@@ -148,15 +147,15 @@ class NumberOutcomes:
 class ExactNumberOutcomes:
     """The residual and the label of a public row as whole numbers, digit by digit.
 
-    Sums of digits are sums of integers, so that sums of residuals, labels and their squares can
-    be put together exactly, on every backend. A row's columns are the digits of `QUANTITIES`, the
-    most significant first; rows with a negative residual have the label 1.
+    Sums of digits are sums of integers, so sums of residuals, labels and their squares are exact
+    on every backend. A row's columns are the digits of `QUANTITIES`, the most significant first;
+    rows with a negative residual have the label 1.
     """
 
     kind: ClassVar[str] = "exact number"
 
     def sizes(self, model: Model) -> tuple[int, ...]:
-        """Return how many codes each column has."""
+        """Return the number of codes of each column."""
         return (STEPS,) * sum(QUANTITIES.values())
 
     def code(
@@ -185,25 +184,25 @@ class ExactNumberOutcomes:
         sign = np.where(np.isnan(values), UNKNOWN_LABEL, residuals < 0)
         return sign.astype(np.uint8), columns
 
-    def to_form(self) -> dict[str, Any]:
-        """Return what travels."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcomes for `read_outcomes`."""
         return {"kind": self.kind}
 
 
 Outcomes = ClassOutcomes | NumberOutcomes | ExactNumberOutcomes
 
 
-def read_outcomes(form: dict[str, Any]) -> Outcomes:
-    """Read what `to_form` gave."""
-    if form["kind"] == ClassOutcomes.kind:
-        return ClassOutcomes(form["edges"], form["curves"])
-    if form["kind"] == ExactNumberOutcomes.kind:
+def read_outcomes(parts: dict[str, Any]) -> Outcomes:
+    """Read what `to_dict` gave."""
+    if parts["kind"] == ClassOutcomes.kind:
+        return ClassOutcomes(parts["edges"], parts["curves"])
+    if parts["kind"] == ExactNumberOutcomes.kind:
         return ExactNumberOutcomes()
-    return NumberOutcomes(form["reach"])
+    return NumberOutcomes(parts["reach"])
 
 
 def label_reach(model: Model) -> float:
-    """Return how far a label can lie from the middle of the model's labels."""
+    """Return the largest distance of a label from the middle of the model's labels."""
     low, high = model.domain.target.bounds  # type: ignore[union-attr]
     middle, _ = model.middle_and_half_of_labels
     return float(max(high - middle, middle - low))
@@ -266,10 +265,10 @@ def _digits_below_one(values: np.ndarray, n_digits: int) -> list[np.ndarray]:
     return digits
 
 
-def _odds_of_chances(scores: np.ndarray) -> np.ndarray:
-    """Return the log-odds of each class's probability, in score steps, given one-vs-rest scores."""
-    chances = np.clip(softmax(log_expit(scores / SCORE_STEPS), axis=0), _LEAST_CHANCE, 1.0)
-    others = np.clip(chances.sum(axis=0) - chances, _LEAST_CHANCE, 1.0)
-    odds: np.ndarray = np.rint((np.log(chances) - np.log(others)) * SCORE_STEPS)
+def _log_odds(scores: np.ndarray) -> np.ndarray:
+    """Return log-odds of class probabilities, in score steps, from one-vs-rest scores."""
+    probability = np.clip(softmax(log_expit(scores / SCORE_STEPS), axis=0), _LEAST_PROBABILITY, 1.0)
+    others = np.clip(probability.sum(axis=0) - probability, _LEAST_PROBABILITY, 1.0)
+    odds: np.ndarray = np.rint((np.log(probability) - np.log(others)) * SCORE_STEPS)
     steps: np.ndarray = odds.astype(np.int32)
     return steps

@@ -1,4 +1,4 @@
-"""What an evaluation releases, decided before a row is read."""
+"""The plan of an evaluation: its releases, decided before a row is read."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from privboost.evaluation.outcomes import (
     Outcomes,
     cells_of_codes,
 )
-from privboost.evaluation.score_cells import MOST_CELLS, cells_of_scores, count_cells
-from privboost.grid import CLIP_STEPS
+from privboost.grid import CLIP_STEPS, SCORE_STEPS
 from privboost.models.files import model_bytes
+from privboost.models.base import VOTES, Scores
 from privboost.models.model import Model
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
@@ -34,11 +34,27 @@ from privboost.tables.encoding import Encoder
 from privboost.tables.features import ClassTarget
 from privboost.trees.cell_map import CellMap
 
+_CELLS = ((60.0, 12), (8.0, 16), (4.0, 24), (0.0, 32))
+"""Number of cells, by the least standard deviation of a count's noise, in rows."""
+_EXACT_CELLS, _LEAST_EXACT = 1024, 64
+"""Cells without noise: of all outputs together, and of each at least."""
+MOST_CELLS = 4096
+_REACH, _EXACT_REACH = 5.0, 12.0
+"""Lower end of the last cell, in log-odds."""
+_REACH_OF_MEDIAN = 1.6
+"""The same, at least, relative to the median distance of scores from 0: most scores of a rare class
+lie far below 0, and cells must separate them."""
+_REACH_OF_MARGINS = 2.0
+"""The same for scores whose targets are −1 and 1."""
+_VOTES = 3.0
+"""The same for votes, relative to the square root of their number."""
+_BEYOND = 1.15
+"""Assumed score of the last cell, relative to its lower end."""
 MOST_CURVES = 10
-"""Classes beyond which no class has a curve of its own, unless asked for: each has a price."""
+"""Largest number of classes that each have a curve by default: each has a price."""
 _MOST_SUMS = 2**24
 _CHIEF = "chief"
-"""The release by which kinds of noise are compared: the one that matters most."""
+"""The release by which kinds of noise are compared."""
 _SHARES: tuple[tuple[str, str, float, tuple[float, ...]], ...] = (
     ("rows", "the number of rows", 0.08, (1.0,)),
     ("cells", "rows by the size of their residual", 0.17, (1.0,)),
@@ -46,27 +62,27 @@ _SHARES: tuple[tuple[str, str, float, tuple[float, ...]], ...] = (
     ("sizes", "sums of absolute residuals and their fourth powers", 0.15, (0.85, 0.15)),
     ("labels", "sums of labels and their squares", 0.3, (0.35, 0.65)),
 )
-"""The releases of a number: their parts of μ², and those of their statistics. Most is for the
-squares, which RMSE and R² are made of; fourth powers only say how far rows move an RMSE. The counts
+"""The releases of a number: their shares of μ², and those of their statistics. Most goes to
+squares, which RMSE and R² need; fourth powers only serve the error bar of an RMSE. The counts
 choose the clip, and their noise bounds what may lie beyond it."""
 
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """What was chosen, for reports and the plan's hash.
+    """Parameters of an evaluation, for reports and the plan's hash.
 
     Attributes
     ----------
     by : tuple of str
-        The features that have groups.
+        Features that have groups.
     touched : int
-        How many cells one row touches: of the whole table, and of each feature of `by`.
+        Number of cells that one row touches: of the whole table, and of each feature of `by`.
     score_cells : int or None
-        How many cells scores have; a number has none.
+        Number of cells of scores; None for a number.
     curves : bool
         Whether each class has cells of scores.
     clip : float or None
-        What residuals are clipped to, where it was given.
+        Clip of residuals, if it was given.
     model : str
         SHA-256 of the model's file.
     """
@@ -81,20 +97,20 @@ class EvaluationSettings:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationPlan(Plan):
-    """Everything about an evaluation that is decided before data are touched.
+    """Plan of an evaluation.
 
     Attributes
     ----------
     model : Model
-        What is evaluated.
+        The model.
     outcomes : ClassOutcomes, NumberOutcomes or ExactNumberOutcomes
-        What rows are told apart by.
+        Outcomes of a row.
     groups : Encoder or None
-        The features that have groups.
+        Features that have groups.
     cells : ScoreCells or None
-        The cells of scores.
+        Cells of scores.
     settings : EvaluationSettings
-        What was chosen.
+        Parameters.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = ("settings", "group_form")
@@ -107,7 +123,7 @@ class EvaluationPlan(Plan):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What was chosen, for reports."""
+        """Parameters that the report lists."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self.settings).items()
@@ -116,24 +132,24 @@ class EvaluationPlan(Plan):
 
     @property
     def group_form(self) -> Any:
-        """What groups are, as they stand in JSON."""
+        """Features of groups, as in JSON."""
         return None if self.groups is None else self.groups.domain.to_dict()["features"]
 
     @cached_property
     def map(self) -> CellMap:
-        """The cells of all sums: of the whole table, then of the groups of each feature."""
+        """Cells of all sums: of the whole table, then of the groups of each feature."""
         return _cell_map(self.outcomes, self.model, self.groups)
 
     @cached_property
     def residual_map(self) -> CellMap:
-        """The cells of residuals by size: of the whole table, then within each group."""
+        """Cells of residuals by size: of the whole table, then within each group."""
         sizes = CellMap.of_feature(0, cells_of_codes(), RESIDUAL_CELLS)
         of_groups = _group_maps(self.outcomes, self.model, self.groups)
         return CellMap.side_by_side([sizes, *(CellMap.joint([own, sizes]) for own in of_groups)])
 
 
 _SCORE_COLUMNS = 2
-"""Columns that one score of a search touches, at most: predictions, and cells of scores."""
+"""Most columns that one score of a search touches: predictions, and cells of scores."""
 
 
 def plan_score(encoder: Encoder, budget: Budget) -> tuple[Planned, ...]:
@@ -156,26 +172,26 @@ def plan_evaluation(
     gaussian: bool = False,
     only_score: bool = False,
 ) -> EvaluationPlan:
-    """Decide everything about an evaluation, and calibrate its noise.
+    """Plan the releases of an evaluation, and calibrate their noise.
 
     Parameters
     ----------
     model : Model
-        What is evaluated.
+        The model.
     groups : Encoder or None
-        The features that have groups.
+        Features that have groups.
     budget : Budget
-        What may be spent.
+        The privacy budget.
     score_cells, curves, clip
         See `evaluate`.
     gaussian : bool
-        Whether noise must be Gaussian, so that it adds up by μ² with what else was spent.
+        Whether noise must be Gaussian, so that it composes by μ² with other releases.
     only_score : bool
         Whether the releases must be those of `plan_score`, whatever the model.
     """
     domain = model.domain
     public = isinstance(budget, PublicRows)
-    if public:  # nobody is protected, so that no row is left out
+    if public:  # nobody is protected: no row is left out
         domain = replace(domain, unit=None)
     draft = _draft(Encoder(domain, model.encoder.edges), budget)
     outcomes: Outcomes
@@ -218,8 +234,8 @@ def plan_evaluation(
 def _draft(encoder: Encoder, budget: Budget) -> Draft:
     """Begin a plan that uses one row of each unit, drawn at random.
 
-    Rows of one unit are not independent, and nothing that is released tells how much they depend on
-    each other. Error bars would be too small by a factor of up to the root of `max_rows`.
+    Rows of one unit are not independent, and nothing released measures how much they depend on
+    each other: error bars would be too small by a factor of up to the root of `max_rows`.
     """
     domain = encoder.domain
     if domain.unit is not None:
@@ -232,11 +248,11 @@ _Releases = Callable[[_Kind], list[Shared]]
 
 
 def _quietest(draft: Draft, releases: _Releases, gaussian: bool) -> tuple[Made, float]:
-    """Return releases with the noise that is smaller, and its deviation in rows.
+    """Return releases with the smaller kind of noise, and its standard deviation in rows.
 
-    A unit moves a few cells by the same amount. For some ten of them Laplace noise is smaller than
-    Gaussian noise with any δ that is small, and its guarantee is pure: δ is not spent then. Which
-    it is follows from the budget and the number of cells alone.
+    A unit moves a few cells by the same amount. Up to about ten cells Laplace noise is smaller than
+    Gaussian noise with any small δ, and its guarantee is pure: δ is not spent then. The choice
+    depends on the budget and the number of cells alone.
     """
     tried = []
     if not gaussian:
@@ -252,7 +268,7 @@ def _pure(budget: Budget) -> Budget:
 
 
 def _class_releases(draft: Draft, touched: int) -> _Releases:
-    """Return what makes the counts, all in one release."""
+    """Return the release of all counts."""
     what = "rows by class and prediction, and by class and score"
     return lambda kind: [
         (_CHIEF, Planned(kind(what, 1.0, cells=touched, shares=(1.0,), **draft.bound), 1), 1.0)
@@ -260,7 +276,7 @@ def _class_releases(draft: Draft, touched: int) -> _Releases:
 
 
 def _number_releases(draft: Draft, touched: int) -> _Releases:
-    """Return what makes the sums: a row adds to one cell of each, for the whole table and each
+    """Return the releases of sums: a row adds to one cell of each, for the whole table and each
     feature.
     """
     return lambda kind: [
@@ -270,7 +286,7 @@ def _number_releases(draft: Draft, touched: int) -> _Releases:
 
 
 def _exact_releases(draft: Draft, touched: int) -> _Releases:
-    """Return what tells the exact sums of a number on public rows, digit by digit, and counts."""
+    """Return the release of exact sums of a number on public rows, digit by digit, and counts."""
     what = "sums of residuals, labels and their powers, by digit"
     count = 1 + sum(QUANTITIES.values())
     return lambda kind: [
@@ -279,9 +295,9 @@ def _exact_releases(draft: Draft, touched: int) -> _Releases:
 
 
 def _number_outcomes(bounds: tuple[float, float], clip: Any) -> tuple[NumberOutcomes, float | None]:
-    """Return how residuals are coded, and the clip if one is given.
+    """Return the outcomes of a number, and the clip if one is given.
 
-    Codes halve the reach again and again; a clip that is given is one of these halves.
+    Codes halve the reach repeatedly; a clip that is given equals one of these halves.
     """
     widest = bounds[1] - bounds[0]
     if clip is None:
@@ -291,21 +307,21 @@ def _number_outcomes(bounds: tuple[float, float], clip: Any) -> tuple[NumberOutc
 
 
 def _least_clip(bounds: tuple[float, float]) -> float:
-    """Return what a clip has to exceed, so that there is a cell of residuals below it."""
+    """Return the lower bound of a clip: a cell of residuals must lie below it."""
     return math.ldexp(bounds[1] - bounds[0], 1 - RESIDUAL_CELLS)
 
 
 def clip_of_scores(model: Model) -> float:
     """Return a clip that follows from a model alone: scores of a search compare models.
 
-    With clips that noisy counts choose, the run whose clip came out smallest would look best.
+    If noisy counts chose the clip, the run with the smallest clip would look best.
     """
     target: Any = model.domain.target
     return max(model.middle_and_half_of_labels[1], 2 * _least_clip(target.bounds))
 
 
 def _group_maps(outcomes: Outcomes, model: Model, groups: Encoder | None) -> list[CellMap]:
-    """Return the groups of each feature as cells."""
+    """Return the cells of each feature's groups."""
     first = len(outcomes.sizes(model))
     grouped = [] if groups is None else list(enumerate(groups.layout.n_codes, first))
     return [CellMap.of_feature(place, np.arange(size)) for place, size in grouped]
@@ -335,7 +351,7 @@ def _settings(
 
 
 def digest_of(model: Model) -> str:
-    """Return the SHA-256 of a model's file, by which an evaluation names the model."""
+    """Return the SHA-256 of a model's file, which identifies the model of an evaluation."""
     return hashlib.sha256(model_bytes(model)).hexdigest()
 
 
@@ -362,3 +378,62 @@ def _check_cells(value: Any) -> int:
 def _refuse(name: str, value: Any, why: str) -> None:
     if value is not None:
         raise ValueError(f"{name}: {why}; leave it out")
+
+
+# Cells of scores: from the model and the noise alone, never from rows
+
+
+def count_cells(noise: float, outputs: int) -> int:
+    """Return the number of cells of scores: few where noise is large.
+
+    A wide cell hides the order of its rows, which lowers an AUC; each further cell adds noise.
+    `docs/evaluation.md` has the measurements.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of the noise of a count, in rows.
+    outputs : int
+        Number of outputs that have such cells.
+    """
+    if noise == 0:
+        return max(_EXACT_CELLS // outputs // 2 * 2, _LEAST_EXACT)
+    return next(cells for least, cells in _CELLS if noise >= least)
+
+
+def cells_of_scores(model: Model, count: int, exact: bool = False) -> ScoreCells:
+    """Return cells of scores: narrow about 0 and wider towards both ends.
+
+    Predictions change at the middle edge: a score above 0 is of the second class.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    count : int
+        Number of cells, even.
+    exact : bool
+        Whether there is no noise, so that cells may reach further.
+    """
+    scores = model.scores
+    reach = _EXACT_REACH if exact else _reach_of(scores)
+    if not model.has_chances:
+        reach = _REACH_OF_MARGINS
+        if scores.unit == VOTES:
+            votes = scores.n_trees // scores.n_outputs
+            reach = min(float(votes), _VOTES * math.sqrt(votes))
+    ends = reach * np.sinh(np.linspace(-1, 1, count - 1)) / math.sinh(1)
+    edges = np.rint(ends * SCORE_STEPS).astype(np.int32)
+    edges[len(edges) // 2] = 1  # a score of 0 is of the first class
+    middles = (ends[1:] + ends[:-1]) / 2
+    at = np.concatenate([[_BEYOND * ends[0]], middles, [_BEYOND * ends[-1]]])
+    return ScoreCells(edges, at)
+
+
+def _reach_of(scores: Scores) -> float:
+    """Return the lower end of the last cell, from typical scores of the released values."""
+    typical = np.abs(scores.typical()) / SCORE_STEPS
+    if not typical.size:
+        return _REACH
+    median = float(np.median(typical, axis=1).max())
+    return min(max(_REACH, _REACH_OF_MEDIAN * median), _EXACT_REACH)

@@ -1,4 +1,4 @@
-"""An evaluation's questions: exact integers go in, and what the curator tells comes out."""
+"""Releases of an evaluation: queries to the curator, and noisy sums."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from privboost.trees.cell_map import CellMap
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What was released of the whole table, or of the groups of one feature.
+    """Noisy sums of the whole table, or of the groups of one feature.
 
     Attributes
     ----------
     sums : tuple of float arrays
-        Of classes, one for each column of outcomes: rows, of shape (groups, codes). Of a number one
-        for each release, of shape (groups, statistics): sums of numbers from −1 to 1; the second
-        has rows by cell of the residual's size, of shape (groups, cells).
+        For classes, counts of rows by each column of outcomes, of shape (groups, codes). For a
+        number, one array for each release, of shape (groups, statistics): sums of numbers from −1
+        to 1; the second has rows by cell of the residual's size, of shape (groups, cells).
     noise : tuple of float arrays
-        The standard deviation of each statistic's noise.
+        Standard deviation of each statistic's noise.
     """
 
     sums: tuple[np.ndarray, ...]
@@ -50,8 +50,8 @@ def release_classes(curator: Curator, plan: EvaluationPlan) -> list[Part]:
 
     Privacy
     -------
-    Spends the plan's one release. A row adds `CLIP_STEPS` to one cell of each column of outcomes,
-    once for the whole table and once for each feature: `settings.touched` cells, whatever it is.
+    Spends the plan's one release. Every row adds `CLIP_STEPS` to one cell of each column of
+    outcomes, once for the whole table and once for each feature: `settings.touched` cells.
     """
     curator.publish(Start(class_indicator()))
     event = plan.releases[0].event
@@ -72,8 +72,8 @@ def release_classes(curator: Curator, plan: EvaluationPlan) -> list[Part]:
 def release_number(curator: Curator, plan: EvaluationPlan) -> tuple[list[Part], Clip]:
     """Release sums of residuals and labels: of the whole table, then of each feature's groups.
 
-    Rows are counted by the size of their residual first. From these noisy counts follows what
-    residuals and labels are clipped to in the sums, unless the plan gives a clip.
+    Rows are counted by the size of their residual first. These noisy counts choose the clips of
+    residuals and labels in the sums, unless the plan has a clip.
 
     Privacy
     -------
@@ -82,37 +82,39 @@ def release_number(curator: Curator, plan: EvaluationPlan) -> tuple[list[Part], 
     """
     events = [planned.event for planned in plan.releases]
     noise = [_deviations(event) for event in events]
-    told: list[np.ndarray] = []
+    released: list[np.ndarray] = []
 
-    def ask(query: CellSums) -> None:
-        told.append(curator.sums(query, events[len(told)]) / CLIP_STEPS)  # type: ignore[arg-type]
+    def release(query: CellSums) -> None:
+        released.append(curator.sums(query, events[len(released)]) / CLIP_STEPS)  # type: ignore[arg-type]
 
     curator.publish(Start(table_of(np.zeros(NUMBER_CODES), np.zeros(NUMBER_CODES))))
-    ask(CellSums(plan.map, statistics=COUNT))
-    ask(CellSums(plan.residual_map, statistics=COUNT))
-    of_all = told[1][:RESIDUAL_CELLS, 0]
-    clip = _clip(plan, of_all, float(told[0][0, 0]), (float(noise[1][0]), float(noise[2][1])))
+    release(CellSums(plan.map, statistics=COUNT))
+    release(CellSums(plan.residual_map, statistics=COUNT))
+    of_all = released[1][:RESIDUAL_CELLS, 0]
+    clip = _clip(plan, of_all, float(released[0][0, 0]), (float(noise[1][0]), float(noise[2][1])))
     _use_column(curator, 0)
     reach = plan.outcomes.reach  # type: ignore[union-attr]
     residuals = np.clip(middles_of_codes() * (reach / clip.residual), -1, 1)
     labels = np.clip(middles_of_codes() * (label_reach(plan.model) / clip.label), -1, 1)
     both = CellSums(plan.map, 0, GRADIENT_HESSIAN)
     curator.publish(UseLoss(table_of(residuals, residuals**2)))
-    ask(both)
+    release(both)
     curator.publish(UseLoss(table_of(np.abs(residuals), residuals**4)))
-    ask(both)
+    release(both)
     curator.publish(Start(table_of(labels, labels**2)))
     _use_column(curator, 1)
-    ask(both)
-    split = [plan.map.split(sums) for sums in told]
-    split[1] = [sums.reshape(-1, RESIDUAL_CELLS) for sums in plan.residual_map.split(told[1][:, 0])]
+    release(both)
+    split = [plan.map.split(sums) for sums in released]
+    split[1] = [
+        sums.reshape(-1, RESIDUAL_CELLS) for sums in plan.residual_map.split(released[1][:, 0])
+    ]
     return [Part(tuple(sums), tuple(noise)) for sums in zip(*split, strict=True)], clip
 
 
 def _clip(
     plan: EvaluationPlan, counts: np.ndarray, rows: float, noise: tuple[float, float]
 ) -> Clip:
-    """Return the clip that the plan gives, or that noisy counts of all rows ask for."""
+    """Return the clip of the plan, or one that noisy counts of all rows choose."""
     reach, model = plan.outcomes.reach, plan.model  # type: ignore[union-attr]
     _, half = model.middle_and_half_of_labels
     given = half if plan.settings.clip is None else plan.settings.clip
@@ -125,19 +127,19 @@ def _clip(
 
 
 ExactSums = tuple[dict[str, tuple[int, int]], int]
-"""Of each quantity the sum with the residual's sign and without it; and the number of rows."""
+"""Signed and unsigned sum of each quantity, and the number of rows."""
 
 
 def release_exactly(curator: Curator, plan: EvaluationPlan) -> list[list[ExactSums]]:
-    """Tell exact sums of public rows: of the whole table, then of each feature's groups.
+    """Return exact sums of public rows: of the whole table, then of each feature's groups.
 
     Privacy
     -------
-    None: it takes the exact event of public rows, which no other curator makes.
+    None: it needs the exact event of public rows, which only their curator makes.
     """
     event: Any = plan.releases[0].event
     digits = np.arange(STEPS)
-    table = LossTable(_lines(digits, -digits), _lines(digits, digits), shift=0)
+    table = LossTable(_rows_by_label(digits, -digits), _rows_by_label(digits, digits), shift=0)
     curator.publish(Start(table))
     count = curator.sums(CellSums(plan.map, statistics=COUNT), event)[:, 0] // CLIP_STEPS
     sums: dict[str, Any] = {}
@@ -160,19 +162,19 @@ def release_exactly(curator: Curator, plan: EvaluationPlan) -> list[list[ExactSu
 
 
 def _use_column(curator: Curator, column: int, codes: int = NUMBER_CODES) -> None:
-    """Have rows looked up by one of their columns."""
+    """Look rows up by one of their columns."""
     states = np.arange(codes, dtype=np.int32) - np.int32(codes // 2)
     curator.publish(AddCellValues(CellMap.of_feature(column, np.arange(codes)), states))
 
 
 def table_of(first: np.ndarray, second: np.ndarray) -> LossTable:
-    """Tabulate two statistics that rows of any known label add, by code: at most 1 in size."""
+    """Return a table of two statistics by code, at most 1 in size, for rows with a known label."""
     one, other = (np.trunc(values * CLIP_STEPS) for values in (first, second))
-    return LossTable(_lines(one, one), _lines(other, other), shift=0)
+    return LossTable(_rows_by_label(one, one), _rows_by_label(other, other), shift=0)
 
 
-def _lines(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """Return the lines of a table: for rows of both labels, and for those without one."""
+def _rows_by_label(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
+    """Return a loss table by label: rows of both labels, and rows without one."""
     return np.stack([positive, negative, np.zeros_like(positive)]).astype(np.int32)
 
 

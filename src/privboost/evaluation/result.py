@@ -1,4 +1,4 @@
-"""What an evaluation says: values with their error bars, in words, tables and JSON."""
+"""Results of an evaluation: values with error bars, as text, tables and JSON."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from privboost.explanations.curves import draw_reliability
 from privboost.explanations.lists import Finding
 from privboost.files import write_file
 from privboost.forms import did_you_mean, is_writable
@@ -19,14 +20,17 @@ from privboost.models.findings import no_rows
 from privboost.reports.report import PrivacyReport
 
 NO_ROWS = "no rows to speak of"
-"""What is said in place of measures where noise alone would count as many rows."""
+"""Text in place of measures where the noisy number of rows does not exceed its noise."""
 AT_LEAST, AT_MOST = "at least", "at most"
+_JSON_KEYS = {"predicted": "promised"}
+_BIN_KEYS = {key: name for name, key in _JSON_KEYS.items()}
+"""Keys of a bin in JSON that differ from its attributes."""
 _CLEAR = 2.0
-"""Rows that do not exceed their noise by so many of its deviations say nothing."""
+"""Standard deviations of its noise that a number of rows must exceed."""
 
 
 def stands_out(rows: float, noise: float) -> bool:
-    """Whether a noisy number of rows says that there are some."""
+    """Whether a noisy number of rows exceeds its noise."""
     return rows > _CLEAR * noise
 
 
@@ -39,10 +43,10 @@ class Value:
     value : float
         The estimate.
     std : float
-        Its standard error: of the noise, and of the rows being a sample of those that might come.
-        Of a number of rows it is that of the noise alone.
+        Its standard error, due to the noise and to the rows being a sample. For a number of rows,
+        due to the noise alone.
     width : float
-        By how much at most it is off, beside that, because scores were told apart by cells only.
+        Largest error in addition, because scores were counted in cells.
     """
 
     value: float
@@ -58,18 +62,17 @@ class Value:
 
 @dataclass(frozen=True)
 class BoundedValue(Value):
-    """A number with its error bar, and between which ends it lies in 95 % of evaluations.
+    """A number with its error bar and 95 % interval.
 
-    Residuals were clipped, so that the estimate is of clipped ones; the ends include two standard
-    errors, and what may lie beyond the clip.
+    The estimate is of clipped residuals; the interval includes two standard errors, and what may
+    lie beyond the clip.
 
     Attributes
     ----------
     lower, upper : float or None
-        The ends; None where there is none.
+        Ends of the interval; None where there is none.
     one_sided : {"at least", "at most"} or None
-        Which end alone is worth stating, where more may lie beyond the clip than was found within
-        it.
+        The only informative end, where more may lie beyond the clip than within it.
     """
 
     lower: float | None = None
@@ -93,11 +96,11 @@ class Residuals:
     Attributes
     ----------
     clip : float or None
-        What residuals were clipped to; None where they were not.
+        Clip of residuals; None where they were not clipped.
     bounds : (float, float)
-        The target's bounds: labels beyond them count as they.
+        The target's bounds, to which labels are clipped.
     labels_outside : int or None
-        How many labels lay beyond the bounds; of public rows alone.
+        Number of labels beyond the bounds; for public rows only.
     """
 
     clip: float | None
@@ -119,33 +122,37 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Bin:
-    """One line of a reliability table: what was promised, and what came.
+    """One bin of a reliability table.
 
     Attributes
     ----------
     of : str
         The class.
     low, high : float
-        Between which probabilities its rows were given.
-    promised : float
-        Their mean probability, about.
+        Interval of predicted probabilities.
+    predicted : float
+        Mean predicted probability, approximately; "promised" in JSON and in tables.
     observed : Value
-        The share of them that are of the class.
+        Observed rate of the class.
     rows : Value
-        How many they are.
+        Number of rows.
     """
 
     of: str
     low: float
     high: float
-    promised: float
+    predicted: float
     observed: Value
     rows: Value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        return {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What is said of some rows.
+    """Measures of some rows.
 
     Attributes
     ----------
@@ -154,7 +161,7 @@ class Measures:
         "prevalence" (beyond two classes "share of …" and "auc of …" for each); of a number "rmse",
         "mae", "bias", "r2".
     reliability : tuple of Bin
-        Of probabilities: how often what was promised came.
+        Reliability table, where there are probabilities.
     """
 
     values: Mapping[str, Value]
@@ -162,42 +169,42 @@ class Measures:
 
     @property
     def tells(self) -> bool:
-        """Whether there are rows to speak of: more than noise alone would count."""
+        """Whether the noisy number of rows exceeds its noise."""
         rows = self.values.get("rows")
         return rows is None or stands_out(rows.value, rows.std)
 
-    def words(self, name: str) -> str:
-        """Write a measure; without rows to speak of there is nothing but their number."""
+    def text(self, name: str) -> str:
+        """Return a measure as text, "" if the rows do not exceed their noise."""
         return str(self[name]) if self.tells or name == "rows" else ""
 
     def line(self, names: Sequence[str]) -> list[str]:
-        """Write measures side by side; what is not there is said once."""
-        cells = list(map(self.words, names))
+        """Return the texts of measures; missing ones are explained once."""
+        cells = list(map(self.text, names))
         for place in [place for place, cell in enumerate(cells) if not cell][:1]:
             cells[place] = NO_ROWS
         return cells
 
     def __getitem__(self, name: str) -> Value:
         if name not in self.values:
-            said = f"there is no {name!r} among {', '.join(self.values)}"
+            message = f"there is no {name!r} among {', '.join(self.values)}"
             hint = did_you_mean(name, list(self.values))
-            raise KeyError(f"{said}; {hint}" if hint else said)
+            raise KeyError(f"{message}; {hint}" if hint else message)
         return self.values[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON."""
-        form: dict[str, Any] = {name: asdict(value) for name, value in self.values.items()}
+        """Return the JSON document."""
+        document: dict[str, Any] = {name: asdict(value) for name, value in self.values.items()}
         if self.reliability:
-            form["reliability"] = [asdict(one) for one in self.reliability]
-        return form
+            document["reliability"] = [one.to_dict() for one in self.reliability]
+        return document
 
     @classmethod
-    def from_dict(cls, form: Any) -> Measures:
-        """Read what `to_dict` gave; raise ValueError, TypeError or KeyError for what is none."""
-        values = {_text(name): value for name, value in form.items() if name != "reliability"}
+    def from_dict(cls, document: Any) -> Measures:
+        """Read what `to_dict` gave; raises ValueError, TypeError or KeyError if it cannot."""
+        values = {_text(name): value for name, value in document.items() if name != "reliability"}
         return cls(
             {name: _read_value(value) for name, value in values.items()},
-            tuple(map(_read_bin, form.get("reliability", ()))),
+            tuple(map(_read_bin, document.get("reliability", ()))),
         )
 
 
@@ -208,9 +215,9 @@ class Group:
     Attributes
     ----------
     feature, value : str
-        The feature, and its value in words.
+        The feature, and its value as text.
     measures : Measures
-        What is said of them.
+        Measures of the group.
     """
 
     feature: str
@@ -228,15 +235,15 @@ class Evaluation:
     Attributes
     ----------
     target : str
-        What is predicted.
+        Name of the target.
     measures : Measures
-        Of all rows; `evaluation["auc"]` is short for `evaluation.measures["auc"]`.
+        Measures of all rows; `evaluation["auc"]` is short for `evaluation.measures["auc"]`.
     groups : tuple of Group
-        The same by group, for each feature of `by`.
+        Measures of each group of each feature of `by`.
     privacy : PrivacyReport
-        What the evaluation spent, beside what training did.
+        Cost of the evaluation, in addition to training.
     residuals : Residuals or None
-        How residuals and labels were bounded; None of classes.
+        How residuals and labels were bounded; None for classes.
     """
 
     target: str
@@ -250,21 +257,21 @@ class Evaluation:
 
     @property
     def reliability(self) -> tuple[Bin, ...]:
-        """The reliability table of all rows."""
+        """Reliability table of all rows."""
         return self.measures.reliability
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what a user must act on: that no rows with a known label seem to be there.
+        """Return a warning if there seem to be no rows with a known label.
 
-        It follows from the released number of rows, and costs nothing.
+        It follows from the noisy number of rows, and costs nothing.
         """
         if self.measures.tells:
             return ()
         return (no_rows("rmse" not in self.measures.values, self.privacy.public_rows),)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON."""
-        form = {
+        """Return the JSON document."""
+        document = {
             "target": self.target,
             "all": self.measures.to_dict(),
             "groups": [
@@ -275,17 +282,17 @@ class Evaluation:
             "privacy": self.privacy.to_dict(),
         }
         if self.residuals is not None:
-            form["residuals"] = asdict(self.residuals)
-        return form
+            document["residuals"] = asdict(self.residuals)
+        return document
 
     @classmethod
-    def from_dict(cls, form: Any) -> Evaluation:
-        """Read what `to_dict` gave; raise ValueError for what cannot be an evaluation."""
+    def from_dict(cls, document: Any) -> Evaluation:
+        """Read what `to_dict` gave; raises ValueError if it cannot."""
         try:
-            groups = [dict(group) for group in form["groups"]]
+            groups = [dict(group) for group in document["groups"]]
             return cls(
-                _text(form["target"]),
-                Measures.from_dict(form["all"]),
+                _text(document["target"]),
+                Measures.from_dict(document["all"]),
                 tuple(
                     Group(
                         _text(group.pop("feature")),
@@ -294,8 +301,8 @@ class Evaluation:
                     )
                     for group in groups
                 ),
-                PrivacyReport.from_dict(form["privacy"]),
-                _read_residuals(form["residuals"]) if "residuals" in form else None,
+                PrivacyReport.from_dict(document["privacy"]),
+                _read_residuals(document["residuals"]) if "residuals" in document else None,
             )
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ValueError("an evaluation has target, all, groups and privacy") from None
@@ -324,30 +331,26 @@ class Evaluation:
         Returns
         -------
         pyarrow.Table
-            A line for all rows, whose feature and value are null, then one for each group. Columns
-            feature, value, and for each measure its estimate and standard error: auc, auc_std;
-            of a number on private rows also the ends of its interval: rmse_lower, rmse_upper.
-            Where the released number of rows does not exceed two errors of its noise, there are no
-            rows to speak of, and all but it is null.
+            A row for the whole table, whose feature and value are null, then one for each group.
+            Columns feature, value, and for each measure its estimate and standard error: auc,
+            auc_std; for a number on private rows also the ends of its interval: rmse_lower,
+            rmse_upper. Where the noisy number of rows does not exceed two standard deviations of
+            its noise, all other measures are null.
         """
-        from privboost.evaluation.result_tables import measure_table
-
-        return measure_table(self)
+        return _measure_table(self)
 
     def reliability_table(self) -> pa.Table:
-        """Return how often what was promised came, as a table.
+        """Return the reliability bins as a table.
 
         Returns
         -------
         pyarrow.Table
-            A line for each class and span of probabilities, first of all rows (feature and value
-            are null), then of each group. Columns feature, value, class, low, high, promised,
-            observed, observed_std, rows, rows_std: see `Bin`. Without lines where there are no
+            A row for each class and bin of probabilities, first of the whole table (feature and
+            value are null), then of each group. Columns feature, value, class, low, high, promised,
+            observed, observed_std, rows, rows_std: see `Bin`. Empty where there are no
             probabilities.
         """
-        from privboost.evaluation.result_tables import reliability_table
-
-        return reliability_table(self)
+        return _reliability_table(self)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the reliability diagram of all rows; return the axes.
@@ -355,10 +358,8 @@ class Evaluation:
         Raises
         ------
         ValueError
-            If there is none: the target is a number, or scores are no log-odds.
+            If there are no probabilities: the target is a number, or scores are no log-odds.
         """
-        from privboost.explanations.curves import draw_reliability
-
         if not self.reliability:
             raise ValueError("there are no probabilities to draw")
         return draw_reliability(self.reliability, ax)
@@ -379,25 +380,25 @@ class Evaluation:
     def _repr_html_(self) -> str:
         head, *lines = self._table()
         rows = [_html_row(head, "th"), *(_html_row(line, "td") for line in lines)]
-        said = escape(f"{self.target}: {self.privacy.guarantee}")
+        caption = escape(f"{self.target}: {self.privacy.guarantee}")
         if self.residuals is not None and str(self.residuals):
-            said += f"<br>{escape(str(self.residuals))}"
-        return f"<table><caption>{said}</caption>{''.join(rows)}</table>"
+            caption += f"<br>{escape(str(self.residuals))}"
+        return f"<table><caption>{caption}</caption>{''.join(rows)}</table>"
 
     def _table(self) -> list[list[str]]:
-        """Return the measures as a table: one line for all rows, and one for each group."""
+        """Return the measures as rows of text: one for all rows, and one for each group."""
         names = list(self.measures.values)
         lines = [["", *(name.replace("_", " ") for name in names)]]
         parts = [("all", self.measures)]
         parts += [(f"{group.feature}: {group.value}", group.measures) for group in self.groups]
-        return lines + [[said, *own.line(names)] for said, own in parts]
+        return lines + [[label, *own.line(names)] for label, own in parts]
 
 
-def _read_value(form: Any) -> Value:
-    if "lower" not in form:
-        value = Value(**form)
+def _read_value(document: Any) -> Value:
+    if "lower" not in document:
+        value = Value(**document)
         return Value(*map(_number, (value.value, value.std, value.width)))
-    own = BoundedValue(**form)
+    own = BoundedValue(**document)
     at, std, width = map(_number, (own.value, own.std, own.width))
     low, high = (None if end is None else _number(end) for end in (own.lower, own.upper))
     if own.one_sided not in (None, AT_LEAST, AT_MOST):
@@ -405,8 +406,8 @@ def _read_value(form: Any) -> Value:
     return BoundedValue(at, std, width, low, high, own.one_sided)
 
 
-def _read_residuals(form: Any) -> Residuals:
-    own = Residuals(**form)
+def _read_residuals(document: Any) -> Residuals:
+    own = Residuals(**document)
     low, high = map(_number, own.bounds)
     outside = own.labels_outside
     if outside is not None and (type(outside) is not int or outside < 0):
@@ -414,10 +415,10 @@ def _read_residuals(form: Any) -> Residuals:
     return Residuals(None if own.clip is None else _number(own.clip), (low, high), outside)
 
 
-def _read_bin(form: Any) -> Bin:
-    own = Bin(**form)
-    low, high, promised = map(_number, (own.low, own.high, own.promised))
-    return Bin(_text(own.of), low, high, promised, _read_value(own.observed), _read_value(own.rows))
+def _read_bin(document: Any) -> Bin:
+    own = Bin(**{_BIN_KEYS.get(key, key): value for key, value in document.items()})
+    low, high, mean = map(_number, (own.low, own.high, own.predicted))
+    return Bin(_text(own.of), low, high, mean, _read_value(own.observed), _read_value(own.rows))
 
 
 def _text(value: Any) -> str:
@@ -437,8 +438,67 @@ def _html_row(cells: list[str], tag: str) -> str:
 
 
 def _short(value: float, error: float) -> str:
-    """Write a number as far as its error lets it be known, to two digits of that."""
+    """Return a number with two digits of its error."""
     if not error > 0:
         return f"{value:.6g}"
     places = min(max(1 - math.floor(math.log10(error)), 0), 8)
     return f"{value:.{places}f}"
+
+
+# Tables
+
+
+_GROUP = ("feature", "value")
+"""Columns of the group; both are null for all rows."""
+
+
+def _measure_table(evaluation: Evaluation) -> pa.Table:
+    """Return the measures of all rows and groups; see `Evaluation.to_table`."""
+    lines = []
+    for which, measures in _parts(evaluation):
+        line = dict(which)
+        for name in evaluation.measures.values:
+            known = measures.tells or name == "rows"
+            value = measures[name]
+            own: dict[str, float | None] = {name: value.value, f"{name}_std": value.std}
+            if isinstance(value, BoundedValue):
+                own |= {f"{name}_lower": value.lower, f"{name}_upper": value.upper}
+            line |= own if known else dict.fromkeys(own)
+        lines.append(line)
+    numbers = [name for name in lines[0] if name not in _GROUP]
+    return _table(lines, (), numbers)
+
+
+def _reliability_table(evaluation: Evaluation) -> pa.Table:
+    """Return the reliability bins of all rows and groups."""
+    numbers = ("low", "high", "promised", "observed", "observed_std", "rows", "rows_std")
+    lines = [
+        which
+        | {
+            "class": own.of,
+            "low": own.low,
+            "high": own.high,
+            "promised": own.predicted,
+            "observed": own.observed.value,
+            "observed_std": own.observed.std,
+            "rows": own.rows.value,
+            "rows_std": own.rows.std,
+        }
+        for which, measures in _parts(evaluation)
+        for own in measures.reliability
+    ]
+    return _table(lines, ("class",), numbers)
+
+
+def _parts(evaluation: Evaluation) -> list[tuple[dict[str, Any], Measures]]:
+    named = [(group.feature, group.value, group.measures) for group in evaluation.groups]
+    return [
+        ({"feature": feature, "value": value}, measures)
+        for feature, value, measures in [(None, None, evaluation.measures), *named]
+    ]
+
+
+def _table(lines: list[dict[str, Any]], texts: Sequence[str], numbers: Sequence[str]) -> pa.Table:
+    schema = [(name, pa.string()) for name in (*_GROUP, *texts)]
+    schema += [(name, pa.float64()) for name in numbers]
+    return pa.Table.from_pylist(lines, pa.schema(schema))

@@ -1,4 +1,4 @@
-"""`Sweep`: what each ε buys, kept in a file, told and drawn."""
+"""`Sweep`: models trained at several ε, compared as text, plot and file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from privboost.errors import BudgetError
 from privboost.evaluation.evaluate import model_of
 from privboost.evaluation.plan import digest_of
 from privboost.evaluation.result import BoundedValue, Evaluation
+from privboost.explanations.curves import draw_privacy_utility
 from privboost.files import write_file
 from privboost.forms import is_writable
 from privboost.privacy.searches import round_up
@@ -23,7 +24,7 @@ from privboost.reports.report import PrivacyReport
 
 _VERSION = 1
 _MAIN = ("auc", "accuracy", "rmse")
-"""The first of these that there is is told unless another measure is asked for."""
+"""Default measure: the first of these that exists."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class Point:
     Attributes
     ----------
     training : PrivacyReport
-        What its training spent; its ε is where the point lies.
+        Report of its training.
     evaluation : Evaluation
-        How good it is, on private rows at a price, or on public ones.
+        Its evaluation, on private rows at a price, or on public ones.
     """
 
     training: PrivacyReport
@@ -43,20 +44,20 @@ class Point:
 
 
 class Sweep:
-    """What each ε buys: models that were trained at several, and how good each was found to be.
+    """Utility against ε: models trained at several ε, with their evaluations.
 
     Attributes
     ----------
     points : tuple of Point
-        The models, by growing ε. One that was trained on rows declared public has an infinite ε,
+        The models, by increasing ε. A model trained on rows declared public has an infinite ε,
         and is drawn as a line.
     references : mapping from str to mapping
-        What the models are held against: by name, measures and their values.
+        Values to compare the models with: measures by name.
 
     Privacy
     -------
-    It computes nothing from rows, and may be shown to whoever may see all of its models. What they
-    cost together, `to_text` says; a model that is left out of a sweep was paid for all the same.
+    It computes nothing from rows, and may be shown to anybody who may see all of its models.
+    `to_text` adds up their costs; a model that is left out of a sweep was paid for all the same.
 
     Examples
     --------
@@ -80,14 +81,14 @@ class Sweep:
         self.references: dict[str, dict[str, float]] = {}
 
     def add(self, model: Any, evaluation: Evaluation) -> None:
-        """Put in a model.
+        """Add a model.
 
         Parameters
         ----------
         model : fitted estimator, Model or PrivacyReport
-            Whose training report says at which ε it was trained; or that report.
+            The model, or the report of its training.
         evaluation : Evaluation
-            What `evaluate` found of it, or `Evaluation.from_json` read.
+            Result of `evaluate`, or of `Evaluation.from_json`.
         """
         if not isinstance(evaluation, Evaluation):
             raise TypeError("evaluation must be what privboost.evaluate returns")
@@ -107,14 +108,14 @@ class Sweep:
         self.points = tuple(sorted(points, key=lambda point: point.training.epsilon))
 
     def refer(self, name: str, **values: float) -> None:
-        """Put in what the models are held against, such as a model without privacy.
+        """Add values to compare the models with, such as those of a model without privacy.
 
         Parameters
         ----------
         name : str
-            What it is, in words.
+            Label.
         **values
-            What it reaches, by measure: `auc=0.92`. It has to be public, like all that is drawn.
+            Values by measure: `auc=0.92`. They have to be public.
         """
         if not is_writable(name) or not name:
             raise ValueError("name must be a text of one line")
@@ -124,28 +125,28 @@ class Sweep:
         self.references[name] = self.references.get(name, {}) | own
 
     def training_cost(self) -> PrivacyReport:
-        """Return what training all models cost the rows, if it was the same rows.
+        """Return the cost of training all models, if they used the same rows.
 
-        Models that were trained on rows declared public cost nothing, and do not count.
+        Models that were trained on rows declared public cost nothing.
 
         Raises
         ------
         BudgetError
-            If reports do not add up: about other units, other neighbours or other rows.
+            If reports cannot be added: other units, neighbours or rows.
         """
         return _sum([point.training for point in self.points])
 
     def evaluation_cost(self) -> PrivacyReport:
-        """Return what all evaluations cost the rows, if it was the same rows; as for training."""
+        """Return the cost of all evaluations, if they used the same rows."""
         return _sum([point.evaluation.privacy for point in self.points])
 
     def to_text(self, measure: str | None = None) -> str:
-        """Return a line for each model, and what all of them cost together.
+        """Return a line for each model, and the total cost.
 
         Parameters
         ----------
         measure : str, optional
-            One of the evaluations' measures; by default "auc", else "accuracy", else "rmse".
+            A measure of the evaluations; by default "auc", else "accuracy", else "rmse".
         """
         measure = self._measure(measure)
         lines = [("ε of training", measure.replace("_", " "), "measured on")]
@@ -154,30 +155,28 @@ class Sweep:
             lines.append((_trained(point.training), str(found[measure]), _rows(found.privacy)))
         lines += [(name, f"{value:.4g}", "") for name, value in self._lines(measure).items()]
         first, second = (max(len(line[k]) for line in lines) for k in range(2))
-        told = [f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in lines]
+        aligned = [f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in lines]
         return "\n".join(
             [
                 f"What each ε buys: {self.points[0].evaluation.target}",
-                *told,
+                *aligned,
                 f"Models of the same rows cost them together: {_total(self.training_cost)}",
                 f"Evaluations on the same rows likewise: {_total(self.evaluation_cost)}",
             ]
         )
 
     def plot(self, measure: str | None = None, ax: Any = None) -> Any:
-        """Draw what each ε buys; return the axes.
+        """Draw a measure against ε; return the axes.
 
-        Bars are one standard error, and where residuals were clipped the whole interval.
+        Bars are one standard error, and the whole interval where residuals were clipped.
 
         Parameters
         ----------
         measure : str, optional
             As for `to_text`.
         ax : matplotlib axes, optional
-            Where to draw; new ones by default.
+            Axes to draw on; new ones by default.
         """
-        from privboost.explanations.curves import draw_privacy_utility
-
         measure = self._measure(measure)
         points = [
             (point.training.epsilon, point.evaluation[measure].value, _bars(point, measure))
@@ -189,7 +188,7 @@ class Sweep:
         return draw_privacy_utility(points, measure.replace("_", " "), self._lines(measure), ax)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON."""
+        """Return the JSON document."""
         points = [
             {"training": point.training.to_dict(), "evaluation": point.evaluation.to_dict()}
             for point in self.points
@@ -197,18 +196,19 @@ class Sweep:
         return {"version": _VERSION, "points": points, "references": self.references}
 
     @classmethod
-    def from_dict(cls, form: Any) -> Sweep:
-        """Read what `to_dict` gave; raise ValueError for what cannot be a sweep."""
-        if not isinstance(form, Mapping) or set(form) != {"version", "points", "references"}:
+    def from_dict(cls, document: Any) -> Sweep:
+        """Read what `to_dict` gave; raises ValueError if it cannot."""
+        keys = {"version", "points", "references"}
+        if not isinstance(document, Mapping) or set(document) != keys:
             raise ValueError("a sweep has version, points and references")
-        if form["version"] != _VERSION:
+        if document["version"] != _VERSION:
             raise ValueError(f"its version is not {_VERSION}, the one that is known here")
         found = cls()
         try:
-            for point in form["points"]:
+            for point in document["points"]:
                 training = PrivacyReport.from_dict(point["training"])
                 found.add(training, Evaluation.from_dict(point["evaluation"]))
-            for name, values in form["references"].items():
+            for name, values in document["references"].items():
                 found.refer(name, **values)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ValueError("a point or a reference is not as it was written") from None
@@ -235,7 +235,7 @@ class Sweep:
     __repr__ = __str__
 
     def _measure(self, measure: str | None) -> str:
-        """Return the measure that is asked for; refuse one that is not there."""
+        """Return the measure, or the default one; refuse one that does not exist."""
         if not self.points:
             raise ValueError("the sweep has no models yet: add(model, evaluation)")
         measures = self.points[0].evaluation.measures
@@ -244,7 +244,7 @@ class Sweep:
         return measure
 
     def _lines(self, measure: str) -> dict[str, float]:
-        """Return what a measure is held against, by name."""
+        """Return the values to compare a measure with, by name."""
         lines = {}
         evaluations = [point.evaluation for point in self.points]
         if measure == "auc":
@@ -259,7 +259,7 @@ class Sweep:
 
 
 def _bars(point: Point, measure: str) -> tuple[float, float]:
-    """Return how far the bar of a measure reaches down and up; an end that is not there is 0."""
+    """Return the lengths of an error bar down and up; 0 for a missing end."""
     found = point.evaluation[measure]
     if not isinstance(found, BoundedValue):
         return found.std, found.std
@@ -268,13 +268,13 @@ def _bars(point: Point, measure: str) -> tuple[float, float]:
 
 
 def _training(model: Any, evaluation: Evaluation) -> PrivacyReport:
-    """Return a model's report; refuse an evaluation that names the hash of another model."""
+    """Return a model's report; refuse an evaluation with the hash of another model."""
     own = model_of(model)
     if evaluation.privacy.parameters.get("model") != digest_of(own):
         raise ValueError(
-            "the evaluation is of another model than the one beside it: give add(model, "
-            "evaluate(model, …)) both of the same fit. Where they do belong together (one was "
-            "written by another version), give the model's report, its privacy, as the model"
+            "the evaluation is of another model: call add(model, evaluate(model, …)) with both of "
+            "the same fit. If they do belong together (one was written by another version), pass "
+            "the model's report, its privacy, as the model"
         )
     return own.privacy
 
@@ -307,7 +307,7 @@ def _rows(report: PrivacyReport) -> str:
 
 
 def _largest_share(evaluation: Evaluation) -> float:
-    """Return the released share of the class that most rows have."""
+    """Return the released share of the most frequent class."""
     values = evaluation.measures.values
     if "prevalence" in values:
         return max(values["prevalence"].value, 1 - values["prevalence"].value)

@@ -16,7 +16,7 @@ def draw_reliability(bins: Iterable[Any], ax: Any = None) -> Any:
     Parameters
     ----------
     bins : iterable of evaluation bins
-        Each with `of`, `promised`, `observed` and `rows`; bins within their noise are left out.
+        Each with `of`, `predicted`, `observed` and `rows`; what noise alone fills is left out.
     """
     ax = new_axes(ax, 5.0, 5.0)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":")
@@ -26,7 +26,7 @@ def draw_reliability(bins: Iterable[Any], ax: Any = None) -> Any:
             by_class.setdefault(one.of, []).append(one)
     for of, own in by_class.items():
         ax.errorbar(
-            [one.promised for one in own],
+            [one.predicted for one in own],
             [one.observed.value for one in own],
             [one.observed.std for one in own],
             fmt="o-",

@@ -1,54 +1,26 @@
-"""scikit-learn compatibility of a trained model: a fitted estimator without parameters."""
+"""The scikit-learn interface of a trained model."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from types import MethodType
 from typing import Any, NoReturn, Self
 
 import numpy as np
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
 
 from privboost.cautions import warn_of_exact_score
 from privboost.tables.domain import Domain
 from privboost.tables.features import ClassTarget
 
 _NO_FIT = (
-    "fit: a trained model cannot be trained again: fit an estimator instead, or wrap the model in "
-    "sklearn.frozen.FrozenEstimator for tools that use it as it is"
+    "fit: a trained model cannot be trained again: fit an estimator instead; to pass the model as "
+    "it is to a tool that fits, wrap it in sklearn.frozen.FrozenEstimator"
 )
 
 
-class only_where:
-    """Decorator of methods that exist only where a check does not raise `AttributeError`.
-
-    It is sklearn's `available_if` with the message of the check, and without importing sklearn.
-    """
-
-    def __init__(self, check: Callable[[Any], None]) -> None:
-        self._check = check
-
-    def __call__(self, method: Callable[..., Any]) -> Any:
-        """Decorate a method."""
-        return _AvailableMethod(method, self._check)
-
-
-class _AvailableMethod:
-    """Descriptor of such a method."""
-
-    def __init__(self, method: Callable[..., Any], check: Callable[[Any], None]) -> None:
-        self._method, self._check = method, check
-        self.__doc__, self.__name__ = method.__doc__, method.__name__
-
-    def __get__(self, model: Any, kind: type) -> Any:
-        if model is None:
-            return self
-        self._check(model)
-        return MethodType(self._method, model)
-
-
 class TrainedModel(ABC):
-    """The interface of a fitted scikit-learn estimator without parameters."""
+    """A fitted estimator without parameters."""
 
     @property
     @abstractmethod
@@ -58,7 +30,7 @@ class TrainedModel(ABC):
     @property
     @abstractmethod
     def classes(self) -> np.ndarray:
-        """The classes, sorted."""
+        """Sorted class labels."""
 
     @abstractmethod
     def predict(self, data: Any, return_std: bool = False, n_jobs: int | None = None) -> Any:
@@ -66,21 +38,21 @@ class TrainedModel(ABC):
 
     @property
     def classes_(self) -> np.ndarray:
-        """The classes, under scikit-learn's name."""
+        """Sorted class labels."""
         return self.classes
 
     @property
     def n_features_in_(self) -> int:
-        """The number of features."""
+        """Number of features."""
         return len(self.domain.features)
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """The names of the features."""
+        """Names of the features."""
         return np.array(self.domain.feature_names, dtype=object)
 
     def fit(self, X: Any, y: Any = None, **more: Any) -> NoReturn:
-        """Raise TypeError: tools that fit again, such as cross-validation, need an estimator."""
+        """Raise TypeError: tools that fit, such as cross-validation, need an estimator."""
         raise TypeError(_NO_FIT)
 
     def score(
@@ -93,29 +65,27 @@ class TrainedModel(ABC):
         X, y, sample_weight
             As scikit-learn's estimators take them.
         public_rows : bool
-            A declaration that every row is public.
+            Declares that every row is public.
 
         Privacy
         -------
-        None: the score is exact and not private. Use `privboost.evaluate` for private rows.
+        None: the score is exact. For private rows use `privboost.evaluate`.
 
         Warns
         -----
         PrivacyWarning
             Unless the rows were declared public.
         """
-        from sklearn.metrics import accuracy_score, r2_score
-
         warn_of_exact_score(public_rows)
         measure = accuracy_score if isinstance(self.domain.target, ClassTarget) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return an empty dict."""
+        """Return an empty dict: a trained model has no parameters."""
         return {}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Raise ValueError for any parameter."""
+        """Refuse any parameter: a trained model has none."""
         if parameters:
             raise ValueError("set_params: a trained model has no parameters")
         return self
@@ -127,8 +97,6 @@ class TrainedModel(ABC):
         return self
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
-
         classes = isinstance(self.domain.target, ClassTarget)
         return Tags(
             estimator_type="classifier" if classes else "regressor",

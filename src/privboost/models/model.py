@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from scipy.special import expit, log_expit, softmax
+from sklearn.utils.metaestimators import available_if
 
 from privboost.clusters.prediction import where_rows_lie
 from privboost.clusters.recognition import is_remote
@@ -21,7 +22,7 @@ from privboost.models.base import Scores
 from privboost.models.explaining import explain_model, explain_rows
 from privboost.models.findings import find
 from privboost.models.importance import NO_ERRORS
-from privboost.models.manners import TrainedModel, only_where
+from privboost.models.manners import TrainedModel
 from privboost.pickling import DeclaredState
 from privboost.reports.report import PrivacyReport
 from privboost.tables.domain import Domain
@@ -30,7 +31,7 @@ from privboost.tables.features import ClassTarget
 from privboost.tables.rows import Codes
 
 
-def _need_log_odds(model: Model) -> None:
+def _need_log_odds(model: Model) -> bool:
     """Raise AttributeError unless scores are log-odds."""
     if not isinstance(model.domain.target, ClassTarget):
         raise AttributeError("predict_proba: the target is a number")
@@ -38,6 +39,7 @@ def _need_log_odds(model: Model) -> None:
         raise AttributeError(
             "predict_proba: the scores of this model are not log-odds; see decision_function"
         )
+    return True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -178,7 +180,7 @@ class Model(DeclaredState, TrainedModel):
             scores = np.concatenate(stage, axis=1) / SCORE_STEPS
             yield scores[0] if len(scores) == 1 else scores.T
 
-    @only_where(_need_log_odds)
+    @available_if(_need_log_odds)
     @where_rows_lie
     def predict_proba(self, data: Any, return_std: bool = False, n_jobs: int | None = None) -> Any:
         """Return class probabilities, in the order of `classes`.

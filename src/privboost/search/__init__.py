@@ -1,1 +1,1 @@
-"""Private search: which parameters do best, of runs whose number and losers stay hidden."""
+"""Private hyperparameter search."""

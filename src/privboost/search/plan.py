@@ -1,4 +1,4 @@
-"""What a search may spend on one run, so that all of it stays within its budget."""
+"""The plan of a search: the ε of one run, so that the whole stays within its budget."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from privboost.reports.curve import Curve
 
 _STEPS = 12
 _LEAST = 1 / 64
-"""Of its ε, the least that a run of a search may have."""
+"""Least ε of a run, relative to the search's."""
 
 PlanRuns = Callable[[float], Sequence[Sequence[Planned]]]
-"""From the ε of a run to all that any run may release: training by each candidate, and a score."""
+"""Function of a run's ε: the releases of training with each candidate, and of a score."""
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What was decided.
+    """Plan of a search.
 
     Attributes
     ----------
     epsilon : float
-        What one run has, for training and, on other units, for its score.
+        ε of one run, for training and, on other units, for its score.
     release : SearchRelease
-        The event that stands for the whole search.
+        Event of the whole search.
     """
 
     epsilon: float
@@ -41,12 +41,12 @@ def plan_search(
 ) -> SearchPlan:
     """Find the largest ε of a run for which the search stays within (ε, δ).
 
-    Training and the score are of different units, so a run costs what the dearer of them does; and
-    no more than with the dearest candidate.
+    Training and the score use different units, so a run costs the larger of both, and at most that
+    of the most expensive candidate.
     """
 
     def made(own: float) -> SearchPlan:
-        curve = _dearest([curve_of(plan) for plan in _checked(plan_runs(own))])
+        curve = _largest([curve_of(plan) for plan in _checked(plan_runs(own))])
         return SearchPlan(own, SearchRelease(what, 1.0, stop, curve.rho))
 
     def fits(plan: SearchPlan) -> bool:
@@ -68,7 +68,7 @@ def plan_search(
     return best
 
 
-def _dearest(curves: Sequence[Curve]) -> Curve:
+def _largest(curves: Sequence[Curve]) -> Curve:
     joined = curves[0]
     for curve in curves[1:]:
         joined = joined.joined(curve)
@@ -76,7 +76,7 @@ def _dearest(curves: Sequence[Curve]) -> Curve:
 
 
 def _checked(plans: Sequence[Sequence[Planned]]) -> Sequence[Sequence[Planned]]:
-    """Refuse what a search proves nothing for."""
+    """Refuse releases that the analysis of a search does not cover."""
     for event in (planned.event for plan in plans for planned in plan):
         if event.relation != Relation.ADD_REMOVE:
             raise BudgetError(

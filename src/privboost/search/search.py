@@ -1,4 +1,4 @@
-"""`PrivateSearchCV`: the best of a random number of runs, at the price of the whole search."""
+"""`PrivateSearchCV`: the best of a random number of runs."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from privboost.search.task import SearchTask
 class PrivateSearchCV(BaseEstimator):
     """Choose parameters privately: train with some, score on other units, keep the best run.
 
-    A random number of runs is made, each with a candidate drawn at random. What is told is the
-    winner alone: its model, its parameters and its noisy score. The number of runs and all that
-    lost stay hidden, which is why the whole costs less than the sum of its runs.
+    A random number of runs is made, each with a candidate drawn at random. Only the winner is
+    released: its model, its parameters and its noisy score. The number of runs and all other runs
+    stay hidden, so the whole costs less than the sum of its runs.
 
     Parameters
     ----------
     estimator : estimator
-        What is trained; it has a domain. Its own epsilon and delta do not count.
+        The estimator, with a domain. Its own epsilon and delta are not used.
     candidates : sequence of mappings, or mapping
-        From names of parameters to values; or one from names to lists of values, of which all
+        Parameters of each candidate; or a mapping from names to lists of values, of which all
         combinations are candidates (`sklearn.model_selection.ParameterGrid`).
     epsilon, delta : float
         The budget of the whole search.
     expected_runs : float
-        How many runs there are on average, above 1. More are dearer, so that each has less.
+        Mean number of runs, above 1. The more, the less budget each run has.
     validation_share : float
-        The part of the units that runs are scored on, and not trained on.
+        Share of the units that runs are scored on, and not trained on.
     scoring : str, optional
-        What decides: "auc", "accuracy", "log_loss" or "brier" of classes, "rmse", "mae" or "r2" of
-        a number. By default "auc" ("accuracy" beyond two classes), or "rmse". Residuals of a
-        number are clipped to half the width of a model's span, so that runs compare.
+        Measure of a run: "auc", "accuracy", "log_loss" or "brier" for classes, "rmse", "mae" or
+        "r2" for a number. By default "auc" ("accuracy" beyond two classes), or "rmse". Residuals of
+        a number are clipped to half the width of a model's clipping range of labels.
     random_state : int, optional
         A seed, for tests; it takes the guarantee away.
     ledger : path, optional
@@ -51,17 +51,17 @@ class PrivateSearchCV(BaseEstimator):
     Attributes
     ----------
     best_estimator_ : estimator
-        The winner, as it was trained: on its part of the units, with its part of the budget.
+        The winner, trained on its share of the units and of the budget.
     best_params_ : dict
         Its candidate.
     best_score_ : float
-        Its noisy score; the best of several, so rather too good.
+        Its noisy score; optimistic, as the best of several.
     best_score_std_ : float
-        The score's standard error: of its noise, and of the rows.
+        Standard error of the score, due to noise and sampling of rows.
     scoring_ : str
-        What decided.
+        Measure of a run.
     privacy_ : PrivacyReport
-        What the search spent.
+        Cost of the search.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class PrivateSearchCV(BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight
-            As the estimator takes them; weights count in training, rows alike in scores.
+            As the estimator takes them; weights apply to training, not to scores.
 
         Returns
         -------
@@ -114,8 +114,8 @@ class PrivateSearchCV(BaseEstimator):
 
         Privacy
         -------
-        Spends (epsilon, delta) as one event, reserved before a row is read. How long it takes tells
-        how many runs there were.
+        Spends (epsilon, delta) as one event, reserved before a row is read. Its duration reveals
+        the number of runs.
 
         Warns
         -----
@@ -129,7 +129,7 @@ class PrivateSearchCV(BaseEstimator):
             ledger = task.reserve(self, ledger_path(self.ledger))
             ledger.charge(task.plan.release)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what losers would say must not be heard
+                warnings.simplefilter("ignore")  # warnings of other runs must stay hidden
                 winner = task.search(keys)
             report = task.report(ledger, self)
         model = replace(winner.model, privacy=report)

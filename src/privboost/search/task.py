@@ -1,4 +1,4 @@
-"""A search from its parameters to its winner: checked, decided, reserved, run."""
+"""A search from its parameters to its winner: checks, plan, reservation, runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from privboost.clusters.recognition import open_remote
 from privboost.errors import BudgetError
 from privboost.estimators.base import PrivateEstimator
 from privboost.estimators.preparation import Given, Setting, failure_assumption, failures_of
-from privboost.evaluation.evaluate import EvaluationPreparation, measure
+from privboost.evaluation.evaluate import EvaluationPreparation, run_evaluation
 from privboost.evaluation.plan import clip_of_scores, plan_evaluation, plan_score
 from privboost.evaluation.result import Value
 from privboost.forms import did_you_mean
@@ -50,13 +51,13 @@ _BETTER = {
     "mae": -1,
     "r2": 1,
 }
-"""Measures, and whether more of one is better."""
+"""Sign of each measure: 1 if larger is better."""
 _OF_THE_SEARCH = ("epsilon", "delta", "random_state", "ledger", "budget")
 _FIXED = (
     *(*_OF_THE_SEARCH, "public_rows", "backend"),
     *("classes", "domain", "domain_given", "domain_rows", "domain_share", "sample_weight_bound"),
 )
-"""What the search decides, or all candidates share."""
+"""Parameters that the search sets, or all candidates share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,32 +72,32 @@ class Winner:
 
 @dataclass(frozen=True, eq=False)
 class SearchTask:
-    """A search that is ready: everything is checked, and nothing reserved.
+    """A checked search: nothing is reserved yet.
 
     Attributes
     ----------
     candidates : tuple of mappings
-        What is tried.
+        Parameters of each candidate.
     estimators : tuple of estimators
-        With each, and what a run may spend.
+        Estimator of each candidate, with the budget of a run.
     given : Given
-        The rows.
+        Arguments of `fit`.
     plan : SearchPlan
-        What was decided.
+        The plan.
     delta : float
-        What runs have of δ: all of it, since their curves are what counts.
+        δ of runs: all of it, since runs compose by their Rényi curves.
     stop : int
-        The chance to stop, in 2⁻⁶⁴.
+        Probability to stop, in units of 2⁻⁶⁴.
     share : float
-        The part of the units that scores are of.
+        Share of the units that runs are scored on.
     scoring : str
-        What decides.
+        Measure of a run.
     seeded : bool
         Whether there is a seed.
     assumed : tuple of str
-        What every run rests on.
+        Assumptions of every run.
     releases : tuple of sequences of Planned
-        What training releases with each candidate: what was charged for.
+        Charged releases of training with each candidate.
     """
 
     candidates: tuple[Mapping[str, Any], ...]
@@ -113,7 +114,7 @@ class SearchTask:
 
     @classmethod
     def of(cls, search: Any, X: Any, y: Any, weight: Any, keys: KeyStream) -> SearchTask:
-        """Check everything, and decide what one run may spend."""
+        """Check everything, and plan the budget of one run."""
         X = open_remote(X)
         account = check_account("budget", search.budget, search.random_state)
         budget = Budget(search.epsilon, search.delta)
@@ -138,30 +139,30 @@ class SearchTask:
             return [*(plan.releases for plan in own), scored]
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of plans that are only tried
+            warnings.simplefilter("ignore")  # about trial plans
             plan = plan_search(
                 "the best of several runs", budget.epsilon, budget.delta, stop / 2**64, plan_runs
             )
             ready = [_having(each, plan.epsilon, budget.delta) for each in estimators]
             runs = [each._prepare(X, y, weight) for each in ready]
-            ready_to_run = [run.run() for run in runs]  # judges the table's schema; reads no row
+            ready_to_run = [run.run() for run in runs]  # checks the table's schema; reads no row
         source = ready_to_run[0].load.source
         if isinstance(source, RemoteTable | StreamedTable) and ready[0]._domain().unit is None:
             raise ValueError(
                 "a search on a lazy frame, a dataset or a cluster's rows needs a unit column in "
-                "the domain: without one sides go by the places of rows, which may come in "
-                "another order each time"
+                "the domain: without one the split goes by the positions of rows, whose order may "
+                "change between passes"
             )
         given = Given(X, y, weight, None)
         scoring = _check_scoring(search.scoring, ready[0])
-        told = dict.fromkeys(said for run in ready_to_run for said in run.assumptions)
-        said = tuple(each for each in told if each != runs[0].alone())
+        every = dict.fromkeys(text for run in ready_to_run for text in run.assumptions)
+        assumed = tuple(text for text in every if text != runs[0].alone())
         own = (candidates, tuple(ready), given, plan, budget.delta, stop, share, scoring)
         releases = tuple(run.plan.releases for run in ready_to_run)
-        return cls(*own, search.random_state is not None, said, releases)
+        return cls(*own, search.random_state is not None, assumed, releases)
 
     def reserve(self, search: Any, path: Any) -> Ledger:
-        """Set the whole search aside."""
+        """Reserve the whole search in a ledger."""
         account, domain = search.budget, self._domain
         posting = None
         if account is not None:
@@ -172,7 +173,7 @@ class SearchTask:
         return ledger
 
     def search(self, keys: KeyStream) -> Winner:
-        """Run; keep the best."""
+        """Make all runs; return the best."""
         side = np.frombuffer(keys.child("split").words(4).tobytes(), dtype=np.uint8)
         coins, seeds = keys.child("runs"), keys.child("seeds")
         best: Winner | None = None
@@ -219,19 +220,14 @@ class SearchTask:
             "other",
         )
         given = Given(self.given.X, self.given.y, None, None)
-        run = EvaluationPreparation(setting, given, lambda *_: plan, _no_lesson).run()
-        run = _on(run, side)
-        opened = run.open_backend([run.load])
-        try:
-            found = measure(run.curator(opened), plan)
-        finally:
-            opened.close()
+        select = partial(_on, side=side)
+        found, _ = run_evaluation(EvaluationPreparation, setting, given, plan, select)
         return found.whole[self.scoring]
 
     def report(self, ledger: Ledger, search: Any) -> PrivacyReport:
-        """State what the search spent."""
+        """Return the privacy report of the search."""
         unit = self._domain.unit
-        said = (
+        assumptions = (
             *self.assumed,
             "candidates and all parameters of the search were chosen without these rows or exact "
             "scores on them",
@@ -250,7 +246,7 @@ class SearchTask:
         }
         digest = hashlib.sha256(repr((self.candidates, parameters)).encode()).hexdigest()
         report = write_report(
-            ledger, unit, said, self.seeded, parameters, digest, "PrivateSearchCV"
+            ledger, unit, assumptions, self.seeded, parameters, digest, "PrivateSearchCV"
         )
         lesson = self._lesson
         return report if lesson is None else add_lesson(lesson, report, "the search")
@@ -261,7 +257,7 @@ class SearchTask:
 
     @property
     def _lesson(self) -> PrivacyReport | None:
-        """What learning the domain cost these rows."""
+        """Report of the domain inference, if it used these rows."""
         estimator = self.estimators[0]
         if estimator.domain_rows == "other":
             return None
@@ -336,7 +332,7 @@ def _having(estimator: Any, epsilon: float, delta: float) -> Any:
 
 
 def _planned(estimator: Any, X: Any, y: Any, weight: Any) -> Any:
-    """Return the plan of a run."""
+    """Return the plan of a run of training."""
     preparation = estimator._prepare(X, y, weight)
     return preparation.plan(preparation.ground())
 
@@ -344,7 +340,3 @@ def _planned(estimator: Any, X: Any, y: Any, weight: Any) -> Any:
 def _on(run: Any, side: Side) -> Any:
     """Return a run on one side of the split."""
     return replace(run, load=Load(PartLoader(run.load.loader, side), run.load.source))
-
-
-def _no_lesson(budget: Budget) -> Any:
-    raise AssertionError("a model has its domain: none is learned")

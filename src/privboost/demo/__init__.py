@@ -1,1 +1,0 @@
-"""The demonstration: what each privacy budget buys on the Adult data set."""
