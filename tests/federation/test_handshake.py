@@ -13,9 +13,8 @@ from privboost.federation.joint import commit_to
 from privboost.federation.keys import KeyPair, extract, pair_key, random_bytes, session_name
 from privboost.federation.messages import read_bytes, write_bytes, write_key
 from privboost.federation.party_beginning import Beginning
-from privboost.federation.presence import Presence
 from privboost.federation.session import Session
-from privboost.federation.transports import InProcess
+from privboost.federated.transport import Challenge, InProcess
 from tests.federation.parties import (
     ALLOWED,
     SECURE,
@@ -137,8 +136,11 @@ def test_a_stolen_key_lets_nobody_play_others_to_its_owner(leads, monkeypatch):
 @pytest.mark.parametrize("leads", [True, False], ids=["coordinator", "network"])
 def test_the_broken_twin_gives_the_thief_all_sums_of_one_party(leads, monkeypatch):
     """Without the products of identities and fresh keys the same thief opens p0's masks."""
-    for module in ("party_beginning", "session"):
-        monkeypatch.setattr(f"privboost.federation.{module}.pair_key", without_crossed_products)
+    for place in (
+        "privboost.federation.party_beginning.pair_key",
+        "privboost.federation.session.pair_key",
+    ):
+        monkeypatch.setattr(place, without_crossed_products)
     victim = Watched("p0", FRAME, **ALLOWED | {"least_parties": 2})
     model = make(7).fit(attacked(victim, KeyPair() if leads else None)).model_
     assert same_model(make(7).fit(FRAME).model_, model)
@@ -418,14 +420,13 @@ def test_whoever_says_a_name_shows_its_key():
     keys = {party.name: party.identity.public for party in parties}
     for party in parties:
         party.pin(keys | {"coordinator": lead.public})
-    presence = Presence(lead, keys)
-    assert presence.challenge("stranger") is None
-    first, second = presence.challenge("p0"), presence.challenge("p0")
+    pair = {name: lead.shared(key) for name, key in keys.items()}
+    first, second = Challenge(pair["p0"], "p0"), Challenge(pair["p0"], "p0")
     answer = parties[0].receive(first.letter)
     assert first.is_met_by(answer)
     assert not second.is_met_by(answer)  # of another connection
-    assert not presence.challenge("p1").is_met_by(answer)
-    assert not Presence(other, keys).challenge("p0").is_met_by(answer)
+    assert not Challenge(pair["p1"], "p1").is_met_by(answer)
+    assert not Challenge(other.shared(keys["p0"]), "p0").is_met_by(answer)
     # What a stranger may answer: nothing, noise, the question itself, words under its own key.
     own = seal_letter(other.shared(lead.public), "p0", "coordinator", {"stage": "present"})
     for odd in (b"", b"x" * 99, first.letter, answer[:-1], own):

@@ -31,7 +31,7 @@ from privboost.federation.keys import KeyPair
 from privboost.federation.notes import note_update
 from privboost.federation.quorum import Quorum
 from privboost.federation.session import Session
-from privboost.federation.transports import InProcess
+from privboost.federated.transport import InProcess
 from privboost.privacy.events.event import Planned
 from privboost.tables.encoding import Encoder
 from privboost.trees.cell_map import CellMap

@@ -1,11 +1,9 @@
-"""Federations on the command line: keys, a coordinator, and parties that join it."""
+"""`privboost federation`: keys, a coordinator, and parties that join it."""
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,32 +36,36 @@ from privboost.cli.options import (
 )
 from privboost.cli.printing import is_watched, print_json, print_model, warnings_held_back
 
+if TYPE_CHECKING:
+    from privboost.federated.transport import FederationServer
+
 federation_app = typer.Typer(
     no_args_is_help=True, help="Train across parties, each of which keeps its rows."
 )
 
 Pins = Annotated[
-    Path, typer.Option(help="A folder with the public keys (.pub) of all, coordinator and parties.")
+    Path,
+    typer.Option(help="Folder with the public keys (.pub) of the coordinator and all parties."),
 ]
 OwnKey = Annotated[Path, typer.Option(help="This end's private key (.key).")]
 Patience = Annotated[
-    float, typer.Option(help="Seconds to wait: for all to come, and then for an answer.")
+    float, typer.Option(help="Seconds to wait for the other ends, and then for each reply.")
 ]
 
 
 @federation_app.command()
 def keys(
-    name: Annotated[str, typer.Argument(help='Who the keys are for: a party, or "coordinator".')],
-    folder: Annotated[Path, typer.Option(help="Where to write them.")] = Path(),
+    name: Annotated[str, typer.Argument(help='Name of a party, or "coordinator".')],
+    folder: Annotated[Path, typer.Option(help="Folder to write the keys to.")] = Path(),
     host: Annotated[
         list[str] | None,
-        typer.Option(help="For the coordinator: a name or address it has; repeatable."),
+        typer.Option(help="Host name or address of the coordinator; repeatable."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the keys of one end.
+    """Make the keys of a party or of the coordinator.
 
-    NAME.key stays where it is made. NAME.pub goes to everybody, by a way on which nobody can
+    NAME.key stays where it is made. NAME.pub goes to all others over a channel on which nobody can
     replace it; so does coordinator.crt, which parties need for TLS.
     """
     from privboost.federation.agreement import COORDINATOR
@@ -78,12 +80,12 @@ def keys(
 
     leads = name == COORDINATOR
     if leads != bool(host):
-        raise ValueError("--host is for the coordinator, which needs one: parties call it there")
+        raise ValueError("--host is for the coordinator, which needs one: parties connect to it")
     ends = [PRIVATE, PUBLIC, *([CERTIFICATE, CERTIFICATE_KEY] if leads else [])]
     folder.mkdir(parents=True, exist_ok=True)
     for path in [folder / f"{name}{end}" for end in ends]:
         if path.exists():
-            raise FileExistsError(f"{path} exists already: keys are not replaced; move it away")
+            raise FileExistsError(f"{path} exists already, and keys are not replaced: move it away")
     made = write_keys(name, folder)
     made += write_certificate(host or [], folder) if leads else []
     secret = {path for path in made if path.name.endswith(".key")}
@@ -91,22 +93,24 @@ def keys(
         print_json({str(path): "secret" if path in secret else "public" for path in made})
         return
     for path in made:
-        typer.echo(f"{path}: {'keep it secret' if path in secret else 'give it to everybody'}")
+        typer.echo(f"{path}: {'keep it secret' if path in secret else 'give it to all others'}")
 
 
 @federation_app.command()
 def coordinate(
     model: NewModel,
-    domain: Annotated[Path, typer.Option(help="What is public about the tables (JSON).")],
+    domain: Annotated[Path, typer.Option(help="Public domain of the tables (JSON).")],
     epsilon: Epsilon,
     key: OwnKey = Path("coordinator.key"),
     pins: Pins = Path("pins"),
-    listen: Annotated[str, typer.Option(help="Where to listen, as host:port.")] = "0.0.0.0:8470",
+    listen: Annotated[
+        str, typer.Option(help="Address to listen on, as host:port.")
+    ] = "0.0.0.0:8470",
     certificate: Annotated[
         Path | None,
         typer.Option(
-            help="For TLS, with its key beside it (.key added).",
-            show_default="coordinator.crt beside --key",
+            help="TLS certificate; its key lies next to it (.key added).",
+            show_default="coordinator.crt next to --key",
         ),
     ] = None,
     delta: Delta = 1e-6,
@@ -115,10 +119,10 @@ def coordinate(
         Trust, typer.Option(help="Who adds noise; a server that does sees exact totals.")
     ] = Trust.distributed,
     colluders: Annotated[
-        int, typer.Option(help="How many parties may tell the coordinator all they know.")
+        int, typer.Option(help="Number of parties that may collude with the coordinator.")
     ] = 1,
     dropouts: Annotated[
-        int, typer.Option(help="How many parties may be lost, once all have come.")
+        int, typer.Option(help="Number of parties that may be lost after the beginning.")
     ] = 0,
     set_: Parameters = None,
     weights: Weights = None,
@@ -132,9 +136,9 @@ def coordinate(
     force: Force = False,
 ) -> None:
     """Wait for all parties, train with them, and write the model. Spends the budget."""
+    from privboost.federated.transport import FederationServer
     from privboost.federation.agreement import COORDINATOR
     from privboost.federation.federation import Federation
-    from privboost.federation.flower_server import FlowerServer
     from privboost.federation.key_files import CERTIFICATE, read_pins, read_private, read_secret
     from privboost.tables.domain import Domain
     from privboost.tables.features import ClassTarget
@@ -152,56 +156,57 @@ def coordinate(
     shown = key.with_name(f"{COORDINATOR}{CERTIFICATE}") if certificate is None else certificate
     tls = shown.read_bytes(), read_secret(shown.with_name(f"{shown.name}.key"))
     check_files((domain, ledger, key, shown), [model], [model] if force else ())
-    with FlowerServer(listen, *tls, identity, parties, patience) as server:
+    with FederationServer(listen, *tls, identity, parties, patience) as server:
         federation = Federation(identity, parties, server, colluders, dropouts, trust.value)
         federation.check(estimator, weights)
-        _wait_for_all(server, list(parties), listen, quiet)
+        _wait_for_all(server, list(parties), quiet)
         with spending(epsilon, estimator.delta, others_pay=True), warnings_held_back():
             estimator.fit(federation, **given)
             save_paid(estimator.save, model)
     print_model(model, estimator.model_, as_json, strict, parties=list(parties))
 
 
-def _wait_for_all(server: Any, names: list[str], listen: str, quiet: bool) -> None:
-    """Wait for parties, and say who has come."""
+def _wait_for_all(server: FederationServer, names: list[str], quiet: bool) -> None:
+    """Wait for all parties, and print the name of each that has connected."""
 
     def tell(words: str) -> None:
         if not quiet:
             typer.echo(words, err=True)
 
-    tell(f"waiting at {listen} for {', '.join(names)}")
+    tell(f"waiting at {server.address} for {', '.join(names)}")
     try:
         server.wait_for(names, tell)
     except KeyboardInterrupt:
-        fail("interrupted while parties were awaited; nothing was spent", Status.interrupted)
+        fail("interrupted while waiting for parties; nothing was spent", Status.interrupted)
 
 
 @federation_app.command()
 def join(
     data: DataFile,
-    at: Annotated[str, typer.Option(help="The coordinator, as host:port.")],
+    at: Annotated[str, typer.Option(help="Address of the coordinator, as host:port.")],
     domain: Annotated[
-        Path, typer.Option(help="What is public about the table (JSON); others are refused.")
+        Path,
+        typer.Option(help="Public domain of the table (JSON); offers with another are refused."),
     ],
     key: OwnKey,
     budget: Annotated[
         Path | None,
         typer.Option(
-            help="A store of accounts, of which that of --dataset is charged first.",
-            show_default="NAME.db beside --key",
+            help="Budget store; every run is charged to its account of --dataset.",
+            show_default="NAME.db next to --key",
             rich_help_panel=ACCOUNT,
         ),
     ] = None,
     dataset: Annotated[
         str | None,
         typer.Option(
-            help="The data set that the rows are of.", show_default="NAME", rich_help_panel=ACCOUNT
+            help="Data set that the rows belong to.", show_default="NAME", rich_help_panel=ACCOUNT
         ),
     ] = None,
     limit_epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Open the account, where there is none: what all runs together may cost.",
+            help="Open the account if there is none: epsilon of all runs together.",
             rich_help_panel=ACCOUNT,
         ),
     ] = None,
@@ -210,28 +215,28 @@ def join(
     certificate: Annotated[
         Path | None,
         typer.Option(
-            help="The coordinator's certificate, or who signed it (PEM).",
+            help="The coordinator's certificate, or its authority's (PEM).",
             show_default="coordinator.crt in --pins",
         ),
     ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
-            help="A file that records every reservation and charge.",
-            show_default="NAME.ledger beside --key",
+            help="File that records every reservation and charge.",
+            show_default="NAME.ledger next to --key",
         ),
     ] = None,
     weights: Weights = None,
     colluders: Annotated[
-        int, typer.Option(help="Of how many colluding parties these rows are to be safe, at least.")
+        int, typer.Option(help="Refuse runs that protect from fewer colluding parties.")
     ] = 1,
     least_parties: Annotated[
         int | None,
-        typer.Option(help="With how many parties to take part.", show_default="all pinned"),
+        typer.Option(help="Refuse runs with fewer parties.", show_default="all pinned"),
     ] = None,
     trust_server: Annotated[
         bool,
-        typer.Option("--trust-server", help="Also take part where the server sees exact totals."),
+        typer.Option("--trust-server", help="Accept runs in which the server sees exact totals."),
     ] = False,
     tell_rows: Annotated[
         bool, typer.Option("--tell-rows", help="The number of rows is public (LazyBB needs it).")
@@ -240,7 +245,7 @@ def join(
         bool,
         typer.Option(
             "--accept-seed",
-            help="Take part in seeded runs alone, which protect nobody: without an account.",
+            help="Accept seeded runs only: they protect nobody, and charge no account.",
         ),
     ] = False,
     missing: Missing = None,
@@ -248,12 +253,13 @@ def join(
     jobs: Jobs = None,
     patience: Patience = 600.0,
 ) -> None:
-    """Take part in a run with the rows of a table, which stay here.
+    """Take part in a run with the rows of a table, which stay on this machine.
 
-    Every run is charged to the account before a row is read; what it does not cover is refused.
+    Every run is charged to the account before a row is read; a run that it does not cover is
+    refused.
     """
+    from privboost.federated.transport import join_federation
     from privboost.federation.agreement import COORDINATOR
-    from privboost.federation.flower_party import join_federation
     from privboost.federation.key_files import CERTIFICATE, read_pins, read_private
     from privboost.federation.party import Party, checked_record
     from privboost.reports.report import round_up
@@ -272,7 +278,7 @@ def join(
     store = key.with_suffix(".db") if budget is None else budget
     tls = shown.read_bytes() if shown.exists() or certificate is not None else None
     check_files((data, domain, key, kept, store), [])
-    checked_record(kept)  # before an account is opened that forgets what it counts
+    checked_record(kept)  # before an account is opened that lacks the runs it counts
     public = Domain.from_json(domain)
     account = None
     if not accept_seed:
@@ -280,8 +286,8 @@ def join(
         account = account_of(store, dataset or name, *limits, None, column_of(public.unit))
     elif (budget, dataset, limit_epsilon, limit_delta) != (None,) * 4:
         raise ValueError(
-            "--accept-seed goes with no account: a run with a seed protects nobody, and nothing "
-            "can be charged for it"
+            "--accept-seed goes with no account: a seeded run protects nobody, and has no "
+            "guarantee to charge"
         )
 
     def tell(words: str) -> None:
@@ -317,8 +323,4 @@ def join(
         tell(f"epsilon {spent} of {most.epsilon:g} is spent in all, at delta {most.delta:g}")
     party.close()
     if not party.finished:
-        tell("no run came to its end")
-    sys.stderr.flush()
-    os._exit(
-        Status.done if party.finished else Status.failed
-    )  # what Flower has left running may not end by itself
+        fail(f"{name}: no run was completed", Status.failed)

@@ -19,7 +19,7 @@ from privboost.federation.plans import AgreedRows
 from privboost.federation.preparation import FederatedPreparation
 from privboost.federation.quorum import Quorum
 from privboost.federation.session import Session
-from privboost.federation.transports import InProcess, Transport
+from privboost.federated.transport import InProcess, Transport
 
 
 class Federation(AgreedRows):

@@ -12,6 +12,8 @@ from privboost.federation.keys import KEY_BYTES
 from privboost.federation.shares import pack
 
 _MOST_WORDS = 1000
+PRESENT = "present"
+"""The stage of a challenge, and of the reply to it."""
 
 
 def write_key(key: bytes) -> np.ndarray:

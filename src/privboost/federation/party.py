@@ -18,11 +18,10 @@ from privboost.federation.agreement import COORDINATOR
 from privboost.federation.channels import Channel, open_letter, seal_letter
 from privboost.federation.consent import Consent
 from privboost.federation.keys import KeyPair
-from privboost.federation.messages import key_bytes, printable
+from privboost.federation.messages import PRESENT, key_bytes, printable
 from privboost.federation.party_beginning import Beginning
 from privboost.federation.party_offers import Accepted, Member, OwnReason, accept_offer
 from privboost.federation.party_session import PartySession
-from privboost.federation.presence import PRESENT
 from privboost.privacy.ledger import checked_ledger
 from privboost.tables.beside import open_source
 from privboost.tables.domain import Domain

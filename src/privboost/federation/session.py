@@ -31,7 +31,7 @@ from privboost.federation.messages import (
 from privboost.federation.notes import Note
 from privboost.federation.party_rounds import Dealt
 from privboost.federation.server_rounds import ServerRounds
-from privboost.federation.transports import Transport
+from privboost.federated.transport import Transport
 
 _DEALT_AT_ONCE = 8
 """Rounds whose seeds are dealt in one message."""
