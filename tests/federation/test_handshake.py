@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from privboost import Federation, FederationError, Party, SBDTClassifier
+from privboost.federated.transport import Challenge, InProcess
 from privboost.federation import channels, party_beginning
 from privboost.federation.agreement import Agreement
 from privboost.federation.channels import open_letter, seal_letter
 from privboost.federation.joint import commit_to
 from privboost.federation.keys import KeyPair, extract, pair_key, random_bytes, session_name
-from privboost.federation.messages import read_bytes, write_bytes, write_key
-from privboost.federation.party_beginning import Beginning
+from privboost.federation.messages import byte_array, read_bytes, write_bytes
+from privboost.federation.party_beginning import Handshake
 from privboost.federation.session import Session
-from privboost.federated.transport import Challenge, InProcess
 from tests.federation.parties import (
     ALLOWED,
     SECURE,
@@ -53,8 +53,8 @@ class Stolen(KeyPair):
 class Impostor(Party):
     """A party that the thief plays: its fresh keys are the thief's own."""
 
-    def _judge(self, body):
-        reply = super()._judge(body)
+    def _accept(self, body):
+        reply = super()._accept(body)
         fresh = list(self._accepted.values())[-1].fresh
         self.identity._known[fresh.public] = fresh
         return reply
@@ -67,8 +67,8 @@ class Watched(Party):
         super().__init__(*own, **how)
         self.sent = []
 
-    def _say(self, act):
-        self.sent.append(super()._say(act))
+    def _reply(self, act):
+        self.sent.append(super()._reply(act))
         return self.sent[-1]
 
 
@@ -264,16 +264,16 @@ def test_a_first_deal_that_is_none_costs_nothing(change, monkeypatch):
 def test_a_party_pays_once_all_others_have_confirmed_to_it(monkeypatch):
     """One whose confirmation for p0 is wrong: p0 spends nothing, though others have paid."""
     parties = make_parties(FRAME, 3, {})
-    plain = Beginning.reply
+    plain = Handshake.reply
 
     def lying(self):
         reply = plain(self)
-        if self._member.name == "p2":
+        if self._accepted.member.name == "p2":
             said = read_bytes(reply["confirmations"]) | {0: bytes(32)}
             reply["confirmations"] = write_bytes(said)
         return reply
 
-    monkeypatch.setattr(Beginning, "reply", lying)
+    monkeypatch.setattr(Handshake, "reply", lying)
     with pytest.raises(FederationError, match="'p0': keys: 'p2' has not confirmed"):
         make().fit(bring(parties))
     assert [entries(party) for party in parties] == [0, 1, 1]
@@ -294,14 +294,14 @@ class Thief(InProcess):
         if body["stage"] == "offer":
             reply = {
                 "stage": "accepted",
-                "agreed": Agreement.from_form(body["agreement"]).digest,
-                "fresh": write_key(self.fresh.public),
-                "own_nonce": write_key(random_bytes()),
-                "commitment": write_key(commit_to(self.part)),
+                "agreed": Agreement.from_dict(body["agreement"]).digest,
+                "fresh": byte_array(self.fresh.public),
+                "own_nonce": byte_array(random_bytes()),
+                "commitment": byte_array(commit_to(self.part)),
             }
         else:
             confirmations = write_bytes({1: bytes(32), 2: bytes(32)})
-            reply = {"stage": "ready", "part": write_key(self.part), "rows": None}
+            reply = {"stage": "ready", "part": byte_array(self.part), "rows": None}
             reply |= {"confirmations": confirmations}
         yield "p0", seal_letter(self.key, "p0", "coordinator", {"to": body["nonce"], **reply})
 
@@ -333,13 +333,13 @@ def test_the_keys_of_a_session_are_forgotten_with_it(monkeypatch):
     """With what both ends have afterwards, nothing that was recorded can be read."""
     parties = make_parties(FRAME, 3, {})
     federation, before = bring(parties, transport=Recording), []
-    plain = Session._tell_end
+    plain = Session._send_end
 
     def watched(self, whole_run):
         before.append((self._fresh, dict(self._ends), self._agreement.digest))
         plain(self, whole_run)
 
-    monkeypatch.setattr(Session, "_tell_end", watched)
+    monkeypatch.setattr(Session, "_send_end", watched)
     make().fit(federation)
     (fresh, ends, agreed), session = before[0], federation.last
     name = session_name(agreed, [session._said, *ends.values()])
@@ -398,7 +398,7 @@ def test_nothing_but_a_deal_or_an_end_follows_a_handshake():
     session._ask({n: {"stage": "sum", "round": 0} for n in session._there}, lambda *_: None)
     assert set(said.values()) == {"session: there is none"}
     session.end(False)
-    assert [party._beginning for party in parties] == [None] * 3
+    assert [party._handshake for party in parties] == [None] * 3
     assert [entries(party) for party in parties] == [0, 0, 0]
 
 

@@ -10,11 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from privboost import FederationError
 from privboost.federation.keys import derive
-from privboost.federation.masks import add_masks, own_seed, pair_seed, under_lid
+from privboost.federation.masks import add_masks, crypt_seeds, own_seed, pair_seed
 from privboost.federation.party_rounds import Dealt, PartyRounds
 from privboost.federation.quorum import Quorum
 from privboost.federation.server_rounds import ServerRounds
-from privboost.federation.shares import SHARE_BYTES, Joiner
+from privboost.federation.shares import SHARE_BYTES, Reconstruction
 
 
 def make_parties(quorum, seed=0):
@@ -180,7 +180,7 @@ class OneParty(RuleBasedStateMachine):
     )
     def confirm(self, round_, survivors, honest):
         others = set(survivors) - {0, 5}
-        tags = self.tags(round_, "asked", self.party._statement if honest else b"else", others)
+        tags = self.tags(round_, "asked", self.party._claim if honest else b"else", others)
         try:
             self.party.confirm(round_, survivors, tags)
         except FederationError:
@@ -270,7 +270,9 @@ def joined(quorum, shares):
     """The seeds that enough shares tell, by kind and party."""
     t = quorum.threshold
     return {
-        kind: {p: Joiner(sorted(of)[:t]).join(of) for p, of in found.items() if len(of) >= t}
+        kind: {
+            p: Reconstruction(sorted(of)[:t]).secret(of) for p, of in found.items() if len(of) >= t
+        }
         for kind, found in shares.items()
     }
 
@@ -292,7 +294,7 @@ def test_two_sets_of_survivors_win_just_where_a_quorum_is_refused(k, c, d, wins)
     own, lid = (seeds[kind].get(0) for kind in ("own", "lid"))
     assert (own is not None and lid is not None) == wins
     if wins:
-        pairs = under_lid(lid, dealt[0].lids[0].tobytes())
+        pairs = crypt_seeds(lid, dealt[0].envelopes[0].tobytes())
         add_masks(words[0], [(own, False)])
         add_masks(words[0], [(pairs[32 * p : 32 * p + 32], False) for p in everybody[1:]])
         assert (words[0].view(np.int64) == sums[0]).all()
@@ -329,7 +331,7 @@ def test_a_set_of_survivors_for_each_party_tells_nothing(twin, monkeypatch):
     total = words[0] + words[1] + words[2] + words[3]
     add_masks(total, [(seed, False) for seed in seeds["own"].values()])
     for lost, key in seeds["lid"].items():
-        pairs = under_lid(key, dealt[lost].lids[0].tobytes())
+        pairs = crypt_seeds(key, dealt[lost].envelopes[0].tobytes())
         add_masks(total, [(pairs[32 * p : 32 * p + 32], False) for p in range(4)])
     np.testing.assert_array_equal(total.view(np.int64), sums[:4].sum(axis=0))
 
@@ -512,10 +514,10 @@ def test_the_server_takes_nothing_out_of_turn_twice_or_in_another_shape():
     first = server.begin_batch(1)
     dealt = parties[0].deal(first, 1)
     twins = (
-        Dealt(dealt.commitments[:, :1], dealt.lids, dealt.sealed),
-        Dealt(dealt.commitments, dealt.lids.astype(np.uint16), dealt.sealed),
-        Dealt(dealt.commitments, dealt.lids, {1: dealt.sealed[1]}),
-        Dealt(dealt.commitments, dealt.lids, {1: dealt.sealed[1], 2: b""}),
+        Dealt(dealt.commitments[:, :1], dealt.envelopes, dealt.sealed),
+        Dealt(dealt.commitments, dealt.envelopes.astype(np.uint16), dealt.sealed),
+        Dealt(dealt.commitments, dealt.envelopes, {1: dealt.sealed[1]}),
+        Dealt(dealt.commitments, dealt.envelopes, {1: dealt.sealed[1], 2: b""}),
     )
     for twin in twins:
         with pytest.raises(FederationError, match="wrong shape"):

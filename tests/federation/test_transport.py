@@ -327,7 +327,7 @@ def test_addresses_and_absent_ends(serve, tls):
         server.wait_for(["north"])
     with (
         serve(*own) as server,
-        pytest.raises(FederationError, match="cannot listen on localhost:[1-9]"),
+        pytest.raises(FederationError, match=r"cannot listen on localhost:[1-9]"),
         serve(*own, at=server.address),
     ):
         pass
@@ -344,6 +344,8 @@ def test_a_certificate_for_another_host_is_refused(serve, tmp_path):
     shown, secret = (path.read_bytes() for path in write_certificate(["other"], tmp_path))
     party = make_parties(FRAME, 2)[0]
     identity, keys = pinned([party])
-    with FederationServer("localhost:0", shown, secret, identity, keys) as server:
-        with pytest.raises(FederationError, match="certificate: the one of localhost"):
-            join_federation(party, server.address, shown, patience=5)
+    with (
+        FederationServer("localhost:0", shown, secret, identity, keys) as server,
+        pytest.raises(FederationError, match="certificate: the one of localhost"),
+    ):
+        join_federation(party, server.address, shown, patience=5)

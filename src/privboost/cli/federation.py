@@ -68,7 +68,6 @@ def keys(
     NAME.key stays where it is made. NAME.pub goes to all others over a channel on which nobody can
     replace it; so does coordinator.crt, which parties need for TLS.
     """
-    from privboost.federation.agreement import COORDINATOR
     from privboost.federation.key_files import (
         CERTIFICATE,
         CERTIFICATE_KEY,
@@ -77,6 +76,7 @@ def keys(
         write_certificate,
         write_keys,
     )
+    from privboost.federation.keys import COORDINATOR
 
     leads = name == COORDINATOR
     if leads != bool(host):
@@ -137,9 +137,9 @@ def coordinate(
 ) -> None:
     """Wait for all parties, train with them, and write the model. Spends the budget."""
     from privboost.federated.transport import FederationServer
-    from privboost.federation.agreement import COORDINATOR
     from privboost.federation.federation import Federation
     from privboost.federation.key_files import CERTIFICATE, read_pins, read_private, read_secret
+    from privboost.federation.keys import COORDINATOR
     from privboost.tables.domain import Domain
     from privboost.tables.features import ClassTarget
 
@@ -259,8 +259,8 @@ def join(
     refused.
     """
     from privboost.federated.transport import join_federation
-    from privboost.federation.agreement import COORDINATOR
     from privboost.federation.key_files import CERTIFICATE, read_pins, read_private
+    from privboost.federation.keys import COORDINATOR
     from privboost.federation.party import Party, checked_record
     from privboost.reports.report import round_up
     from privboost.tables.domain import Domain

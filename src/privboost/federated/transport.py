@@ -28,10 +28,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from privboost.errors import FederationError
-from privboost.federation.agreement import COORDINATOR
 from privboost.federation.channels import open_letter, seal_letter
-from privboost.federation.keys import KeyPair, random_bytes
-from privboost.federation.messages import PRESENT, write_key
+from privboost.federation.keys import COORDINATOR, KeyPair, random_bytes
+from privboost.federation.messages import PRESENT, byte_array
 from privboost.federation.party import Party
 
 PATIENCE = 600.0
@@ -112,7 +111,7 @@ class Challenge:
     """
 
     def __init__(self, key: bytes, name: str) -> None:
-        self._key, self._name, self._nonce = key, name, write_key(random_bytes())
+        self._key, self._name, self._nonce = key, name, byte_array(random_bytes())
         body = {"stage": PRESENT, "nonce": self._nonce}
         self.letter = seal_letter(key, COORDINATOR, name, body)
 
@@ -247,7 +246,8 @@ class FederationServer:
         missing, until = set(names), time.monotonic() + self._patience
         while missing and (left := until - time.monotonic()) > 0:
             with self._changed:
-                self._changed.wait_for(lambda: missing & set(self._connections), min(left, _POLL))
+                if missing.isdisjoint(self._connections):
+                    self._changed.wait(min(left, _POLL))
                 there = missing & set(self._connections)
             for name in sorted(there):
                 if tell is not None:

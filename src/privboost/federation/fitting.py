@@ -1,6 +1,6 @@
-"""Whether what a party is asked and told fits its columns: judged before its rows hear of it.
+"""A party's checks of queries, updates and events: of their shapes, and of their sensitivity.
 
-Kernels do not look, and what fails must not fail for some rows only: that would tell about them.
+Kernels do not check shapes, and a failure must not depend on the rows: it would reveal them.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from privboost.vectors.terms import Terms
 _PLACE = "messages"
 
 
-class Fitting:
-    """Follows what rows are told, as far as it must to judge what comes next.
+class CommandChecker:
+    """Checks queries and updates against the columns, and tracks the state they depend on.
 
     Parameters
     ----------
     layout : Layout
         The columns of the rows.
     n_outputs : int
-        How many states a row has.
+        Number of scores of a row.
     """
 
     def __init__(self, layout: Layout, n_outputs: int) -> None:
@@ -66,19 +66,19 @@ class Fitting:
         self._most = np.full(n_outputs, SCORE_STEPS, dtype=np.int64)
 
     def check_query(self, query: Query) -> None:
-        """Refuse a query that does not fit the columns, or comes before a start."""
+        """Refuse a query that does not fit the columns, or comes before `Start`."""
         try:
-            need(self._started, _PLACE, "rows begin before they are asked")
+            need(self._started, _PLACE, "rows begin before they answer queries")
             self._check_query(query)
         except (ValueError, TypeError, AttributeError) as error:
-            raise _in_own_words(error) from None
+            raise _federation_error(error) from None
 
-    def follow(self, update: Update) -> None:
-        """Refuse an update that does not fit the columns; else take note of it."""
+    def check_update(self, update: Update) -> None:
+        """Refuse an update that does not fit the columns; else record the state after it."""
         try:
             self._follow(update)
         except (ValueError, TypeError, AttributeError) as error:
-            raise _in_own_words(error) from None
+            raise _federation_error(error) from None
 
     def _check_query(self, query: Query) -> None:
         lossless = isinstance(query, GramSums | VoteCounts)
@@ -142,7 +142,7 @@ class Fitting:
         self._add(update.output, terms.most_score(update.coefficients))
 
     def _add(self, output: int, most: int) -> None:
-        need(self._started, _PLACE, "rows begin before they are told values")
+        need(self._started, _PLACE, "rows begin before their scores change")
         self._check_output(output)
         self._most[output] += most
         need_scores(self._most, _PLACE)
@@ -170,7 +170,7 @@ class Fitting:
 
 
 def _check_loss(loss: Any) -> None:
-    """Refuse a table of another shape; what its entries may be the curator knows."""
+    """Refuse a table of another shape; the curator bounds its entries."""
     need(isinstance(loss, LossTable), _PLACE, "a loss is needed")
     gradient = need_array(loss.gradient, _PLACE, np.int32, (3, None))
     size = gradient.shape[1]
@@ -186,7 +186,7 @@ def _check_sample(sample: Sample) -> None:
     need_number(sample.rate, _PLACE, 0, 1, above=True)
 
 
-def _in_own_words(error: Exception) -> FederationError:
-    """Say what is wrong with a message: these checks have seen nothing else."""
+def _federation_error(error: Exception) -> FederationError:
+    """Return the error of a message; these checks see no rows."""
     text = str(error) if isinstance(error, ModelFileError) else f"{_PLACE}: {error}"
     return FederationError(text.replace("log.trees", _PLACE))

@@ -1,4 +1,4 @@
-"""One session as the coordinator leads it: an offer, a beginning, and sums under masks."""
+"""The coordinator's side of a session: the offer, the handshake, and sums under masks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from privboost.errors import FederationError
-from privboost.federation.agreement import COORDINATOR, Agreement
+from privboost.federated.transport import Transport
+from privboost.federation.agreement import Agreement
 from privboost.federation.channels import Channel, open_letter, seal_letter
 from privboost.federation.joint import join_parts
 from privboost.federation.keys import (
+    COORDINATOR,
     Advertised,
     KeyPair,
     pair_key,
@@ -20,18 +22,16 @@ from privboost.federation.keys import (
     session_name,
 )
 from privboost.federation.messages import (
+    byte_array,
     key_bytes,
     printable,
     read_bytes,
     text,
     whole,
     write_bytes,
-    write_key,
 )
-from privboost.federation.notes import Note
 from privboost.federation.party_rounds import Dealt
 from privboost.federation.server_rounds import ServerRounds
-from privboost.federated.transport import Transport
 
 _DEALT_AT_ONCE = 8
 """Rounds whose seeds are dealt in one message."""
@@ -42,7 +42,7 @@ Body = dict[str, Any]
 
 @dataclass
 class Traffic:
-    """What a session has sent and received."""
+    """Number of messages of a session, and of their bytes."""
 
     messages: int = 0
     bytes_: int = 0
@@ -54,30 +54,30 @@ class Traffic:
 
 
 class Session:
-    """Leads the parties that take part, and lets go of those that do not answer as they should.
+    """The coordinator's side of a session.
 
     All parties must accept the offer and send their confirmations before the first seeds are dealt.
-    Then each pays by itself, once it has verified what the others have confirmed to it. A party
-    that is lost afterwards, refuses, or sends something else stays out until the session ends; the
-    others go on while enough are left.
+    Then each party verifies the others' confirmations and pays. A party that is lost afterwards,
+    refuses, or sends anything else is out until the session ends; the others go on while enough
+    are left.
 
     Parameters
     ----------
     identity : KeyPair
         The coordinator's long-lived key, which parties have pinned.
     transport : Transport
-        Who carries messages.
+        The transport of messages.
     agreement : Agreement
-        What is offered.
+        The offer.
 
     Attributes
     ----------
     lost : dict from str to str
-        Who is out, and why.
+        Lost parties, with the reasons.
     joint : bytes
         The joint randomness, once the session has begun.
     traffic : Traffic
-        What was sent and received.
+        Numbers of messages and bytes.
     """
 
     def __init__(self, identity: KeyPair, transport: Transport, agreement: Agreement) -> None:
@@ -88,25 +88,25 @@ class Session:
         }
         self._fresh = KeyPair()
         self._said = Advertised(COORDINATOR, identity.public, self._fresh.public, random_bytes())
-        self._there: list[str] = list(self._order)
+        self._there = list(self._order)
         self._needed = len(self._order)
         self._ends: dict[str, Advertised] = {}
         self._openings: dict[str, Body] = {}
         self._channels: dict[str, Channel] = {}
         self._rounds = ServerRounds(agreement.quorum, {})
-        self._notes: list[Note] = []
+        self._notes: list[Body] = []
         self._parts: dict[str, bytes] = {}
         self.joint = b""
         self.lost: dict[str, str] = {}
         self.traffic = Traffic()
 
     def offer(self) -> None:
-        """Offer what is to be agreed on; all must accept, and nothing is spent anywhere."""
+        """Send the offer, which all parties must accept; nothing is spent."""
         body = {
             "stage": "offer",
-            "agreement": self._agreement.to_form(),
-            "fresh": write_key(self._said.fresh),
-            "nonce": write_key(self._said.nonce),
+            "agreement": self._agreement.to_dict(),
+            "fresh": byte_array(self._said.fresh),
+            "nonce": byte_array(self._said.nonce),
         }
 
         def take(name: str, reply: Body) -> None:
@@ -121,9 +121,9 @@ class Session:
         self._write(dict.fromkeys(self._there, body), "accepted", take)
 
     def begin(self) -> None:
-        """Have all parties confirm their keys, for the coordinator and for each other.
+        """Collect the parties' confirmations of their keys, for the coordinator and each other.
 
-        They spend when the first seeds are dealt.
+        Parties spend when the first seeds are dealt.
         """
         ends = [self._ends[name] for name in self._there]
         session = session_name(self._agreement.digest, [self._said, *ends])
@@ -132,16 +132,16 @@ class Session:
             self._channels[end.name] = Channel(key, COORDINATOR, end.name)
         members = {self._order.index(name): name for name in self._there}
         self._rounds = ServerRounds(self._agreement.quorum, members)
-        forms = [
+        advertised = [
             {
                 "name": end.name,
-                "fresh": write_key(end.fresh),
-                "nonce": write_key(end.nonce),
-                "commitment": write_key(end.commitment),
+                "fresh": byte_array(end.fresh),
+                "nonce": byte_array(end.nonce),
+                "commitment": byte_array(end.commitment),
             }
             for end in ends
         ]
-        body = {"stage": "begin", "nonce": write_key(self._said.nonce), "ends": forms}
+        body = {"stage": "begin", "nonce": byte_array(self._said.nonce), "ends": advertised}
         sizes: dict[str, int] = {}
         confirmed: dict[int, dict[int, bytes]] = {}
 
@@ -164,23 +164,23 @@ class Session:
             at += sizes[name]
         self._needed = self._agreement.quorum.threshold
 
-    def tell(self, note: Note) -> None:
-        """Keep a note: it goes with the next question."""
+    def note(self, note: Body) -> None:
+        """Store a note, which is sent with the next query."""
         self._notes.append(note)
 
     def sum(self, query: bytes, length: int, event: int, asked: bytes) -> np.ndarray:
-        """Have a query answered, and return the totals.
+        """Return the totals of a query.
 
         Parameters
         ----------
         query : bytes
             The query.
         length : int
-            How many sums it asks for.
+            Number of its sums.
         event : int
-            The number of the event that it is charged to.
+            Number of the event that it is charged to.
         asked : bytes
-            The digest of both.
+            Digest of both.
         """
         dealt = not self._rounds.is_dealt
         if dealt:
@@ -191,14 +191,14 @@ class Session:
             "round": round_,
             "notes": self._notes,
             "event": event,
-            "query": np.frombuffer(query, dtype=np.uint8),
+            "query": byte_array(query),
         }
         bodies = {name: body | {"shares": self._shares(name, dealt)} for name in self._there}
         self._notes = []
 
         def take(party: int, reply: Body) -> None:
             if text(reply, "asked") != asked.hex():
-                raise FederationError("messages: it has heard another question")
+                raise FederationError("messages: it has received another query")
             self._rounds.take_masked(party, reply["words"], read_bytes(reply["tags"]))
 
         self._ask(bodies, take)
@@ -207,7 +207,7 @@ class Session:
         return self._rounds.total()
 
     def _confirm(self, round_: int) -> None:
-        """Have the survivors confirm that it is they whose sums are added up."""
+        """Collect the survivors' confirmations that these parties' sums are added up."""
         body = {"stage": "confirm", "round": round_, "survivors": self._rounds.survivors()}
         self._ask(
             self._with_tags(body, self._rounds.asked_tags),
@@ -215,7 +215,7 @@ class Session:
         )
 
     def _open(self, round_: int) -> None:
-        """Have shares opened, by those who see that enough have confirmed the same."""
+        """Collect shares from parties that see enough confirmations of the same survivors."""
         body = {"stage": "open", "round": round_}
         self._ask(
             self._with_tags(body, self._rounds.confirmed_tags),
@@ -229,19 +229,22 @@ class Session:
         }
 
     def end(self, whole_run: bool) -> None:
-        """Tell whoever is there that it is over, and whether it came to its end.
+        """Send the parties the end of the session, and forget its keys.
 
-        The keys of the session are forgotten.
+        Parameters
+        ----------
+        whole_run : bool
+            Whether the run was completed.
         """
         try:
-            self._tell_end(whole_run)
+            self._send_end(whole_run)
         finally:
-            self._fresh = KeyPair()  # another one: that of the session is gone
+            self._fresh = KeyPair()  # replaces that of the session
             self._channels, self._letters, self._ends = {}, {}, {}
             self._openings, self._parts = {}, {}
             self._rounds = ServerRounds(self._agreement.quorum, {})
 
-    def _tell_end(self, whole_run: bool) -> None:
+    def _send_end(self, whole_run: bool) -> None:
         there = [name for name in self._there if name in self._channels]
         closing = {
             name: self._channels[name].close({"stage": "end", "whole": whole_run}) for name in there
@@ -255,7 +258,7 @@ class Session:
 
     def _deal(self) -> None:
         first = self._rounds.begin_batch(_DEALT_AT_ONCE)
-        parts = {name: write_key(part) for name, part in self._parts.items()}
+        parts = {name: byte_array(part) for name, part in self._parts.items()}
         body = {"stage": "deal", "first": first, "count": _DEALT_AT_ONCE, "parts": parts}
 
         def take(party: int, reply: Body) -> None:
@@ -263,7 +266,7 @@ class Session:
             self._rounds.take_dealt(party, dealt)
 
         self._ask({name: body | self._openings.get(name, {}) for name in self._there}, take)
-        self._openings = {}  # of the first deal alone
+        self._openings = {}  # for the first deal only
 
     def _shares(self, name: str, dealt: bool) -> Any:
         return write_bytes(self._rounds.shares_for(self._order.index(name))) if dealt else None
@@ -277,7 +280,7 @@ class Session:
     ) -> None:
         """Send letters, and take the replies.
 
-        With `sealed_reply` these must come under the keys of the session, but for refusals.
+        With `sealed_reply` these must be sealed under the keys of the session, except refusals.
         """
 
         def read(name: str, data: bytes) -> Body | None:
@@ -289,7 +292,7 @@ class Session:
             if reply is None or not isinstance(reply.get("to"), np.ndarray):
                 return None
             if sealed_reply and reply.get("stage") != "refused":
-                return None  # whoever has a long-lived key alone can write a letter
+                return None  # a letter needs long-lived keys only
             return reply if key_bytes(reply, "to") == self._said.nonce else None
 
         sealed = {
@@ -325,28 +328,28 @@ class Session:
         read: Callable[[str, bytes], Body | None],
         take: Callable[[str, Body], None],
     ) -> None:
-        """Take one reply of each party; whoever gives none, or another one, is lost."""
-        waiting, gone, heard = set(sealed), {}, set()
+        """Take one reply of each party; parties without a valid one are lost."""
+        waiting, gone, replied = set(sealed), {}, set()
         for name, data in self._carried(sealed):
             if name not in waiting:
                 continue
-            heard.add(name)
+            replied.add(name)
             try:
                 reply = read(name, data)
                 if reply is None or text(reply, "stage") not in (stage, "refused"):
-                    continue  # not the party's, or a late one
+                    continue  # not the party's, or of an earlier request
                 if reply["stage"] == "refused":
                     raise FederationError(printable(text(reply, "rule")))
                 take(name, reply)
             except FederationError as error:
                 gone[name] = str(error)
-            except Exception:  # whatever a party may send, the others go on
+            except Exception:  # a malformed reply loses its sender, and nobody else
                 gone[name] = "messages: not one of this version"
             waiting.remove(name)
-            if not waiting:  # whatever else may come is not waited for
+            if not waiting:
                 break
         for name in waiting:
-            gone[name] = _UNREAD if name in heard else "no answer came"
+            gone[name] = _UNREAD if name in replied else "no answer came"
         self._lose({name: gone[name] for name in sealed if name in gone})
 
     def _carried(self, sealed: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -357,7 +360,7 @@ class Session:
             yield name, data
 
     def _lose(self, gone: Mapping[str, str]) -> None:
-        """Go on without some; end where too few are left."""
+        """Go on without some parties; raise if too few are left."""
         self.lost |= gone
         self._there = [name for name in self._there if name not in gone]
         if len(self._there) < self._needed:
