@@ -152,10 +152,10 @@ def changed_opening(change):
 
     def lying(self):
         plain(self)
-        said = {n: read_bytes(body["confirmations"]) for n, body in self._openings.items()}
+        said = {n: read_bytes(body["confirmations"]) for n, body in self._first_deal.items()}
         change(said)
         for name, tags in said.items():
-            self._openings[name]["confirmations"] = write_bytes(tags)
+            self._first_deal[name]["confirmations"] = write_bytes(tags)
 
     return lying
 
@@ -194,9 +194,9 @@ def test_confirmations_of_another_session_are_none(monkeypatch):
 
     def replaying(self):
         plain(self)
-        kept.append({name: body["confirmations"] for name, body in self._openings.items()})
+        kept.append({name: body["confirmations"] for name, body in self._first_deal.items()})
         for name, old in kept[0].items():
-            self._openings[name]["confirmations"] = old
+            self._first_deal[name]["confirmations"] = old
 
     monkeypatch.setattr(Session, "begin", replaying)
     make().fit(federation)
@@ -342,7 +342,7 @@ def test_the_keys_of_a_session_are_forgotten_with_it(monkeypatch):
     monkeypatch.setattr(Session, "_send_end", watched)
     make().fit(federation)
     (fresh, ends, agreed), session = before[0], federation.last
-    name = session_name(agreed, [session._said, *ends.values()])
+    name = session_name(agreed, [session._own_end, *ends.values()])
 
     def read_with(own):
         key = pair_key("coordinator", federation._identity, own, ends["p0"], name)
@@ -352,7 +352,13 @@ def test_the_keys_of_a_session_are_forgotten_with_it(monkeypatch):
 
     assert read_with(fresh) > 10
     assert read_with(session._fresh) == 0
-    kept = (session._channels, session._ends, session._letters, session._openings, session._parts)
+    kept = (
+        session._channels,
+        session._ends,
+        session._letter_keys,
+        session._first_deal,
+        session._parts,
+    )
     assert not any(kept)
     assert [party._channel for party in parties] == [None] * 3
     make().fit(federation)
@@ -365,8 +371,8 @@ def test_a_session_that_is_refused_keeps_no_keys_either():
     with pytest.raises(FederationError, match="'p1': colluders"):
         make().fit(federation)
     session = federation.last
-    assert not any((session._channels, session._ends, session._letters))
-    assert session._fresh.public != session._said.fresh
+    assert not any((session._channels, session._ends, session._letter_keys))
+    assert session._fresh.public != session._own_end.fresh
 
 
 @pytest.mark.parametrize("what", ["fresh", "nonce", "commitment"])
@@ -395,7 +401,7 @@ def test_nothing_but_a_deal_or_an_end_follows_a_handshake():
     make()._prepare(federation, None, None).run()
     session, said = federation.last, {}
     session._lose = said.update
-    session._ask({n: {"stage": "sum", "round": 0} for n in session._there}, lambda *_: None)
+    session._ask({n: {"stage": "sum", "round": 0} for n in session._active}, lambda *_: None)
     assert set(said.values()) == {"session: there is none"}
     session.end(False)
     assert [party._handshake for party in parties] == [None] * 3

@@ -104,7 +104,7 @@ def test_a_coordinator_cannot_begin_with_fewer(monkeypatch):
     plain = Session.begin
 
     def lying(self):
-        self._there.pop()
+        self._active.pop()
         plain(self)
 
     monkeypatch.setattr(Session, "begin", lying)
@@ -502,10 +502,10 @@ def test_what_does_not_go_with_a_federation():
         make().fit(federation, [1, 2])
     with pytest.raises(ValueError, match="backend must be"):
         make(backend=lambda loads: None).fit(federation)
-    with pytest.raises(FederationError, match="there to be fitted"):
+    with pytest.raises(FederationError, match="can be fitted"):
         make().partial_fit(federation)
     model = make().fit(FRAME).model_
-    with pytest.raises(FederationError, match="there to be fitted"):
+    with pytest.raises(FederationError, match="can be fitted"):
         evaluate(model, federation, epsilon=1.0, delta=1e-6)
     with pytest.raises(ValueError, match="trust"):
         federate(FRAME, 3, trust="nobody")

@@ -350,7 +350,7 @@ def test_no_survivor_was_asked_something_else_or_masks_with_others(difference):
     sent = [masked(party, 0, np.ones(2), asked[k])[1] for k, party in enumerate(parties)]
     for k in range(3):
         said = {p: sent[p][k] for p in range(3) if p != k}
-        with pytest.raises(FederationError, match="asked something else, or with others"):
+        with pytest.raises(FederationError, match="had another query, or other parties"):
             parties[k].confirm(0, [0, 1, 2], said)
     with pytest.raises(FederationError, match="too few"):
         parties[1].confirm(0, [1, 2], {2: sent[2][1]})
@@ -395,7 +395,7 @@ def test_a_confirmation_counts_in_its_own_round_alone(twin, monkeypatch):
         first._begun = 0  # as if it did not lie behind
         assert set(first.open(0, later)) == set(everybody)
         return
-    with pytest.raises(FederationError, match="not there to be opened"):
+    with pytest.raises(FederationError, match="cannot be opened"):
         first.open(0, later)
     first._begun = 0  # what the tags say is enough
     with pytest.raises(FederationError, match="too few parties have confirmed the same"):
@@ -414,12 +414,12 @@ def test_a_round_that_lies_behind_is_neither_confirmed_nor_opened():
         return {p: tags[p][k] for p in everybody if p != k}
 
     parties[0].begin(1)
-    with pytest.raises(FederationError, match="not there to be confirmed"):
+    with pytest.raises(FederationError, match="cannot be confirmed"):
         parties[0].confirm(0, everybody, of(asked, 0))
     asked = [masked(parties[k], 2, sums[k])[1] for k in everybody]
     confirmed = [parties[k].confirm(2, everybody, of(asked, k)) for k in everybody]
     parties[0].deal(3, 1)
-    with pytest.raises(FederationError, match="not there to be opened"):
+    with pytest.raises(FederationError, match="cannot be opened"):
         parties[0].open(2, of(confirmed, 0))
     assert parties[1].open(2, of(confirmed, 1))
 
@@ -524,7 +524,7 @@ def test_the_server_takes_nothing_out_of_turn_twice_or_in_another_shape():
             server.take_dealt(0, twin)
     server.take_dealt(0, dealt)
     for party in (0, 3, -1):
-        with pytest.raises(FederationError, match="nobody here, or a second"):
+        with pytest.raises(FederationError, match="no party here, or a second"):
             server.take_dealt(party, dealt)
     with pytest.raises(FederationError, match="1 of 3 are left, and 2 are needed"):
         server.begin(2)
@@ -548,7 +548,7 @@ def test_the_server_takes_nothing_out_of_turn_twice_or_in_another_shape():
     server.take_masked(0, words, tags)
     server.take_masked(1, *masked(parties[1], round_, np.arange(2)))
     survivors = server.survivors()
-    with pytest.raises(FederationError, match="nobody here, or a second"):
+    with pytest.raises(FederationError, match="no party here, or a second"):
         server.take_masked(1, words, tags)
     with pytest.raises(FederationError, match="are needed"):
         server.confirmed_tags(0)

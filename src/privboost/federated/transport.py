@@ -7,8 +7,8 @@ coordinator is a gRPC server with TLS, and each party opens one bidirectional st
 2. The server sends a challenge that only the party of that name can open, and counts the stream
    as that party's once the reply shows its key. Otherwise it ends the stream.
 3. From then on the server sends requests, one at a time, and the party replies to each.
-4. A stream that the server ends with status OK tells the party that the federation has ended;
-   after any other status the party connects again.
+4. Status OK at the end of a stream means that the federation has ended; after any other status
+   the party connects again.
 
 Messages travel in chunks of at most `CHUNK_BYTES`, which is also gRPC's limit: a stream that has
 not shown a key can make the server receive two chunks, no more.
@@ -159,7 +159,7 @@ class FederationServer:
     address : str
         Where it listens, with the port that was chosen.
     unproved : set of str
-        Names of parties that somebody has used without showing the key.
+        Names of parties under which a connection did not show the key.
 
     Examples
     --------
@@ -248,11 +248,11 @@ class FederationServer:
             with self._changed:
                 if missing.isdisjoint(self._connections):
                     self._changed.wait(min(left, _POLL))
-                there = missing & set(self._connections)
-            for name in sorted(there):
+                connected = missing & set(self._connections)
+            for name in sorted(connected):
                 if tell is not None:
                     tell(f"{name} is connected")
-            missing -= there
+            missing -= connected
         if missing:
             text = f"parties: {', '.join(map(repr, sorted(missing)))} did not connect"
             if unproved := sorted(missing & self.unproved):
@@ -361,7 +361,8 @@ def join_federation(
 ) -> None:
     """Connect a party to its coordinator, and reply until the coordinator ends the federation.
 
-    A connection that breaks is made again, and a coordinator that is not there yet is waited for.
+    A connection that breaks is made again, and the party waits for a coordinator that is not
+    running yet.
 
     Parameters
     ----------
@@ -389,7 +390,7 @@ def join_federation(
         raise TypeError("certificate must be the bytes of a PEM file")
     grpc = _import_grpc()
     credentials = grpc.ssl_channel_credentials(certificate)
-    heard, greeted, said = time.monotonic(), False, ""
+    heard, greeted, printed = time.monotonic(), False, ""
     while True:
         began = time.monotonic()
         replies = SimpleQueue[bytes | None]()
@@ -416,14 +417,14 @@ def join_federation(
             )
         if time.monotonic() - heard > patience:
             raise FederationError(f"coordinator: nobody answers at {address}")
-        words = f"nobody answers at {address} yet; trying for {patience:g} s"
+        status = f"nobody answers at {address} yet; trying for {patience:g} s"
         if chunks.code() is grpc.StatusCode.UNAUTHENTICATED:
-            words = "the coordinator refused the key of this party: is it the one pinned there?"
+            status = "the coordinator refused the key of this party: is it the one pinned there?"
         elif heard > began:
-            words = "the connection ended; connecting again"
-        if words != said:
-            party.say(words)
-            said = words
+            status = "the connection ended; connecting again"
+        if status != printed:
+            party.say(status)
+            printed = status
         time.sleep(_RETRY)
 
 

@@ -25,7 +25,7 @@ from privboost.federation.keys import (
     session_name,
 )
 from privboost.federation.messages import byte_array, key_bytes, read_bytes, whole, write_bytes
-from privboost.federation.party_curator import ExactAnswers, NoisyAnswers, PartyCurator
+from privboost.federation.party_curator import ExactPartyCurator, NoisyPartyCurator, PartyCurator
 from privboost.federation.party_offers import Accepted, hiding_reasons
 from privboost.federation.party_rounds import PartyRounds
 from privboost.federation.party_session import PartySession
@@ -53,14 +53,14 @@ class Handshake:
     def __init__(self, accepted: Accepted, ends: Any) -> None:
         agreement, name = accepted.agreement, accepted.member.name
         order = list(agreement.parties)
-        advertised = [_read_end(end, agreement) for end in (ends if isinstance(ends, list) else ())]
-        if [end.name for end in advertised] != order:
+        self._ends = [_read_end(end, agreement) for end in (ends if isinstance(ends, list) else ())]
+        if [end.name for end in self._ends] != order:
             raise FederationError("session: it begins with all parties that were agreed on")
-        if accepted.said not in advertised:
+        if accepted.own_end not in self._ends:
             raise FederationError("session: this party is not in it as it advertised itself")
-        self._accepted, self._ends = accepted, advertised
-        self._session = session_name(agreement.digest, [accepted.coordinator, *advertised])
-        self._pairs = {k: self._key(end) for k, end in enumerate(advertised) if end.name != name}
+        self._accepted = accepted
+        self._session = session_name(agreement.digest, [accepted.coordinator, *self._ends])
+        self._pairs = {k: self._key(end) for k, end in enumerate(self._ends) if end.name != name}
         self.channel = Channel(self._key(accepted.coordinator), name, COORDINATOR)
 
     def _key(self, other: Advertised) -> bytes:
@@ -70,14 +70,14 @@ class Handshake:
     def reply(self) -> dict[str, Any]:
         """Return the party's confirmation for each other party, and its part of the randomness."""
         accepted, member = self._accepted, self._accepted.member
-        said = {
+        confirmations = {
             k: confirmation(key, member.name, self._ends[k].name) for k, key in self._pairs.items()
         }
         seeded = accepted.agreement.seed is not None
         return {
             "stage": "ready",
             "part": byte_array(accepted.part),
-            "confirmations": write_bytes(said),
+            "confirmations": write_bytes(confirmations),
             "rows": count_rows(member.rows) if seeded else None,
         }
 
@@ -108,12 +108,12 @@ class Handshake:
         curator = _curator(accepted, ledger, backend)
         return PartySession(rounds, curator, plan, backend, joint), ledger
 
-    def _check_confirmed(self, said: Mapping[int, bytes]) -> None:
+    def _check_confirmed(self, confirmations: Mapping[int, bytes]) -> None:
         """Refuse to begin unless all others have proved that they have their pair keys."""
         for k, key in self._pairs.items():
             name = self._ends[k].name
             expected = confirmation(key, name, self._accepted.member.name)
-            if not hmac.compare_digest(expected, said.get(k, b"")):
+            if not hmac.compare_digest(expected, confirmations.get(k, b"")):
                 raise FederationError(f"keys: {name!r} has not confirmed the one it shares")
 
     def _join(self, parts: Any) -> bytes:
@@ -133,8 +133,8 @@ def _curator(accepted: Accepted, ledger: Ledger, backend: Backend) -> PartyCurat
     seeded = agreement.seed is not None
     if agreement.trust == DISTRIBUTED:
         part = noise_part(agreement.quorum)
-        return NoisyAnswers(backend, ledger, stream, contribution, part, seeded)
-    return ExactAnswers(backend, ledger, stream, contribution, 1.0, seeded)
+        return NoisyPartyCurator(backend, ledger, stream, contribution, part, seeded)
+    return ExactPartyCurator(backend, ledger, stream, contribution, 1.0, seeded)
 
 
 def _read_end(end: Any, agreement: Agreement) -> Advertised:

@@ -65,7 +65,7 @@ class PartyCurator(Curator):
     def answer(self, query: Query, event: Event) -> np.ndarray:
         """Charge an event, and return the sums to be added to those of other parties."""
         try:
-            need_known_promise(query, event, self._contribution)
+            check_sensitivity(query, event, self._contribution)
         except ValueError as error:  # it names the query and the event alone
             raise FederationError(f"plan: {error}") from None
         return self._answer(query, event)
@@ -82,7 +82,7 @@ class PartyCurator(Curator):
         return query if self._seeded else super()._sampled(query, rate, stream)
 
 
-class ExactAnswers(PartyCurator):
+class ExactPartyCurator(PartyCurator):
     """Curator for a server that is trusted with exact totals, and adds the noise."""
 
     def _answer(self, query: Query, event: Event) -> np.ndarray:
@@ -102,7 +102,7 @@ class ExactAnswers(PartyCurator):
         return self._backend.sum(query)
 
 
-class NoisyAnswers(PartyCurator):
+class NoisyPartyCurator(PartyCurator):
     """Curator for a server that is not trusted: each party adds its part of the noise."""
 
     def _answer(self, query: Query, event: Event) -> np.ndarray:
@@ -117,7 +117,7 @@ class NoisyAnswers(PartyCurator):
         raise FederationError(f"noise: parties cannot add that of {event.what!r}")
 
 
-def need_known_promise(query: Query, event: Event, contribution: Contribution) -> None:
+def check_sensitivity(query: Query, event: Event, contribution: Contribution) -> None:
     """Refuse a query whose sensitivity its event does not cover, as far as a party can check.
 
     A trusted server alone decides how it uses the sums: λ of noisy means, and the utility of a

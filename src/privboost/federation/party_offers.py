@@ -99,7 +99,7 @@ class Accepted:
         The party's own copy of the plan.
     load : Load
         Its table, and how it is read.
-    coordinator, said : Advertised
+    coordinator, own_end : Advertised
         Public parts of the coordinator and of this party.
     fresh : KeyPair
         This party's key of the session.
@@ -114,7 +114,7 @@ class Accepted:
     own: OwnPlan
     load: Load
     coordinator: Advertised
-    said: Advertised
+    own_end: Advertised
     fresh: KeyPair
     part: bytes
     keys: KeyStream
@@ -131,9 +131,9 @@ class Accepted:
         return {
             "stage": "accepted",
             "agreed": self.agreement.digest,
-            "fresh": byte_array(self.said.fresh),
-            "own_nonce": byte_array(self.said.nonce),
-            "commitment": byte_array(self.said.commitment),
+            "fresh": byte_array(self.own_end.fresh),
+            "own_nonce": byte_array(self.own_end.nonce),
+            "commitment": byte_array(self.own_end.commitment),
         }
 
 
@@ -152,7 +152,7 @@ def accept_offer(member: Member, body: Mapping[str, Any]) -> Accepted:
             charge.check(own.plan.releases)
         load = _load(member.rows, agreement, own, keys)
     fresh, part = KeyPair(), random_bytes()
-    said = Advertised(
+    own_end = Advertised(
         member.name, member.identity.public, fresh.public, random_bytes(), commit_to(part)
     )
     coordinator = Advertised(
@@ -161,7 +161,7 @@ def accept_offer(member: Member, body: Mapping[str, Any]) -> Accepted:
         key_bytes(body, "fresh"),
         key_bytes(body, "nonce"),
     )
-    accepted = Accepted(member, agreement, own, load, coordinator, said, fresh, part, keys)
+    accepted = Accepted(member, agreement, own, load, coordinator, own_end, fresh, part, keys)
     with hiding_reasons():
         accepted.ledger().check(own.plan.releases)
     return accepted

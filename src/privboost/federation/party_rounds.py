@@ -143,7 +143,7 @@ class PartyRounds:
     def begin(self, round_: int) -> None:
         """Begin a round; earlier ones are over."""
         if not self._dealers or round_ not in self._batch or round_ < self._next:
-            raise FederationError("rounds: this one is not dealt, or lies behind")
+            raise FederationError("rounds: this one is not dealt, or is over")
         self._next, self._begun = round_ + 1, round_
 
     def mask(self, sums: np.ndarray, asked: bytes) -> tuple[np.ndarray, dict[int, bytes]]:
@@ -168,12 +168,12 @@ class PartyRounds:
         if not self._masked < round_ or round_ <= self._opened:
             raise FederationError("rounds: this one has its sums, or was opened")
         self._masked = round_
-        words = np.ascontiguousarray(sums, dtype=np.int64).reshape(-1).view(np.uint64).copy()
-        add_masks(words, [(own_seed(self._secret, round_), True)])
+        masked = np.ascontiguousarray(sums, dtype=np.int64).reshape(-1).view(np.uint64).copy()
+        add_masks(masked, [(own_seed(self._secret, round_), True)])
         others = self._dealers - {self._own}
-        add_masks(words, [(pair_seed(self._pair_keys[p], round_), self._own < p) for p in others])
+        add_masks(masked, [(pair_seed(self._pair_keys[p], round_), self._own < p) for p in others])
         self._claim = hashlib.sha256(asked + _listed(self._dealers)).digest()
-        return words, self._tags(round_, "asked", self._claim)
+        return masked, self._tags(round_, "asked", self._claim)
 
     def confirm(
         self, round_: int, survivors: Sequence[int], tags: Mapping[int, bytes]
@@ -190,17 +190,21 @@ class PartyRounds:
             The other survivors' tags of their queries.
         """
         if not round_ == self._masked == self._begun or round_ <= self._confirmed:
-            raise FederationError("rounds: this one is not there to be confirmed")
-        there = set(survivors)
-        if len(there) != len(survivors) or not there <= self._dealers or self._own not in there:
+            raise FederationError("rounds: this one cannot be confirmed now")
+        present = set(survivors)
+        if (
+            len(present) != len(survivors)
+            or not present <= self._dealers
+            or self._own not in present
+        ):
             raise FederationError("survivors: they are parties of this round, this one among them")
-        if len(there) < self._quorum.threshold:
-            raise FederationError("survivors: too few for the sum to hide anybody")
-        for party in there - {self._own}:
+        if len(present) < self._quorum.threshold:
+            raise FederationError("survivors: too few to hide a party in the sum")
+        for party in present - {self._own}:
             if not self._is_tag(party, round_, "asked", self._claim, tags.get(party)):
-                raise FederationError("survivors: one was asked something else, or with others")
-        self._confirmed, self._survivors = round_, tuple(sorted(there))
-        return self._tags(round_, "survivors", _listed(there))
+                raise FederationError("survivors: one had another query, or other parties")
+        self._confirmed, self._survivors = round_, tuple(sorted(present))
+        return self._tags(round_, "survivors", _listed(present))
 
     def open(self, round_: int, tags: Mapping[int, bytes]) -> dict[int, bytes]:
         """Return a share for each party: of its own seed if it survived, else of its envelope key.
@@ -216,9 +220,9 @@ class PartyRounds:
             The other parties' tags of the survivors.
         """
         if not round_ == self._confirmed == self._begun or round_ <= self._opened:
-            raise FederationError("rounds: the masks of this one are not there to be opened")
-        said, others = _listed(self._survivors), self._dealers - {self._own}
-        agree = [p for p in others if self._is_tag(p, round_, "survivors", said, tags.get(p))]
+            raise FederationError("rounds: the masks of this one cannot be opened now")
+        claim, others = _listed(self._survivors), self._dealers - {self._own}
+        agree = [p for p in others if self._is_tag(p, round_, "survivors", claim, tags.get(p))]
         if len(agree) + 1 < self._quorum.threshold:
             raise FederationError("survivors: too few parties have confirmed the same")
         self._opened, self._next = round_, max(self._next, round_ + 1)
@@ -231,18 +235,18 @@ class PartyRounds:
             self._held[party] = bytes(gone) + shares[gone:]
         return opened
 
-    def _tags(self, round_: int, what: str, said: bytes) -> dict[int, bytes]:
+    def _tags(self, round_: int, what: str, claim: bytes) -> dict[int, bytes]:
         """Return a tag for each other party of a round, which only the two of them can make."""
         others = self._dealers - {self._own}
-        return {party: self._tag(self._own, party, round_, what, said) for party in others}
+        return {party: self._tag(self._own, party, round_, what, claim) for party in others}
 
-    def _is_tag(self, party: int, round_: int, what: str, said: bytes, tag: bytes | None) -> bool:
-        own = self._tag(party, self._own, round_, what, said)
+    def _is_tag(self, party: int, round_: int, what: str, claim: bytes, tag: bytes | None) -> bool:
+        own = self._tag(party, self._own, round_, what, claim)
         return tag is not None and hmac.compare_digest(own, tag)
 
-    def _tag(self, sender: int, reader: int, round_: int, what: str, said: bytes) -> bytes:
+    def _tag(self, sender: int, reader: int, round_: int, what: str, claim: bytes) -> bytes:
         key = self._pair_keys[reader if sender == self._own else sender]
-        return derive(key, "tag", what, sender, reader, round_, said.hex())[:TAG_BYTES]
+        return derive(key, "tag", what, sender, reader, round_, claim.hex())[:TAG_BYTES]
 
     def _seal(self, party: int, shares: bytes) -> bytes:
         """Encrypt shares for another party; the nonce is the batch's first round, used once."""

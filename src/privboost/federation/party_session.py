@@ -92,11 +92,11 @@ class PartySession:
         self._checker.check_query(query)
         asked = asked_digest(body["query"].tobytes(), event)
         answer = self._curator.answer(query, event)
-        words, tags = self._rounds.mask(answer, asked + self.joint)
+        masked, tags = self._rounds.mask(answer, asked + self.joint)
         return {
             "round": body["round"],
             "asked": asked.hex(),
-            "words": words,
+            "words": masked,
             "tags": write_bytes(tags),
         }
 
@@ -104,9 +104,9 @@ class PartySession:
         survivors = body.get("survivors")
         if not isinstance(survivors, list) or any(type(each) is not int for each in survivors):
             raise FederationError("messages: a list of survivors is needed")
-        said = read_bytes(body.get("tags"))
-        tags = self._rounds.confirm(whole(body, "round"), survivors, said)
-        return {"round": body["round"], "tags": write_bytes(tags)}
+        tags = read_bytes(body.get("tags"))
+        confirmed = self._rounds.confirm(whole(body, "round"), survivors, tags)
+        return {"round": body["round"], "tags": write_bytes(confirmed)}
 
     def _open(self, body: Mapping[str, Any]) -> dict[str, Any]:
         opened = self._rounds.open(whole(body, "round"), read_bytes(body.get("tags")))

@@ -15,7 +15,7 @@ from privboost.tables.domain import Domain
 from privboost.tables.pieces import Batch
 from privboost.tables.remote import RemoteTable, refuse_remote
 
-_FIT_ONLY = "rows: those of a federation are there to be fitted, and no more"
+_FIT_ONLY = "rows: a federation can be fitted, and nothing else"
 
 
 class AgreedRows(RemoteTable):

@@ -147,22 +147,22 @@ class FederatedPreparation(Preparation):
 def federation_assumptions(quorum: Quorum, trust: str) -> tuple[str, ...]:
     """Return the assumptions that a federation adds to a guarantee."""
     k, c, d = quorum.parties, quorum.colluders, quorum.dropouts
-    said = [
+    lines = [
         f"a federation of k = {k} parties, of which up to d = {d} may be lost and up to c = {c} "
         "may collude with the server; all rows of a protected unit lie with one party",
         "masks hide each party's sums: X25519, HKDF-SHA256 and AES-256 are taken to be secure, and "
         "the public keys that parties pinned to be those of the parties",
     ]
     if trust == DISTRIBUTED:
-        said.append(
+        lines.append(
             f"each party added discrete Gaussian noise of 1/{quorum.honest} of the variance "
             f"(k - c - d = {quorum.honest}): the guarantee holds against the server and {c} "
             "parties that collude with it, whether or not the server follows the rules; that "
             f"noise is a sum of discrete Gaussians costs less than {SLACK:g} of epsilon"
         )
     else:
-        said.append(
+        lines.append(
             "the server is trusted with exact totals, and added the noise: the guarantee is about "
             "what it releases"
         )
-    return tuple(said)
+    return tuple(lines)

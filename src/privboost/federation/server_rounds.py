@@ -87,14 +87,14 @@ class ServerRounds:
         self._survivors = None
         return self._round
 
-    def take_masked(self, party: int, words: np.ndarray, tags: Mapping[int, bytes]) -> None:
+    def take_masked(self, party: int, sums: np.ndarray, tags: Mapping[int, bytes]) -> None:
         """Store the masked sums of a party, and its tags for others."""
         self._need_party(party, self._masked)
         if party not in self._dealt or self._survivors is not None:
             raise FederationError("sums: out of turn")
-        need_array("sums", words, np.uint64, (self._length,))
+        need_array("sums", sums, np.uint64, (self._length,))
         self._need_tags(party, tags)
-        self._masked[party], self._asked[party] = words, dict(tags)
+        self._masked[party], self._asked[party] = sums, dict(tags)
 
     def survivors(self) -> list[int]:
         """Return the parties whose sums are added up; from now on no others are taken."""
@@ -140,23 +140,23 @@ class ServerRounds:
         self._need_enough(self._opened)
         assert self._survivors is not None
         at = self._round - self._batch.start
-        words = np.zeros(self._length, dtype=np.uint64)
+        total = np.zeros(self._length, dtype=np.uint64)
         for masked in self._masked.values():
-            np.add(words, masked, out=words)
+            np.add(total, masked, out=total)
         known: dict[tuple[int, ...], Reconstruction] = {}
         for party, dealt in self._dealt.items():
             own, envelope = dealt.commitments[at]
             if party in self._survivors:
                 seed = self._open(party, own.tobytes(), known)
-                add_masks(words, [(seed, False)])
+                add_masks(total, [(seed, False)])
                 continue
             key = self._open(party, envelope.tobytes(), known)
             seeds = crypt_seeds(key, dealt.envelopes[at].tobytes())
             # A survivor added the mask where its number is the smaller one.
             pairs = {s: seeds[SECRET_BYTES * s :][:SECRET_BYTES] for s in self._survivors}
-            add_masks(words, [(seed, s > party) for s, seed in pairs.items()])
+            add_masks(total, [(seed, s > party) for s, seed in pairs.items()])
         self._opened = {}
-        return words.view(np.int64)
+        return total.view(np.int64)
 
     def _open(
         self, party: int, commitment: bytes, known: dict[tuple[int, ...], Reconstruction]
@@ -174,23 +174,23 @@ class ServerRounds:
         raise FederationError(f"shares: those of {self._names[party]!r} do not open its masks")
 
     def _sets_of_holders(
-        self, there: list[int], known: dict[tuple[int, ...], Reconstruction]
+        self, present: list[int], known: dict[tuple[int, ...], Reconstruction]
     ) -> Iterator[tuple[int, ...]]:
         """Yield sets of parties whose shares are tried: those that were right before, then any."""
-        yield from [holders for holders in reversed(known) if set(holders) <= set(there)]
+        yield from [holders for holders in reversed(known) if set(holders) <= set(present)]
         draws = fixed_generator()  # a forger who knows the order can only end the run
         for _ in range(_MOST_TRIES):
-            chosen = draws.choice(there, self._quorum.threshold, replace=False)
+            chosen = draws.choice(present, self._quorum.threshold, replace=False)
             yield tuple(sorted(chosen.tolist()))
 
     def _need_party(self, party: int, taken: Mapping[int, object]) -> None:
         if party not in self._names or party in taken:
-            raise FederationError("messages: of nobody here, or a second one")
+            raise FederationError("messages: of no party here, or a second one")
 
-    def _need_enough(self, there: Mapping[int, object]) -> None:
-        if len(there) < self._quorum.threshold:
+    def _need_enough(self, present: Mapping[int, object]) -> None:
+        if len(present) < self._quorum.threshold:
             raise FederationError(
-                f"parties: {len(there)} of {self._quorum.parties} are left, and "
+                f"parties: {len(present)} of {self._quorum.parties} are left, and "
                 f"{self._quorum.threshold} are needed"
             )
 

@@ -83,15 +83,15 @@ class Session:
     def __init__(self, identity: KeyPair, transport: Transport, agreement: Agreement) -> None:
         self._identity, self._transport, self._agreement = identity, transport, agreement
         self._order = list(agreement.parties)
-        self._letters = {
+        self._letter_keys = {
             name: identity.shared(bytes.fromhex(key)) for name, key in agreement.parties.items()
         }
         self._fresh = KeyPair()
-        self._said = Advertised(COORDINATOR, identity.public, self._fresh.public, random_bytes())
-        self._there = list(self._order)
+        self._own_end = Advertised(COORDINATOR, identity.public, self._fresh.public, random_bytes())
+        self._active = list(self._order)
         self._needed = len(self._order)
         self._ends: dict[str, Advertised] = {}
-        self._openings: dict[str, Body] = {}
+        self._first_deal: dict[str, Body] = {}
         self._channels: dict[str, Channel] = {}
         self._rounds = ServerRounds(agreement.quorum, {})
         self._notes: list[Body] = []
@@ -105,32 +105,32 @@ class Session:
         body = {
             "stage": "offer",
             "agreement": self._agreement.to_dict(),
-            "fresh": byte_array(self._said.fresh),
-            "nonce": byte_array(self._said.nonce),
+            "fresh": byte_array(self._own_end.fresh),
+            "nonce": byte_array(self._own_end.nonce),
         }
 
         def take(name: str, reply: Body) -> None:
             if text(reply, "agreed") != self._agreement.digest:
-                raise FederationError("agreement: it is another one there")
+                raise FederationError("agreement: the party has another one")
             identity = bytes.fromhex(self._agreement.parties[name])
             keys = (key_bytes(reply, each) for each in ("fresh", "own_nonce", "commitment"))
             end = Advertised(name, identity, *keys)
             self._fresh.shared(end.fresh)  # or it is no key
             self._ends[name] = end
 
-        self._write(dict.fromkeys(self._there, body), "accepted", take)
+        self._write(dict.fromkeys(self._active, body), "accepted", take)
 
     def begin(self) -> None:
         """Collect the parties' confirmations of their keys, for the coordinator and each other.
 
         Parties spend when the first seeds are dealt.
         """
-        ends = [self._ends[name] for name in self._there]
-        session = session_name(self._agreement.digest, [self._said, *ends])
+        ends = [self._ends[name] for name in self._active]
+        session = session_name(self._agreement.digest, [self._own_end, *ends])
         for end in ends:
             key = pair_key(COORDINATOR, self._identity, self._fresh, end, session)
             self._channels[end.name] = Channel(key, COORDINATOR, end.name)
-        members = {self._order.index(name): name for name in self._there}
+        members = {self._order.index(name): name for name in self._active}
         self._rounds = ServerRounds(self._agreement.quorum, members)
         advertised = [
             {
@@ -141,26 +141,28 @@ class Session:
             }
             for end in ends
         ]
-        body = {"stage": "begin", "nonce": byte_array(self._said.nonce), "ends": advertised}
+        body = {"stage": "begin", "nonce": byte_array(self._own_end.nonce), "ends": advertised}
         sizes: dict[str, int] = {}
         confirmed: dict[int, dict[int, bytes]] = {}
 
         def take(name: str, reply: Body) -> None:
             part = key_bytes(reply, "part")
             join_parts({name: part}, {name: self._ends[name].commitment}, session)
-            own, said = self._order.index(name), read_bytes(reply["confirmations"])
-            if set(said) != set(members) - {own}:
-                raise FederationError("keys: it has confirmed others than those that are there")
+            own, tags = self._order.index(name), read_bytes(reply["confirmations"])
+            if set(tags) != set(members) - {own}:
+                raise FederationError(
+                    "keys: it has confirmed others than the parties of the session"
+                )
             sizes[name] = 0 if reply["rows"] is None else max(whole(reply, "rows"), 0)
-            confirmed[own], self._parts[name] = said, part
+            confirmed[own], self._parts[name] = tags, part
 
-        self._write(dict.fromkeys(self._there, body), "ready", take, sealed_reply=True)
+        self._write(dict.fromkeys(self._active, body), "ready", take, sealed_reply=True)
         self.joint = join_parts(self._parts, {e.name: e.commitment for e in ends}, session)
         at = 0
-        for name in self._there:
+        for name in self._active:
             own = self._order.index(name)
-            said = {p: tags[own] for p, tags in confirmed.items() if p != own}
-            self._openings[name] = {"confirmations": write_bytes(said), "first_id": at}
+            for_this = {p: tags[own] for p, tags in confirmed.items() if p != own}
+            self._first_deal[name] = {"confirmations": write_bytes(for_this), "first_id": at}
             at += sizes[name]
         self._needed = self._agreement.quorum.threshold
 
@@ -193,7 +195,7 @@ class Session:
             "event": event,
             "query": byte_array(query),
         }
-        bodies = {name: body | {"shares": self._shares(name, dealt)} for name in self._there}
+        bodies = {name: body | {"shares": self._shares(name, dealt)} for name in self._active}
         self._notes = []
 
         def take(party: int, reply: Body) -> None:
@@ -225,7 +227,7 @@ class Session:
     def _with_tags(self, body: Body, tags: Callable[[int], Mapping[int, bytes]]) -> dict[str, Body]:
         return {
             name: body | {"tags": write_bytes(tags(self._order.index(name)))}
-            for name in self._there
+            for name in self._active
         }
 
     def end(self, whole_run: bool) -> None:
@@ -240,16 +242,17 @@ class Session:
             self._send_end(whole_run)
         finally:
             self._fresh = KeyPair()  # replaces that of the session
-            self._channels, self._letters, self._ends = {}, {}, {}
-            self._openings, self._parts = {}, {}
+            self._channels, self._letter_keys, self._ends = {}, {}, {}
+            self._first_deal, self._parts = {}, {}
             self._rounds = ServerRounds(self._agreement.quorum, {})
 
     def _send_end(self, whole_run: bool) -> None:
-        there = [name for name in self._there if name in self._channels]
+        active = [name for name in self._active if name in self._channels]
         closing = {
-            name: self._channels[name].close({"stage": "end", "whole": whole_run}) for name in there
+            name: self._channels[name].close({"stage": "end", "whole": whole_run})
+            for name in active
         }
-        waiting = set(there)
+        waiting = set(active)
         for name, data in self._carried(closing) if closing else ():
             if name in waiting and self._channels[name].open(data) is not None:
                 waiting.remove(name)
@@ -265,8 +268,8 @@ class Session:
             dealt = Dealt(reply["commitments"], reply["lids"], read_bytes(reply["sealed"]))
             self._rounds.take_dealt(party, dealt)
 
-        self._ask({name: body | self._openings.get(name, {}) for name in self._there}, take)
-        self._openings = {}  # for the first deal only
+        self._ask({name: body | self._first_deal.get(name, {}) for name in self._active}, take)
+        self._first_deal = {}  # for the first deal only
 
     def _shares(self, name: str, dealt: bool) -> Any:
         return write_bytes(self._rounds.shares_for(self._order.index(name))) if dealt else None
@@ -288,15 +291,15 @@ class Session:
                 reply = self._channels[name].open(data)
                 if reply is not None:
                     return reply
-            reply = open_letter(self._letters[name], COORDINATOR, name, data)
+            reply = open_letter(self._letter_keys[name], COORDINATOR, name, data)
             if reply is None or not isinstance(reply.get("to"), np.ndarray):
                 return None
             if sealed_reply and reply.get("stage") != "refused":
                 return None  # a letter needs long-lived keys only
-            return reply if key_bytes(reply, "to") == self._said.nonce else None
+            return reply if key_bytes(reply, "to") == self._own_end.nonce else None
 
         sealed = {
-            name: seal_letter(self._letters[name], COORDINATOR, name, body)
+            name: seal_letter(self._letter_keys[name], COORDINATOR, name, body)
             for name, body in bodies.items()
         }
         self._take_all(sealed, stage, read, take)
@@ -362,10 +365,10 @@ class Session:
     def _lose(self, gone: Mapping[str, str]) -> None:
         """Go on without some parties; raise if too few are left."""
         self.lost |= gone
-        self._there = [name for name in self._there if name not in gone]
-        if len(self._there) < self._needed:
+        self._active = [name for name in self._active if name not in gone]
+        if len(self._active) < self._needed:
             why = "; ".join(f"{name!r}: {reason}" for name, reason in self.lost.items())
             raise FederationError(
-                f"{len(self._there)} of {len(self._order)} parties are left, and "
+                f"{len(self._active)} of {len(self._order)} parties are left, and "
                 f"{self._needed} are needed ({why})"
             )
