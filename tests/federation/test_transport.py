@@ -302,6 +302,49 @@ def test_a_party_that_stays_away_is_lost(serve, tls, monkeypatch):
         assert server._pending == {}
 
 
+def test_a_request_that_nobody_waits_for_is_not_sent(serve, tls):
+    party = make_parties(FRAME, 2)[0]
+    identity, keys = pinned([party])
+    received, go_on = [], threading.Event()
+
+    class Slow(Mute):
+        def receive(self, data):
+            if len(data) > 9:
+                return party.receive(data)  # the challenge
+            received.append(data)
+            go_on.wait(30)
+            return data
+
+    with serve(identity, keys) as server:
+        joining = join_all([Slow("p0", None)], server, tls[0])
+        server.wait_for(keys)
+        server._patience = 0.5
+        assert list(server.gather({"p0": b"one"})) == []
+        assert list(server.gather({"p0": b"two"})) == []
+        go_on.set()
+        server._patience = 60.0
+        assert list(server.gather({"p0": b"three"})) == [("p0", b"three")]
+    end(joining)
+    assert received == [b"one", b"three"]
+
+
+def test_a_party_whose_key_is_not_the_pinned_one_says_so(serve, tls):
+    party, other = make_parties(FRAME, 2)
+    said = []
+    party._listener = said.append
+    identity, _ = pinned([party])
+    with serve(identity, {"p0": other.identity.public}) as server:
+        joining = join_all([party], server, tls[0], patience=5)
+        wait_until(lambda: any("refused the key" in line for line in said))
+    end(joining)
+    # Where it is not known at all, it gives up in the end.
+    with (
+        serve(identity, {"south": other.identity.public}) as server,
+        pytest.raises(FederationError, match="refused the key"),
+    ):
+        join_federation(party, server.address, tls[0], patience=0.1)
+
+
 def test_long_messages_arrive_whole(serve, tls):
     sent = os.urandom(3 * transport.CHUNK_BYTES + 5)
     party = make_parties(FRAME, 2)[0]

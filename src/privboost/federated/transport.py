@@ -320,6 +320,8 @@ class FederationServer:
             return
         connection = self._register(name, context)
         while (request := connection.requests.get()) is not None:
+            if self._pending.get(name) is not request:
+                continue  # nobody waits for its reply any more
             yield from _chunks(request.data)
             reply = _read(chunks, MAX_BYTES)
             if reply is None:
@@ -410,21 +412,21 @@ def join_federation(
                 replies.put(None)
             if chunks.code() is grpc.StatusCode.OK:
                 return
-        reason = str(chunks.details()).lower()
-        if "certificate" in reason or "hostname" in reason:  # OpenSSL's words, and gRPC's
+        details = str(chunks.details()).lower()
+        if "certificate" in details or "hostname" in details:  # of OpenSSL, and of gRPC
             raise FederationError(
                 f"certificate: the one of {address} is not the one that this party trusts"
             )
-        if time.monotonic() - heard > patience:
-            raise FederationError(f"coordinator: nobody answers at {address}")
-        status = f"nobody answers at {address} yet; trying for {patience:g} s"
+        reason = f"nobody answers at {address}"
         if chunks.code() is grpc.StatusCode.UNAUTHENTICATED:
-            status = "the coordinator refused the key of this party: is it the one pinned there?"
+            reason = "it refused the key of this party: is it the one pinned there?"
         elif heard > began:
-            status = "the connection ended; connecting again"
-        if status != printed:
-            party.say(status)
-            printed = status
+            reason = "the connection ended"
+        if time.monotonic() - heard > patience:
+            raise FederationError(f"coordinator: {reason}")
+        if reason != printed:
+            party.say(f"coordinator: {reason}; trying again for {patience:g} s")
+            printed = reason
         time.sleep(_RETRY)
 
 
