@@ -147,7 +147,7 @@ def coordinate(
     kind = kind_of(recipe, isinstance(public.target, ClassTarget))
     estimator = kind(epsilon=epsilon, delta=delta, domain=public, random_state=seed)
     estimator.set_params(ledger=ledger, verbose=is_watched() and not quiet)
-    given = set_weights(estimator, recipe, weights, weight_bound)
+    columns = set_weights(estimator, recipe, weights, weight_bound)
     estimator.set_params(**read_parameters(set_ or [], estimator.get_params()))
     name, identity = read_private(key)
     parties = read_pins(pins)
@@ -161,7 +161,7 @@ def coordinate(
         federation.check(estimator, weights)
         _wait_for_all(server, list(parties), quiet)
         with spending(epsilon, estimator.delta, others_pay=True), warnings_held_back():
-            estimator.fit(federation, **given)
+            estimator.fit(federation, **columns)
             save_paid(estimator.save, model)
     print_model(model, estimator.model_, as_json, strict, parties=list(parties))
 

@@ -1,4 +1,4 @@
-"""The backend of a fit whose rows lie with the parties of a federation."""
+"""`FederatedBackend` sends the queries of a fit to the parties, and the updates between them."""
 
 from __future__ import annotations
 

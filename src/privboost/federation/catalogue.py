@@ -1,4 +1,4 @@
-"""The events of a plan by number: a message names the event that its query is charged to."""
+"""A catalogue numbers the events of a plan: a message names the one its query is charged to."""
 
 from __future__ import annotations
 

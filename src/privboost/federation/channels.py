@@ -1,4 +1,4 @@
-"""Sealed messages: nobody else can read, change or replay them, or move them to another session."""
+"""Sealed messages cannot be read, changed or replayed by others, or moved to another session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits that a party sets: offers beyond them are refused."""
+"""A party's consent limits the offers that it accepts."""
 
 from __future__ import annotations
 

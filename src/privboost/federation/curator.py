@@ -1,4 +1,4 @@
-"""The coordinator's curators: each query goes to the parties with its event, which they check."""
+"""Curators of the coordinator send the parties each query with its event, which they check."""
 
 from __future__ import annotations
 

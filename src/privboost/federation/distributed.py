@@ -1,4 +1,4 @@
-"""Noise that parties add together: each draws a part, and the sum replaces one draw.
+"""Parties add the noise together: each draws a part, and the sum replaces one draw.
 
 Of k parties d may be lost and c may reveal their noise to the server. So every sum has the noise
 of k − c − d honest parties, and each draws discrete Gaussian noise of 1/(k − c − d) of the

@@ -1,7 +1,6 @@
-"""Joint randomness: each party commits to a part, and all parts are revealed at once.
-
-It decides public choices, such as which trees are drawn. A party that sees the parts of others
-first can still leave: it chooses between two outcomes, no more.
+"""Joint randomness decides public choices, such as which trees are drawn: each party commits to a
+part, and all parts are revealed at once. A party that sees the parts of others first can still
+leave: it chooses between two outcomes, no more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The handshake of a session at a party: keys are confirmed, the plan is charged, rows loaded."""
+"""In the handshake parties confirm their keys; then the plan is charged, and rows are loaded."""
 
 from __future__ import annotations
 

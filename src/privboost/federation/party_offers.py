@@ -1,9 +1,4 @@
-"""A party's side of a session: offers, the handshake, and replies to the coordinator's requests.
-
-An offer is accepted or refused, by a rule that the coordinator may know. Nothing is spent, and
-nothing is sent that depends on rows, until every other party has proved that it has the key it
-shares with this one.
-"""
+"""An offer is accepted, or refused by a rule that the coordinator may know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A session as a party takes part in it."""
+"""A party's side of a session: offers, the handshake, and replies to the coordinator's requests.
+
+Nothing is spent, and nothing is sent that depends on rows, until every other party has proved
+that it has the key it shares with this one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of an agreement, made by each end with its own code."""
+"""Each end makes the plan of an agreement with its own code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of a fit across parties: all agree before the budget is reserved."""
+"""In the stages of a fit, all parties agree before the budget is reserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of parties, of those that may be lost, and of those that may collude."""
+"""A quorum fixes how many parties may be lost, and how many may collude."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a federation: a table whose backend sends queries to the parties."""
+"""`FederatedRows` is a table whose backend sends queries to the parties."""
 
 from __future__ import annotations
 

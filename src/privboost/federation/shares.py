@@ -1,4 +1,4 @@
-"""Shamir's secret sharing in exact integers: t shares determine a secret, fewer reveal nothing."""
+"""Secrets are shared by Shamir's scheme, in exact integers: fewer than t shares reveal nothing."""
 
 from __future__ import annotations
 
