@@ -4,8 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Clusters have an environment of their own: the rest must work without their packages.
 CLUSTERS := .venv-distributed
-# Flower wants older packages than the rest.
-FLOWER := .venv-flower
 # What builds the site and the packages is not needed to run anything.
 DOCS := .venv-docs
 DIST := .venv-dist
@@ -33,9 +31,8 @@ coverage: $(VENV)/.test
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest $(PARALLEL) -m slow
 
-test-distributed: $(CLUSTERS)/.test $(FLOWER)/.test
+test-distributed: $(CLUSTERS)/.test
 	$(CLUSTERS)/bin/python -m pytest tests/distributed
-	$(FLOWER)/bin/python -m pytest tests/flower
 
 # On a card of this machine; GPU says which CUDA its driver is for (gpu12 or gpu13).
 GPU ?= gpu13
@@ -76,7 +73,7 @@ results: $(VENV)/.bench
 	$(BIN)/python -m bench.results
 
 clean:
-	rm -rf $(VENV) $(CLUSTERS) $(FLOWER) $(DOCS) $(DIST) build dist site
+	rm -rf $(VENV) $(CLUSTERS) $(DOCS) $(DIST) build dist site
 	find src tests -name '*.nb[ic]' -delete
 
 $(BIN)/python:
@@ -98,11 +95,6 @@ $(VENV)/.bench: pyproject.toml | $(BIN)/python
 $(CLUSTERS)/.test: pyproject.toml
 	$(PYTHON) -m venv $(CLUSTERS)
 	$(CLUSTERS)/bin/python -m pip install --quiet -e ".[test,dask,spark]"
-	touch $@
-
-$(FLOWER)/.test: pyproject.toml
-	$(PYTHON) -m venv $(FLOWER)
-	$(FLOWER)/bin/python -m pip install --quiet -e ".[test,federated]"
 	touch $@
 
 $(DOCS)/.made: pyproject.toml

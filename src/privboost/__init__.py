@@ -65,9 +65,11 @@ if TYPE_CHECKING:  # the same names, for tools that read types
     from privboost.evaluation.evaluate import evaluate as evaluate
     from privboost.evaluation.result import Evaluation as Evaluation
     from privboost.evaluation.sweep import Sweep as Sweep
+    from privboost.federated.transport import (
+        FederationServer as FederationServer,
+        join_federation as join_federation,
+    )
     from privboost.federation.federation import Federation as Federation
-    from privboost.federation.flower_party import join_federation as join_federation
-    from privboost.federation.flower_server import FlowerServer as FlowerServer
     from privboost.federation.keys import KeyPair as KeyPair
     from privboost.federation.party import Party as Party
     from privboost.explanations.explanation import Explanation as Explanation
@@ -113,9 +115,9 @@ _HOMES = {
     "Sweep": "evaluation.sweep",
     "evaluate": "evaluation.evaluate",
     "Federation": "federation.federation",
-    "FlowerServer": "federation.flower_server",
+    "FederationServer": "federated.transport",
     "KeyPair": "federation.keys",
-    "join_federation": "federation.flower_party",
+    "join_federation": "federated.transport",
     "Party": "federation.party",
     "Explanation": "explanations.explanation",
     "LocalExplanation": "explanations.local",

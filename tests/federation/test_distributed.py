@@ -250,7 +250,7 @@ def test_a_server_cannot_mix_events(twin, monkeypatch):
         total = backend.sum(TreeSums((stump(),)), much)
         assert np.abs(total.reshape(-1) / much.sigmas).max() < 10
     else:
-        with pytest.raises(FederationError, match="'p0': survivors: one was asked something else"):
+        with pytest.raises(FederationError, match="'p0': survivors: one had another query"):
             backend.sum(TreeSums((stump(),)), much)
 
 

@@ -191,7 +191,7 @@ def test_whoever_sends_something_else_before_all_have_agreed_is_named(stage, nam
     odd = Odd("odd", FRAME.iloc[:20], **ALLOWED, letter=how)
     with pytest.raises(FederationError, match=r"4 of 5 parties are left, and 5 are .*'odd'"):
         make().fit(bring([*parties, odd], dropouts=1))
-    assert [party._beginning for party in parties] == [None] * 4
+    assert [party._handshake for party in parties] == [None] * 4
 
 
 def test_a_key_that_is_none_loses_its_owner():

@@ -22,7 +22,7 @@ from privboost.engine.updates import (
     Start,
     UseLoss,
 )
-from privboost.federation.fitting import Fitting
+from privboost.federation.fitting import CommandChecker
 from privboost.losses.logistic import LOGISTIC
 from privboost.randomness.sampling import Sample
 from privboost.tables.encoding import Encoder
@@ -89,9 +89,9 @@ UPDATES = [
 
 
 def started():
-    fitting = Fitting(LAYOUT, 1)
-    fitting.follow(Start(LOSS, 1))
-    return fitting
+    checker = CommandChecker(LAYOUT, 1)
+    checker.check_update(Start(LOSS, 1))
+    return checker
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: type(query).__name__)
@@ -103,34 +103,34 @@ def test_queries_that_do_not_fit(query):
 @pytest.mark.parametrize("update", UPDATES, ids=lambda update: type(update).__name__)
 def test_updates_that_do_not_fit(update):
     with pytest.raises(FederationError, match="messages: "):
-        started().follow(update)
+        started().check_update(update)
 
 
 def test_what_fits_goes_through():
-    fitting = started()
-    fitting.check_query(CellSums(CELLS, sample=Sample(np.zeros(32, dtype=np.uint8), 0.5)))
-    fitting.check_query(TreeSums((GOOD, GOOD)))
-    fitting.follow(SetTerms(TERMS))
-    fitting.check_query(LinearSums(1, 1))
-    fitting.follow(SetLinearScores(np.full(1, 7, dtype=np.int32)))
-    fitting.follow(SetClippingRange(-2, 2))
+    checker = started()
+    checker.check_query(CellSums(CELLS, sample=Sample(np.zeros(32, dtype=np.uint8), 0.5)))
+    checker.check_query(TreeSums((GOOD, GOOD)))
+    checker.check_update(SetTerms(TERMS))
+    checker.check_query(LinearSums(1, 1))
+    checker.check_update(SetLinearScores(np.full(1, 7, dtype=np.int32)))
+    checker.check_update(SetClippingRange(-2, 2))
     with pytest.raises(FederationError, match="rows begin before"):
-        Fitting(LAYOUT, 1).check_query(CellSums(CELLS))
-    silent = Fitting(LAYOUT, 1)
-    silent.follow(Start(None, 1))
+        CommandChecker(LAYOUT, 1).check_query(CellSums(CELLS))
+    silent = CommandChecker(LAYOUT, 1)
+    silent.check_update(Start(None, 1))
     with pytest.raises(FederationError, match="no loss yet"):
         silent.check_query(CellSums(CELLS))
 
 
 def test_scores_never_overflow():
-    fitting = started()
-    fitting.follow(AddCellValues(CELLS, LARGE))
+    checker = started()
+    checker.check_update(AddCellValues(CELLS, LARGE))
     with pytest.raises(FederationError, match="overflow"):
-        fitting.follow(AddCellValues(CELLS, LARGE))
+        checker.check_update(AddCellValues(CELLS, LARGE))
     linear = started()
-    linear.follow(SetTerms(replace(TERMS, value=(np.full(SIZE, 2**29, dtype=np.int32),))))
+    linear.check_update(SetTerms(replace(TERMS, value=(np.full(SIZE, 2**29, dtype=np.int32),))))
     with pytest.raises(FederationError, match="overflow"):
-        linear.follow(SetLinearScores(np.full(1, 2**30, dtype=np.int32)))
+        linear.check_update(SetLinearScores(np.full(1, 2**30, dtype=np.int32)))
 
 
 @pytest.mark.parametrize("number", range(len(QUERIES)))

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from privboost import Federation, FederationError, Party, SBDTClassifier
+from privboost.federated.transport import Challenge, InProcess
 from privboost.federation import channels, party_beginning
 from privboost.federation.agreement import Agreement
 from privboost.federation.channels import open_letter, seal_letter
 from privboost.federation.joint import commit_to
 from privboost.federation.keys import KeyPair, extract, pair_key, random_bytes, session_name
-from privboost.federation.messages import read_bytes, write_bytes, write_key
-from privboost.federation.party_beginning import Beginning
-from privboost.federation.presence import Presence
+from privboost.federation.messages import byte_array, read_bytes, write_bytes
+from privboost.federation.party_beginning import Handshake
 from privboost.federation.session import Session
-from privboost.federation.transports import InProcess
 from tests.federation.parties import (
     ALLOWED,
     SECURE,
@@ -54,8 +53,8 @@ class Stolen(KeyPair):
 class Impostor(Party):
     """A party that the thief plays: its fresh keys are the thief's own."""
 
-    def _judge(self, body):
-        reply = super()._judge(body)
+    def _accept(self, body):
+        reply = super()._accept(body)
         fresh = list(self._accepted.values())[-1].fresh
         self.identity._known[fresh.public] = fresh
         return reply
@@ -68,8 +67,8 @@ class Watched(Party):
         super().__init__(*own, **how)
         self.sent = []
 
-    def _say(self, act):
-        self.sent.append(super()._say(act))
+    def _reply(self, act):
+        self.sent.append(super()._reply(act))
         return self.sent[-1]
 
 
@@ -137,8 +136,11 @@ def test_a_stolen_key_lets_nobody_play_others_to_its_owner(leads, monkeypatch):
 @pytest.mark.parametrize("leads", [True, False], ids=["coordinator", "network"])
 def test_the_broken_twin_gives_the_thief_all_sums_of_one_party(leads, monkeypatch):
     """Without the products of identities and fresh keys the same thief opens p0's masks."""
-    for module in ("party_beginning", "session"):
-        monkeypatch.setattr(f"privboost.federation.{module}.pair_key", without_crossed_products)
+    for place in (
+        "privboost.federation.party_beginning.pair_key",
+        "privboost.federation.session.pair_key",
+    ):
+        monkeypatch.setattr(place, without_crossed_products)
     victim = Watched("p0", FRAME, **ALLOWED | {"least_parties": 2})
     model = make(7).fit(attacked(victim, KeyPair() if leads else None)).model_
     assert same_model(make(7).fit(FRAME).model_, model)
@@ -150,10 +152,10 @@ def changed_opening(change):
 
     def lying(self):
         plain(self)
-        said = {n: read_bytes(body["confirmations"]) for n, body in self._openings.items()}
+        said = {n: read_bytes(body["confirmations"]) for n, body in self._first_deal.items()}
         change(said)
         for name, tags in said.items():
-            self._openings[name]["confirmations"] = write_bytes(tags)
+            self._first_deal[name]["confirmations"] = write_bytes(tags)
 
     return lying
 
@@ -192,9 +194,9 @@ def test_confirmations_of_another_session_are_none(monkeypatch):
 
     def replaying(self):
         plain(self)
-        kept.append({name: body["confirmations"] for name, body in self._openings.items()})
+        kept.append({name: body["confirmations"] for name, body in self._first_deal.items()})
         for name, old in kept[0].items():
-            self._openings[name]["confirmations"] = old
+            self._first_deal[name]["confirmations"] = old
 
     monkeypatch.setattr(Session, "begin", replaying)
     make().fit(federation)
@@ -262,16 +264,16 @@ def test_a_first_deal_that_is_none_costs_nothing(change, monkeypatch):
 def test_a_party_pays_once_all_others_have_confirmed_to_it(monkeypatch):
     """One whose confirmation for p0 is wrong: p0 spends nothing, though others have paid."""
     parties = make_parties(FRAME, 3, {})
-    plain = Beginning.reply
+    plain = Handshake.reply
 
     def lying(self):
         reply = plain(self)
-        if self._member.name == "p2":
+        if self._accepted.member.name == "p2":
             said = read_bytes(reply["confirmations"]) | {0: bytes(32)}
             reply["confirmations"] = write_bytes(said)
         return reply
 
-    monkeypatch.setattr(Beginning, "reply", lying)
+    monkeypatch.setattr(Handshake, "reply", lying)
     with pytest.raises(FederationError, match="'p0': keys: 'p2' has not confirmed"):
         make().fit(bring(parties))
     assert [entries(party) for party in parties] == [0, 1, 1]
@@ -292,14 +294,14 @@ class Thief(InProcess):
         if body["stage"] == "offer":
             reply = {
                 "stage": "accepted",
-                "agreed": Agreement.from_form(body["agreement"]).digest,
-                "fresh": write_key(self.fresh.public),
-                "own_nonce": write_key(random_bytes()),
-                "commitment": write_key(commit_to(self.part)),
+                "agreed": Agreement.from_dict(body["agreement"]).digest,
+                "fresh": byte_array(self.fresh.public),
+                "own_nonce": byte_array(random_bytes()),
+                "commitment": byte_array(commit_to(self.part)),
             }
         else:
             confirmations = write_bytes({1: bytes(32), 2: bytes(32)})
-            reply = {"stage": "ready", "part": write_key(self.part), "rows": None}
+            reply = {"stage": "ready", "part": byte_array(self.part), "rows": None}
             reply |= {"confirmations": confirmations}
         yield "p0", seal_letter(self.key, "p0", "coordinator", {"to": body["nonce"], **reply})
 
@@ -331,16 +333,16 @@ def test_the_keys_of_a_session_are_forgotten_with_it(monkeypatch):
     """With what both ends have afterwards, nothing that was recorded can be read."""
     parties = make_parties(FRAME, 3, {})
     federation, before = bring(parties, transport=Recording), []
-    plain = Session._tell_end
+    plain = Session._send_end
 
     def watched(self, whole_run):
         before.append((self._fresh, dict(self._ends), self._agreement.digest))
         plain(self, whole_run)
 
-    monkeypatch.setattr(Session, "_tell_end", watched)
+    monkeypatch.setattr(Session, "_send_end", watched)
     make().fit(federation)
     (fresh, ends, agreed), session = before[0], federation.last
-    name = session_name(agreed, [session._said, *ends.values()])
+    name = session_name(agreed, [session._own_end, *ends.values()])
 
     def read_with(own):
         key = pair_key("coordinator", federation._identity, own, ends["p0"], name)
@@ -350,7 +352,13 @@ def test_the_keys_of_a_session_are_forgotten_with_it(monkeypatch):
 
     assert read_with(fresh) > 10
     assert read_with(session._fresh) == 0
-    kept = (session._channels, session._ends, session._letters, session._openings, session._parts)
+    kept = (
+        session._channels,
+        session._ends,
+        session._letter_keys,
+        session._first_deal,
+        session._parts,
+    )
     assert not any(kept)
     assert [party._channel for party in parties] == [None] * 3
     make().fit(federation)
@@ -363,8 +371,8 @@ def test_a_session_that_is_refused_keeps_no_keys_either():
     with pytest.raises(FederationError, match="'p1': colluders"):
         make().fit(federation)
     session = federation.last
-    assert not any((session._channels, session._ends, session._letters))
-    assert session._fresh.public != session._said.fresh
+    assert not any((session._channels, session._ends, session._letter_keys))
+    assert session._fresh.public != session._own_end.fresh
 
 
 @pytest.mark.parametrize("what", ["fresh", "nonce", "commitment"])
@@ -393,10 +401,10 @@ def test_nothing_but_a_deal_or_an_end_follows_a_handshake():
     make()._prepare(federation, None, None).run()
     session, said = federation.last, {}
     session._lose = said.update
-    session._ask({n: {"stage": "sum", "round": 0} for n in session._there}, lambda *_: None)
+    session._ask({n: {"stage": "sum", "round": 0} for n in session._active}, lambda *_: None)
     assert set(said.values()) == {"session: there is none"}
     session.end(False)
-    assert [party._beginning for party in parties] == [None] * 3
+    assert [party._handshake for party in parties] == [None] * 3
     assert [entries(party) for party in parties] == [0, 0, 0]
 
 
@@ -418,14 +426,13 @@ def test_whoever_says_a_name_shows_its_key():
     keys = {party.name: party.identity.public for party in parties}
     for party in parties:
         party.pin(keys | {"coordinator": lead.public})
-    presence = Presence(lead, keys)
-    assert presence.challenge("stranger") is None
-    first, second = presence.challenge("p0"), presence.challenge("p0")
+    pair = {name: lead.shared(key) for name, key in keys.items()}
+    first, second = Challenge(pair["p0"], "p0"), Challenge(pair["p0"], "p0")
     answer = parties[0].receive(first.letter)
     assert first.is_met_by(answer)
     assert not second.is_met_by(answer)  # of another connection
-    assert not presence.challenge("p1").is_met_by(answer)
-    assert not Presence(other, keys).challenge("p0").is_met_by(answer)
+    assert not Challenge(pair["p1"], "p1").is_met_by(answer)
+    assert not Challenge(other.shared(keys["p0"]), "p0").is_met_by(answer)
     # What a stranger may answer: nothing, noise, the question itself, words under its own key.
     own = seal_letter(other.shared(lead.public), "p0", "coordinator", {"stage": "present"})
     for odd in (b"", b"x" * 99, first.letter, answer[:-1], own):

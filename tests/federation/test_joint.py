@@ -31,7 +31,7 @@ def test_every_part_decides():
     for name in PARTS:
         fewer = {other: part for other, part in PARTS.items() if other != name}
         assert join_parts(fewer, COMMITMENTS, b"session") != joint
-        with pytest.raises(FederationError, match=f"{name!r} told another part"):
+        with pytest.raises(FederationError, match=f"{name!r} revealed another part"):
             join_parts(PARTS | {name: bytes(32)}, COMMITMENTS, b"session")
     with pytest.raises(FederationError, match="committed to none"):
         join_parts(PARTS | {"d": bytes(32)}, COMMITMENTS, b"session")
@@ -90,7 +90,7 @@ def test_a_coordinator_that_chooses_is_refused(change, monkeypatch):
         if change == "forge":
             self._parts["p1"] = bytes(32)
         elif change == "none":
-            monkeypatch.setattr("privboost.federation.session.write_key", lambda key: np.zeros(1))
+            monkeypatch.setattr("privboost.federation.session.byte_array", lambda key: np.zeros(1))
         else:
             self._parts.pop("p0")
 

@@ -97,13 +97,13 @@ LIMIT = ("--limit-epsilon", 1, "--limit-delta", 1e-6)
 
 
 def joined(pins, table, *more):
-    """What joining says where there is no Flower: everything before a connection is made."""
+    """The error of joining without grpcio: everything before a connection is made."""
     how = ("--domain", table / "domain.json", "--pins", pins, "--key", pins / "north.key")
     return str(run("join", table / "rows.parquet", "--at", "a:1", *how, *more).exception)
 
 
 def test_joining_opens_an_account_once(pins, table, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "flwr", None)
+    monkeypatch.setitem(__import__("sys").modules, "grpc", None)
     assert "north.db" in joined(pins, table)  # there is none, and no limit to open one with
     assert "pip install" in joined(pins, table, *LIMIT)
     rules = BudgetStore(pins / "north.db").account("north").balance().rules
@@ -118,7 +118,7 @@ def test_joining_opens_an_account_once(pins, table, monkeypatch):
 
 
 def test_a_seeded_party_has_no_account(pins, table, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "flwr", None)
+    monkeypatch.setitem(__import__("sys").modules, "grpc", None)
     assert "--accept-seed goes with no account" in joined(pins, table, "--accept-seed", *LIMIT)
     assert "pip install" in joined(pins, table, "--accept-seed")
     assert not (pins / "north.db").exists()
@@ -144,8 +144,8 @@ def test_a_key_that_is_not_the_pinned_one(pins, table):
     assert "is not the private half of coordinator.pub" in str(said.exception)
 
 
-def test_without_flower_the_commands_say_what_to_install(pins, table, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "flwr", None)
+def test_without_grpcio_the_commands_say_what_to_install(pins, table, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "grpc", None)
     how = ("--domain", table / "domain.json", "--pins", pins, "--key", pins / "north.key")
     said = run("join", table / "rows.parquet", "--at", "a:1", *how, *LIMIT)
     assert "pip install 'privboost[federated]'" in str(said.exception)

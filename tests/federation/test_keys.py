@@ -19,7 +19,7 @@ from privboost.federation.keys import (
     pair_key,
     session_name,
 )
-from privboost.federation.shares import PRIME, Joiner, split_secret
+from privboost.federation.shares import PRIME, Reconstruction, split_secret
 from privboost.randomness.keystream import KeyStream
 
 
@@ -40,22 +40,22 @@ def test_any_threshold_of_shares_tell_the_secret(data, secret, parties):
     threshold = data.draw(st.integers(1, parties))
     shares = split_secret(secret, threshold, parties, KeyStream.seeded(1))
     holders = data.draw(st.permutations(range(parties)))[:threshold]
-    assert Joiner(holders).join(dict(enumerate(shares))) == secret
+    assert Reconstruction(holders).secret(dict(enumerate(shares))) == secret
     if threshold > 1:
-        assert Joiner(holders[1:]).join(dict(enumerate(shares))) != secret
+        assert Reconstruction(holders[1:]).secret(dict(enumerate(shares))) != secret
 
 
 def test_fewer_shares_fit_every_secret():
     """For any two shares of three there is a third for each secret: they tell nothing."""
     shares = split_secret(b"a" * 32, 3, 3, KeyStream.seeded(1))
-    weights = Joiner([0, 1, 2])._weights
+    weights = Reconstruction([0, 1, 2])._weights
     for wanted in (b"b" * 32, bytes(32)):
         known = sum(
             w * int.from_bytes(s, "little") for w, s in zip(weights[:2], shares[:2], strict=True)
         )
         third = (int.from_bytes(wanted, "little") - known) * pow(weights[2], -1, PRIME) % PRIME
         forged = {0: shares[0], 1: shares[1], 2: third.to_bytes(33, "little")}
-        assert Joiner([0, 1, 2]).join(forged) == wanted
+        assert Reconstruction([0, 1, 2]).secret(forged) == wanted
 
 
 def test_derived_keys_differ_by_every_word():

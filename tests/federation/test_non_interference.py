@@ -6,7 +6,7 @@ import pytest
 
 from privboost import PrivBoostClassifier, SBDTRegressor
 from privboost.engine.shard import Shard
-from privboost.federation.transports import InProcess
+from privboost.federated.transport import InProcess
 from privboost.randomness.keystream import KeyStream
 from tests.federation.parties import bring, make_parties
 from tests.non_interference import check, make_tables, silence

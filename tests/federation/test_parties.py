@@ -25,13 +25,13 @@ from privboost import (
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Charge, Start
+from privboost.federated.transport import InProcess
 from privboost.federation import party_offers, preparation
 from privboost.federation.channels import Channel
 from privboost.federation.keys import KeyPair
-from privboost.federation.notes import note_update
+from privboost.federation.messages import byte_array
 from privboost.federation.quorum import Quorum
 from privboost.federation.session import Session
-from privboost.federation.transports import InProcess
 from privboost.privacy.events.event import Planned
 from privboost.randomness.sampling import Sample
 from privboost.tables.encoding import Encoder
@@ -104,7 +104,7 @@ def test_a_coordinator_cannot_begin_with_fewer(monkeypatch):
     plain = Session.begin
 
     def lying(self):
-        self._there.pop()
+        self._active.pop()
         plain(self)
 
     monkeypatch.setattr(Session, "begin", lying)
@@ -147,13 +147,13 @@ def test_keys_that_do_not_match():
     ],
 )
 def test_a_coordinator_does_not_decide_what_concerns_a_party_alone(monkeypatch, own):
-    told = preparation.told_parameters
-    monkeypatch.setattr(preparation, "told_parameters", lambda given: told(given) | own)
+    told = preparation.shared_parameters
+    monkeypatch.setattr(preparation, "shared_parameters", lambda given: told(given) | own)
     refused(federate(FRAME, 3), "'p0': agreement: parameters that concern one end alone")
 
 
 def test_a_seed_needs_consent_and_a_number_of_rows_too():
-    refused(federate(FRAME, 3, {"account": {}}), "seed: a run with a seed protects nobody")
+    refused(federate(FRAME, 3, {"account": {}}), "seed: a seeded run protects nobody")
     secure = LazyBBClassifier(2.0, 0.0, make_domain())
     with pytest.raises(FederationError, match="'p0': rows: their number is private here"):
         secure.fit(federate(FRAME, 3, {"account": REPLACE, "tell_rows": False}))
@@ -292,10 +292,10 @@ class Crowded(InProcess):
     ("reply", "words"),
     [
         ({"rule": "\x1b[2Jgone" + "x" * 9999}, r"^'p': \?\[2Jgonex{100,995}$"),
-        ({"rule": 3}, "rule must be a text"),
-        ({"rows": None}, "rows must be a whole number"),
-        ({"rows": 3, "to": np.zeros(3, dtype=np.uint8)}, "not every party has told"),
-        ({"rows": 3, "to": None}, "not every party has told"),
+        ({"rule": 3}, "rule must be a string"),
+        ({"rows": None}, "rows must be an integer"),
+        ({"rows": 3, "to": np.zeros(3, dtype=np.uint8)}, "not every party has revealed"),
+        ({"rows": 3, "to": None}, "not every party has revealed"),
     ],
 )
 def test_whatever_a_party_says_of_its_rows_is_read_with_care(reply, words):
@@ -426,9 +426,14 @@ def test_no_event_that_the_plan_has_not():
 
 
 def test_nobody_else_charges_rows_or_tells_them_odd_things():
-    for note in (note_update(Charge(0)), {"update": np.zeros(3, dtype=np.uint8)}, {"odd": 1}, {}):
+    for note in (
+        {"update": byte_array(Charge(0).to_bytes())},
+        {"update": np.zeros(3, dtype=np.uint8)},
+        {"odd": 1},
+        {},
+    ):
         run, backend = open_run(make(init_share=0), federate(FRAME, 3))
-        run.load.source.session.tell(note)
+        run.load.source.session.note(note)
         with pytest.raises(FederationError, match=r"'p0': (failure: ValueError|messages: )"):
             backend.sum(TreeSums((stump(),)), run.plan.leaf)
 
@@ -497,10 +502,10 @@ def test_what_does_not_go_with_a_federation():
         make().fit(federation, [1, 2])
     with pytest.raises(ValueError, match="backend must be"):
         make(backend=lambda loads: None).fit(federation)
-    with pytest.raises(FederationError, match="there to be fitted"):
+    with pytest.raises(FederationError, match="can be fitted"):
         make().partial_fit(federation)
     model = make().fit(FRAME).model_
-    with pytest.raises(FederationError, match="there to be fitted"):
+    with pytest.raises(FederationError, match="can be fitted"):
         evaluate(model, federation, epsilon=1.0, delta=1e-6)
     with pytest.raises(ValueError, match="trust"):
         federate(FRAME, 3, trust="nobody")
@@ -642,8 +647,12 @@ def test_a_coordinator_is_no_party_and_nobody_is_two(names):
     ("consent", "quorum", "rule"),
     [
         ({"trust_server": False}, {}, "trust: this party trusts no server"),
-        ({"colluders": 2}, {"colluders": 1}, "colluders: this party wants to be safe from 2"),
-        ({"least_parties": 4}, {}, "parties: this party takes part with 4 at least"),
+        (
+            {"colluders": 2},
+            {"colluders": 1},
+            "colluders: this party requires protection",
+        ),
+        ({"least_parties": 4}, {}, "parties: this party requires at least 4"),
     ],
 )
 def test_what_a_party_has_not_allowed(consent, quorum, rule):
@@ -656,7 +665,7 @@ def test_by_default_a_party_wants_everybody_who_is_pinned():
     federation = bring(parties[:2])
     for party in parties[:2]:
         party._pins["p2"] = parties[2].identity.public
-    refused(federation, "'p0': parties: this party takes part with 3 at least")
+    refused(federation, "'p0': parties: this party requires at least 3")
 
 
 def test_a_column_of_weights_that_a_party_has_not_named():

@@ -10,11 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from privboost import FederationError
 from privboost.federation.keys import derive
-from privboost.federation.masks import add_masks, own_seed, pair_seed, under_lid
+from privboost.federation.masks import add_masks, crypt_seeds, own_seed, pair_seed
 from privboost.federation.party_rounds import Dealt, PartyRounds
 from privboost.federation.quorum import Quorum
 from privboost.federation.server_rounds import ServerRounds
-from privboost.federation.shares import SHARE_BYTES, Joiner
+from privboost.federation.shares import SHARE_BYTES, Reconstruction
 
 
 def make_parties(quorum, seed=0):
@@ -180,7 +180,7 @@ class OneParty(RuleBasedStateMachine):
     )
     def confirm(self, round_, survivors, honest):
         others = set(survivors) - {0, 5}
-        tags = self.tags(round_, "asked", self.party._statement if honest else b"else", others)
+        tags = self.tags(round_, "asked", self.party._claim if honest else b"else", others)
         try:
             self.party.confirm(round_, survivors, tags)
         except FederationError:
@@ -270,7 +270,9 @@ def joined(quorum, shares):
     """The seeds that enough shares tell, by kind and party."""
     t = quorum.threshold
     return {
-        kind: {p: Joiner(sorted(of)[:t]).join(of) for p, of in found.items() if len(of) >= t}
+        kind: {
+            p: Reconstruction(sorted(of)[:t]).secret(of) for p, of in found.items() if len(of) >= t
+        }
         for kind, found in shares.items()
     }
 
@@ -292,7 +294,7 @@ def test_two_sets_of_survivors_win_just_where_a_quorum_is_refused(k, c, d, wins)
     own, lid = (seeds[kind].get(0) for kind in ("own", "lid"))
     assert (own is not None and lid is not None) == wins
     if wins:
-        pairs = under_lid(lid, dealt[0].lids[0].tobytes())
+        pairs = crypt_seeds(lid, dealt[0].envelopes[0].tobytes())
         add_masks(words[0], [(own, False)])
         add_masks(words[0], [(pairs[32 * p : 32 * p + 32], False) for p in everybody[1:]])
         assert (words[0].view(np.int64) == sums[0]).all()
@@ -329,7 +331,7 @@ def test_a_set_of_survivors_for_each_party_tells_nothing(twin, monkeypatch):
     total = words[0] + words[1] + words[2] + words[3]
     add_masks(total, [(seed, False) for seed in seeds["own"].values()])
     for lost, key in seeds["lid"].items():
-        pairs = under_lid(key, dealt[lost].lids[0].tobytes())
+        pairs = crypt_seeds(key, dealt[lost].envelopes[0].tobytes())
         add_masks(total, [(pairs[32 * p : 32 * p + 32], False) for p in range(4)])
     np.testing.assert_array_equal(total.view(np.int64), sums[:4].sum(axis=0))
 
@@ -348,7 +350,7 @@ def test_no_survivor_was_asked_something_else_or_masks_with_others(difference):
     sent = [masked(party, 0, np.ones(2), asked[k])[1] for k, party in enumerate(parties)]
     for k in range(3):
         said = {p: sent[p][k] for p in range(3) if p != k}
-        with pytest.raises(FederationError, match="asked something else, or with others"):
+        with pytest.raises(FederationError, match="had another query, or other parties"):
             parties[k].confirm(0, [0, 1, 2], said)
     with pytest.raises(FederationError, match="too few"):
         parties[1].confirm(0, [1, 2], {2: sent[2][1]})
@@ -393,7 +395,7 @@ def test_a_confirmation_counts_in_its_own_round_alone(twin, monkeypatch):
         first._begun = 0  # as if it did not lie behind
         assert set(first.open(0, later)) == set(everybody)
         return
-    with pytest.raises(FederationError, match="not there to be opened"):
+    with pytest.raises(FederationError, match="cannot be opened"):
         first.open(0, later)
     first._begun = 0  # what the tags say is enough
     with pytest.raises(FederationError, match="too few parties have confirmed the same"):
@@ -412,12 +414,12 @@ def test_a_round_that_lies_behind_is_neither_confirmed_nor_opened():
         return {p: tags[p][k] for p in everybody if p != k}
 
     parties[0].begin(1)
-    with pytest.raises(FederationError, match="not there to be confirmed"):
+    with pytest.raises(FederationError, match="cannot be confirmed"):
         parties[0].confirm(0, everybody, of(asked, 0))
     asked = [masked(parties[k], 2, sums[k])[1] for k in everybody]
     confirmed = [parties[k].confirm(2, everybody, of(asked, k)) for k in everybody]
     parties[0].deal(3, 1)
-    with pytest.raises(FederationError, match="not there to be opened"):
+    with pytest.raises(FederationError, match="cannot be opened"):
         parties[0].open(2, of(confirmed, 0))
     assert parties[1].open(2, of(confirmed, 1))
 
@@ -512,17 +514,17 @@ def test_the_server_takes_nothing_out_of_turn_twice_or_in_another_shape():
     first = server.begin_batch(1)
     dealt = parties[0].deal(first, 1)
     twins = (
-        Dealt(dealt.commitments[:, :1], dealt.lids, dealt.sealed),
-        Dealt(dealt.commitments, dealt.lids.astype(np.uint16), dealt.sealed),
-        Dealt(dealt.commitments, dealt.lids, {1: dealt.sealed[1]}),
-        Dealt(dealt.commitments, dealt.lids, {1: dealt.sealed[1], 2: b""}),
+        Dealt(dealt.commitments[:, :1], dealt.envelopes, dealt.sealed),
+        Dealt(dealt.commitments, dealt.envelopes.astype(np.uint16), dealt.sealed),
+        Dealt(dealt.commitments, dealt.envelopes, {1: dealt.sealed[1]}),
+        Dealt(dealt.commitments, dealt.envelopes, {1: dealt.sealed[1], 2: b""}),
     )
     for twin in twins:
         with pytest.raises(FederationError, match="wrong shape"):
             server.take_dealt(0, twin)
     server.take_dealt(0, dealt)
     for party in (0, 3, -1):
-        with pytest.raises(FederationError, match="nobody here, or a second"):
+        with pytest.raises(FederationError, match="no party here, or a second"):
             server.take_dealt(party, dealt)
     with pytest.raises(FederationError, match="1 of 3 are left, and 2 are needed"):
         server.begin(2)
@@ -546,7 +548,7 @@ def test_the_server_takes_nothing_out_of_turn_twice_or_in_another_shape():
     server.take_masked(0, words, tags)
     server.take_masked(1, *masked(parties[1], round_, np.arange(2)))
     survivors = server.survivors()
-    with pytest.raises(FederationError, match="nobody here, or a second"):
+    with pytest.raises(FederationError, match="no party here, or a second"):
         server.take_masked(1, words, tags)
     with pytest.raises(FederationError, match="are needed"):
         server.confirmed_tags(0)

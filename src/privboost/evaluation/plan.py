@@ -27,6 +27,7 @@ from privboost.evaluation.outcomes import (
 from privboost.grid import CLIP_STEPS, SCORE_STEPS
 from privboost.models.files import model_bytes
 from privboost.models.base import VOTES, Scores
+from privboost.models.base import VOTES, Scores
 from privboost.models.model import Model
 from privboost.privacy.events.event import Planned
 from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease

@@ -1,4 +1,4 @@
-"""What all ends agree on before anything is asked: who takes part, and what is going to be done."""
+"""The agreement that all ends make before any query: the parties, the run, and its plan."""
 
 from __future__ import annotations
 
@@ -14,44 +14,42 @@ from privboost.errors import FederationError
 from privboost.federation.quorum import Quorum
 
 SERVER, DISTRIBUTED = "server", "distributed"
-"""Who adds noise: a server that everybody trusts with exact totals, or the parties."""
-COORDINATOR = "coordinator"
-"""The name of the server's end; no party has it."""
-_OWN = (
+"""Who adds noise: a server that all parties trust with exact totals, or the parties."""
+_LOCAL = (
     *("classes", "domain", "domain_given", "domain_share", "domain_rows", "public_rows"),
     *("random_state", "n_jobs", "backend", "ledger", "budget", "verbose"),
 )
-"""Parameters that are not told: what they say stands elsewhere, or concerns one end alone."""
+"""Parameters that are not sent: the agreement has them elsewhere, or they concern one end alone."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Everything that a run is, as all ends must see it.
+    """A run as all ends must see it.
 
     Attributes
     ----------
     version : str
-        The version of privboost.
+        Version of privboost.
     estimator : str
-        The estimator, by its name.
+        Name of the estimator.
     parameters : dict
         Its parameters.
     domain : dict
         The domain, with the rule of its unit.
     weight : str or None
-        The column of sample weights.
+        Column of sample weights.
     n_rows : int or None
-        How many rows there are, where that is public and decides the plan.
+        Number of rows, where it is public and the plan depends on it.
     plan : str
-        The digest of the plan.
+        Digest of the plan.
     trust : str
         Who adds noise.
     parties : dict from str to str
-        The parties in their order, each with its public key in hexadecimal digits.
+        Parties in order, each with its public key in hexadecimal digits.
     colluders, dropouts : int
         See `Quorum`.
     seed : int or None
-        The seed of a run without a guarantee.
+        Seed of a run without a guarantee.
     """
 
     version: str
@@ -69,7 +67,7 @@ class Agreement:
 
     @property
     def quorum(self) -> Quorum:
-        """How many parties there are."""
+        """Numbers of parties."""
         try:
             return Quorum(len(self.parties), self.colluders, self.dropouts)
         except ValueError as error:
@@ -77,54 +75,53 @@ class Agreement:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it; the order of parties is part of it."""
-        form = asdict(self) | {"parties": list(self.parties.items())}
-        return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
+        """SHA-256 of the agreement, the order of parties included."""
+        content = self.to_dict() | {"parties": list(self.parties.items())}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    @property
-    def words(self) -> str:
-        """What is going to be done, in words."""
+    def describe(self) -> str:
+        """Return a line of text about the run."""
         k, c, d = len(self.parties), self.colluders, self.dropouts
-        budget = [f"{x} {self.parameters.get(x, 'as usual')}" for x in ("epsilon", "delta")]
+        budget = [f"{x} {self.parameters.get(x, 'by default')}" for x in ("epsilon", "delta")]
         return (
             f"{self.estimator}, {' and '.join(budget)}, trust={self.trust!r}, {k} parties of "
             f"which {c} may collude and {d} may be lost"
         )
 
-    def to_form(self) -> dict[str, Any]:
-        """Return what travels."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the agreement as a part of a message."""
         return asdict(self)
 
     @classmethod
-    def from_form(cls, form: Any) -> Agreement:
-        """Read what travelled."""
+    def from_dict(cls, content: Any) -> Agreement:
+        """Return the agreement that `to_dict` wrote."""
         names = {each.name for each in fields(cls)}
-        if not isinstance(form, dict) or set(form) != names:
-            raise FederationError("version: the coordinator speaks of other things")
-        made = cls(**form)
+        if not isinstance(content, dict) or set(content) != names:
+            raise FederationError("version: the coordinator's agreement has other entries")
+        made = cls(**content)
         if made.trust not in (SERVER, DISTRIBUTED) or not isinstance(made.parties, dict):
             raise FederationError("agreement: not one of this version")
-        if not isinstance(made.parameters, dict) or not set(made.parameters).isdisjoint(_OWN):
+        if not isinstance(made.parameters, dict) or not set(made.parameters).isdisjoint(_LOCAL):
             raise FederationError("agreement: parameters that concern one end alone")
         return made
 
 
-def told_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an estimator's parameters as parties are told them, and as JSON can say them."""
-    told = {}
+def shared_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of an estimator that parties need, as JSON values."""
+    shared = {}
     for name, value in parameters.items():
-        if name in _OWN:
+        if name in _LOCAL:
             continue
         try:
-            if isinstance(value, Mapping):  # by text, as everywhere
+            if isinstance(value, Mapping):  # JSON keys are strings
                 value = {str(key): entry for key, entry in value.items()}
-            told[name] = json.loads(json.dumps(value, default=_plain))
+            shared[name] = json.loads(json.dumps(value, default=_plain))
         except (TypeError, ValueError):
-            raise FederationError(f"parameters: {name} cannot be told to parties") from None
-    return told
+            raise FederationError(f"parameters: {name} cannot be sent to parties") from None
+    return shared
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError("neither number nor text")
+    raise TypeError("neither number nor string")

@@ -1,4 +1,4 @@
-"""The events of a plan by number, so that a message can say what it is charged to."""
+"""A catalogue numbers the events of a plan: a message names the one its query is charged to."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from privboost.privacy.events.sums import GaussianRelease
 
 
 class Catalogue:
-    """Every end numbers the same events alike.
+    """The events of a plan, numbered alike by every end.
 
     Parameters
     ----------
     releases : sequence of Planned
-        What the plan reserves.
+        The plan's releases.
     """
 
     def __init__(self, releases: Sequence[Planned]) -> None:
@@ -28,9 +28,9 @@ class Catalogue:
         self.add(releases)
 
     def add(self, releases: Sequence[Planned]) -> None:
-        """Number further events: what was exchanged for others, or is paid by rows themselves.
+        """Number further events: exchanged ones, and those that rows pay for themselves.
 
-        A number allows nothing: ledgers do.
+        A number permits nothing: ledgers decide.
         """
         for planned in releases:
             inner = planned.event.inner if isinstance(planned.event, SampledGroup) else ()
@@ -42,7 +42,7 @@ class Catalogue:
         return event in self._events
 
     def number(self, event: Event) -> int:
-        """Return an event's number."""
+        """Return the number of an event."""
         return self._events.index(event)
 
     def __getitem__(self, number: Any) -> Event:
@@ -52,7 +52,7 @@ class Catalogue:
 
     @property
     def life(self) -> LifeBudget:
-        """The budget for life of the rows, where the plan has one."""
+        """The individual privacy filter of the rows."""
         found = [event for event in self._events if isinstance(event, LifeBudget)]
         if len(found) != 1:
             raise FederationError("plan: rows have no budgets in it")
@@ -60,7 +60,7 @@ class Catalogue:
 
 
 def asked_digest(query: bytes, event: Event) -> bytes:
-    """Return SHA-256 of a question and of the release that it is charged to, noise and all."""
+    """Return SHA-256 of a query and of the event that it is charged to, with its noise."""
     return hashlib.sha256(_event_digest(event) + query).digest()
 
 
@@ -70,19 +70,19 @@ def _event_digest(event: Event) -> bytes:
 
 
 def write_releases(releases: Sequence[Planned]) -> list[dict[str, Any]]:
-    """Return Gaussian releases as they travel."""
+    """Return Gaussian releases as a part of a message."""
     return [{"count": p.count, "event": p.event.to_dict()} for p in releases]
 
 
-def read_releases(forms: Any) -> list[Planned]:
-    """Read what `write_releases` wrote."""
+def read_releases(part: Any) -> list[Planned]:
+    """Return the releases that `write_releases` wrote."""
     try:
-        return [Planned(_read_event(dict(form["event"])), form["count"]) for form in forms]
+        return [Planned(_read_event(dict(each["event"])), each["count"]) for each in part]
     except (LookupError, TypeError, ValueError):
         raise FederationError("plan: these are no releases") from None
 
 
-def _read_event(form: dict[str, Any]) -> GaussianRelease:
-    if form.pop("kind") != GaussianRelease.kind:
+def _read_event(event: dict[str, Any]) -> GaussianRelease:
+    if event.pop("kind") != GaussianRelease.kind:
         raise ValueError("only Gaussian releases are exchanged")
-    return GaussianRelease(**form | {"shares": tuple(form["shares"])})
+    return GaussianRelease(**event | {"shares": tuple(event["shares"])})

@@ -1,4 +1,4 @@
-"""Messages that nobody else can read, change, send again, or take from another session."""
+"""Sealed messages cannot be read, changed or replayed by others, or moved to another session."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from privboost import codec
 from privboost.federation.keys import derive, random_bytes
 
 _MAGIC = b"PVBFED02"
-_SALT = 32
-_NUMBER = 8
+_SALT_BYTES = 32
+_COUNTER_BYTES = 8
 
 
 class Channel:
-    """One of the two ends of a conversation within a session.
+    """One end of the channel between two ends of a session.
 
-    Each direction has a key of its own, and messages are numbered: one that comes again, or after a
-    later one, is not read.
+    Each direction has its own key, and messages are numbered: one that is replayed, or arrives
+    after a later one, is not opened.
 
     Parameters
     ----------
     key : bytes
-        What both ends share in this session alone.
+        The pair key of the session.
     own, other : str
-        The names of the ends.
+        Names of the ends.
     """
 
     def __init__(self, key: bytes, own: str, other: str) -> None:
@@ -35,36 +35,36 @@ class Channel:
         self._sent = self._seen = 0
 
     def close(self, body: dict[str, Any]) -> bytes:
-        """Seal a message."""
+        """Return a sealed message."""
         self._sent += 1
-        number = self._sent.to_bytes(_NUMBER, "big")
+        number = self._sent.to_bytes(_COUNTER_BYTES, "big")
         return number + self._out.encrypt(bytes(4) + number, codec.dump(body, _MAGIC), None)
 
     def open(self, data: bytes) -> dict[str, Any] | None:
-        """Return what a sealed message says; None where it is not the other end's, or not new."""
-        number = int.from_bytes(data[:_NUMBER], "big")
-        if len(data) < _NUMBER or number <= self._seen:
+        """Return the body of a sealed message; None if it is not the other end's, or not new."""
+        number = int.from_bytes(data[:_COUNTER_BYTES], "big")
+        if len(data) < _COUNTER_BYTES or number <= self._seen:
             return None
-        body = _opened(self._in, bytes(4) + data[:_NUMBER], data[_NUMBER:])
+        body = _decrypt(self._in, bytes(4) + data[:_COUNTER_BYTES], data[_COUNTER_BYTES:])
         if body is not None:
             self._seen = number
         return body
 
 
 def seal_letter(key: bytes, own: str, other: str, body: dict[str, Any]) -> bytes:
-    """Seal a message before there is a session, under a key that is used once."""
+    """Return a letter: a message outside of a session, sealed under a key that is used once."""
     salt = random_bytes()
     once = AESGCM(derive(key, "letter", own, other, salt.hex()))
     return salt + once.encrypt(bytes(12), codec.dump(body, _MAGIC), None)
 
 
 def open_letter(key: bytes, own: str, other: str, data: bytes) -> dict[str, Any] | None:
-    """Return what a letter from the other end says; None where it is not from there."""
-    once = AESGCM(derive(key, "letter", other, own, data[:_SALT].hex()))
-    return _opened(once, bytes(12), data[_SALT:])
+    """Return the body of a letter; None if it is not the other end's."""
+    once = AESGCM(derive(key, "letter", other, own, data[:_SALT_BYTES].hex()))
+    return _decrypt(once, bytes(12), data[_SALT_BYTES:])
 
 
-def _opened(key: AESGCM, nonce: bytes, data: bytes) -> dict[str, Any] | None:
+def _decrypt(key: AESGCM, nonce: bytes, data: bytes) -> dict[str, Any] | None:
     try:
         body = codec.load(key.decrypt(nonce, data, None), _MAGIC)
     except (InvalidTag, ValueError):

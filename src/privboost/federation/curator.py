@@ -1,4 +1,4 @@
-"""The coordinator's curator: parties are asked on account of an event, which they check."""
+"""Curators of the coordinator send the parties each query with its event, which they check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from privboost.randomness.keystream import KeyStream
 
 
 class FederatedCurator(Curator):
-    """Adds noise to totals that parties gave it exactly: a server that they trust.
+    """Curator of a trusted server: it adds noise to the parties' exact totals.
 
     Parameters
     ----------
@@ -41,13 +41,13 @@ class FederatedCurator(Curator):
         self._parties = backend
 
     def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
-        """Put Gaussian releases in the place of one that was reserved, here and at each party."""
+        """Replace a reserved release by Gaussian ones, here and at each party."""
         super().exchange(reserved, releases)
         self._parties.exchange(reserved, releases)
 
     @contextmanager
     def sampling(self, event: SampledGroup) -> Iterator[None]:
-        """Make a group's releases on one sample of the rows, here and at each party."""
+        """Release a group on one sample of the rows, here and at each party."""
         with super().sampling(event):
             self._parties.begin_group(event)
             yield
@@ -58,13 +58,13 @@ class FederatedCurator(Curator):
 
 
 class RelayCurator(FederatedCurator):
-    """Passes on totals that hold the parties' noise: a server that nobody need trust.
+    """Curator of a server that is not trusted: totals come with the parties' noise.
 
-    It makes Gaussian releases only: nothing else was drawn by the parties.
+    It makes Gaussian releases only: parties draw no other noise.
     """
 
     def _draw(self, event: NoisySums, scales: np.ndarray, stream: KeyStream) -> np.ndarray:
-        """Add none: each party has added its part."""
+        """Return zeros: each party has added its part."""
         return np.zeros(len(scales), dtype=np.int64)
 
     def _exact(self, query: Query, event: Event) -> np.ndarray:

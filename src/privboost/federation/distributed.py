@@ -1,9 +1,10 @@
-"""Noise that parties add together: each draws a part, and a sum of parts is as good as one draw.
+"""Parties add the noise together: each draws a part, and the sum replaces one draw.
 
-Of k parties d may be lost and c may tell the server what they drew. So every sum holds the noise of
-k − c − d honest parties, and each draws discrete Gaussian noise of 1/(k − c − d) of the variance.
-The sum of m discrete Gaussians of scale s is, at every integer, within e^{±τ} of one discrete
-Gaussian of scale s√m, with τ ≤ 10 · Σ_{j<m} exp(−2π²s²·j/(j+1)): docs/guarantees/federation.md.
+Of k parties d may be lost and c may reveal their noise to the server. So every sum has the noise
+of k − c − d honest parties, and each draws discrete Gaussian noise of 1/(k − c − d) of the
+variance. The sum of m discrete Gaussians of scale s is, at every integer, within e^{±τ} of one
+discrete Gaussian of scale s√m, with τ ≤ 10 · Σ_{j<m} exp(−2π²s²·j/(j+1)):
+docs/guarantees/federation.md.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from privboost.privacy.events.sums import GaussianRelease, GramRelease, VectorRe
 from privboost.recipes.adassp import AdaSSPPlan
 
 GAUSSIAN = (GaussianRelease, VectorRelease, GramRelease)
-"""What parties can add noise for, these and no kinds of them."""
+"""Events whose noise parties can add: these classes, not their subclasses."""
 LEAST_SCALE = 2.0**8
 """The least scale of one party's noise, in grid steps."""
 SLACK = 1e-300
-"""A bound of what ε gains by noise being a sum, for all numbers of a run together: from
-`LEAST_SCALE` on, τ of one number is below 10 · 2¹² · exp(−6 · 10⁵)."""
+"""Bound of the ε that a run loses because noise is a sum: from `LEAST_SCALE` on, τ of one number
+is below 10 · 2¹² · exp(−6 · 10⁵)."""
 
 
 def noise_part(quorum: Quorum) -> float:
@@ -33,7 +34,7 @@ def noise_part(quorum: Quorum) -> float:
 
 
 def sum_slack(scale: float, parties: int) -> float:
-    """Bound τ for one number: by how much a sum of discrete Gaussians is off, in log."""
+    """Return the bound τ of one number: the log-ratio of a sum of discrete Gaussians to one."""
     ratios = (j / (j + 1) for j in range(1, parties))
     return math.fsum(10 * math.exp(-2 * math.pi**2 * scale**2 * ratio) for ratio in ratios)
 
@@ -55,8 +56,8 @@ def check_distributed(plan: Plan, quorum: Quorum) -> None:
 
 
 def check_scale(event: Event, part: float) -> None:
-    """Refuse noise of which a party's part would be too little."""
-    grid = event.gaussian_grid  # of a Rényi budget none: its releases are checked one by one
+    """Refuse noise of which a party's part would be below `LEAST_SCALE`."""
+    grid = event.gaussian_grid  # None for a Rényi budget: its releases are checked one by one
     if grid is not None and not grid[1] * part >= LEAST_SCALE:
         raise FederationError(
             f"trust: the noise of {event.what!r} is too little to be divided among parties"

@@ -1,4 +1,4 @@
-"""`Federation`: what is given to `fit` in the place of a table, where parties keep their rows."""
+"""`Federation`: the argument of `fit`, in place of a table, where parties keep their rows."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 
 from privboost.boosting.checks import check_choice
 from privboost.errors import FederationError
-from privboost.federation.agreement import COORDINATOR, DISTRIBUTED, SERVER, Agreement
+from privboost.federated.transport import InProcess, Transport
+from privboost.federation.agreement import DISTRIBUTED, SERVER, Agreement
 from privboost.federation.channels import open_letter, seal_letter
-from privboost.federation.keys import KeyPair, random_bytes
-from privboost.federation.messages import printable, text, whole, write_key
+from privboost.federation.keys import COORDINATOR, KeyPair, random_bytes
+from privboost.federation.messages import byte_array, printable, text, whole
 from privboost.federation.party import Party
 from privboost.federation.plans import AgreedRows
 from privboost.federation.preparation import FederatedPreparation
 from privboost.federation.quorum import Quorum
 from privboost.federation.session import Session
-from privboost.federation.transports import InProcess, Transport
 
 
 class Federation(AgreedRows):
-    """Parties that train together. Give it to an estimator's `fit`.
+    """Parties that train together, as an argument of an estimator's `fit`.
 
     Parameters
     ----------
@@ -32,19 +32,19 @@ class Federation(AgreedRows):
     parties : mapping from str to bytes
         The public key of each party, in the order of their rows.
     transport : Transport
-        Who carries messages.
+        The transport of messages.
     colluders : int
-        c, how many parties may tell the server all they know. One at least, or each party, which
-        knows its own noise, sees more of the others than the guarantee says.
+        c, the number of parties that may collude with the server. With 0 each party, which knows
+        its own noise, sees more of the others than the guarantee states.
     dropouts : int
-        d, how many may be lost on the way.
+        d, the number of parties that may be lost after the beginning.
     trust : {"distributed", "server"}
         Who adds noise: the parties, or the server, which then learns exact totals.
 
     Attributes
     ----------
     last : Session or None
-        The newest session: who was lost, and how much was sent.
+        The newest session, with its lost parties and traffic.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class Federation(AgreedRows):
         trust: str = DISTRIBUTED,
         transport: Callable[[Sequence[Party]], Transport] = InProcess,
     ) -> Federation:
-        """Bring parties of this process together: each pins the keys of all others."""
+        """Return a federation of parties of this process; each pins the keys of all others."""
         identity = KeyPair()
         keys = {party.name: party.identity.public for party in parties}
         if len(keys) != len(parties):
@@ -103,48 +103,48 @@ class Federation(AgreedRows):
         return cls(identity, keys, transport(parties), colluders, dropouts, trust)
 
     def preparation(self, estimator: Any) -> Any:
-        """Return the stages that lead to a fit of an estimator across the parties."""
+        """Return the stages of an estimator's fit across the parties."""
         self._n_rows = None
         return partial(FederatedPreparation, self, estimator)
 
     def check(self, estimator: Any, weight: str | None = None) -> None:
-        """Refuse, before anybody is asked, what these parties cannot do together."""
+        """Refuse a fit that these parties cannot do, before a message is sent."""
         if self.trust == DISTRIBUTED:
             prepared = estimator._prepare(self, None, weight)
             prepared.plan(prepared.ground())
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows there are, if that was asked for."""
+        """Number of rows, once `count_rows` was called."""
         return self._n_rows
 
     def count_rows(self) -> int:
-        """Return how many rows all parties have together, if each of them tells."""
-        nonce = write_key(random_bytes())
+        """Return the number of rows of all parties, if each of them reveals its own."""
+        nonce = byte_array(random_bytes())
         secrets = {n: self._identity.shared(bytes.fromhex(k)) for n, k in self.parties.items()}
         letters = {
             name: seal_letter(key, COORDINATOR, name, {"stage": "rows", "nonce": nonce})
             for name, key in secrets.items()
         }
-        told: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for name, data in self._transport.gather(letters):
             if name not in secrets:
                 continue
             reply = open_letter(secrets[name], COORDINATOR, name, data) or {}
             if not np.array_equal(reply.get("to", 0), nonce):
-                continue  # not the party's, or no answer to this
+                continue  # not the party's, or of another request
             if "rule" in reply:
                 raise FederationError(f"{name!r}: {printable(text(reply, 'rule'))}")
-            told[name] = max(whole(reply, "rows"), 0)  # plans rest on it, guarantees do not
-            if len(told) == len(self.parties):
+            counts[name] = max(whole(reply, "rows"), 0)  # guarantees do not rest on it
+            if len(counts) == len(self.parties):
                 break
-        if len(told) < len(self.parties):
-            raise FederationError("rows: not every party has told how many it has")
-        self._n_rows = sum(told.values())
+        if len(counts) < len(self.parties):
+            raise FederationError("rows: not every party has revealed its number")
+        self._n_rows = sum(counts.values())
         return self._n_rows
 
     def session(self, agreement: Agreement) -> Session:
-        """Return a session that is not begun."""
+        """Return a new session, which has not begun."""
         self.last = Session(self._identity, self._transport, agreement)
         return self.last
 

@@ -1,6 +1,6 @@
-"""Whether what a party is asked and told fits its columns: judged before its rows hear of it.
+"""A party's checks of queries, updates and events: of their shapes, and of their sensitivity.
 
-Kernels do not look, and what fails must not fail for some rows only: that would tell about them.
+Kernels do not check shapes, and a failure must not depend on the rows: it would reveal them.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _CHECKED_BY_QUERIES = {"statistics", "edges", "classes", "factor", "n_coordinate
 """Fields that a query checks itself, or the curator against the terms."""
 
 
-class Fitting(ShardState):
-    """Follows what rows are told, as far as it must to judge what comes next.
+class CommandChecker(ShardState):
+    """Checks queries and updates against the columns, and tracks the state they depend on.
 
     Parameters
     ----------
     layout : Layout
         The columns of the rows.
     n_outputs : int
-        How many states a row has.
+        Number of scores of a row.
     """
 
     def __init__(self, layout: Layout, n_outputs: int) -> None:
@@ -55,22 +55,22 @@ class Fitting(ShardState):
         self._most = np.full(n_outputs, SCORE_STEPS, dtype=np.int64)
 
     def check_query(self, query: Query) -> None:
-        """Refuse a query that does not fit the columns, or comes before a start."""
+        """Refuse a query that does not fit the columns, or comes before `Start`."""
         try:
-            need(self._started, _PLACE, "rows begin before they are asked")
+            need(self._started, _PLACE, "rows begin before they answer queries")
             need(self._has_loss or not query.uses_loss, _PLACE, "rows have no loss yet")
             need(self._terms is not None or not query.uses_terms, _PLACE, "rows are no vectors yet")
             for field in fields(query):  # type: ignore[arg-type]
                 self._check_field(query, field.name)
         except (ValueError, TypeError, AttributeError) as error:
-            raise _in_own_words(error) from None
+            raise _federation_error(error) from None
 
-    def follow(self, update: Update) -> None:
-        """Refuse an update that does not fit the columns; else take note of it."""
+    def check_update(self, update: Update) -> None:
+        """Refuse an update that does not fit the columns; else record the state after it."""
         try:
             update.apply_to(self)
         except (ValueError, TypeError, AttributeError) as error:
-            raise _in_own_words(error) from None
+            raise _federation_error(error) from None
 
     def refuse(self) -> NoReturn:
         """Refuse an update that no party follows."""
@@ -123,7 +123,7 @@ class Fitting(ShardState):
         self._add(output, terms.most_score(coefficients))
 
     def _add(self, output: int, most: int) -> None:
-        need(self._started, _PLACE, "rows begin before they are told values")
+        need(self._started, _PLACE, "rows begin before their scores change")
         self._check_output(output)
         self._most[output] += most
         need_scores(self._most, _PLACE)
@@ -173,7 +173,7 @@ class Fitting(ShardState):
 
 
 def _check_loss(loss: Any) -> None:
-    """Refuse a table of another shape; what its entries may be the curator knows."""
+    """Refuse a table of another shape; the curator bounds its entries."""
     need(isinstance(loss, LossTable), _PLACE, "a loss is needed")
     gradient = need_array(loss.gradient, _PLACE, np.int32, (3, None))
     size = gradient.shape[1]
@@ -184,7 +184,7 @@ def _check_loss(loss: Any) -> None:
         need_array(loss.taking_part, _PLACE, np.uint8, (3, size), 0, 1)
 
 
-def _in_own_words(error: Exception) -> FederationError:
-    """Say what is wrong with a message: these checks have seen nothing else."""
+def _federation_error(error: Exception) -> FederationError:
+    """Return the error of a message; these checks see no rows."""
     text = str(error) if isinstance(error, ModelFileError) else f"{_PLACE}: {error}"
     return FederationError(text.replace("log.trees", _PLACE))

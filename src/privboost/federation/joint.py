@@ -1,7 +1,6 @@
-"""Randomness that no end can choose: each commits to a part, and all are told at once.
-
-It decides public things, which trees are drawn say. Whoever sees the parts of others first can
-leave without telling its own: it chooses between two outcomes, and no more.
+"""Joint randomness decides public choices, such as which trees are drawn: each party commits to a
+part, and all parts are revealed at once. A party that sees the parts of others first can still
+leave: it chooses between two outcomes, no more.
 """
 
 from __future__ import annotations
@@ -13,28 +12,30 @@ from privboost.errors import FederationError
 
 
 def commit_to(part: bytes) -> bytes:
-    """Return the hash by which a part is known again."""
+    """Return the commitment to a part of the joint randomness."""
     return hashlib.sha256(b"privboost joint randomness" + part).digest()
 
 
 def join_parts(parts: Mapping[str, bytes], commitments: Mapping[str, bytes], own: bytes) -> bytes:
-    """Return 32 bytes that follow from all parts.
+    """Return 32 bytes that all parts determine.
 
     Parameters
     ----------
     parts : mapping from str to bytes
-        What each party told, by name.
+        Revealed parts by party.
     commitments : mapping from str to bytes
-        What all parties had committed to, in their order; some may have left since.
+        Commitments of all parties, in their order; some may have left since.
     own : bytes
-        What tells this session from others.
+        The session's name.
     """
     if not set(parts) <= set(commitments):
-        raise FederationError("joint randomness: a part of somebody who committed to none")
-    text = hashlib.sha256(own)
+        raise FederationError("joint randomness: a part of a party that committed to none")
+    digest = hashlib.sha256(own)
     for name, commitment in commitments.items():
         if name in parts:
             if commit_to(parts[name]) != commitment:
-                raise FederationError(f"joint randomness: {name!r} told another part than it chose")
-            text.update(len(name.encode()).to_bytes(4, "big") + name.encode() + parts[name])
-    return text.digest()
+                raise FederationError(
+                    f"joint randomness: {name!r} revealed another part than it committed to"
+                )
+            digest.update(len(name.encode()).to_bytes(4, "big") + name.encode() + parts[name])
+    return digest.digest()

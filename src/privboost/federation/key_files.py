@@ -1,4 +1,4 @@
-"""Files of keys: a private one that its owner keeps, a public one for everybody else, and TLS's."""
+"""Key files: private and public keys of an end, and the coordinator's TLS certificate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import ipaddress
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -15,20 +14,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from privboost.errors import FederationError
-from privboost.federation.agreement import COORDINATOR
-from privboost.federation.keys import KEY_BYTES, KeyPair
+from privboost.federation.keys import COORDINATOR, KEY_BYTES, KeyPair
 from privboost.files import write_file
 
 PRIVATE, PUBLIC, CERTIFICATE, CERTIFICATE_KEY = ".key", ".pub", ".crt", ".crt.key"
-"""How the names of files end."""
+"""Suffixes of file names."""
 _OWNER = 0o600
 _YEARS = 2
 _EARLY = datetime.timedelta(days=1)
-"""Clocks differ: a certificate is valid a little before it is made."""
+"""Clocks differ: a certificate is valid from a day before it is made."""
 
 
 def write_keys(name: str, folder: Path) -> list[Path]:
-    """Make the keys of an end; return the files: the private one is its owner's alone."""
+    """Write a new key pair of an end, the private file for its owner alone; return the paths."""
     if not name or set(name) & set('/\\\0"') or name.startswith("."):
         raise ValueError(f"{name!r}: this is no name for a file")
     pair = KeyPair()
@@ -40,7 +38,7 @@ def write_keys(name: str, folder: Path) -> list[Path]:
 
 
 def write_certificate(hosts: list[str], folder: Path) -> list[Path]:
-    """Make a certificate for TLS under the coordinator's names; return it and its key."""
+    """Write a self-signed TLS certificate for the coordinator's hosts; return it and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "privboost federation")])
     now = datetime.datetime.now(datetime.UTC)
@@ -60,11 +58,11 @@ def write_certificate(hosts: list[str], folder: Path) -> list[Path]:
     private = key.private_bytes(
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    shown = folder / f"{COORDINATOR}{CERTIFICATE}"
-    hidden = folder / f"{COORDINATOR}{CERTIFICATE_KEY}"
-    write_file(hidden, private, mode=_OWNER)
-    write_file(shown, made.public_bytes(pem))
-    return [shown, hidden]
+    certificate = folder / f"{COORDINATOR}{CERTIFICATE}"
+    secret = folder / f"{COORDINATOR}{CERTIFICATE_KEY}"
+    write_file(secret, private, mode=_OWNER)
+    write_file(certificate, made.public_bytes(pem))
+    return [certificate, secret]
 
 
 def _host(host: str) -> x509.GeneralName:
@@ -83,7 +81,7 @@ def read_private(path: Path) -> tuple[str, KeyPair]:
 
 
 def read_secret(path: Path) -> bytes:
-    """Read a private key's file, an end's or TLS's; refuse one that others can read."""
+    """Return the content of a private key's file, or of TLS's; refuse one that others can read."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_mode & 0o077:
             raise FederationError(f"keys: others can read {path}: chmod 600 {path}")
@@ -91,7 +89,7 @@ def read_secret(path: Path) -> bytes:
 
 
 def read_pins(folder: Path) -> dict[str, bytes]:
-    """Read all public keys of a folder, by name, in the order of names."""
+    """Return the public keys of a folder, by name, in the order of names."""
     if not folder.is_dir():
         raise FileNotFoundError(f"no such folder: {folder}; --pins is where all .pub files lie")
     files = sorted(folder.glob(f"*{PUBLIC}"))
@@ -103,14 +101,14 @@ def read_pins(folder: Path) -> dict[str, bytes]:
     return dict(sorted(pins.items()))
 
 
-def _write(path: Path, form: dict[str, Any], mode: int = 0o666) -> None:
-    write_file(path, json.dumps(form).encode() + b"\n", mode=mode)
+def _write(path: Path, content: dict[str, str], mode: int = 0o666) -> None:
+    write_file(path, json.dumps(content).encode() + b"\n", mode=mode)
 
 
 def _read(path: Path, what: str) -> tuple[str, bytes]:
     try:
-        form = json.loads(read_secret(path) if what == "private" else path.read_bytes())
-        name, key = form["name"], bytes.fromhex(form[what])
+        content = json.loads(read_secret(path) if what == "private" else path.read_bytes())
+        name, key = content["name"], bytes.fromhex(content[what])
     except (ValueError, TypeError, LookupError):
         raise FederationError(f"keys: {path.name} is no file of a {what} key") from None
     if not isinstance(name, str) or len(key) != KEY_BYTES:

@@ -1,4 +1,8 @@
-"""Who is who: long-lived identities, keys of one session, and what is derived from them."""
+"""Cryptography of a federation: identities, keys of one session, sealed messages, shared secrets.
+
+Everything is built from X25519, HKDF-SHA256, AES-256-GCM and the key stream (AES-256-CTR);
+`docs/guarantees/federation.md` has the protocol and its proofs.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from privboost.errors import FederationError
 from privboost.randomness.keystream import KeyStream
 
 KEY_BYTES = 32
+COORDINATOR = "coordinator"
+"""The coordinator's name; no party may have it."""
 
 
 def random_bytes() -> bytes:
@@ -20,19 +26,19 @@ def random_bytes() -> bytes:
     return KeyStream.secure().words(4).tobytes()
 
 
-def derive(key: bytes, *words: str | int) -> bytes:
-    """Return the key of a purpose: HKDF-Expand with SHA-256, of one block (RFC 5869)."""
-    info = repr(words).encode()  # no two lists of texts and numbers are written alike
+def derive(key: bytes, *purpose: str | int) -> bytes:
+    """Return the key for a purpose: HKDF-Expand with SHA-256, one block (RFC 5869)."""
+    info = repr(purpose).encode()  # injective: no two tuples of strings and integers are equal
     return hmac.digest(key, info + b"\x01", "sha256")
 
 
 def extract(salt: bytes, secret: bytes) -> bytes:
-    """Return a key out of a secret that is no even distribution: HKDF-Extract with SHA-256."""
+    """Return a uniform key from a secret that is not uniform: HKDF-Extract with SHA-256."""
     return hmac.digest(salt, secret, "sha256")
 
 
 class KeyPair:
-    """An X25519 key: an identity, which others pin, or the key of one session.
+    """An X25519 key pair: an identity, which others pin, or the key of one session.
 
     Parameters
     ----------
@@ -47,14 +53,14 @@ class KeyPair:
         self.public = self._key.public_key().public_bytes_raw()
 
     def shared(self, public: bytes) -> bytes:
-        """Return the secret that the owner of a public key can tell as well, and nobody else."""
+        """Return the Diffie-Hellman secret that is shared with the owner of a public key."""
         try:
             return self._key.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError:
             raise FederationError("keys: this is no public key") from None
 
     def private_bytes(self) -> bytes:
-        """Return the private key, to be kept in a file that only its owner can read."""
+        """Return the private key, for a file that only its owner can read."""
         return self._key.private_bytes_raw()
 
     def __repr__(self) -> str:
@@ -66,20 +72,20 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class Advertised:
-    """What one end says of itself when a session begins.
+    """The public part of one end of a session.
 
     Attributes
     ----------
     name : str
-        Who it is.
+        Name of the party, or of the coordinator.
     identity : bytes
-        Its long-lived public key.
+        Long-lived public key.
     fresh : bytes
-        A public key of this session.
+        Public key of this session.
     nonce : bytes
-        Random bytes: with those of all others they make the session's name new to everybody.
+        Random bytes, which make the session's name new to this end.
     commitment : bytes
-        The hash of its part of the joint randomness; the coordinator has none.
+        Hash of the party's part of the joint randomness; empty for the coordinator.
     """
 
     name: str
@@ -90,15 +96,14 @@ class Advertised:
 
 
 def session_name(agreed: str, ends: Sequence[Advertised]) -> bytes:
-    """Return what tells a session from all others: what was agreed, by whom, with which keys."""
-    text = hashlib.sha256(b"privboost federation 2")
-    for part in (agreed.encode(), *(x for end in ends for x in _parts(end))):
-        text.update(len(part).to_bytes(8, "big") + part)
-    return text.digest()
-
-
-def _parts(end: Advertised) -> tuple[bytes, ...]:
-    return end.name.encode(), end.identity, end.fresh, end.nonce, end.commitment
+    """Return the hash of a session's transcript: the agreement, and names and keys of all ends."""
+    digest = hashlib.sha256(b"privboost federation 2")
+    parts = [agreed.encode()]
+    for end in ends:
+        parts += [end.name.encode(), end.identity, end.fresh, end.nonce, end.commitment]
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()
 
 
 def pair_key(
@@ -106,17 +111,16 @@ def pair_key(
 ) -> bytes:
     """Return the key that two ends share in a session: the four products of Noise's pattern KK.
 
-    Each identity is multiplied with the other end's fresh key, so that neither stolen identity lets
-    anybody play the other end to its owner; the product of the fresh keys makes the key useless
-    afterwards, and that of the identities keeps it safe where fresh keys were guessed.
-    `docs/guarantees/federation.md` says what follows from which product.
+    The products of each identity with the other end's fresh key prevent key-compromise
+    impersonation, that of the fresh keys gives forward secrecy, and that of the identities keeps
+    the key secret where fresh keys were guessed.
 
     Parameters
     ----------
     name : str
-        Who computes it.
+        The end that computes the key.
     identity, fresh : KeyPair
-        Its long-lived key, and that of this session.
+        Its long-lived key, and its key of this session.
     other : Advertised
         The other end: its pinned identity, and what it advertised.
     session : bytes
@@ -125,7 +129,7 @@ def pair_key(
     if name == other.name:
         raise FederationError("keys: an end shares none with itself")
     crossed = [identity.shared(other.fresh), fresh.shared(other.identity)]
-    if name > other.name:  # both ends write them in the same order
+    if name > other.name:  # the same order at both ends
         crossed.reverse()
     products = [*crossed, fresh.shared(other.fresh), identity.shared(other.identity)]
     ends = sorted((name, other.name))
@@ -133,5 +137,5 @@ def pair_key(
 
 
 def confirmation(key: bytes, sender: str, reader: str) -> bytes:
-    """Return what shows the reader that the sender has their pair key of this session."""
+    """Return the proof to the reader that the sender has their pair key of this session."""
     return derive(key, "confirmation", sender, reader)

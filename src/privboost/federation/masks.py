@@ -1,7 +1,7 @@
-"""Masks of one round: random words that are added modulo 2⁶⁴, and cancel or are taken off.
+"""Secure aggregation (Bonawitz et al. 2017): sums under masks that cancel in the total.
 
-Seeds are derived for one round, out of keys of one session; what is opened tells nothing of
-another round.
+Masks are random words, added modulo 2⁶⁴. Seeds are derived for one round from keys of one
+session: those that are opened reveal nothing of another round.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from privboost.randomness.keystream import KeyStream
 
 
 def pair_seed(key: bytes, round_: int) -> bytes:
-    """Return the seed of the mask that two parties share in a round: one adds it, one takes it."""
+    """Return the seed of a mask that one of two parties adds and the other subtracts."""
     return derive(key, "pair", round_)
 
 
 def own_seed(secret: bytes, round_: int) -> bytes:
-    """Return the seed of the mask that a party alone adds; survivors' are opened."""
+    """Return the seed of the mask that a party alone adds; those of survivors are opened."""
     return derive(secret, "own", round_)
 
 
-def lid_key(secret: bytes, round_: int) -> bytes:
-    """Return the key under which a party leaves its pair seeds; that of who is lost is opened."""
+def envelope_key(secret: bytes, round_: int) -> bytes:
+    """Return the key that encrypts a party's pair seeds; those of lost parties are opened."""
     return derive(secret, "lid", round_)
 
 
 def add_masks(sums: np.ndarray, seeds: Iterable[tuple[bytes, bool]]) -> None:
-    """Add the mask of each seed to unsigned words in place; take it off where it says so."""
+    """Add (True) or subtract (False) the mask of each seed, in place."""
     for seed, add in seeds:
         words = KeyStream(seed).words(len(sums))
         if add:
@@ -39,8 +39,8 @@ def add_masks(sums: np.ndarray, seeds: Iterable[tuple[bytes, bool]]) -> None:
             np.subtract(sums, words, out=sums)
 
 
-def under_lid(key: bytes, seeds: bytes) -> bytes:
-    """Encrypt pair seeds under a key that is used once, or decrypt them."""
+def crypt_seeds(key: bytes, seeds: bytes) -> bytes:
+    """Encrypt or decrypt pair seeds under a key that is used once."""
     words = KeyStream(key).words(len(seeds) // 8)
     changed: np.ndarray = np.frombuffer(seeds, dtype="<u8") ^ words
     return changed.tobytes()

@@ -1,22 +1,23 @@
-"""Parts of messages as they travel: keys, whole numbers, bytes by party."""
+"""Parts of messages: keys, integers, bytes by party, and the numbered events of a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from privboost.errors import FederationError
 from privboost.federation.keys import KEY_BYTES
-from privboost.federation.shares import pack
 
-_MOST_WORDS = 1000
+_MAX_PRINTED = 1000
+PRESENT = "present"
+"""The stage of a connection's challenge, and of the reply to it."""
 
 
-def write_key(key: bytes) -> np.ndarray:
-    """Return a key as it travels."""
-    return np.frombuffer(key, dtype=np.uint8)
+def byte_array(data: bytes) -> np.ndarray:
+    """Return bytes as an array, which messages can hold."""
+    return np.frombuffer(data, dtype=np.uint8)
 
 
 def key_bytes(body: Mapping[str, Any], name: str) -> bytes:
@@ -28,36 +29,36 @@ def key_bytes(body: Mapping[str, Any], name: str) -> bytes:
 
 
 def whole(body: Mapping[str, Any], name: str) -> int:
-    """Return a whole number of a message."""
+    """Return an integer of a message."""
     value = body.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise FederationError(f"messages: {name} must be a whole number")
+        raise FederationError(f"messages: {name} must be an integer")
     return value
 
 
 def text(body: Mapping[str, Any], name: str) -> str:
-    """Return a text of a message."""
+    """Return a string of a message."""
     value = body.get(name)
     if not isinstance(value, str):
-        raise FederationError(f"messages: {name} must be a text")
+        raise FederationError(f"messages: {name} must be a string")
     return value
 
 
-def read_part(part: Any) -> bytes:
-    """Return a part of the joint randomness."""
-    if not isinstance(part, np.ndarray) or part.dtype != np.uint8:
-        raise FederationError("joint randomness: not a part of it")
-    return part.tobytes()
+def pack(rows: Sequence[bytes]) -> np.ndarray:
+    """Return byte strings of one length as the rows of an array."""
+    size = len(rows[0]) if rows else 0
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), size)
 
 
-def write_bytes(texts: Mapping[int, bytes]) -> dict[str, Any]:
-    """Return bytes by party, all of one length, as they travel."""
-    return {"of": np.array(list(texts), dtype=np.int32), "bytes": pack(list(texts.values()))}
+def write_bytes(by_party: Mapping[int, bytes]) -> dict[str, Any]:
+    """Return byte strings by party, all of one length, as a part of a message."""
+    parties = np.array(list(by_party), dtype=np.int32)
+    return {"of": parties, "bytes": pack(list(by_party.values()))}
 
 
-def read_bytes(form: Any) -> dict[int, bytes]:
-    """Read what `write_bytes` wrote."""
-    of, rows = (form.get("of"), form.get("bytes")) if isinstance(form, dict) else (None, None)
+def read_bytes(part: Any) -> dict[int, bytes]:
+    """Return the byte strings by party that `write_bytes` wrote."""
+    of, rows = (part.get("of"), part.get("bytes")) if isinstance(part, dict) else (None, None)
     if not (
         isinstance(of, np.ndarray)
         and isinstance(rows, np.ndarray)
@@ -69,6 +70,6 @@ def read_bytes(form: Any) -> dict[int, bytes]:
     return {party: row.tobytes() for party, row in zip(of.tolist(), rows, strict=True)}
 
 
-def printable(words: str) -> str:
-    """Return words of another end as a screen may show them."""
-    return "".join(c if c.isprintable() else "?" for c in words[:_MOST_WORDS])
+def printable(message: str) -> str:
+    """Return text of another end without control characters, cut to a printable length."""
+    return "".join(c if c.isprintable() else "?" for c in message[:_MAX_PRINTED])

@@ -1,4 +1,4 @@
-"""A party: it keeps its rows, its key and its account, and answers what it has agreed to."""
+"""`Party`: the owner of rows, a key and an account in a federation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from privboost.accounts.account import BudgetAccount
 from privboost.accounts.given import check_account
 from privboost.crew import count_threads
 from privboost.errors import BudgetError, DomainError, FederationError, SchemaError, StoreError
-from privboost.federation.agreement import COORDINATOR
 from privboost.federation.channels import Channel, open_letter, seal_letter
 from privboost.federation.consent import Consent
-from privboost.federation.keys import KeyPair
-from privboost.federation.messages import key_bytes, printable
-from privboost.federation.party_beginning import Beginning
-from privboost.federation.party_offers import Accepted, Member, OwnReason, accept_offer
+from privboost.federation.keys import COORDINATOR, KeyPair
+from privboost.federation.messages import PRESENT, key_bytes, printable
+from privboost.federation.party_beginning import Handshake
+from privboost.federation.party_offers import Accepted, Member, PrivateReason, accept_offer
 from privboost.federation.party_session import PartySession
-from privboost.federation.presence import PRESENT
 from privboost.privacy.ledger import checked_ledger
 from privboost.tables.beside import open_source
 from privboost.tables.domain import Domain
@@ -31,16 +29,16 @@ from privboost.tables.loader import RowLoader
 from privboost.tables.loading import check_schema
 from privboost.tables.sources import count_rows
 
-_SAYABLE = (FederationError, BudgetError, DomainError)
+_PUBLIC_ERRORS = (FederationError, BudgetError, DomainError)
 """Errors that name a rule of the message, no value, and nothing of the account or the table."""
-_FIRST_WORDS = '{"entry"'
-"""What every line of a ledger begins with."""
+_ENTRY = '{"entry"'
+"""The beginning of every line of a ledger."""
 _KEPT = 64
-"""Offers and answers that are remembered: an old letter that comes again pushes out no new one."""
+"""Offers and replies that are kept: replaying one old letter evicts no new one."""
 
 
-def _tell_nobody(words: str) -> None:
-    """Say nothing."""
+def _ignore(message: str) -> None:
+    """Do nothing."""
 
 
 class Party:
@@ -49,49 +47,49 @@ class Party:
     Parameters
     ----------
     name : str
-        What it is called.
+        Name of the party.
     rows : data frame, array, or path of a Parquet or CSV file
         Its rows, labels among them.
     budget : BudgetAccount, optional
-        The account of its rows. Every run is charged to it before a row is read; a plan that it
-        does not cover, computed here, is refused. Without one the party takes part in seeded runs
-        alone (`accept_seed`).
+        The account of its rows. Every run is charged to it before a row is read; a plan, made by
+        the party itself, that it does not cover is refused. Without an account the party takes
+        part in seeded runs only (`accept_seed`).
     identity : KeyPair, optional
         Its long-lived key; a fresh one by default.
     pins : mapping from str to bytes, optional
         The public keys of the coordinator (under that name) and of all other parties.
     domain : Domain, optional
-        What is public, as this party sees it: an offer with another domain is refused. Without one
-        the coordinator decides, also on whom the guarantee protects (the unit).
+        The domain, as this party knows it: an offer with another one is refused. Without it the
+        coordinator decides, also on whom the guarantee protects (the unit).
     weight : str, optional
         The column of sample weights; an offer that names another one is refused.
     ledger : path, optional
-        A file that records every reservation and charge. It is a record; what may be spent is the
-        account's to say.
+        A file that records every reservation and charge. It limits nothing: the account does.
     colluders : int
-        Of how many other parties that tell what they know this one wants to be safe, at least. One
-        party knows its own noise: with 0 it sees more than the guarantee says.
+        The least number of colluding parties that a run must protect from. Every party knows its
+        own noise: with 0 it sees more of the others than the guarantee states.
     least_parties : int, optional
-        With how many parties it takes part, itself among them; all that are pinned by default.
+        The least number of parties of a run, itself included; all that are pinned by default.
     trust_server : bool
-        Whether it also takes part where the server sees exact totals, and adds the noise.
+        Whether to accept runs in which the server sees exact totals, and adds the noise.
     accept_seed : bool
-        Whether it takes part in runs with a seed, which protect nobody: no account can be charged
-        with them, so it does not go with `budget`. In a seeded run the party tells the coordinator
-        how many rows it has, whatever `tell_rows` says: rows are numbered as on one machine.
+        Whether to accept seeded runs, which protect nobody: no account can be charged with them,
+        so it excludes `budget`. In a seeded run the party sends the coordinator its number of
+        rows, whatever `tell_rows` is: rows are numbered as on one machine.
     tell_rows : bool
-        Whether the number of its rows is public. Recipes that need it are refused without.
+        Whether the number of its rows is public. Otherwise recipes that need it are refused.
     n_jobs : int, optional
-        How many threads may work at once; by default as many as pay.
+        Number of threads; chosen by default.
     tell : callable, optional
-        Is told, in words without private values, what was accepted, refused, begun and ended.
+        Called with a line of text, without private values, when a run is accepted, refused, begun
+        or ended.
 
     Attributes
     ----------
     budget : BudgetAccount or None
         Its account.
     finished : int
-        How many runs came to their end.
+        Number of completed runs.
     """
 
     def __init__(
@@ -111,7 +109,7 @@ class Party:
         accept_seed: bool = False,
         tell_rows: bool = False,
         n_jobs: int | None = None,
-        tell: Callable[[str], None] = _tell_nobody,
+        tell: Callable[[str], None] = _ignore,
     ) -> None:
         if not isinstance(name, str) or not name or name == COORDINATOR:
             raise ValueError(f"a party has a name, and it is not {COORDINATOR!r}")
@@ -119,7 +117,7 @@ class Party:
         self._consent = Consent(
             domain, weight, colluders, least_parties, trust_server, accept_seed, tell_rows
         )
-        if domain is not None:  # what cannot work is said at once
+        if domain is not None:  # a table that lacks columns is refused at once
             source, roles = open_source(domain, rows, None, weight)
             check_schema(
                 RowLoader(Encoder.of(domain), roles, None if weight is None else 1.0), source
@@ -136,35 +134,35 @@ class Party:
         self._threads = count_threads(n_jobs)
         self._listener = tell
         self.finished = 0
-        self._wondered = False
+        self._warned = False
         self._accepted: dict[bytes, Accepted] = {}
         self._answered: dict[bytes, bytes] = {}
         self._last = (b"", b"")
         self._channel: Channel | None = None
-        self._beginning: Beginning | None = None
+        self._handshake: Handshake | None = None
         self._session: PartySession | None = None
 
     def pin(self, pins: Mapping[str, bytes]) -> None:
-        """Take the public keys of all others, from whoever is trusted to know them.
+        """Pin the public keys of all others, from a source that is trusted to know them.
 
-        Its own may be among them.
+        The party's own key may be among them.
         """
         self._pins = {name: key for name, key in pins.items() if name != self.name}
 
     def receive(self, data: bytes) -> bytes:
-        """Answer a request; nothing at all where it is not the coordinator's, or not new."""
+        """Return the reply to a request; empty if it is not the coordinator's, or not new."""
         digest = hashlib.sha256(data).digest()
-        if digest == self._last[0]:  # its answer was lost on the way
+        if digest == self._last[0]:  # the reply was lost
             return self._last[1]
         if self._channel is not None:
             body = self._channel.open(data)
             if body is not None:
-                reply = self._channel.close(self._say(lambda: self._follow(body)))
+                reply = self._channel.close(self._reply(lambda: self._follow(body)))
                 self._last = digest, reply
-                if body.get("stage") == "end":  # the keys of the session are forgotten
+                if body.get("stage") == "end":  # forget the session's keys
                     self._channel = None
                 return reply
-        if digest in self._answered:  # a letter that comes twice has one answer
+        if digest in self._answered:  # a letter that is sent again has the same reply
             return self._answered[digest]
         reply = self._answer_letter(data)
         if reply:
@@ -180,69 +178,63 @@ class Party:
         key = self.identity.shared(pinned)
         body = open_letter(key, self.name, COORDINATOR, data)
         if body is None:
-            if not self._wondered:
-                self.say(
-                    "something came that is not sealed for this party: is its key pinned there?"
-                )
-            self._wondered = True
+            if not self._warned:
+                self.say("a message is not sealed for this party: is its key pinned there?")
+            self._warned = True
             return b""
-        reply = self._say(lambda: self._read_letter(body))
+        reply = self._reply(lambda: self._read_letter(body))
         if reply["stage"] == "ready" and self._channel is not None:
             return self._channel.close(reply)
         return seal_letter(key, self.name, COORDINATOR, {"to": body.get("nonce"), **reply})
 
     def close(self) -> None:
-        """Let go of the rows of a session, if there is one, and of all that was agreed."""
+        """Release the rows of a session, and forget all agreements."""
         self._leave()
         self._channel = None
         self._accepted, self._answered, self._last = {}, {}, (b"", b"")
 
     def _leave(self) -> None:
-        """Let go of the session, or of its beginning."""
+        """End the session, or its handshake."""
         if self._session is not None:
             self._session.close()
-        self._session = self._beginning = None
+        self._session = self._handshake = None
 
-    def _say(self, act: Any) -> dict[str, Any]:
-        """Return what is done, or why not, in words that name no value."""
+    def _reply(self, act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return the reply of an action, or a refusal by a rule that names no value."""
         try:
-            said: dict[str, Any] = act()
-        except OwnReason as error:
-            rule = str(error)
-            self.say(f"refused: {error.own}")
-            return {"stage": "refused", "rule": rule}
-        except _SAYABLE as error:
-            rule = str(error)
-        except (StoreError, SchemaError) as error:  # of this machine's files: its owner's to know
-            rule = f"failure: {type(error).__name__}"
-            self.say(str(error))
+            return act()
+        except PrivateReason as error:
+            rule, reason = str(error), error.own
+        except _PUBLIC_ERRORS as error:
+            rule = reason = str(error)
         except Exception as error:
-            rule = f"failure: {type(error).__name__}"
-        else:
-            return said
-        self.say(f"refused: {rule}")
+            if isinstance(error, StoreError | SchemaError):  # about files: for the owner only
+                self.say(str(error))
+            rule = reason = f"failure: {type(error).__name__}"
+        self.say(f"refused: {reason}")
         return {"stage": "refused", "rule": rule}
 
-    def say(self, words: str) -> None:
-        """Say something to whoever listens; whether somebody does changes nothing."""
+    def say(self, message: str) -> None:
+        """Pass a line of text to `tell`; errors there are ignored."""
         with suppress(Exception):
-            self._listener(printable(words))
+            self._listener(printable(message))
 
     def _read_letter(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        if body.get("stage") == PRESENT:  # that it was read, and answered, is the proof
+        stage = body.get("stage")
+        if stage == PRESENT:  # the reply itself proves the key
             return {"stage": PRESENT}
-        if body.get("stage") == "rows":
+        if stage == "rows":
             self._consent.check_rows()
             return {"stage": "rows", "rows": count_rows(self._rows)}
-        if body.get("stage") == "offer":
-            return self._judge(body)
-        if body.get("stage") == "begin":
+        if stage == "offer":
+            return self._accept(body)
+        if stage == "begin":
             return self._begin(body)
         raise FederationError("messages: an unknown stage")
 
     def _follow(self, body: Mapping[str, Any]) -> dict[str, Any]:
         stage = body.get("stage")
-        if self._session is None and (self._beginning is None or stage not in ("deal", "end")):
+        if self._session is None and (self._handshake is None or stage not in ("deal", "end")):
             raise FederationError("session: there is none")
         if stage == "end":
             whole_run = body.get("whole") is True and self._session is not None
@@ -251,21 +243,21 @@ class Party:
             self.say("the run is over" if whole_run else "the run was given up")
             return {"stage": "end"}
         try:
-            if self._beginning is not None:
-                self._open(self._beginning, body)
+            if self._handshake is not None:
+                self._open(self._handshake, body)
             assert self._session is not None
             return self._session.follow(body)
-        except BaseException:  # what is half followed must not be asked again
+        except BaseException:  # a request that was followed in part must not be repeated
             self._leave()
             raise
 
-    def _judge(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _accept(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Accept an offer, or refuse it by a rule; nothing is spent."""
         accepted = accept_offer(self._member, body)
         self._accepted[accepted.coordinator.nonce] = accepted
         while len(self._accepted) > _KEPT:
             self._accepted.pop(next(iter(self._accepted)))
-        self.say(f"accepted: {accepted.agreement.words}")
+        self.say(f"accepted: {accepted.agreement.describe()}")
         return accepted.reply()
 
     def _begin(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,16 +265,16 @@ class Party:
         accepted = self._accepted.pop(key_bytes(body, "nonce"), None)
         if accepted is None:
             raise FederationError("session: nothing was agreed")
-        beginning = Beginning(self._member, accepted, body.get("ends"))
-        reply = beginning.reply()
+        handshake = Handshake(accepted, body.get("ends"))
+        reply = handshake.reply()
         self._leave()
-        self._beginning, self._channel = beginning, beginning.channel
+        self._handshake, self._channel = handshake, handshake.channel
         return reply
 
-    def _open(self, beginning: Beginning, body: Mapping[str, Any]) -> None:
-        """Begin a session, once the others have confirmed their keys: the plan is charged here."""
-        self._session, ledger = beginning.open(body, self._threads)
-        self._beginning = None
+    def _open(self, handshake: Handshake, body: Mapping[str, Any]) -> None:
+        """Begin a session, once the others have confirmed their keys; this charges the plan."""
+        self._session, ledger = handshake.open(body, self._threads)
+        self._handshake = None
         self.say(f"begun: epsilon {ledger.epsilon:g} and delta {ledger.delta:g} are spent here")
 
     @property
@@ -298,7 +290,7 @@ class Party:
 
 
 def checked_record(path: Path) -> Path:
-    """Return the file of a ledger; refuse one that counts runs, as parties did before accounts."""
+    """Return the path of a ledger; refuse one that counts runs, as parties did before accounts."""
     lines = checked_ledger(path).read_bytes().split(b"\n") if path.is_file() else ()
     entries = [_entry(path, number, line) for number, line in enumerate(lines, 1)]
     runs = [entry for entry in entries if entry.get("entry") == "run"]
@@ -313,9 +305,9 @@ def checked_record(path: Path) -> Path:
 
 
 def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    """Read a line of a ledger; refuse one that cannot be read, for it may have counted a run.
+    """Return the entry of a ledger's line; refuse a line that cannot be read: it may count a run.
 
-    A line that a crash cut short never took effect. It stays where it is when others follow.
+    A line that a crash cut short never took effect, and remains when others follow.
     """
     try:
         entry = json.loads(line.decode())
@@ -324,21 +316,21 @@ def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise BudgetError(
             f"ledger: line {number} of {path} cannot be read, and may count a run of an earlier "
-            "version: mend it by hand, or move the file away and count what it says"
+            "version: repair it by hand, or move the file away and count its runs"
         )
     return entry
 
 
-def _is_cut_short(words: str) -> bool:
-    """Say whether a line that is no JSON can be the beginning of an entry, and nothing else."""
-    begins = words.startswith(_FIRST_WORDS) or _FIRST_WORDS.startswith(words)
-    if not begins or not words.isascii() or not words.isprintable() or words.endswith("}"):
+def _is_cut_short(line: str) -> bool:
+    """Return whether a line that is not JSON can be the beginning of an entry."""
+    begins = line.startswith(_ENTRY) or _ENTRY.startswith(line)
+    if not begins or not line.isascii() or not line.isprintable() or line.endswith("}"):
         return False
     try:
-        json.JSONDecoder().raw_decode(words)
+        json.JSONDecoder().raw_decode(line)
     except ValueError:
         return True
-    return False  # a whole entry, with something after it
+    return False  # a whole entry, and more after it
 
 
 def _number(value: Any) -> float:

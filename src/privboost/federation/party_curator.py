@@ -1,8 +1,4 @@
-"""Who stands between a party's rows and the federation: the curator's checks, at each party.
-
-Both kinds keep the party's own ledger, have its rows pay from their own budgets, and draw samples
-with the party's own key.
-"""
+"""A party's curator: it keeps the party's own ledger, and draws its noise and samples."""
 
 from __future__ import annotations
 
@@ -43,15 +39,15 @@ from privboost.randomness.keystream import KeyStream
 
 
 class PartyCurator(Curator):
-    """Answers queries that the party's own copy of the plan has an event for.
+    """Answers queries by the events of the party's own copy of the plan.
 
     Parameters
     ----------
     backend, ledger, stream, contribution, part
         As for `Curator`.
     seeded : bool
-        Whether samples are those that queries name, by a key that all ends know. Else each release
-        has a fresh one, of the party's own key: what a query names decides nothing.
+        Whether samples follow the key that queries carry, which all ends know. Otherwise each
+        release has a fresh sample of the party's own key, and the query's key is ignored.
     """
 
     def __init__(
@@ -67,30 +63,30 @@ class PartyCurator(Curator):
         self._seeded = seeded
 
     def answer(self, query: Query, event: Event) -> np.ndarray:
-        """Charge an event, and return what is added up with the answers of others."""
+        """Charge an event, and return the sums to be added to those of other parties."""
         try:
-            need_known_promise(query, event, self._contribution)
-        except ValueError as error:  # it speaks of query and event alone
+            check_sensitivity(query, event, self._contribution)
+        except ValueError as error:  # it names the query and the event alone
             raise FederationError(f"plan: {error}") from None
         return self._answer(query, event)
 
     @abstractmethod
     def _answer(self, query: Query, event: Event) -> np.ndarray:
-        """Answer a query that reveals no more than its event promises."""
+        """Answer a query whose sensitivity its event covers."""
 
     def _sampled(self, query: SumQuery, rate: float, stream: KeyStream) -> SumQuery:
-        """Have a query answered by a sample of the rate that its event, or the group's, has."""
+        """Return a query on a sample of the rate of its event, or of the group."""
         wanted = rate if self._group is None else self._group.sample.rate
         if (1.0 if query.sample is None else query.sample.rate) != wanted:
             raise FederationError("samples: the query has another rate than its event")
         return query if self._seeded else super()._sampled(query, rate, stream)
 
 
-class ExactAnswers(PartyCurator):
-    """For a server that is trusted with exact totals: it adds the noise that was reserved."""
+class ExactPartyCurator(PartyCurator):
+    """Curator for a server that is trusted with exact totals, and adds the noise."""
 
     def _answer(self, query: Query, event: Event) -> np.ndarray:
-        """Charge an event, and return the exact sums; they leave the party under masks alone."""
+        """Charge an event, and return the exact sums; they leave the party under masks only."""
         if isinstance(query, LinearSums | GramSums):
             self._check_terms(query)
         if self._payments:
@@ -106,8 +102,8 @@ class ExactAnswers(PartyCurator):
         return self._backend.sum(query)
 
 
-class NoisyAnswers(PartyCurator):
-    """For a server that is trusted with nothing: each party adds its part of the noise."""
+class NoisyPartyCurator(PartyCurator):
+    """Curator for a server that is not trusted: each party adds its part of the noise."""
 
     def _answer(self, query: Query, event: Event) -> np.ndarray:
         """Charge an event, and return sums with this party's part of its Gaussian noise."""
@@ -121,10 +117,10 @@ class NoisyAnswers(PartyCurator):
         raise FederationError(f"noise: parties cannot add that of {event.what!r}")
 
 
-def need_known_promise(query: Query, event: Event, contribution: Contribution) -> None:
-    """Refuse a query that reveals more than its event promises, as far as a party can tell.
+def check_sensitivity(query: Query, event: Event, contribution: Contribution) -> None:
+    """Refuse a query whose sensitivity its event does not cover, as far as a party can check.
 
-    What a trusted server makes of the sums it alone decides: λ of noisy means, and the utility of a
+    A trusted server alone decides how it uses the sums: λ of noisy means, and the utility of a
     selection.
     """
     if isinstance(event, Selection) and isinstance(query, NodeHistograms | VoteCounts):
@@ -146,6 +142,6 @@ def need_known_promise(query: Query, event: Event, contribution: Contribution) -
 
 
 def _is_means(query: Query, event: NoisySums) -> bool:
-    """Whether sums of two statistics are for a release of one: their means."""
+    """Return whether sums of two statistics are for a release of their means."""
     pair = isinstance(query, TreeSums) and query.statistics == GRADIENT_COUNT
     return pair and isinstance(event, LaplaceRelease) and len(event.shares) == 1

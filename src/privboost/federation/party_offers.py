@@ -1,4 +1,4 @@
-"""An offer as a party judges it: accepted, or refused by a rule; nothing is spent."""
+"""An offer is accepted, or refused by a rule that the coordinator may know."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from privboost import __version__
 from privboost.accounts.account import BudgetAccount
 from privboost.accounts.posting import Posting
 from privboost.errors import BudgetError, DomainError, FederationError, SchemaError
-from privboost.federation.agreement import COORDINATOR, DISTRIBUTED, Agreement
+from privboost.federation.agreement import DISTRIBUTED, Agreement
 from privboost.federation.consent import Consent
 from privboost.federation.distributed import check_distributed
 from privboost.federation.joint import commit_to
-from privboost.federation.keys import Advertised, KeyPair, random_bytes
-from privboost.federation.messages import key_bytes, write_key
+from privboost.federation.keys import COORDINATOR, Advertised, KeyPair, random_bytes
+from privboost.federation.messages import byte_array, key_bytes
 from privboost.federation.plans import OwnPlan, make_plan
 from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
@@ -28,13 +28,13 @@ from privboost.tables.loading import Load, check_schema
 from privboost.unit import column_of
 
 
-class OwnReason(FederationError):
-    """A refusal whose reason speaks of the party's own account or table.
+class PrivateReason(FederationError):
+    """A refusal for a reason that only the party's owner may know.
 
     Attributes
     ----------
     own : str
-        The reason, for the party's owner alone.
+        The reason, which names the party's account or table.
     """
 
     def __init__(self, rule: str, own: str) -> None:
@@ -43,21 +43,21 @@ class OwnReason(FederationError):
 
 
 @contextmanager
-def keeping_reasons(
+def hiding_reasons(
     budget: str = "budget: this party's account does not cover it",
 ) -> Iterator[None]:
-    """Tell the coordinator which rule refused an offer, and the party's owner alone why."""
+    """Raise errors of the account and the table as `PrivateReason`."""
     try:
         yield
     except BudgetError as error:
-        raise OwnReason(budget, str(error)) from None
+        raise PrivateReason(budget, str(error)) from None
     except (SchemaError, DomainError) as error:
-        raise OwnReason("columns: the table lacks what the domain names", str(error)) from None
+        raise PrivateReason("columns: the table lacks what the domain names", str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """What a party brings to every offer; see `Party`."""
+    """A party's part in every session; see `Party` for the attributes."""
 
     name: str
     rows: Any
@@ -67,79 +67,102 @@ class Member:
     budget: BudgetAccount | None
     ledger: Path | None
 
-    def posting_for(self, agreement: Agreement, own: OwnPlan) -> Posting | None:
-        """Return this party's account, told what is about to be run; None for a seeded run."""
+    def charge_for(self, agreement: Agreement, own: OwnPlan) -> Posting | None:
+        """Return the charge of a run to this party's account; None for a seeded run."""
         if agreement.seed is not None:  # it protects nobody: there is nothing to charge
             return None
         if self.budget is None:
             raise FederationError("budget: this party has no account to charge (budget)")
         unit = column_of(own.plan.encoder.domain.unit)
-        with keeping_reasons("unit: this party's account protects another one"):
+        with hiding_reasons("unit: this party's account protects another one"):
             self.budget.balance().check_unit(unit)
         return Posting(self.budget, agreement.estimator, unit)
-
-    def ledger_for(self, accepted: Accepted) -> Ledger:
-        """Return the ledger of a run, whose reservation is charged to the account first."""
-        plan = accepted.own.plan
-        posting = self.posting_for(accepted.agreement, accepted.own)
-        own = plan.budget.epsilon, plan.budget.delta, plan.accountant
-        return Ledger(*own, self.ledger, posting)
 
 
 @dataclass(frozen=True, eq=False)
 class Accepted:
-    """What a party keeps between an offer that it accepted and the beginning."""
+    """An offer that a party has accepted.
 
+    Attributes
+    ----------
+    member : Member
+        The party.
+    agreement : Agreement
+        The offer.
+    own : OwnPlan
+        The party's own copy of the plan.
+    load : Load
+        Its table, and how it is read.
+    coordinator, own_end : Advertised
+        Public parts of the coordinator and of this party.
+    fresh : KeyPair
+        This party's key of the session.
+    part : bytes
+        Its part of the joint randomness.
+    keys : KeyStream
+        Its noise and samples.
+    """
+
+    member: Member
     agreement: Agreement
     own: OwnPlan
     load: Load
     coordinator: Advertised
-    said: Advertised
+    own_end: Advertised
     fresh: KeyPair
     part: bytes
     keys: KeyStream
 
+    def ledger(self) -> Ledger:
+        """Return the ledger of the run, whose reservation is charged to the account first."""
+        plan, member = self.own.plan, self.member
+        charge = member.charge_for(self.agreement, self.own)
+        budget = plan.budget.epsilon, plan.budget.delta
+        return Ledger(*budget, plan.accountant, member.ledger, charge)
+
     def reply(self) -> dict[str, Any]:
-        """Return what the coordinator is told."""
+        """Return the reply to the offer."""
         return {
             "stage": "accepted",
             "agreed": self.agreement.digest,
-            "fresh": write_key(self.said.fresh),
-            "own_nonce": write_key(self.said.nonce),
-            "commitment": write_key(self.said.commitment),
+            "fresh": byte_array(self.own_end.fresh),
+            "own_nonce": byte_array(self.own_end.nonce),
+            "commitment": byte_array(self.own_end.commitment),
         }
 
 
 def accept_offer(member: Member, body: Mapping[str, Any]) -> Accepted:
-    """Accept an offer, or refuse it by a rule."""
-    agreement = Agreement.from_form(body.get("agreement"))
+    """Return an accepted offer, or refuse it by a rule; nothing is spent."""
+    agreement = Agreement.from_dict(body.get("agreement"))
     _check_members(member, agreement)
     member.consent.check(agreement, len(member.pins))
     own = make_plan(agreement)
     if agreement.trust == DISTRIBUTED:
         check_distributed(own.plan, agreement.quorum)
-    posting = member.posting_for(agreement, own)
+    charge = member.charge_for(agreement, own)
     keys = KeyStream.of(agreement.seed)
-    with keeping_reasons():
-        if posting is not None:
-            posting.check(own.plan.releases)
+    with hiding_reasons():
+        if charge is not None:
+            charge.check(own.plan.releases)
         load = _load(member.rows, agreement, own, keys)
     fresh, part = KeyPair(), random_bytes()
-    keys_said = member.identity.public, fresh.public, random_bytes(), commit_to(part)
-    said = Advertised(member.name, *keys_said)
+    own_end = Advertised(
+        member.name, member.identity.public, fresh.public, random_bytes(), commit_to(part)
+    )
     coordinator = Advertised(
         COORDINATOR,
         member.pins[COORDINATOR],
         key_bytes(body, "fresh"),
         key_bytes(body, "nonce"),
     )
-    accepted = Accepted(agreement, own, load, coordinator, said, fresh, part, keys)
-    with keeping_reasons():
-        member.ledger_for(accepted).check(own.plan.releases)
+    accepted = Accepted(member, agreement, own, load, coordinator, own_end, fresh, part, keys)
+    with hiding_reasons():
+        accepted.ledger().check(own.plan.releases)
     return accepted
 
 
 def _check_members(member: Member, agreement: Agreement) -> None:
+    """Refuse another version, and parties or keys other than the pinned ones."""
     if agreement.version != __version__:
         raise FederationError(
             f"version: {agreement.version!r} there, and {__version__!r} here; they must be the same"
@@ -155,7 +178,7 @@ def _check_members(member: Member, agreement: Agreement) -> None:
 
 
 def _load(rows: Any, agreement: Agreement, own: OwnPlan, keys: KeyStream) -> Load:
-    """Say how the rows are loaded; their schema is judged without a row."""
+    """Return how the rows are loaded; their schema is checked without reading a row."""
     encoder: Encoder = own.plan.encoder
     source, roles = open_source(encoder.domain, rows, None, agreement.weight)
     rule = UnitRule.of(encoder.domain.unit, keys.child("units"))

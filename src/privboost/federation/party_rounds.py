@@ -1,10 +1,8 @@
-"""A party's side of secure aggregation: what it deals, masks and opens, and in which order.
-
-Seeds of a few rounds are dealt at once. Then each round has three stages. The party masks its sums,
-and tells every other what it was asked, and with whom it masks. It confirms a set of survivors, if
-all of them were asked the same. It opens, for the set that enough parties have confirmed, the own
-mask of a survivor, or the pair masks of who is lost, never both. Rounds only go up: what lies
-behind is forgotten, and cannot be asked for.
+"""A party deals the seeds of a few rounds at once. Then each round has three stages. The party
+masks its sums, and sends every other party a tag of its query and of the parties it masks with. It
+confirms a set of survivors, if all of them had the same query. It opens, for the set that enough
+parties have confirmed, a share of a survivor's own seed, or of a lost party's envelope key, never
+both. Rounds only go up: earlier ones are forgotten, and cannot be opened.
 """
 
 from __future__ import annotations
@@ -22,52 +20,53 @@ from privboost.errors import FederationError
 from privboost.federation.keys import derive
 from privboost.federation.masks import (
     add_masks,
-    lid_key,
+    crypt_seeds,
+    envelope_key,
     own_seed,
     pair_seed,
-    under_lid,
 )
+from privboost.federation.messages import pack
 from privboost.federation.quorum import Quorum
-from privboost.federation.shares import SECRET_BYTES, SHARE_BYTES, pack, split_secret
+from privboost.federation.shares import SECRET_BYTES, SHARE_BYTES, split_secret
 from privboost.randomness.keystream import KeyStream
 
 TAG_BYTES = 16
 MOST_ROUNDS = 64
-"""Rounds whose seeds are dealt at once, at most."""
+"""The most rounds whose seeds are dealt at once."""
 LAST_ROUND = 2**32
-"""No batch begins with this round, or a later one."""
+"""Bound of the first round of a batch."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dealt:
-    """What a party sends for the seeds of several rounds.
+    """A party's seeds of several rounds, as it sends them.
 
     Attributes
     ----------
     commitments : uint8 array of shape (rounds, 2, 32)
-        Hashes of its own seed and of its lid's key: what is opened later must be these.
-    lids : uint8 array of shape (rounds, parties, 32)
-        Its pair seeds of each round, encrypted under the lid's key.
+        Hashes of its own seed and of its envelope key, which opened ones must match.
+    envelopes : uint8 array of shape (rounds, parties, 32)
+        Its pair seeds of each round, encrypted under the envelope key.
     sealed : dict from int to bytes
-        For each other party its shares of both, which only that one can read.
+        For each other party its shares of both, which only that party can read.
     """
 
     commitments: np.ndarray
-    lids: np.ndarray
+    envelopes: np.ndarray
     sealed: dict[int, bytes]
 
 
 class PartyRounds:
-    """The rounds of a session as one party takes part in them.
+    """A party's side of the rounds of a session.
 
     Parameters
     ----------
     own : int
-        Which party it is.
+        Number of the party.
     quorum : Quorum
-        How many there are.
+        Numbers of parties.
     pair_keys : mapping from int to bytes
-        The key that it shares with each other party of this session.
+        Its pair keys of this session, by party.
     secret : bytes
         Its own secret of this session.
     """
@@ -82,33 +81,33 @@ class PartyRounds:
         self._held: dict[int, bytes] = {}
         self._next = 0
         self._begun = self._masked = self._confirmed = self._opened = -1
-        self._statement = b""
+        self._claim = b""
         self._survivors: tuple[int, ...] = ()
 
     def check_batch(self, first: int, count: int) -> None:
-        """Refuse rounds whose seeds are not to be dealt now."""
+        """Refuse rounds whose seeds cannot be dealt now."""
         new = self._next <= first < LAST_ROUND and self._batch.stop <= first
         if not (new and 1 <= count <= MOST_ROUNDS):
             raise FederationError("rounds: they only go up, a few at a time")
 
     def deal(self, first: int, count: int) -> Dealt:
-        """Deal the seeds of some rounds; those of earlier rounds are given up."""
+        """Return the seeds of some rounds; those of earlier rounds are forgotten."""
         self.check_batch(first, count)
         self._batch, self._next, self._begun = range(first, first + count), first, -1
         self._dealers, self._held = frozenset(), {}
         shares: list[list[bytes]] = [[] for _ in range(self._quorum.parties)]
-        commitments, lids = [], []
+        commitments, envelopes = [], []
         for round_ in self._batch:
-            own, lid = own_seed(self._secret, round_), lid_key(self._secret, round_)
-            commitments += [commit(own), commit(lid)]
+            own, key = own_seed(self._secret, round_), envelope_key(self._secret, round_)
+            commitments += [commit(own), commit(key)]
             seeds = [
                 pair_seed(self._pair_keys[party], round_)
                 if party in self._pair_keys
                 else bytes(SECRET_BYTES)
                 for party in range(self._quorum.parties)
             ]
-            lids.append(under_lid(lid, b"".join(seeds)))
-            for secret, kind in ((own, "own"), (lid, "lid")):
+            envelopes.append(crypt_seeds(key, b"".join(seeds)))
+            for secret, kind in ((own, "own"), (key, "lid")):
                 stream = KeyStream(derive(self._secret, "shares", kind, round_))
                 dealt = split_secret(secret, self._quorum.threshold, len(shares), stream)
                 for mine, share in zip(shares, dealt, strict=True):
@@ -117,19 +116,18 @@ class PartyRounds:
         sealed = {party: self._seal(party, b"".join(shares[party])) for party in self._pair_keys}
         return Dealt(
             pack(commitments).reshape(count, 2, -1),
-            pack(lids).reshape(count, self._quorum.parties, -1),
+            pack(envelopes).reshape(count, self._quorum.parties, -1),
             sealed,
         )
 
     def hold(self, sealed: Mapping[int, bytes]) -> None:
-        """Take the shares that others dealt: from now on they are the parties of these rounds.
+        """Store the shares that others dealt: they are the parties of these rounds.
 
-        A share that cannot be read counts as none: whoever dealt it takes part all the same. But
-        enough must be readable: they show that it is the parties who are there, with keys that
-        nobody has put in their place.
+        A share that cannot be decrypted counts as none, and its dealer takes part all the same.
+        But enough must be decrypted: they prove the dealers' pair keys.
         """
         if self._dealers or not self._batch:
-            raise FederationError("shares: they are taken once, after one's own were dealt")
+            raise FederationError("shares: they are taken once, after the party has dealt its own")
         dealers = frozenset(sealed) | {self._own}
         if self._own in sealed or not set(sealed) <= set(self._pair_keys):
             raise FederationError("shares: they are of the other parties of this session")
@@ -143,84 +141,88 @@ class PartyRounds:
         self._held |= read
 
     def begin(self, round_: int) -> None:
-        """Begin a round: from now on it is this one, or a later one."""
+        """Begin a round; earlier ones are over."""
         if not self._dealers or round_ not in self._batch or round_ < self._next:
-            raise FederationError("rounds: this one is not dealt, or lies behind")
+            raise FederationError("rounds: this one is not dealt, or is over")
         self._next, self._begun = round_ + 1, round_
 
     def mask(self, sums: np.ndarray, asked: bytes) -> tuple[np.ndarray, dict[int, bytes]]:
-        """Return the sums under the masks of the round, once a round, and a tag for each other.
+        """Return the masked sums, once a round, and a tag for each other party.
 
         Parameters
         ----------
         sums : int64 array
             The sums.
         asked : bytes
-            A digest of what the party was asked.
+            Digest of the query.
 
         Returns
         -------
         uint64 array
             The masked sums.
         dict from int to bytes
-            For each other party a tag, which only that one can check: what this party was asked in
-            this round, and with whom it masks.
+            For each other party a tag of the round, the query and the parties of the masks, which
+            only that party can check.
         """
         round_ = self._begun
         if not self._masked < round_ or round_ <= self._opened:
             raise FederationError("rounds: this one has its sums, or was opened")
         self._masked = round_
-        words = np.ascontiguousarray(sums, dtype=np.int64).reshape(-1).view(np.uint64).copy()
-        add_masks(words, [(own_seed(self._secret, round_), True)])
+        masked = np.ascontiguousarray(sums, dtype=np.int64).reshape(-1).view(np.uint64).copy()
+        add_masks(masked, [(own_seed(self._secret, round_), True)])
         others = self._dealers - {self._own}
-        add_masks(words, [(pair_seed(self._pair_keys[p], round_), self._own < p) for p in others])
-        self._statement = hashlib.sha256(asked + _listed(self._dealers)).digest()
-        return words, self._tags(round_, "asked", self._statement)
+        add_masks(masked, [(pair_seed(self._pair_keys[p], round_), self._own < p) for p in others])
+        self._claim = hashlib.sha256(asked + _listed(self._dealers)).digest()
+        return masked, self._tags(round_, "asked", self._claim)
 
     def confirm(
         self, round_: int, survivors: Sequence[int], tags: Mapping[int, bytes]
     ) -> dict[int, bytes]:
-        """Confirm whose sums are added up, once a round; return a tag of it for each other.
+        """Confirm the parties whose sums are added up, once a round; return a tag for each other.
 
         Parameters
         ----------
         round_ : int
             The round.
         survivors : sequence of int
-            The parties; this one is among them.
+            The parties, this one among them.
         tags : mapping from int to bytes
-            What each other survivor said of what it was asked.
+            The other survivors' tags of their queries.
         """
         if not round_ == self._masked == self._begun or round_ <= self._confirmed:
-            raise FederationError("rounds: this one is not there to be confirmed")
-        there = set(survivors)
-        if len(there) != len(survivors) or not there <= self._dealers or self._own not in there:
+            raise FederationError("rounds: this one cannot be confirmed now")
+        present = set(survivors)
+        if (
+            len(present) != len(survivors)
+            or not present <= self._dealers
+            or self._own not in present
+        ):
             raise FederationError("survivors: they are parties of this round, this one among them")
-        if len(there) < self._quorum.threshold:
-            raise FederationError("survivors: too few for the sum to hide anybody")
-        for party in there - {self._own}:
-            if not self._is_tag(party, round_, "asked", self._statement, tags.get(party)):
-                raise FederationError("survivors: one was asked something else, or with others")
-        self._confirmed, self._survivors = round_, tuple(sorted(there))
-        return self._tags(round_, "survivors", _listed(there))
+        if len(present) < self._quorum.threshold:
+            raise FederationError("survivors: too few to hide a party in the sum")
+        for party in present - {self._own}:
+            if not self._is_tag(party, round_, "asked", self._claim, tags.get(party)):
+                raise FederationError("survivors: one had another query, or other parties")
+        self._confirmed, self._survivors = round_, tuple(sorted(present))
+        return self._tags(round_, "survivors", _listed(present))
 
     def open(self, round_: int, tags: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Return one share for each party of a round: of its own mask if it survived, else its lid.
+        """Return a share for each party: of its own seed if it survived, else of its envelope key.
 
-        It is done once a round, before a later one has begun, for the set that as many parties as
-        the threshold have confirmed in this very round: no two sets can be.
+        Shares are opened once a round, before a later one has begun, for the set that as many
+        parties as the threshold have confirmed in this round: there cannot be two.
 
         Parameters
         ----------
         round_ : int
             The round.
         tags : mapping from int to bytes
-            What other parties have confirmed.
+            The other parties' tags of the survivors.
         """
         if not round_ == self._confirmed == self._begun or round_ <= self._opened:
-            raise FederationError("rounds: the masks of this one are not there to be opened")
-        said, others = _listed(self._survivors), self._dealers - {self._own}
-        agree = [p for p in others if self._is_tag(p, round_, "survivors", said, tags.get(p))]
+            raise FederationError("rounds: the masks of this one cannot be opened now")
+        claim, others = _listed(self._survivors), self._dealers - {self._own}
+        agree = [p for p in others if self._is_tag(p, round_, "survivors", claim, tags.get(p))]
         if len(agree) + 1 < self._quorum.threshold:
             raise FederationError("survivors: too few parties have confirmed the same")
         self._opened, self._next = round_, max(self._next, round_ + 1)
@@ -229,25 +231,25 @@ class PartyRounds:
         for party, shares in self._held.items():
             begin = at if party in self._survivors else at + SHARE_BYTES
             opened[party] = shares[begin : begin + SHARE_BYTES]
-            gone = at + 2 * SHARE_BYTES  # what was not opened is forgotten too
+            gone = at + 2 * SHARE_BYTES  # shares that were not opened are forgotten too
             self._held[party] = bytes(gone) + shares[gone:]
         return opened
 
-    def _tags(self, round_: int, what: str, said: bytes) -> dict[int, bytes]:
-        """Say something to each other party of a round, which it can check and nobody forge."""
+    def _tags(self, round_: int, what: str, claim: bytes) -> dict[int, bytes]:
+        """Return a tag for each other party of a round, which only the two of them can make."""
         others = self._dealers - {self._own}
-        return {party: self._tag(self._own, party, round_, what, said) for party in others}
+        return {party: self._tag(self._own, party, round_, what, claim) for party in others}
 
-    def _is_tag(self, party: int, round_: int, what: str, said: bytes, tag: bytes | None) -> bool:
-        own = self._tag(party, self._own, round_, what, said)
+    def _is_tag(self, party: int, round_: int, what: str, claim: bytes, tag: bytes | None) -> bool:
+        own = self._tag(party, self._own, round_, what, claim)
         return tag is not None and hmac.compare_digest(own, tag)
 
-    def _tag(self, sender: int, reader: int, round_: int, what: str, said: bytes) -> bytes:
+    def _tag(self, sender: int, reader: int, round_: int, what: str, claim: bytes) -> bytes:
         key = self._pair_keys[reader if sender == self._own else sender]
-        return derive(key, "tag", what, sender, reader, round_, said.hex())[:TAG_BYTES]
+        return derive(key, "tag", what, sender, reader, round_, claim.hex())[:TAG_BYTES]
 
     def _seal(self, party: int, shares: bytes) -> bytes:
-        """Encrypt shares for another party; a batch's first round is used once as a number."""
+        """Encrypt shares for another party; the nonce is the batch's first round, used once."""
         key = AESGCM(derive(self._pair_keys[party], "shares", self._own, party))
         return key.encrypt(self._batch.start.to_bytes(12, "big"), shares, None)
 
@@ -266,5 +268,5 @@ def _listed(parties: Iterable[int]) -> bytes:
 
 
 def commit(secret: bytes) -> bytes:
-    """Return the hash by which a secret is known again; the secret is as long as the hash."""
+    """Return the commitment to a secret of 32 random bytes."""
     return hashlib.sha256(b"privboost seed" + secret).digest()

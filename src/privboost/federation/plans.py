@@ -1,4 +1,4 @@
-"""From what was agreed to a plan: made by each end for itself, with its own code."""
+"""Each end makes the plan of an agreement with its own code."""
 
 from __future__ import annotations
 
@@ -15,55 +15,55 @@ from privboost.tables.domain import Domain
 from privboost.tables.pieces import Batch
 from privboost.tables.remote import RemoteTable, refuse_remote
 
-_FITTED = "rows: those of a federation are there to be fitted, and no more"
+_FIT_ONLY = "rows: a federation can be fitted, and nothing else"
 
 
 class AgreedRows(RemoteTable):
-    """Rows of which nothing is known here but their number, where that is public."""
+    """A table without columns or rows; only its number of rows may be known."""
 
     def __init__(self, n_rows: int | None) -> None:
         self._n_rows = n_rows
 
     @property
     def place(self) -> str:  # type: ignore[override]
-        """Refuse: no stream goes on there."""
-        raise FederationError(_FITTED)
+        """Unavailable: streams have no federations."""
+        raise FederationError(_FIT_ONLY)
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Refuse: there is no table."""
-        raise FederationError(_FITTED)
+        """Unavailable: the tables lie with the parties."""
+        raise FederationError(_FIT_ONLY)
 
     def no_rows(self, names: Sequence[str]) -> Batch:
-        """Refuse: there is no table."""
+        """Unavailable: the tables lie with the parties."""
         refuse_remote()
 
     def count_rows(self) -> int:
-        """Return the number that was agreed."""
+        """Return the number of rows in the agreement."""
         if self._n_rows is None:
             raise FederationError("plan: it needs the number of rows, and none was agreed")
         return self._n_rows
 
     def open_backend(self, loads: Sequence[Any]) -> Any:
-        """Refuse: there are no rows."""
+        """Unavailable: the tables lie with the parties."""
         refuse_remote()
 
 
 @dataclass(frozen=True, eq=False)
 class OwnPlan:
-    """A party's own copy of the plan, and what its rows are loaded with."""
+    """A party's own copy of the plan, and the bound of its sample weights."""
 
     plan: Plan
     weight_bound: float | None
 
 
 def make_plan(agreement: Agreement) -> OwnPlan:
-    """Make the plan that parameters and domain give here.
+    """Return the plan that the agreement's parameters and domain give here.
 
     Raises
     ------
     FederationError
-        If they give none, or another one than was agreed.
+        If there is none, or its digest is not the agreed one.
     """
     if agreement.estimator not in ESTIMATORS:
         raise FederationError("estimator: there is none of this name")

@@ -1,16 +1,16 @@
-"""The stages of a fit across parties: all agree before anything is reserved."""
+"""In the stages of a fit, all parties agree before the budget is reserved."""
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privboost import __version__
 from privboost.boosting.plan import Plan, PublicRows
 from privboost.engine.backend import Backend
 from privboost.errors import BudgetError, DomainError, FederationError, PrivacyWarning
 from privboost.estimators.preparation import Ground, Preparation, Run
-from privboost.federation.agreement import DISTRIBUTED, Agreement, told_parameters
+from privboost.federation.agreement import DISTRIBUTED, Agreement, shared_parameters
 from privboost.federation.backend import FederatedBackend
 from privboost.federation.curator import FederatedCurator, RelayCurator
 from privboost.federation.distributed import SLACK, check_distributed
@@ -23,15 +23,12 @@ from privboost.reports.report import PrivacyReport
 from privboost.tables.loader import Loader, Roles, RowLoader
 from privboost.tables.sources import Table
 
-if TYPE_CHECKING:
-    from privboost.federation.federation import Federation
-
 
 class FederatedRun(Run):
     """A fit across parties that is ready to train."""
 
     def curator(self, backend: Backend) -> Curator:
-        """Return who asks the parties on behalf of the recipe."""
+        """Return the curator that sends the recipe's queries to the parties."""
         assert isinstance(backend, FederatedBackend)
         assert isinstance(self.load.source, FederatedRows)
         trust = self.load.source.agreement.trust
@@ -39,12 +36,12 @@ class FederatedRun(Run):
         return kind(backend, self.ledger, self.keys.child("releases"), self.plan.contribution)
 
     def structures(self) -> KeyStream:
-        """Return randomness for public choices: the parties' joint one, but in seeded runs."""
+        """Return randomness for public choices: the joint one, except in seeded runs."""
         assert isinstance(self.load.source, FederatedRows)
         return super().structures() if self.seeded else KeyStream(self.load.source.session.joint)
 
     def report(self) -> PrivacyReport:
-        """State what the run spends, and warn of parties that are not in the model."""
+        """Return the report, and warn of parties that were lost."""
         assert isinstance(self.load.source, FederatedRows)
         for name, why in self.load.source.session.lost.items():
             warnings.warn(f"{name!r} was lost on the way: {why}", PrivacyWarning, stacklevel=5)
@@ -59,19 +56,19 @@ class FederatedPreparation(Preparation):
     federation : Federation
         The parties.
     estimator : estimator
-        What is fitted.
+        The estimator.
     stages
         As for `Preparation`.
     """
 
     _run = FederatedRun
 
-    def __init__(self, federation: Federation, estimator: Any, *stages: Any) -> None:
+    def __init__(self, federation: Any, estimator: Any, *stages: Any) -> None:
         super().__init__(*stages)
         self._federation, self._estimator = federation, estimator
 
     def ground(self) -> Ground:
-        """Settle the domain, which must be given: parties learn none together."""
+        """Check the domain, which must be written: there is no inference across parties."""
         if isinstance(self.setting.budget, PublicRows):
             raise BudgetError("public_rows: parties of a federation protect their rows")
         if self._estimator.backend != "auto":
@@ -94,14 +91,14 @@ class FederatedPreparation(Preparation):
         return super().ground()
 
     def plan(self, ground: Ground) -> Plan:
-        """Decide everything; refuse noise that parties cannot add, where they are to."""
+        """Return the plan; refuse noise that parties cannot add, unless the server adds it."""
         plan = super().plan(ground)
         if self._federation.trust == DISTRIBUTED:
             check_distributed(plan, self._federation.quorum)
         return plan
 
     def rows(self, plan: Plan) -> tuple[Any, Table]:
-        """Say where rows lie: with the parties, who load them by their own copy of this."""
+        """Return the loader, and the rows of a new session with the parties."""
         domain, given = plan.encoder.domain, self.given
         roles = Roles(domain.target.name, given.sample_weight)
         agreement = self._agreement(plan)
@@ -110,12 +107,12 @@ class FederatedPreparation(Preparation):
         return RowLoader(plan.encoder, roles, given.weight_bound), source
 
     def _agreement(self, plan: Plan) -> Agreement:
-        """Return what the parties are asked to agree on."""
+        """Return the offer to the parties."""
         federation, seed = self._federation, self.setting.random_state
         return Agreement(
             version=__version__,
             estimator=type(self._estimator).__name__,
-            parameters=told_parameters(self._estimator.get_params(deep=False)),
+            parameters=shared_parameters(self._estimator.get_params(deep=False)),
             domain=plan.encoder.domain.to_dict(),
             weight=self.given.sample_weight,
             n_rows=federation.n_rows,
@@ -128,11 +125,11 @@ class FederatedPreparation(Preparation):
         )
 
     def judge_schema(self, loader: Loader, table: Table) -> str:
-        """Leave it to the parties, each of which judges its own table."""
+        """Return "any": each party checks the schema of its own table."""
         return "any"
 
     def reserve(self, ground: Ground, plan: Plan) -> Ledger:
-        """Set the whole plan aside, once all parties have agreed to it and confirmed their keys."""
+        """Reserve the whole plan, once all parties have accepted it and confirmed their keys."""
         try:
             self._session.offer()
             self._session.begin()
@@ -142,30 +139,30 @@ class FederatedPreparation(Preparation):
             raise
 
     def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
-        """Say what the guarantee rests on, who is trusted among it."""
+        """Return the assumptions of the guarantee, trust among them."""
         quorum, trust = self._federation.quorum, self._federation.trust
         return (*federation_assumptions(quorum, trust), *super().assumptions(ground, plan))
 
 
 def federation_assumptions(quorum: Quorum, trust: str) -> tuple[str, ...]:
-    """Say what the guarantee of a federation rests on."""
+    """Return the assumptions that a federation adds to a guarantee."""
     k, c, d = quorum.parties, quorum.colluders, quorum.dropouts
-    said = [
+    lines = [
         f"a federation of k = {k} parties, of which up to d = {d} may be lost and up to c = {c} "
         "may collude with the server; all rows of a protected unit lie with one party",
         "masks hide each party's sums: X25519, HKDF-SHA256 and AES-256 are taken to be secure, and "
         "the public keys that parties pinned to be those of the parties",
     ]
     if trust == DISTRIBUTED:
-        said.append(
+        lines.append(
             f"each party added discrete Gaussian noise of 1/{quorum.honest} of the variance "
             f"(k - c - d = {quorum.honest}): the guarantee holds against the server and {c} "
             "parties that collude with it, whether or not the server follows the rules; that "
             f"noise is a sum of discrete Gaussians costs less than {SLACK:g} of epsilon"
         )
     else:
-        said.append(
+        lines.append(
             "the server is trusted with exact totals, and added the noise: the guarantee is about "
             "what it releases"
         )
-    return tuple(said)
+    return tuple(lines)

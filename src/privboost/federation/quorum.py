@@ -1,25 +1,25 @@
-"""How many parties there are, how many may be lost, and how many may collude with the server."""
+"""A quorum fixes how many parties may be lost, and how many may collude."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MOST_PARTIES = 2**12
-"""A sum of so many parties' noise still fits int64 beside the largest sums of rows."""
+"""The noise of so many parties, and the largest sums of rows, fit int64 together."""
 
 
 @dataclass(frozen=True)
 class Quorum:
-    """Whom a sum needs, and against whom it is hidden.
+    """Numbers of parties that a sum needs, and that it is hidden from.
 
     Attributes
     ----------
     parties : int
-        k, all of them.
+        k, the number of parties.
     colluders : int
-        c, how many may tell the server all they know.
+        c, the number of parties that may collude with the server.
     dropouts : int
-        d, how many may be lost, at any stage.
+        d, the number of parties that may be lost, at any stage.
     """
 
     parties: int
@@ -30,7 +30,7 @@ class Quorum:
         for name in ("parties", "colluders", "dropouts"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ValueError(f"{name} must be a whole number of at least 0")
+                raise ValueError(f"{name} must be an integer of at least 0")
         if not 2 <= self.parties <= MOST_PARTIES:
             raise ValueError(f"a federation has between 2 and {MOST_PARTIES} parties")
         if self.threshold <= self.colluders:
@@ -47,10 +47,10 @@ class Quorum:
 
     @property
     def threshold(self) -> int:
-        """t = k − d: how many must be there at every stage, and how many shares open a seed."""
+        """t = k − d, the number of parties needed at every stage, and of shares of a seed."""
         return self.parties - self.dropouts
 
     @property
     def honest(self) -> int:
-        """k − c − d: how many honest parties are in every sum, at least."""
+        """k − c − d, the least number of honest parties in every sum."""
         return self.threshold - self.colluders

@@ -1,4 +1,4 @@
-"""The rows of a federation as a table of which nothing is here but the way to ask."""
+"""`FederatedRows` is a table whose backend sends queries to the parties."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from privboost.privacy.events.event import Planned
 
 
 class FederatedRows(AgreedRows):
-    """What a backend is opened with.
+    """Rows of the parties of a session.
 
     Parameters
     ----------
     session : Session
-        The parties.
+        The session.
     agreement : Agreement
-        What they are asked to agree on.
+        The offer.
     releases : sequence of Planned
-        What the plan reserves.
+        The plan's releases.
     """
 
     def __init__(self, session: Session, agreement: Agreement, releases: Sequence[Planned]) -> None:
@@ -30,5 +30,5 @@ class FederatedRows(AgreedRows):
         self.session, self.agreement, self._releases = session, agreement, releases
 
     def open_backend(self, loads: Sequence[Any]) -> FederatedBackend:
-        """Have the parties load their rows."""
+        """Return the backend; the parties load their rows."""
         return FederatedBackend(self.session, self._releases)

@@ -1,4 +1,4 @@
-"""One session as the coordinator leads it: an offer, a beginning, and sums under masks."""
+"""The coordinator's side of a session: the offer, the handshake, and sums under masks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from privboost.errors import FederationError
-from privboost.federation.agreement import COORDINATOR, Agreement
+from privboost.federated.transport import Transport
+from privboost.federation.agreement import Agreement
 from privboost.federation.channels import Channel, open_letter, seal_letter
 from privboost.federation.joint import join_parts
 from privboost.federation.keys import (
+    COORDINATOR,
     Advertised,
     KeyPair,
     pair_key,
@@ -20,18 +22,16 @@ from privboost.federation.keys import (
     session_name,
 )
 from privboost.federation.messages import (
+    byte_array,
     key_bytes,
     printable,
     read_bytes,
     text,
     whole,
     write_bytes,
-    write_key,
 )
-from privboost.federation.notes import Note
 from privboost.federation.party_rounds import Dealt
 from privboost.federation.server_rounds import ServerRounds
-from privboost.federation.transports import Transport
 
 _DEALT_AT_ONCE = 8
 """Rounds whose seeds are dealt in one message."""
@@ -42,7 +42,7 @@ Body = dict[str, Any]
 
 @dataclass
 class Traffic:
-    """What a session has sent and received."""
+    """Number of messages of a session, and of their bytes."""
 
     messages: int = 0
     bytes_: int = 0
@@ -54,133 +54,135 @@ class Traffic:
 
 
 class Session:
-    """Leads the parties that take part, and lets go of those that do not answer as they should.
+    """The coordinator's side of a session.
 
     All parties must accept the offer and send their confirmations before the first seeds are dealt.
-    Then each pays by itself, once it has verified what the others have confirmed to it. A party
-    that is lost afterwards, refuses, or sends something else stays out until the session ends; the
-    others go on while enough are left.
+    Then each party verifies the others' confirmations and pays. A party that is lost afterwards,
+    refuses, or sends anything else is out until the session ends; the others go on while enough
+    are left.
 
     Parameters
     ----------
     identity : KeyPair
         The coordinator's long-lived key, which parties have pinned.
     transport : Transport
-        Who carries messages.
+        The transport of messages.
     agreement : Agreement
-        What is offered.
+        The offer.
 
     Attributes
     ----------
     lost : dict from str to str
-        Who is out, and why.
+        Lost parties, with the reasons.
     joint : bytes
         The joint randomness, once the session has begun.
     traffic : Traffic
-        What was sent and received.
+        Numbers of messages and bytes.
     """
 
     def __init__(self, identity: KeyPair, transport: Transport, agreement: Agreement) -> None:
         self._identity, self._transport, self._agreement = identity, transport, agreement
         self._order = list(agreement.parties)
-        self._letters = {
+        self._letter_keys = {
             name: identity.shared(bytes.fromhex(key)) for name, key in agreement.parties.items()
         }
         self._fresh = KeyPair()
-        self._said = Advertised(COORDINATOR, identity.public, self._fresh.public, random_bytes())
-        self._there: list[str] = list(self._order)
+        self._own_end = Advertised(COORDINATOR, identity.public, self._fresh.public, random_bytes())
+        self._active = list(self._order)
         self._needed = len(self._order)
         self._ends: dict[str, Advertised] = {}
-        self._openings: dict[str, Body] = {}
+        self._first_deal: dict[str, Body] = {}
         self._channels: dict[str, Channel] = {}
         self._rounds = ServerRounds(agreement.quorum, {})
-        self._notes: list[Note] = []
+        self._notes: list[Body] = []
         self._parts: dict[str, bytes] = {}
         self.joint = b""
         self.lost: dict[str, str] = {}
         self.traffic = Traffic()
 
     def offer(self) -> None:
-        """Offer what is to be agreed on; all must accept, and nothing is spent anywhere."""
+        """Send the offer, which all parties must accept; nothing is spent."""
         body = {
             "stage": "offer",
-            "agreement": self._agreement.to_form(),
-            "fresh": write_key(self._said.fresh),
-            "nonce": write_key(self._said.nonce),
+            "agreement": self._agreement.to_dict(),
+            "fresh": byte_array(self._own_end.fresh),
+            "nonce": byte_array(self._own_end.nonce),
         }
 
         def take(name: str, reply: Body) -> None:
             if text(reply, "agreed") != self._agreement.digest:
-                raise FederationError("agreement: it is another one there")
+                raise FederationError("agreement: the party has another one")
             identity = bytes.fromhex(self._agreement.parties[name])
             keys = (key_bytes(reply, each) for each in ("fresh", "own_nonce", "commitment"))
             end = Advertised(name, identity, *keys)
             self._fresh.shared(end.fresh)  # or it is no key
             self._ends[name] = end
 
-        self._write(dict.fromkeys(self._there, body), "accepted", take)
+        self._write(dict.fromkeys(self._active, body), "accepted", take)
 
     def begin(self) -> None:
-        """Have all parties confirm their keys, for the coordinator and for each other.
+        """Collect the parties' confirmations of their keys, for the coordinator and each other.
 
-        They spend when the first seeds are dealt.
+        Parties spend when the first seeds are dealt.
         """
-        ends = [self._ends[name] for name in self._there]
-        session = session_name(self._agreement.digest, [self._said, *ends])
+        ends = [self._ends[name] for name in self._active]
+        session = session_name(self._agreement.digest, [self._own_end, *ends])
         for end in ends:
             key = pair_key(COORDINATOR, self._identity, self._fresh, end, session)
             self._channels[end.name] = Channel(key, COORDINATOR, end.name)
-        members = {self._order.index(name): name for name in self._there}
+        members = {self._order.index(name): name for name in self._active}
         self._rounds = ServerRounds(self._agreement.quorum, members)
-        forms = [
+        advertised = [
             {
                 "name": end.name,
-                "fresh": write_key(end.fresh),
-                "nonce": write_key(end.nonce),
-                "commitment": write_key(end.commitment),
+                "fresh": byte_array(end.fresh),
+                "nonce": byte_array(end.nonce),
+                "commitment": byte_array(end.commitment),
             }
             for end in ends
         ]
-        body = {"stage": "begin", "nonce": write_key(self._said.nonce), "ends": forms}
+        body = {"stage": "begin", "nonce": byte_array(self._own_end.nonce), "ends": advertised}
         sizes: dict[str, int] = {}
         confirmed: dict[int, dict[int, bytes]] = {}
 
         def take(name: str, reply: Body) -> None:
             part = key_bytes(reply, "part")
             join_parts({name: part}, {name: self._ends[name].commitment}, session)
-            own, said = self._order.index(name), read_bytes(reply["confirmations"])
-            if set(said) != set(members) - {own}:
-                raise FederationError("keys: it has confirmed others than those that are there")
+            own, tags = self._order.index(name), read_bytes(reply["confirmations"])
+            if set(tags) != set(members) - {own}:
+                raise FederationError(
+                    "keys: it has confirmed others than the parties of the session"
+                )
             sizes[name] = 0 if reply["rows"] is None else max(whole(reply, "rows"), 0)
-            confirmed[own], self._parts[name] = said, part
+            confirmed[own], self._parts[name] = tags, part
 
-        self._write(dict.fromkeys(self._there, body), "ready", take, sealed_reply=True)
+        self._write(dict.fromkeys(self._active, body), "ready", take, sealed_reply=True)
         self.joint = join_parts(self._parts, {e.name: e.commitment for e in ends}, session)
         at = 0
-        for name in self._there:
+        for name in self._active:
             own = self._order.index(name)
-            said = {p: tags[own] for p, tags in confirmed.items() if p != own}
-            self._openings[name] = {"confirmations": write_bytes(said), "first_id": at}
+            for_this = {p: tags[own] for p, tags in confirmed.items() if p != own}
+            self._first_deal[name] = {"confirmations": write_bytes(for_this), "first_id": at}
             at += sizes[name]
         self._needed = self._agreement.quorum.threshold
 
-    def tell(self, note: Note) -> None:
-        """Keep a note: it goes with the next question."""
+    def note(self, note: Body) -> None:
+        """Store a note, which is sent with the next query."""
         self._notes.append(note)
 
     def sum(self, query: bytes, length: int, event: int, asked: bytes) -> np.ndarray:
-        """Have a query answered, and return the totals.
+        """Return the totals of a query.
 
         Parameters
         ----------
         query : bytes
             The query.
         length : int
-            How many sums it asks for.
+            Number of its sums.
         event : int
-            The number of the event that it is charged to.
+            Number of the event that it is charged to.
         asked : bytes
-            The digest of both.
+            Digest of both.
         """
         dealt = not self._rounds.is_dealt
         if dealt:
@@ -191,14 +193,14 @@ class Session:
             "round": round_,
             "notes": self._notes,
             "event": event,
-            "query": np.frombuffer(query, dtype=np.uint8),
+            "query": byte_array(query),
         }
-        bodies = {name: body | {"shares": self._shares(name, dealt)} for name in self._there}
+        bodies = {name: body | {"shares": self._shares(name, dealt)} for name in self._active}
         self._notes = []
 
         def take(party: int, reply: Body) -> None:
             if text(reply, "asked") != asked.hex():
-                raise FederationError("messages: it has heard another question")
+                raise FederationError("messages: it has received another query")
             self._rounds.take_masked(party, reply["words"], read_bytes(reply["tags"]))
 
         self._ask(bodies, take)
@@ -207,7 +209,7 @@ class Session:
         return self._rounds.total()
 
     def _confirm(self, round_: int) -> None:
-        """Have the survivors confirm that it is they whose sums are added up."""
+        """Collect the survivors' confirmations that these parties' sums are added up."""
         body = {"stage": "confirm", "round": round_, "survivors": self._rounds.survivors()}
         self._ask(
             self._with_tags(body, self._rounds.asked_tags),
@@ -215,7 +217,7 @@ class Session:
         )
 
     def _open(self, round_: int) -> None:
-        """Have shares opened, by those who see that enough have confirmed the same."""
+        """Collect shares from parties that see enough confirmations of the same survivors."""
         body = {"stage": "open", "round": round_}
         self._ask(
             self._with_tags(body, self._rounds.confirmed_tags),
@@ -225,28 +227,32 @@ class Session:
     def _with_tags(self, body: Body, tags: Callable[[int], Mapping[int, bytes]]) -> dict[str, Body]:
         return {
             name: body | {"tags": write_bytes(tags(self._order.index(name)))}
-            for name in self._there
+            for name in self._active
         }
 
     def end(self, whole_run: bool) -> None:
-        """Tell whoever is there that it is over, and whether it came to its end.
+        """Send the parties the end of the session, and forget its keys.
 
-        The keys of the session are forgotten.
+        Parameters
+        ----------
+        whole_run : bool
+            Whether the run was completed.
         """
         try:
-            self._tell_end(whole_run)
+            self._send_end(whole_run)
         finally:
-            self._fresh = KeyPair()  # another one: that of the session is gone
-            self._channels, self._letters, self._ends = {}, {}, {}
-            self._openings, self._parts = {}, {}
+            self._fresh = KeyPair()  # replaces that of the session
+            self._channels, self._letter_keys, self._ends = {}, {}, {}
+            self._first_deal, self._parts = {}, {}
             self._rounds = ServerRounds(self._agreement.quorum, {})
 
-    def _tell_end(self, whole_run: bool) -> None:
-        there = [name for name in self._there if name in self._channels]
+    def _send_end(self, whole_run: bool) -> None:
+        active = [name for name in self._active if name in self._channels]
         closing = {
-            name: self._channels[name].close({"stage": "end", "whole": whole_run}) for name in there
+            name: self._channels[name].close({"stage": "end", "whole": whole_run})
+            for name in active
         }
-        waiting = set(there)
+        waiting = set(active)
         for name, data in self._carried(closing) if closing else ():
             if name in waiting and self._channels[name].open(data) is not None:
                 waiting.remove(name)
@@ -255,15 +261,15 @@ class Session:
 
     def _deal(self) -> None:
         first = self._rounds.begin_batch(_DEALT_AT_ONCE)
-        parts = {name: write_key(part) for name, part in self._parts.items()}
+        parts = {name: byte_array(part) for name, part in self._parts.items()}
         body = {"stage": "deal", "first": first, "count": _DEALT_AT_ONCE, "parts": parts}
 
         def take(party: int, reply: Body) -> None:
             dealt = Dealt(reply["commitments"], reply["lids"], read_bytes(reply["sealed"]))
             self._rounds.take_dealt(party, dealt)
 
-        self._ask({name: body | self._openings.get(name, {}) for name in self._there}, take)
-        self._openings = {}  # of the first deal alone
+        self._ask({name: body | self._first_deal.get(name, {}) for name in self._active}, take)
+        self._first_deal = {}  # for the first deal only
 
     def _shares(self, name: str, dealt: bool) -> Any:
         return write_bytes(self._rounds.shares_for(self._order.index(name))) if dealt else None
@@ -277,7 +283,7 @@ class Session:
     ) -> None:
         """Send letters, and take the replies.
 
-        With `sealed_reply` these must come under the keys of the session, but for refusals.
+        With `sealed_reply` these must be sealed under the keys of the session, except refusals.
         """
 
         def read(name: str, data: bytes) -> Body | None:
@@ -285,15 +291,15 @@ class Session:
                 reply = self._channels[name].open(data)
                 if reply is not None:
                     return reply
-            reply = open_letter(self._letters[name], COORDINATOR, name, data)
+            reply = open_letter(self._letter_keys[name], COORDINATOR, name, data)
             if reply is None or not isinstance(reply.get("to"), np.ndarray):
                 return None
             if sealed_reply and reply.get("stage") != "refused":
-                return None  # whoever has a long-lived key alone can write a letter
-            return reply if key_bytes(reply, "to") == self._said.nonce else None
+                return None  # a letter needs long-lived keys only
+            return reply if key_bytes(reply, "to") == self._own_end.nonce else None
 
         sealed = {
-            name: seal_letter(self._letters[name], COORDINATOR, name, body)
+            name: seal_letter(self._letter_keys[name], COORDINATOR, name, body)
             for name, body in bodies.items()
         }
         self._take_all(sealed, stage, read, take)
@@ -325,28 +331,28 @@ class Session:
         read: Callable[[str, bytes], Body | None],
         take: Callable[[str, Body], None],
     ) -> None:
-        """Take one reply of each party; whoever gives none, or another one, is lost."""
-        waiting, gone, heard = set(sealed), {}, set()
+        """Take one reply of each party; parties without a valid one are lost."""
+        waiting, gone, replied = set(sealed), {}, set()
         for name, data in self._carried(sealed):
             if name not in waiting:
                 continue
-            heard.add(name)
+            replied.add(name)
             try:
                 reply = read(name, data)
                 if reply is None or text(reply, "stage") not in (stage, "refused"):
-                    continue  # not the party's, or a late one
+                    continue  # not the party's, or of an earlier request
                 if reply["stage"] == "refused":
                     raise FederationError(printable(text(reply, "rule")))
                 take(name, reply)
             except FederationError as error:
                 gone[name] = str(error)
-            except Exception:  # whatever a party may send, the others go on
+            except Exception:  # a malformed reply loses its sender, and nobody else
                 gone[name] = "messages: not one of this version"
             waiting.remove(name)
-            if not waiting:  # whatever else may come is not waited for
+            if not waiting:
                 break
         for name in waiting:
-            gone[name] = _UNREAD if name in heard else "no answer came"
+            gone[name] = _UNREAD if name in replied else "no answer came"
         self._lose({name: gone[name] for name in sealed if name in gone})
 
     def _carried(self, sealed: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -357,12 +363,12 @@ class Session:
             yield name, data
 
     def _lose(self, gone: Mapping[str, str]) -> None:
-        """Go on without some; end where too few are left."""
+        """Go on without some parties; raise if too few are left."""
         self.lost |= gone
-        self._there = [name for name in self._there if name not in gone]
-        if len(self._there) < self._needed:
+        self._active = [name for name in self._active if name not in gone]
+        if len(self._active) < self._needed:
             why = "; ".join(f"{name!r}: {reason}" for name, reason in self.lost.items())
             raise FederationError(
-                f"{len(self._there)} of {len(self._order)} parties are left, and "
+                f"{len(self._active)} of {len(self._order)} parties are left, and "
                 f"{self._needed} are needed ({why})"
             )

@@ -1,10 +1,8 @@
-"""Shamir's shares of secrets, in exact integers: any t of them tell the secret, fewer nothing."""
+"""Secrets are shared by Shamir's scheme, in exact integers: fewer than t shares reveal nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import numpy as np
 
 from privboost.randomness.keystream import KeyStream
 
@@ -12,27 +10,27 @@ PRIME = 2**256 + 297
 """The field: the smallest prime above all secrets."""
 SECRET_BYTES = 32
 SHARE_BYTES = 33
-_WORDS = 6
-"""Words of randomness for a coefficient: 128 bits more than the prime has leave no bias."""
+_COEFFICIENT_WORDS = 6
+"""Random words for a coefficient: 128 bits more than the prime has leave no bias."""
 
 
 def split_secret(secret: bytes, threshold: int, parties: int, stream: KeyStream) -> list[bytes]:
-    """Return one share for each party; party k has that of the point k + 1.
+    """Return one share for each party; party k has the value at k + 1.
 
     Parameters
     ----------
     secret : bytes
         32 bytes.
     threshold : int
-        How many shares tell it.
+        Number of shares that determine the secret.
     parties : int
-        How many shares there are.
+        Number of shares.
     stream : KeyStream
-        Where the other coefficients come from: secret, and used for nothing else.
+        Randomness of the other coefficients: secret, and used for nothing else.
     """
     if len(secret) != SECRET_BYTES or not 1 <= threshold <= parties:
         raise ValueError("a secret of 32 bytes, and a threshold of at most all parties, are needed")
-    words = stream.words(_WORDS * (threshold - 1)).reshape(threshold - 1, _WORDS)
+    words = stream.words(_COEFFICIENT_WORDS * (threshold - 1)).reshape(-1, _COEFFICIENT_WORDS)
     coefficients = [int.from_bytes(row.tobytes(), "little") % PRIME for row in words]
     constant = int.from_bytes(secret, "little")
     shares = []
@@ -44,13 +42,13 @@ def split_secret(secret: bytes, threshold: int, parties: int, stream: KeyStream)
     return shares
 
 
-class Joiner:
-    """Tells secrets from the shares of certain parties, one for each of the threshold.
+class Reconstruction:
+    """Reconstructs secrets from the shares of a fixed set of parties.
 
     Parameters
     ----------
     holders : sequence of int
-        The parties whose shares are used, as many as the threshold is.
+        The parties, as many as the threshold.
     """
 
     def __init__(self, holders: Sequence[int]) -> None:
@@ -58,7 +56,7 @@ class Joiner:
         self._weights = [self._weight(holder) for holder in self.holders]
 
     def _weight(self, holder: int) -> int:
-        """Return Lagrange's weight at 0 of one holder's point."""
+        """Return the Lagrange weight at 0 of one holder's point."""
         above = below = 1
         for other in self.holders:
             if other != holder:
@@ -66,14 +64,8 @@ class Joiner:
                 below = below * (other - holder) % PRIME
         return above * pow(below, -1, PRIME) % PRIME
 
-    def join(self, shares: Mapping[int, bytes]) -> bytes | None:
-        """Return the secret; None where the shares are of none."""
+    def secret(self, shares: Mapping[int, bytes]) -> bytes | None:
+        """Return the secret; None where the shares determine none of 32 bytes."""
         values = [int.from_bytes(shares[holder], "little") for holder in self.holders]
         total = sum(w * v for w, v in zip(self._weights, values, strict=True)) % PRIME
         return total.to_bytes(SHARE_BYTES, "little")[:SECRET_BYTES] if total < 2**256 else None
-
-
-def pack(texts: Sequence[bytes]) -> np.ndarray:
-    """Return byte strings of one length as the rows of an array, for messages."""
-    size = len(texts[0]) if texts else 0
-    return np.frombuffer(b"".join(texts), dtype=np.uint8).reshape(len(texts), size)

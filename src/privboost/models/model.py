@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit, log_expit, softmax
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.metaestimators import available_if
 
 from privboost.clusters.prediction import where_rows_lie
 from privboost.clusters.recognition import is_remote

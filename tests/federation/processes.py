@@ -1,11 +1,11 @@
-"""Ends of a federation as processes of their own, started and stopped by the tests."""
+"""Coordinator and parties as processes of their own, started and stopped by tests."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,12 +14,6 @@ from privboost import BudgetStore
 
 COMMAND = [sys.executable, "-m", "privboost", "federation"]
 NAMES = ("east", "north", "south")
-
-
-def free_port():
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return held.getsockname()[1]
 
 
 def prepare(folder, frame, domain):
@@ -51,15 +45,15 @@ class Ends:
     Parameters
     ----------
     folder : path
-        What `prepare` has filled.
+        The folder that `prepare` has filled.
     """
 
     def __init__(self, folder):
-        self.folder, self.port = folder, free_port()
+        self.folder, self.port = folder, 0
         self._running = []
 
     def start(self, *arguments, log):
-        """Start a process; what it says goes to a file."""
+        """Start a process that prints to a file."""
         with (self.folder / log).open("w") as file:
             running = subprocess.Popen(
                 [*COMMAND, *map(str, arguments)],
@@ -84,12 +78,18 @@ class Ends:
         return [self.join(name, *more) for name in NAMES]
 
     def coordinate(self, *more, model="model.pvb"):
-        """Start the coordinator."""
-        return self.start(
+        """Start the coordinator, and wait until it listens.
+
+        The operating system chooses the port of the first one; those after it have the same.
+        """
+        running = self.start(
             *("coordinate", "--model", model, "--domain", "domain.json", "--epsilon", 1),
             *("--listen", f"127.0.0.1:{self.port}", *more),
             log="coordinator.log",
         )
+        self.wait_until_said("coordinator", "waiting at")
+        self.port = int(re.search(r"waiting at 127.0.0.1:(\d+)", self.said("coordinator"))[1])
+        return running
 
     def said(self, name):
         return (self.folder / f"{name}.log").read_text()

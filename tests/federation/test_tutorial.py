@@ -2,18 +2,20 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("flwr", reason="Flower has an environment of its own: make test-distributed")
-
 from privboost import load_model
-from tests.flower.processes import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "three_hospitals.md"
+
+
+def free_port():
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return held.getsockname()[1]
 
 
 def test_three_hospitals(tmp_path):
