@@ -155,7 +155,7 @@ def test_predictions_add_the_values_of_leaves(seed, depth, rows, ways, features)
 @pytest.mark.parametrize("most", [63, 100, 2**13])
 def test_batches_of_trees_add_up_to_all(most, monkeypatch):
     """However few lines a batch may have, and where lines have many runs."""
-    monkeypatch.setattr(tree_lines, "_MOST_LINES", most)
+    monkeypatch.setattr(tree_lines, "_MOST_SPLITS", most)
     rng = np.random.default_rng(most)
     ways = [["cut"], ["any"], ["one", "cut"], ["none"], ["cut"], ["all", "any"]]
     trees, values = make_forest(rng, 6, ways, range(len(N_CODES)))
