@@ -177,7 +177,7 @@ def test_lines_that_many_nodes_share_are_kept_once():
     (batch,) = tree_lines.batches_of(forest.feature, forest.goes_right)
     lines = {(f, line.tobytes()) for f, line in zip(tree.feature, tree.goes_right, strict=True)}
     assert len(batch.feature) == len(lines)
-    assert (batch.line_of == batch.line_of[0]).all()
+    assert (batch.split_of == batch.split_of[0]).all()
 
 
 def test_without_a_compiler_rows_go_one_by_one():
