@@ -64,7 +64,7 @@ def interpreted(monkeypatch):
     """Have all kernels run in Python; importances look at few rows, as that takes long."""
     monkeypatch.setattr(importance, "N_ROWS", 4)
     monkeypatch.setattr(importance, "N_DRAWS", 1)
-    monkeypatch.setattr(trees, "_SHARINGS", 2)
+    monkeypatch.setattr(trees, "_ITERATIONS", 2)
     for module in (
         *(kernels, block_kernels, node_kernels, linear_kernels),
         *(tree_kernels, line_kernels, effect_kernels),

@@ -155,7 +155,7 @@ def test_predictions_add_the_values_of_leaves(seed, depth, rows, ways, features)
 @pytest.mark.parametrize("most", [63, 100, 2**13])
 def test_batches_of_trees_add_up_to_all(most, monkeypatch):
     """However few lines a batch may have, and where lines have many runs."""
-    monkeypatch.setattr(tree_lines, "_MOST_LINES", most)
+    monkeypatch.setattr(tree_lines, "_MOST_SPLITS", most)
     rng = np.random.default_rng(most)
     ways = [["cut"], ["any"], ["one", "cut"], ["none"], ["cut"], ["all", "any"]]
     trees, values = make_forest(rng, 6, ways, range(len(N_CODES)))
@@ -177,7 +177,7 @@ def test_lines_that_many_nodes_share_are_kept_once():
     (batch,) = tree_lines.batches_of(forest.feature, forest.goes_right)
     lines = {(f, line.tobytes()) for f, line in zip(tree.feature, tree.goes_right, strict=True)}
     assert len(batch.feature) == len(lines)
-    assert (batch.line_of == batch.line_of[0]).all()
+    assert (batch.split_of == batch.split_of[0]).all()
 
 
 def test_without_a_compiler_rows_go_one_by_one():
