@@ -408,7 +408,7 @@ def choose_rule(
     query = _query(stump(), np.zeros(1, dtype=np.uint16), splits, votes, output)
     utility = RuleError(splits, plan.settings.smoothing)
     literal, opposite = divmod(int(curator.select(query, utility, plan.choice)[0]), 2)
-    rule = stump().with_level([splits.turns(literal)])
+    rule = stump().with_level([splits.goes_right(literal)])
     where_true = -VOTE if opposite else VOTE
     return rule, np.array([-where_true, where_true], dtype=np.int32)
 
@@ -477,7 +477,7 @@ class _GrowingTree:
         tree, width = stump(), self._splits.width
         for level in range(depth):
             nodes = range(2**level - 1, 2 ** (level + 1) - 1)
-            turns = [self._splits.turns(self._chosen.get(node, 0)) for node in nodes]
+            turns = [self._splits.goes_right(self._chosen.get(node, 0)) for node in nodes]
             tree = tree.with_level(turns, width)
         number_of = {node: number for number, node in enumerate(self._leaves)}
         own = np.empty(2**depth, dtype=np.uint16)
