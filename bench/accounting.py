@@ -10,11 +10,11 @@ import time
 
 from bench import runner
 from bench.closed_forms import calibrate_gaussian, composed_range_epsilon
-from privboost.grid import CLIP_STEPS
-from privboost.privacy.accountants.choice import choose_accountant
-from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events.event import Planned, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost._core.grid import CLIP_STEPS
+from privboost.accounting.accountants import choose_accountant
+from privboost.accounting.calibration import by_shares, calibrate
+from privboost.accounting.events import Planned, Selection
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 
 LEAF = math.sqrt(2)
 

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from privboost.privacy.accountants.choice import choose_accountant
-from privboost.privacy.accountants.pld import PldProfile
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease
-from privboost.privacy.formulas import (
+from privboost.accounting.accountants import PldProfile, choose_accountant
+from privboost.accounting.bounded_range import compose_ranges, mixed_reach
+from privboost.accounting.events import Planned
+from privboost.accounting.formulas import (
     check_finite,
     check_positive,
     check_probability,
@@ -18,10 +17,11 @@ from privboost.privacy.formulas import (
     gdp_epsilon,
     gdp_mu,
     renyi_epsilon,
+    safe_root,
+    smallest_epsilon,
     subsampled_gaussian_rdp,
 )
-from privboost.privacy.range_game import compose_ranges, mixed_reach
-from privboost.privacy.searches import safe_root, smallest_epsilon
+from privboost.accounting.noisy_sums import GaussianRelease
 
 
 def pld_epsilon(noise_multiplier: float, sampling_rate: float, rounds: int, delta: float) -> float:

@@ -20,10 +20,10 @@ import pyarrow as pa
 import privboost
 from bench.data import load, names
 from privboost import Domain, export_model
+from privboost.data.features import ClassTarget
 from privboost.export.formula import missing_text
 from privboost.models.model import Model
 from privboost.recipes import RECIPES
-from privboost.tables.features import ClassTarget
 
 ROWS = 20_000
 TOO_MANY = {("diabetes130us", "adassp"), ("bioresponse", "adassp")}
@@ -61,7 +61,7 @@ def _line(data: str, recipe: str, estimator: str, frame: pd.DataFrame, domain: D
 
 def _said(model: Model, frame: pd.DataFrame) -> np.ndarray:
     """Return what is compared: probabilities, or else scores, or a predicted number."""
-    if model.has_chances:
+    if model.has_probabilities:
         return model.predict_proba(frame)
     classes = isinstance(model.domain.target, ClassTarget)
     return model.decision_function(frame) if classes else model.predict(frame)
@@ -98,7 +98,13 @@ def _sql_error(model: Model, frame: pd.DataFrame, path: Path) -> str:
     found = found.sort_values("place of a row").iloc[:, len(keyed.columns) :]
     known = _said(model, few)
     classes = isinstance(model.domain.target, ClassTarget)
-    word = "probability of" if model.has_chances else "privboost score" if classes else "prediction"
+    word = (
+        "probability of"
+        if model.has_probabilities
+        else "privboost score"
+        if classes
+        else "prediction"
+    )
     chosen = [name for name in found if name.startswith(word)]
     return f"{np.abs(found[chosen].to_numpy().reshape(known.shape) - known).max():.1e}"
 

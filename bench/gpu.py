@@ -24,9 +24,14 @@ import numpy as np
 
 from bench import runner
 from privboost import Domain, DPXGBClassifier, PrivBoostClassifier, SBDTClassifier
+from privboost._core.grid import BLOCK_ROWS, VECTOR_STEPS
 from privboost.cuda.backend import CudaBackend, open_cuda
-from privboost.cuda.card import find_devices, open_device
-from privboost.cuda.coding import leave_numbers
+from privboost.cuda.device import find_devices, open_device
+from privboost.cuda.rows import leave_numbers
+from privboost.data.attached_columns import open_source
+from privboost.data.encoding import Encoder
+from privboost.data.loading import Load, RowLoader, load_rows
+from privboost.data.rows import Codes, Rows
 from privboost.datasets import load_adult
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import (
@@ -39,15 +44,9 @@ from privboost.engine.queries import (
     TreeSums,
 )
 from privboost.engine.updates import AddCellValues, AddTreeValues, SetTerms, Start, Update
-from privboost.grid import BLOCK_ROWS, VECTOR_STEPS
-from privboost.losses import loss_of
+from privboost.losses.base import loss_of
 from privboost.randomness.sampling import Sample
 from privboost.recipes.adassp_terms import design
-from privboost.tables.beside import open_source
-from privboost.tables.encoding import Encoder
-from privboost.tables.loader import RowLoader
-from privboost.tables.loading import Load, load_rows
-from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
 

@@ -14,9 +14,9 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
 import pytest
 from hypothesis import settings
 
-from privboost import crew
+from privboost._core import threads
+from privboost.data import encoding
 from privboost.randomness import keystream
-from privboost.tables import cutting
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -80,9 +80,9 @@ def pytest_runtest_setup(item):
 def eager_threads():
     """Have threads work on few rows, too, and on any machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crew, "LOOK_UPS", 1)
-        patch.setattr(crew, "COMPILED_LOOK_UPS", 1)
-        patch.setattr(crew, "FEW_ROWS", 1)
-        patch.setattr(crew, "_cores", lambda: 4)
-        patch.setattr(cutting, "_FEWEST_ROWS", 100)
+        patch.setattr(threads, "LOOK_UPS", 1)
+        patch.setattr(threads, "COMPILED_LOOK_UPS", 1)
+        patch.setattr(threads, "FEW_ROWS", 1)
+        patch.setattr(threads, "_cores", lambda: 4)
+        patch.setattr(encoding, "_FEWEST_ROWS", 100)
         yield

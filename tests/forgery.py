@@ -15,32 +15,28 @@ import numba
 import numpy as np
 import pandas as pd
 
-from privboost import ModelFileError, codec
-from privboost.crew import Kernel
-from privboost.engine import (
-    block_kernels,
-    kernels,
-    linear_kernels,
-    node_kernels,
-)
+from privboost import ModelFileError
+from privboost._core import codec
+from privboost._core.checks import is_writable
+from privboost._core.threads import Kernel
+from privboost.data import kernels as coding_kernels
+from privboost.data.features import CategoricalFeature, ClassTarget
+from privboost.engine import block_kernels, kernels
+from privboost.engine import block_kernels as node_kernels
+from privboost.engine import kernels as linear_kernels
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import MAGIC
 from privboost.engine.queries import TreeSums
 from privboost.engine.updates import AddTreeValues
-from privboost.estimators import stream_bytes
-from privboost.forms import is_writable
-from privboost.models import (
-    effect_kernels,
-    files,
-    importance,
-    line_kernels,
-    tree_kernels,
-    trees,
-)
-from privboost.tables import kernels as coding_kernels
-from privboost.tables.features import CategoricalFeature, ClassTarget
+from privboost.estimators import stream_files
+from privboost.models import kernels as effect_kernels
+from privboost.models import kernels as line_kernels
+from privboost.models import kernels as tree_kernels
+from privboost.models import model as files
+from privboost.models import scores as importance
+from privboost.models import trees
 from privboost.trees import kernels as routing_kernels
-from privboost.trees import turn_kernels
+from privboost.trees import kernels as turn_kernels
 
 ODD = [0, -1, 1, 7, 255, 2**31, 2**63, -(2**70), 10**30, 10**400, 0.5, -1e308, 1e-320, float("nan")]
 ODD += [
@@ -104,7 +100,7 @@ def assemble(text: str, magic: bytes, arrays=()) -> bytes:
 def pack(content: bytes) -> bytes:
     """Pack a stream's content, if enough of it is left to tell what is text."""
     try:
-        return stream_bytes._packed(content)
+        return stream_files._packed(content)
     except ValueError:
         return content
 
@@ -125,19 +121,19 @@ class Forger:
 
     def stream(self, data: bytes) -> bytes:
         """Return a forged stream: its rows, budgets, model, or what its rows were told."""
-        content = stream_bytes._unpacked(stream_bytes.STREAM_FILE.unseal(data, ""))
+        content = stream_files._unpacked(stream_files.STREAM_FILE.unseal(data, ""))
         where = self.rng.random()
         if where < 0.2:
-            return stream_bytes.STREAM_FILE.seal(pack(self.spoil(content)))
-        form = codec.load(content, stream_bytes._MAGIC)
+            return stream_files.STREAM_FILE.seal(pack(self.spoil(content)))
+        form = codec.load(content, stream_files._MAGIC)
         if where < 0.3:
             form["model"] = np.frombuffer(self.model(form["model"].tobytes()), dtype=np.uint8)
         elif where < 0.6:
             form = self.told(form)
         else:
             form = self.change(form)
-        content = write(form, stream_bytes._MAGIC)
-        return stream_bytes.STREAM_FILE.seal(pack(content))
+        content = write(form, stream_files._MAGIC)
+        return stream_files.STREAM_FILE.seal(pack(content))
 
     def told(self, form):
         """Change one update of the log, or their order."""
@@ -248,7 +244,7 @@ def try_model(data: bytes) -> bool:
 def try_stream(data: bytes) -> bool:
     """The same for a stream: its model predicts, and its rows follow what they were told."""
     try:
-        stream, model = stream_bytes.read_stream(data, "file")
+        stream, model = stream_files.read_stream(data, "file")
     except ModelFileError:
         return False
     check_predictions(model)
@@ -268,7 +264,7 @@ def check_predictions(model) -> None:
     predicted, target = model.predict(frame), model.domain.target
     if isinstance(target, ClassTarget):
         assert set(predicted.tolist()) <= set(target.classes)
-        if model.has_chances:
+        if model.has_probabilities:
             chances = model.predict_proba(frame)
             assert chances.min() >= 0
             assert chances.max() <= 1

@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from privboost.engine.backend import add_answers, add_tallies
-from privboost.engine.queries import Query
-from privboost.engine.shard import Shard
-from privboost.engine.updates import Update
-from privboost.grid import BLOCK_ROWS
-from privboost.tables.loading import (
+from privboost._core.grid import BLOCK_ROWS
+from privboost.data.loading import (
     Coded,
     Load,
     bound_units,
@@ -23,7 +19,11 @@ from privboost.tables.loading import (
     read_loader,
     without,
 )
-from privboost.tables.rows import join
+from privboost.data.rows import join
+from privboost.engine.backend import add_sums, add_tallies
+from privboost.engine.queries import Query
+from privboost.engine.shard import Shard
+from privboost.engine.updates import Update
 
 PARTIES = 5
 
@@ -51,7 +51,7 @@ class HostileBackend:
         message = query.to_bytes()
         self._kill_some()
         order = self._rng.permutation(len(self._shards))
-        return add_answers([self._shards[k].sum(Query.from_bytes(message)) for k in order])
+        return add_sums([self._shards[k].sum(Query.from_bytes(message)) for k in order])
 
     def apply(self, update):
         message = update.to_bytes()

@@ -13,7 +13,7 @@ from privboost import (
     SBDTClassifier,
     SBDTRegressor,
 )
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 ROWS = 1000

@@ -26,7 +26,7 @@ from sklearn.base import BaseEstimator
 
 from privboost.evaluation.model_card import model_card
 from privboost.export.export import export_model
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 from tests.tables import CLASSES, make_frame
 
 ROWS_IN_MEMORY = {"_stream", "_training"}

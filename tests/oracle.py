@@ -21,7 +21,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from privboost import Domain, SBDTClassifier, codec, evaluate, export_model
+from privboost import Domain, SBDTClassifier, evaluate, export_model
+from privboost._core import codec
 from tests import identity
 from tests.federation.parties import federate
 from tests.hostile import HostileBackend

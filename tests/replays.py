@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from privboost.boosting import interactions, knowledge
-from privboost.boosting import posterior_kernels as kernels
-from privboost.boosting.effects import Effect
-from privboost.boosting.pace import StepDamping
-from privboost.privacy import curator
+from privboost.mechanisms import curator
 from privboost.recipes import privboost
+from privboost.recipes.common import feature_posteriors, interactions
+from privboost.recipes.common import posterior_kernels as posterior_kernels
+from privboost.recipes.common.posterior import Effect, StepDamping
 
 
 @dataclass
@@ -34,10 +33,10 @@ class Tape:
 
 def _record(tape, patch):
     """Let everything that noise decides pass through a tape."""
-    known, joint = knowledge.FeaturePosteriors, interactions.Interactions
+    known, joint = feature_posteriors.FeaturePosteriors, interactions.Interactions
     ask, trees, pairs = known.next_queries, joint.next_trees, joint.next_pairs
     weigh, leaves, start = (
-        kernels.weigh_variances,
+        posterior_kernels.weigh_variances,
         interactions.leaf_values,
         privboost.release_start,
     )
@@ -94,7 +93,7 @@ def _record(tape, patch):
 
     patch.setattr(joint, "next_pairs", pairs_again)
     patch.setattr(StepDamping, "damp", heed_again)
-    patch.setattr(kernels, "weigh_variances", weigh_again)
+    patch.setattr(posterior_kernels, "weigh_variances", weigh_again)
     patch.setattr(interactions, "leaf_values", leaves_again)
     patch.setattr(privboost, "release_start", start_again)
     patch.setitem(curator.SAMPLERS, "discrete_gaussian", lambda *a: noise(*a) * (not tape.playing))

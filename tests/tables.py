@@ -9,11 +9,18 @@ import pandas as pd
 import pyarrow as pa
 
 from privboost import Domain
-from privboost.crew import Crew
+from privboost._core.threads import ThreadPool
+from privboost.data.attached_columns import open_source
+from privboost.data.loading import (
+    RowLoader,
+    UnitRule,
+    _read,
+    bound_units,
+    check_schema,
+    load_rows,
+    number_units,
+)
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.beside import open_source
-from privboost.tables.loader import RowLoader, UnitRule
-from privboost.tables.loading import _read, bound_units, check_schema, load_rows, number_units
 
 FEATURES = {
     "age": {"kind": "numeric", "bounds": [17, 90], "missing": True},
@@ -86,7 +93,7 @@ def encode_training(encoder, data, labels=None, weights=None, weight_bound=None,
     rule = UnitRule.of(encoder.domain.unit, KeyStream.seeded(0))
     loader = RowLoader(encoder, roles, weight_bound, rule)
     check_schema(loader, table)
-    parts = _read(loader, table, Crew(), block_rows or 2**15 - 1)
+    parts = _read(loader, table, ThreadPool(), block_rows or 2**15 - 1)
     units = (None, None) if rule is None else number_units([part.units for part in parts])
     return CodedRows([part.rows for part in parts], *units)
 

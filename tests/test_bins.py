@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from privboost.addresses import NUMBERS
-from privboost.tables.bins import Bins, BinsOfColumns
-from privboost.tables.domain_checks import FINE_BINS
-from privboost.tables.size_loader import SIZE_EDGES
+from privboost._core.addresses import NUMBERS
+from privboost.data.binning import Bins, ColumnBins
+from privboost.data.feature_base import FINE_BINS
+from privboost.domain_inference.bounds import SIZE_EDGES
 
 TINY, HUGE = 5e-324, np.finfo(np.float64).max
 STEPS = np.arange(1, FINE_BINS) / FINE_BINS
@@ -75,7 +75,7 @@ def test_columns_are_binned_as_each_by_itself(kind):
     for laid in (table, np.asfortranarray(table), table[::-1], np.repeat(table, 2, axis=1)[:, ::2]):
         columns = {k: laid[:, k] for k in range(len(bins))}
         out = np.empty_like(expected)
-        BinsOfColumns(dict(enumerate(bins)), lines.tolist()).code(columns, out)
+        ColumnBins(dict(enumerate(bins)), lines.tolist()).code(columns, out)
         wanted = expected if laid.strides[0] > 0 else expected[:, ::-1]
         np.testing.assert_array_equal(out[lines], wanted)
 
@@ -83,7 +83,7 @@ def test_columns_are_binned_as_each_by_itself(kind):
 def test_some_columns_alone_are_binned_as_all_of_them():
     bins = {1: Bins(EDGES["even"]), 4: Bins(EDGES["log"]), 5: Bins(EDGES["whole"])}
     values = np.linspace(-1, 90, 700)
-    found = BinsOfColumns(bins, [9, 2, 9, 9, 0, 1])
+    found = ColumnBins(bins, [9, 2, 9, 9, 0, 1])
     for features in ([], [4], [5, 1], [1, 4, 5]):
         out = np.full((3, len(values)), 7, dtype=np.uint8)
         found.code(dict.fromkeys(features, values), out)
@@ -96,9 +96,7 @@ def test_some_columns_alone_are_binned_as_all_of_them():
 
 def test_columns_have_a_number_for_each_row():
     with pytest.raises(ValueError, match="each row"):
-        BinsOfColumns({0: Bins(EDGES["even"])}, [0]).code(
-            {0: np.zeros(3)}, np.empty((1, 4), np.uint8)
-        )
+        ColumnBins({0: Bins(EDGES["even"])}, [0]).code({0: np.zeros(3)}, np.empty((1, 4), np.uint8))
 
 
 def test_slots_are_few_and_nearly_empty():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from privboost import codec
+from privboost._core import codec
 
 MAGIC = b"TESTFMT1"
 

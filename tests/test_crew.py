@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numba import TypingError
 
-from privboost import crew as threads
-from privboost.crew import Crew, count_threads, kernel, run_serially, run_shares
+from privboost._core import threads
+from privboost._core.threads import ThreadPool, count_threads, kernel, run_serially, run_shares
 from privboost.engine import blocks
 from privboost.engine.backend import LocalBackend
 from privboost.engine.updates import Start
@@ -83,7 +83,7 @@ def all_gone():
 
 @pytest.fixture
 def three():
-    with_three = Crew(3)
+    with_three = ThreadPool(3)
     yield with_three
     with_three.close()
 
@@ -91,8 +91,8 @@ def three():
 def test_all_work_at_once_and_answers_have_their_order(three):
     meeting = threading.Barrier(3)
     assert three.do([lambda k=k: (meeting.wait(300), k)[1] for k in range(3)]) == [0, 1, 2]
-    assert three.share_out(iter(range(50)), lambda k: k * k, 3) == [k * k for k in range(50)]
-    assert three.share_out(iter(()), lambda k: k, 3) == []
+    assert three.map_in_order(iter(range(50)), lambda k: k * k, 3) == [k * k for k in range(50)]
+    assert three.map_in_order(iter(()), lambda k: k, 3) == []
 
 
 @pytest.mark.parametrize("fails", [0, 2])
@@ -140,7 +140,7 @@ def test_nobody_takes_more_once_something_failed(three):
             raise KeyError("planted")
 
     with pytest.raises(KeyError, match="planted"):
-        three.share_out(iter(range(1000)), act, 3)
+        three.map_in_order(iter(range(1000)), act, 3)
     assert len(taken) < 1000  # which would take seconds
 
 
@@ -161,7 +161,7 @@ def test_two_callers_can_share_a_crew(three):
 
 def test_threads_are_made_when_they_are_needed_and_end_with_their_crew():
     before = set(of_crews())
-    own = Crew(4)
+    own = ThreadPool(4)
     own.do([lambda: 1])
     assert set(of_crews()) == before
     own.do([lambda: 1] * 3)
@@ -175,7 +175,13 @@ def test_threads_are_made_when_they_are_needed_and_end_with_their_crew():
 
 
 def test_small_work_wakes_nobody_and_large_work_all():
-    assert [Crew(8).size_for(n * threads.LOOK_UPS) for n in (0, 1, 4, 16, 1e6)] == [1, 1, 2, 4, 8]
+    assert [ThreadPool(8).size_for(n * threads.LOOK_UPS) for n in (0, 1, 4, 16, 1e6)] == [
+        1,
+        1,
+        2,
+        4,
+        8,
+    ]
 
 
 def test_jobs_are_an_upper_bound(monkeypatch):
@@ -224,8 +230,8 @@ def test_a_serial_run_is_share_0():
 
 
 def test_few_rows_are_processed_in_one_thread():
-    assert Crew(8).compiled_size_for(100, threads.FEW_ROWS - 1) == 1
-    assert Crew(8).compiled_size_for(100, threads.FEW_ROWS) == 8
+    assert ThreadPool(8).compiled_size_for(100, threads.FEW_ROWS - 1) == 1
+    assert ThreadPool(8).compiled_size_for(100, threads.FEW_ROWS) == 8
 
 
 @pytest.mark.parametrize("share", [0, 1, 3])

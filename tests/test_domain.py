@@ -6,9 +6,10 @@ import pytest
 from pyarrow import csv
 
 from privboost import Domain, DomainError
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import CategoricalFeature, ClassTarget, NumberTarget, NumericFeature
-from privboost.unit import Unit
+from privboost._core.unit import Unit
+from privboost.data.encoding import Encoder
+from privboost.data.features import CategoricalFeature, ClassTarget, NumberTarget
+from privboost.data.ordered_features import NumericFeature
 
 FORM = {
     "version": 1,

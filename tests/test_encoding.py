@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privboost import Domain, SchemaError
-from privboost.grid import LABEL_STEPS, SCORE_STEPS, WEIGHT_STEPS, WHOLE_SPAN
-from privboost.losses import UNKNOWN_LABEL
-from privboost.tables.encoding import Encoder, code_weights
-from privboost.tables.frames import objects
-from privboost.tables.rows import join, states_within
-from privboost.tables.sources import open_vector, slice_vector
-from privboost.tables.values import (
+from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS, WEIGHT_STEPS
+from privboost.data.encoding import Encoder, code_weights
+from privboost.data.frames import objects
+from privboost.data.rows import initial_states, join
+from privboost.data.sources import open_vector, slice_vector
+from privboost.data.values import (
     MISSING,
     OTHER,
     _Places,
@@ -26,6 +25,7 @@ from privboost.tables.values import (
     read_numbers,
     read_texts,
 )
+from privboost.losses.base import UNKNOWN_LABEL
 from tests.tables import FEATURES, NUMBER, encode_training, make_domain, make_frame
 
 
@@ -229,13 +229,13 @@ def test_labels_of_a_regression_are_scaled_and_clipped():
     assert start.tolist() == [LABEL_STEPS, 0, -LABEL_STEPS, -LABEL_STEPS, LABEL_STEPS, 0]
 
 
-@pytest.mark.parametrize("span", [WHOLE_SPAN, (-(2**29), 2**29), (-7, 5), (3, 2**28 + 1)])
+@pytest.mark.parametrize("span", [FULL_RANGE, (-(2**29), 2**29), (-7, 5), (3, 2**28 + 1)])
 def test_states_of_numbers_go_from_one_end_of_their_span_to_the_other(span):
     """They are what exact fractions give, rounded toward the middle, for ends and all between."""
     low, high = span
     label = np.concatenate([np.linspace(-LABEL_STEPS, LABEL_STEPS, 999).astype(int), [low, high]])
     middle, half = (low + high) // 2, (high - low) // 2
-    states = states_within(-label.astype(np.int32), span)
+    states = initial_states(-label.astype(np.int32), span)
     for one, state in zip(label, states, strict=True):
         exact = Fraction(min(max(int(one), low), high) - middle, half) * SCORE_STEPS
         assert -int(exact) == state

@@ -8,13 +8,14 @@ import pyarrow as pa
 import pytest
 
 from privboost import Domain, PrivBoostClassifier
-from privboost.errors import DomainError
-from privboost.hooks import resolve
-from privboost.tables import features
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import FEATURE_KINDS, NumericFeature
-from privboost.tables.loader import RowLoader, read_loader
-from privboost.tables.values import read_numbers
+from privboost._core.errors import DomainError
+from privboost._core.hooks import resolve
+from privboost.data import features
+from privboost.data.encoding import Encoder
+from privboost.data.features import FEATURE_KINDS
+from privboost.data.loading import RowLoader, read_loader
+from privboost.data.ordered_features import NumericFeature
+from privboost.data.values import read_numbers
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ import stat
 import pytest
 
 from privboost import BudgetStore, ModelFileError
+from privboost._core.files import FileKind, compress, decompress, write_file
+from privboost.accounting.ledger import checked_ledger
 from privboost.cli.output import check_files
-from privboost.files import FileKind, compress, decompress, write_file
-from privboost.privacy.ledger import checked_ledger
 
 KIND = FileKind(b"TESTFIL", 3, "a file of tests")
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from privboost.grid import CLIP_STEPS, SCORE_STEPS
-from privboost.losses import (
+from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
+from privboost.losses import base
+from privboost.losses.base import (
     OTHER_CLASS,
     OWN_CLASS,
     UNKNOWN,
     LossTable,
-    base,
     loss_of,
     losses_of,
     within_steps,

@@ -19,10 +19,10 @@ import pyarrow.parquet
 import pytest
 
 from privboost import Domain, PrivBoostClassifier, SchemaError
-from privboost.tables.encoding import Encoder
-from privboost.tables.rows import join
-from privboost.tables.sources import open_vector, slice_vector
-from privboost.tables.unit_names import read_unit_names
+from privboost.data.encoding import Encoder
+from privboost.data.rows import join
+from privboost.data.sources import open_vector, slice_vector
+from privboost.data.units import read_unit_names
 from tests.tables import encode_training
 
 
@@ -149,9 +149,9 @@ RECORDS = ["0.1,a,no\n", "0.9,b,yes\n"]
 @pytest.mark.parametrize("place", [0, 100, 200])
 def test_a_record_of_a_text_file_changes_no_other(tmp_path, record, place, monkeypatch):
     """Whatever one record holds, and wherever the reader's blocks end."""
-    from privboost.tables import text_sources
+    from privboost.data import files
 
-    monkeypatch.setattr(text_sources, "_CSV_BYTES", 300)
+    monkeypatch.setattr(files, "_CSV_BYTES", 300)
     lines = [line.encode() for line in RECORDS * 100]
     path = tmp_path / "t.csv"
     path.write_bytes(b"x,c,y\n" + b"".join(lines))

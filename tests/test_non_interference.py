@@ -24,9 +24,9 @@ from privboost import (
     SBDTRegressor,
     evaluate,
 )
-from privboost.compiling import compiling_told
+from privboost._core.compilation import announce_compilation
+from privboost._core.pickling import fresh_copy
 from privboost.engine.shard import Shard
-from privboost.pickling import fresh_copy
 from tests.hostile import HostileBackend
 from tests.non_interference import check, make_tables, silence, walk
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -55,7 +55,7 @@ PANDAS = ("plain", "with NaN", "one row", "unseen", "other rows", "long")
 
 @pytest.fixture(autouse=True)
 def zeros(monkeypatch):
-    with compiling_told(False):  # else the first fit of a machine says a line more
+    with announce_compilation(False):  # else the first fit of a machine says a line more
         pass
     silence(monkeypatch, Shard)
 

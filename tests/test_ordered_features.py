@@ -22,8 +22,8 @@ from privboost import (
     OrdinalFeature,
     SchemaError,
 )
-from privboost.tables.encoding import Encoder
-from privboost.tables.times import DAY, SECOND, read_dates, read_durations
+from privboost.data.encoding import Encoder
+from privboost.data.times import DAY, SECOND, read_dates, read_durations
 
 FORMS = {
     "admitted": {"kind": "date", "bounds": ["2015-01-01", "2024-12-31"]},

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from privboost import Domain, DomainError
+from privboost._core.checks import is_writable, printable
 from privboost.cli.exits import notify
 from privboost.cli.main import main
 from privboost.cli.prediction import file_writer, output_writer
-from privboost.federation.messages import printable as printable_message
-from privboost.forms import is_writable, printable
+from privboost.federated.messages import printable as printable_message
 from tests.export.models import made_model
 
 BIDI = [

@@ -34,10 +34,10 @@ LEVELS = [
 ]
 """From the ground up: a room imports from rooms below it, and from itself."""
 UPWARD = {
-    ("tables.domain", "learning.learned_domain"),  # Domain.learn, for convenience
-    ("reports.report", "privacy.statements"),  # report_a + report_b; a curve beside its epsilon
+    ("data.domain", "domain_inference.inference"),  # Domain.learn, for convenience
+    ("reports.report", "reports.report"),  # report_a + report_b; a curve beside its epsilon
     ("reports.report", "cards.card"),  # report.to_html, for convenience
-    ("tables.loading", "evaluation.loader"),  # a loader that travels as bytes holds a model
+    ("data.loading", "evaluation.outcomes"),  # a loader that travels as bytes holds a model
 }
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -75,18 +75,18 @@ def test_every_way_up_is_used():
 
 def test_only_the_curator_joins_sums_and_noise():
     noisy = {name_of(path) for path in MODULES if "randomness.noise" in imports_of(path)}
-    assert {name for name in noisy if not name.startswith("randomness.")} == {"privacy.curator"}
+    assert {name for name in noisy if not name.startswith("randomness.")} == {"mechanisms.curator"}
 
 
 def test_one_way_leads_to_sums_without_noise():
-    used = [name_of(path) for path in MODULES if "privacy.public_curator" in imports_of(path)]
+    used = [name_of(path) for path in MODULES if "mechanisms.public_curator" in imports_of(path)]
     assert used == ["estimators.public_rows"]
     budget, exact = (
         [name_of(path) for path in MODULES if word in path.read_text()]
         for word in (" PublicRows(delta", "Exact.of(")
     )
     assert budget == ["estimators.public_rows"]
-    assert exact == ["boosting.draft"]
+    assert exact == ["recipes.common.plan"]
 
 
 def test_kernels_know_nothing_but_numbers():
@@ -99,8 +99,8 @@ def test_kernels_know_nothing_but_numbers():
             "engine.kernels",
             "engine.block_kernels",
             "trees.kernels",
-            "trees.turn_kernels",
-            "trees.turn_words",
+            "trees.kernels",
+            "trees.kernels",
             "watch",
         }, path
 

@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privboost.models import tree_lines
+from privboost.data.rows import Codes, Layout
+from privboost.models import unique_splits
 from privboost.models.trees import Forest
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes
 from privboost.trees import kernels
-from privboost.trees.routing import find_leaves
-from privboost.trees.runs import NO_RUNS, Runs
-from privboost.trees.tree import Tree
-from privboost.trees.turn_words import STRIDE
+from privboost.trees.kernels import STRIDE
+from privboost.trees.tree import NO_INTERVALS, CodeIntervals, Tree, find_leaves
 
 N_CODES = (255, 3, 193, 300, 2, 17)
 """Of some features; one needs two bytes."""
@@ -95,35 +92,35 @@ def test_what_runs_say():
     lines = np.zeros((3, 300), dtype=np.uint8)
     lines[0, 7:9] = lines[0, 299] = 1
     lines[1] = 1
-    runs = Runs.of(lines)
+    runs = CodeIntervals.of(lines)
     assert runs.levels == 2
     assert runs.first.tolist() == [0, 2, 3, 4]
     assert runs.begin.tolist()[:3] == [7, 299, 0]
     assert runs.length.tolist() == [2, 1, 300, 0]
-    assert NO_RUNS.levels == 0
-    assert NO_RUNS.first.tolist() == [0]
+    assert NO_INTERVALS.levels == 0
+    assert NO_INTERVALS.first.tolist() == [0]
 
 
 def test_a_line_without_codes_has_an_empty_run():
-    assert Runs.of(np.zeros((1, 0), dtype=np.uint8)).length.tolist() == [0]
+    assert CodeIntervals.of(np.zeros((1, 0), dtype=np.uint8)).length.tolist() == [0]
 
 
 def test_a_run_of_all_codes_that_there_can_be():
-    everything = Runs.of(np.ones((1, 2**16), dtype=np.uint8))
+    everything = CodeIntervals.of(np.ones((1, 2**16), dtype=np.uint8))
     assert everything.begin.tolist() == [0, 2**16 - 1]
     assert everything.length.tolist() == [2**16 - 1, 1]
 
 
 def test_levels_of_many_runs_are_left_to_look_ups():
     every_other = np.tile(np.arange(256, dtype=np.uint8) % 2, (3, 1))
-    assert Runs.of(every_other).levels == 0
+    assert CodeIntervals.of(every_other).levels == 0
     few = every_other.copy()
     few[0, 2:] = 0
     few[1:, 64:] = 0
-    assert Runs.of(few).levels == 2
+    assert CodeIntervals.of(few).levels == 2
     few[1, 65] = 1
-    assert Runs.of(few).levels == 1
-    assert Runs.of(np.zeros((2**9 - 1, 4), dtype=np.uint8)).levels == 7
+    assert CodeIntervals.of(few).levels == 1
+    assert CodeIntervals.of(np.zeros((2**9 - 1, 4), dtype=np.uint8)).levels == 7
 
 
 def make_forest(rng, depth, ways, features):
@@ -155,14 +152,14 @@ def test_predictions_add_the_values_of_leaves(seed, depth, rows, ways, features)
 @pytest.mark.parametrize("most", [63, 100, 2**13])
 def test_batches_of_trees_add_up_to_all(most, monkeypatch):
     """However few lines a batch may have, and where lines have many runs."""
-    monkeypatch.setattr(tree_lines, "_MOST_SPLITS", most)
+    monkeypatch.setattr(unique_splits, "_MOST_SPLITS", most)
     rng = np.random.default_rng(most)
     ways = [["cut"], ["any"], ["one", "cut"], ["none"], ["cut"], ["all", "any"]]
     trees, values = make_forest(rng, 6, ways, range(len(N_CODES)))
     codes, scores = make_codes(700, rng), np.zeros((2, 700), dtype=np.int32)
     forest = Forest.of(trees, values)
     forest.add_joint(codes, scores)
-    found = list(tree_lines.batches_of(forest.feature, forest.goes_right))
+    found = list(unique_splits.batches_of(forest.feature, forest.goes_right))
     assert [batch.trees.start for batch in found[1:]] == [batch.trees.stop for batch in found[:-1]]
     assert (len(found) > 1) == (most < 2**13)
     assert all(len(batch.feature) <= most for batch in found)
@@ -174,7 +171,7 @@ def test_batches_of_trees_add_up_to_all(most, monkeypatch):
 def test_lines_that_many_nodes_share_are_kept_once():
     tree = make_tree(np.random.default_rng(0), 6, ["cut"], [0, 1, 2])
     forest = Forest.of([tree] * 9, [np.zeros((1, 64), dtype=np.int32)] * 9)
-    (batch,) = tree_lines.batches_of(forest.feature, forest.goes_right)
+    (batch,) = unique_splits.batches_of(forest.feature, forest.goes_right)
     lines = {(f, line.tobytes()) for f, line in zip(tree.feature, tree.goes_right, strict=True)}
     assert len(batch.feature) == len(lines)
     assert (batch.split_of == batch.split_of[0]).all()
@@ -185,7 +182,7 @@ def test_without_a_compiler_rows_go_one_by_one():
     code = """
 import numpy as np
 from privboost.models.trees import Forest
-from privboost.trees.routing import find_leaves
+from privboost.trees.tree import find_leaves
 from tests.test_runs import make_codes, make_tree, walk
 rng = np.random.default_rng(0)
 tree, codes = make_tree(rng, 4, ["cut", "any"], range(6)), make_codes(600, rng)

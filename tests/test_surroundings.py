@@ -11,12 +11,12 @@ import numba
 import pytest
 
 import privboost
-from privboost import compiling
-from privboost.compiling import compiling_told
-from privboost.privacy.accountants.choice import choose_accountant
-from privboost.privacy.calibration import calibrate
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease
+from privboost._core import compilation
+from privboost._core.compilation import announce_compilation
+from privboost.accounting.accountants import choose_accountant
+from privboost.accounting.calibration import calibrate
+from privboost.accounting.events import Planned
+from privboost.accounting.noisy_sums import GaussianRelease
 
 OURS = ("HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "PRIVBOOST_CACHE", "PYTHONPATH")
 FIT = """
@@ -39,7 +39,7 @@ print(model.fit(x, x[:, 0] > 0.5).predict(x).shape)
 """
 COMPILE = """
 import numpy as np
-from privboost.tables.bins import Bins
+from privboost.data.binning import Bins
 out = np.zeros(1, dtype=np.uint8)
 Bins(np.array([0.5])).code(np.array([0.7]), out)
 print(out)
@@ -112,21 +112,21 @@ def test_calibration_needs_no_home(monkeypatch):
 
 def test_that_functions_are_compiled_is_said_before_any_other_is(capsys, monkeypatch):
     """Which of the others are compiled, and when, may depend on rows."""
-    monkeypatch.setattr(compiling, "_do_nothing", numba.njit(lambda: 0))
+    monkeypatch.setattr(compilation, "_do_nothing", numba.njit(lambda: 0))
     one = numba.njit(lambda x: x + 1)
-    with compiling_told(True):
+    with announce_compilation(True):
         assert capsys.readouterr().err.count("compiling kernels") == 1
         one(1)
-    with compiling_told(True):
+    with announce_compilation(True):
         one(1.0)
-    monkeypatch.setattr(compiling, "_do_nothing", numba.njit(lambda: 0))
-    with compiling_told(False):
+    monkeypatch.setattr(compilation, "_do_nothing", numba.njit(lambda: 0))
+    with announce_compilation(False):
         one(1j)
     assert capsys.readouterr().err == ""
 
 
 COUNTED = """
-from privboost.compiling import count_compilations
+from privboost._core.compilation import count_compilations
 with count_compilations() as found:
 {code}
 print(len(found))
@@ -149,7 +149,7 @@ def test_compiled_code_is_read_where_it_cannot_be_written(locked):
 
 
 MODULE = """
-from privboost.compiling import compiled, inlined
+from privboost._core.compilation import compiled, inlined
 
 TWO = {two}
 
@@ -167,7 +167,7 @@ def test_the_key_of_compiled_code_is_what_the_code_depends_on():
     def key(one=1, two=2, before=""):
         space = {"__name__": "made_up"}
         exec(before + MODULE.format(one=one, two=two), space)
-        return compiling._content_of(space["outer"].py_func)
+        return compilation._content_of(space["outer"].py_func)
 
     assert key() == key() == key(before="# a comment\n\n")
     assert len({key(), key(one=3), key(two=3)}) == 3

@@ -22,11 +22,10 @@ from privboost import (
     SBDTClassifier,
     SchemaError,
 )
-from privboost.losses import UNKNOWN_LABEL
-from privboost.tables.encoding import Encoder
-from privboost.tables.file_sources import open_file
-from privboost.tables.rows import join
-from privboost.tables.text_sources import CsvTable
+from privboost.data.encoding import Encoder
+from privboost.data.files import CsvTable, open_file
+from privboost.data.rows import join
+from privboost.losses.base import UNKNOWN_LABEL
 from tests.tables import encode_training
 
 FORM = {

@@ -18,11 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privboost import SchemaError
-from privboost.tables.encoding import Encoder
-from privboost.tables.file_sources import ParquetTable
-from privboost.tables.sources import open_table, open_vector, slice_vector
-from privboost.tables.text_sources import CsvTable
-from privboost.tables.unit_names import name_unit, read_unit_names, unit_kind
+from privboost.data.encoding import Encoder
+from privboost.data.files import CsvTable, ParquetTable
+from privboost.data.sources import open_table, open_vector, slice_vector
+from privboost.data.units import name_unit, read_unit_names, unit_kind
 from tests.tables import encode_training, make_domain, make_frame
 
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from privboost._core.grid import Contribution
+from privboost.accounting.events import Relation
 from privboost.engine.queries import GRADIENT_COUNT, GRADIENT_HESSIAN
-from privboost.grid import Contribution
-from privboost.privacy.events.event import Relation
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from privboost.clusters.recognition import open_where_rows_lie
+from privboost.data.loading import Load
+from privboost.distributed.frames import open_backend_of
 from privboost.engine.backend import Backend
-from privboost.tables.loading import Load
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Watch:
     def __call__(self, loads: Sequence[Load]) -> Backend:
         """Take the rows."""
         start = self.clock()
-        self._backend = open_where_rows_lie(self.threads)(loads)
+        self._backend = open_backend_of(self.threads)(loads)
         self.loading = self.clock() - start
         return self
 

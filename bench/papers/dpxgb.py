@@ -17,8 +17,8 @@ from unittest import mock
 from bench.closed_forms import composed_range_epsilon
 from bench.papers import dpxgb_zones, protocol, synthetic
 from bench.papers.figure import Figure, Point
-from privboost.privacy.formulas import bounded_range_rdp, renyi_epsilon
-from privboost.privacy.utilities.splits import SplitGain
+from privboost.accounting.formulas import bounded_range_rdp, renyi_epsilon
+from privboost.mechanisms.utilities import SplitGain
 
 SHARE = 0.7
 ROWS = {
@@ -50,7 +50,7 @@ def quick(
 
     With many choices that takes longer than the fit; nothing of the model depends on it.
     """
-    with mock.patch("privboost.privacy.statements.compare_accountants", return_value={}):
+    with mock.patch("privboost.reports.report.compare_accountants", return_value={}):
         return protocol.run(data, estimator, how, metric, seed, share)
 
 
@@ -58,7 +58,7 @@ def quick_made(
     made: str, estimator: str, how: dict[str, Any], metric: str, seed: int, share: float = SHARE
 ) -> float:
     """Measure as `synthetic.run` does, as quickly."""
-    with mock.patch("privboost.privacy.statements.compare_accountants", return_value={}):
+    with mock.patch("privboost.reports.report.compare_accountants", return_value={}):
         return synthetic.run(made, estimator, how, metric, seed, share)
 
 

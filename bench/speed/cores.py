@@ -18,15 +18,14 @@ from bench.papers import peers
 from bench.speed.clock import Act, Timing, compare
 from bench.speed.growth import made_up
 from privboost import Domain, PrivBoostClassifier
-from privboost.crew import count_threads
+from privboost._core.threads import count_threads
+from privboost.data.attached_columns import open_source
+from privboost.data.encoding import Encoder
+from privboost.data.loading import Load, RowLoader, load_rows
 from privboost.engine.backend import Backend, LocalBackend
 from privboost.engine.queries import CellSums, NodeHistograms, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start
-from privboost.losses import loss_of
-from privboost.tables.beside import open_source
-from privboost.tables.encoding import Encoder
-from privboost.tables.loader import RowLoader
-from privboost.tables.loading import Load, load_rows
+from privboost.losses.base import loss_of
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
 

@@ -10,18 +10,17 @@ from bench.papers import peers
 from bench.speed.clock import Act, Timing, compare
 from bench.speed.growth import made_up
 from privboost import Domain, SBDTClassifier
+from privboost._core.grid import VECTOR_STEPS
+from privboost.data.attached_columns import open_source
+from privboost.data.encoding import Encoder
+from privboost.data.loading import Load, RowLoader
 from privboost.engine.backend import open_local
 from privboost.engine.queries import GramSums
 from privboost.engine.updates import SetTerms, Start
-from privboost.grid import VECTOR_STEPS
-from privboost.losses import loss_of
+from privboost.losses.base import loss_of
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_gaussian
 from privboost.recipes.adassp_terms import design
-from privboost.tables.beside import open_source
-from privboost.tables.encoding import Encoder
-from privboost.tables.loader import RowLoader
-from privboost.tables.loading import Load
 
 VECTORS, COORDINATES = 1000, 128
 ROWS, COLUMNS = 1_000_000, 100

@@ -23,8 +23,8 @@ from bench.utility.measuring import SHARE
 from bench.utility.plan import FIVE, delta_of
 from bench.utility.scores import MAIN, score
 from bench.utility.tables import kind, load
-from privboost.boosting import effects, interactions, knowledge
 from privboost.recipes import privboost_plan
+from privboost.recipes.common import feature_posteriors, interactions, posterior
 
 EPSILONS = (0.1, 1.0)
 SEVERAL = 10**6
@@ -41,11 +41,13 @@ class Without:
 IDEAS = {
     "nothing": Without(),
     "coarse cells: 32 in every question": Without({}, {(privboost_plan, "FEWEST_CELLS"): 32}),
-    "pooled answers: the last one alone": Without({}, {(effects, "FADE"): 0.0}),
+    "pooled answers: the last one alone": Without({}, {(posterior, "FADE"): 0.0}),
     "scale by evidence: a variance of .1": Without(
-        {}, {(effects, "VARIANCES"): np.full(len(effects.VARIANCES), 0.1)}
+        {}, {(posterior, "VARIANCES"): np.full(len(posterior.VARIANCES), 0.1)}
     ),
-    "questions where effects are: all in turn": Without({}, {(knowledge, "FIRST_SWEEPS"): SEVERAL}),
+    "questions where effects are: all in turn": Without(
+        {}, {(feature_posteriors, "FIRST_SWEEPS"): SEVERAL}
+    ),
     "interactions": Without({"interactions": False}),
     "pairs: trees alone": Without({}, {(interactions, "_MOST_PAIRS"): 0}),
     "a clip that follows the rows: 1": Without({"gradient_clip": 1.0}),

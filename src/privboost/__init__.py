@@ -8,28 +8,28 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from privboost.hooks import register
+from privboost._core.hooks import register
 from privboost.recipes import ESTIMATORS
 
 # isort: off
 if TYPE_CHECKING:  # the same names, for tools that read types
-    from privboost.tables.domain import Domain as Domain
-    from privboost.tables.features import (
+    from privboost.data.domain import Domain as Domain
+    from privboost.data.features import (
         CategoricalFeature as CategoricalFeature,
         ClassTarget as ClassTarget,
         NumberTarget as NumberTarget,
     )
-    from privboost.tables.ordered_features import (
+    from privboost.data.ordered_features import (
         BooleanFeature as BooleanFeature,
         DateFeature as DateFeature,
         DurationFeature as DurationFeature,
         NumericFeature as NumericFeature,
         OrdinalFeature as OrdinalFeature,
     )
-    from privboost.unit import Unit as Unit
-    from privboost.errors import (
+    from privboost._core.unit import Unit as Unit
+    from privboost._core.errors import (
         BudgetError as BudgetError,
-        CardError as CardError,
+        DeviceError as DeviceError,
         ClusterError as ClusterError,
         DomainError as DomainError,
         FederationError as FederationError,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the same names, for tools that read types
         StoreError as StoreError,
     )
     from privboost.accounts.account import BudgetAccount as BudgetAccount
-    from privboost.accounts.store import BudgetStore as BudgetStore
+    from privboost.accounts.account import BudgetStore as BudgetStore
     from privboost.estimators.adassp import (
         BoostedAdaSSPClassifier as BoostedAdaSSPClassifier,
         BoostedAdaSSPRegressor as BoostedAdaSSPRegressor,
@@ -69,17 +69,17 @@ if TYPE_CHECKING:  # the same names, for tools that read types
         FederationServer as FederationServer,
         join_federation as join_federation,
     )
-    from privboost.federation.federation import Federation as Federation
-    from privboost.federation.keys import KeyPair as KeyPair
-    from privboost.federation.party import Party as Party
+    from privboost.federated.federation import Federation as Federation
+    from privboost.federated.crypto import KeyPair as KeyPair
+    from privboost.federated.party import Party as Party
     from privboost.explanations.explanation import Explanation as Explanation
-    from privboost.explanations.local import LocalExplanation as LocalExplanation
+    from privboost.explanations.explanation import LocalExplanation as LocalExplanation
     from privboost.export.export import export_model as export_model
     from privboost.evaluation.model_card import ModelCard as ModelCard, model_card as model_card
     from privboost.search.search import PrivateSearchCV as PrivateSearchCV
-    from privboost.models.files import load_model as load_model
+    from privboost.models.model import load_model as load_model
     from privboost.models.model import Model as Model
-    from privboost.recommendation import (
+    from privboost.estimators.recommendation import (
         Recommendation as Recommendation,
         recommend as recommend,
     )
@@ -89,56 +89,56 @@ if TYPE_CHECKING:  # the same names, for tools that read types
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BooleanFeature": "tables.ordered_features",
-    "CategoricalFeature": "tables.features",
-    "ClassTarget": "tables.features",
-    "DateFeature": "tables.ordered_features",
-    "Domain": "tables.domain",
-    "DurationFeature": "tables.ordered_features",
-    "NumberTarget": "tables.features",
-    "NumericFeature": "tables.ordered_features",
-    "OrdinalFeature": "tables.ordered_features",
-    "Unit": "unit",
-    "BudgetError": "errors",
-    "CardError": "errors",
-    "ClusterError": "errors",
-    "DomainError": "errors",
-    "FederationError": "errors",
-    "FitWarning": "errors",
-    "ModelFileError": "errors",
-    "PrivacyWarning": "errors",
-    "SchemaError": "errors",
-    "StoreError": "errors",
+    "BooleanFeature": "data.ordered_features",
+    "CategoricalFeature": "data.features",
+    "ClassTarget": "data.features",
+    "DateFeature": "data.ordered_features",
+    "Domain": "data.domain",
+    "DurationFeature": "data.ordered_features",
+    "NumberTarget": "data.features",
+    "NumericFeature": "data.ordered_features",
+    "OrdinalFeature": "data.ordered_features",
+    "Unit": "_core.unit",
+    "BudgetError": "_core.errors",
+    "DeviceError": "_core.errors",
+    "ClusterError": "_core.errors",
+    "DomainError": "_core.errors",
+    "FederationError": "_core.errors",
+    "FitWarning": "_core.errors",
+    "ModelFileError": "_core.errors",
+    "PrivacyWarning": "_core.errors",
+    "SchemaError": "_core.errors",
+    "StoreError": "_core.errors",
     "BudgetAccount": "accounts.account",
-    "BudgetStore": "accounts.store",
+    "BudgetStore": "accounts.account",
     "Evaluation": "evaluation.result",
     "Sweep": "evaluation.sweep",
     "evaluate": "evaluation.evaluate",
-    "Federation": "federation.federation",
+    "Federation": "federated.federation",
     "FederationServer": "federated.transport",
-    "KeyPair": "federation.keys",
+    "KeyPair": "federated.crypto",
     "join_federation": "federated.transport",
-    "Party": "federation.party",
+    "Party": "federated.party",
     "Explanation": "explanations.explanation",
-    "LocalExplanation": "explanations.local",
+    "LocalExplanation": "explanations.explanation",
     "ModelCard": "evaluation.model_card",
     "model_card": "evaluation.model_card",
     "PrivateSearchCV": "search.search",
     "export_model": "export.export",
     "Model": "models.model",
-    "load_model": "models.files",
+    "load_model": "models.model",
     "PrivacyReport": "reports.report",
-    "Recommendation": "recommendation",
-    "recommend": "recommendation",
+    "Recommendation": "estimators.recommendation",
+    "recommend": "estimators.recommendation",
     **ESTIMATORS,
 }
 __all__ = sorted(_HOMES)
 
-register("Domain.learn", "privboost.learning.learned_domain", "learn_domain")
-register("loader PVBLOAD1", "privboost.tables.loader", "RowLoader")
-register("loader PVBPART1", "privboost.tables.part_loader", "PartLoader")
-register("loader PVBSIZE1", "privboost.tables.size_loader", "SizeLoader")
-register("loader PVBEVAL1", "privboost.evaluation.loader", "OutcomeLoader")
+register("Domain.learn", "privboost.domain_inference.inference", "learn_domain")
+register("loader PVBLOAD1", "privboost.data.loading", "RowLoader")
+register("loader PVBPART1", "privboost.data.loading", "SplitLoader")
+register("loader PVBSIZE1", "privboost.domain_inference.bounds", "InferenceLoader")
+register("loader PVBEVAL1", "privboost.evaluation.outcomes", "OutcomeLoader")
 
 
 if not TYPE_CHECKING:  # else every name would be known, and could be anything

@@ -10,8 +10,8 @@ import dask.dataframe as dd
 import pandas as pd
 import pyarrow.parquet as pq
 
-from privboost.clusters.dask_backend import DaskCluster, LostError
-from privboost.errors import ClusterError
+from privboost._core.errors import ClusterError
+from privboost.distributed.dask_backend import DaskCluster, LostError
 
 
 def from_worker_files(

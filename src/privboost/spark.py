@@ -28,11 +28,11 @@ from pyspark.sql.types import (
 )
 from sklearn.base import clone
 
-from privboost.boosting.checks import check_choice
+from privboost._core.checks import check_choice
+from privboost.data.features import ClassTarget
 from privboost.estimators.base import PrivateEstimator
-from privboost.models.files import model_bytes, read_model
 from privboost.models.model import Model as TrainedModel
-from privboost.tables.features import ClassTarget
+from privboost.models.model import model_bytes, read_model
 
 _WHAT = {
     "prediction": "predict",
@@ -62,7 +62,7 @@ def score_column(model: TrainedModel, what: str = "prediction") -> Column:
         `model.classes`) or "score" (`decision_function`: an array beyond two classes).
     """
     check_choice("what", what, tuple(_WHAT))
-    if what == "probability" and not model.has_chances:
+    if what == "probability" and not model.has_probabilities:
         raise AttributeError("probability: the scores of this model are not log-odds")
     content, method = model_bytes(model), _WHAT[what]
 

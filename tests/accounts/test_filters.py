@@ -7,16 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privboost import BudgetError
+from privboost.accounting.accountant import grid_size
+from privboost.accounting.accountants import GdpAccountant, RdpAccountant
+from privboost.accounting.composition import ORDERS, Curve, curve_epsilons, curve_of
+from privboost.accounting.events import Planned, Relation, Selection
+from privboost.accounting.formulas import laplace_rdp, rdp_to_epsilon
+from privboost.accounting.individual_budgets import RenyiBudget
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, ThresholdRelease
 from privboost.accounts.filters import GaussianFilter, Price, RenyiFilter
-from privboost.privacy.accountants.discretisation import grid_size
-from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.budgets.life import RenyiBudget
-from privboost.privacy.composition import curve_epsilons, curve_of
-from privboost.privacy.events.event import Planned, Relation, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, ThresholdRelease
-from privboost.privacy.formulas import laplace_rdp, rdp_to_epsilon
-from privboost.reports.curve import ORDERS, Curve
 
 DELTA = 1e-6
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -47,7 +45,7 @@ def test_a_twin_that_forgets_the_grid_or_the_exchange_is_told_apart():
     plan = [gaussian(20.0, 100)]
     exact = GdpAccountant().cost(plan, DELTA)
     total = sum(run.count * run.event.mu**2 for run in plan)
-    from privboost.privacy.formulas import gdp_epsilon
+    from privboost.accounting.formulas import gdp_epsilon
 
     assert gdp_epsilon(math.sqrt(total), DELTA) < exact  # a twin without the grid's price
     assert GaussianFilter().price(plan, ADD).size >= total * (1 + 9e-5)
@@ -112,8 +110,8 @@ def test_thresholds_take_of_delta_and_more_where_units_are_replaced():
     event = ThresholdRelease("words", 40.0, 2**16, 1, 1, (1.0,), delta_of_threshold=1e-8)
     kind = GaussianFilter()
     near, far = kind.price([Planned(event, 1)], ADD), kind.price([Planned(event, 1)], REPLACE)
-    assert near.words_delta(1.0) == pytest.approx(1e-8)
-    assert far.words_delta(1.0) == pytest.approx((1 + math.e) * 1e-8)
+    assert near.threshold_delta(1.0) == pytest.approx(1e-8)
+    assert far.threshold_delta(1.0) == pytest.approx((1 + math.e) * 1e-8)
 
 
 @pytest.mark.parametrize("limit", [(0.5, 1e-6), (3.0, 1e-5), (10.0, 1e-9)])

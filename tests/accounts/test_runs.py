@@ -23,9 +23,9 @@ from privboost import (
     SBDTClassifier,
     load_model,
 )
-from privboost.privacy.composition import curve_of
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import LaplaceRelease
+from privboost.accounting.composition import curve_of
+from privboost.accounting.events import Planned
+from privboost.accounting.noisy_sums import LaplaceRelease
 from tests.tables import CLASSES, make_domain, make_frame
 
 FRAME = make_frame(300)

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from privboost import BudgetAccount, BudgetError, BudgetStore, StoreError
+from privboost._core.progress import message_listener, messages_printed, send_message
 from privboost.accounts import account as account_module
-from privboost.accounts import database, places
+from privboost.accounts import database
+from privboost.accounts import database as places
 from privboost.accounts.filters import Price
-from privboost.progress import listening, tell, waits_told
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_thresholds_have_a_part_of_delta_and_noise_the_rest(store):
         account.charge(Price(1e-3, delta=2e-7), "words", 0.1, 1e-7)
     account.charge(Price(1e-3, delta=1e-7), "words", 0.1, 1e-7)
     before = account.balance()
-    assert before.words_delta_left < 1e-20
+    assert before.threshold_delta_left < 1e-20
     charge(account, before.rules.filter.room(1.0, 0.9e-6) - 1.1e-3)
 
 
@@ -287,7 +288,7 @@ def test_a_store_that_is_held_is_refused_in_time(store, monkeypatch):
     holder.execute("BEGIN EXCLUSIVE")
     told = []
     with (
-        listening(told.append),
+        message_listener(told.append),
         pytest.raises(StoreError, match="held by another process: nothing was spent"),
     ):
         charge(account, 1e-5)
@@ -303,14 +304,14 @@ def test_a_store_that_is_held_for_a_while_is_waited_for(store, monkeypatch, capf
     monkeypatch.setattr(database, "_SOON", 0.05)
 
     def heard(text):
-        tell(text)
+        send_message(text)
         holder.close()
 
     monkeypatch.setattr(database, "tell", heard)
     for verbose in (False, True):
         holder = sqlite3.connect(store.path, isolation_level=None)
         holder.execute(hold)
-        with waits_told(verbose):
+        with messages_printed(verbose):
             charge(account, 1e-5)
         said = f"waiting for {store.path}: another process is writing\n" if verbose else ""
         assert tuple(capfd.readouterr()) == ("", said)

@@ -15,33 +15,31 @@ from privboost import (
     SBDTClassifier,
     evaluate,
 )
-from privboost.audit import audit, epsilon_lower_bound
-from privboost.engine.backend import LocalBackend
-from privboost.engine.queries import COUNT, GRADIENT_COUNT, CellSums, GramSums, NodeHistograms
-from privboost.engine.updates import SetTerms, Start
-from privboost.grid import CLIP_STEPS, VECTOR_STEPS, Contribution
-from privboost.losses.logistic import LOGISTIC
-from privboost.losses.squared_number import SQUARED_NUMBER
-from privboost.privacy.accountants.choice import choose_accountant
-from privboost.privacy.budgets import charges as filters
-from privboost.privacy.curator import Curator, noisy_threshold
-from privboost.privacy.events.event import Planned, Selection
-from privboost.privacy.events.sums import (
+from privboost._core.grid import CLIP_STEPS, VECTOR_STEPS, Contribution
+from privboost.accounting.accountants import choose_accountant
+from privboost.accounting.events import Planned, Selection
+from privboost.accounting.formulas import gdp_epsilon, gdp_mu
+from privboost.accounting.noisy_sums import (
     GaussianRelease,
     GramRelease,
     LaplaceRelease,
     ThresholdRelease,
 )
-from privboost.privacy.formulas import gdp_epsilon, gdp_mu
-from privboost.privacy.utilities.smooth import LeafClass, RuleError
-from privboost.privacy.utilities.splits import SplitGain
+from privboost.audit import audit, epsilon_lower_bound
+from privboost.data.design_matrix import Terms
+from privboost.data.rows import Codes, Layout, Rows
+from privboost.engine.backend import LocalBackend
+from privboost.engine.queries import COUNT, GRADIENT_COUNT, CellSums, GramSums, NodeHistograms
+from privboost.engine.updates import SetTerms, Start
+from privboost.losses.logistic import LOGISTIC
+from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.mechanisms import individual_filter
+from privboost.mechanisms.curator import Curator, noisy_threshold
+from privboost.mechanisms.utilities import LeafClass, RuleError, SplitGain
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import CellMap
 from privboost.trees.splits import join_splits
 from privboost.trees.tree import stump
-from privboost.vectors.terms import Terms
 from tests.utilities import LargestCell
 
 RUNS = 3000
@@ -201,7 +199,9 @@ def test_a_filter_that_never_drops_anybody_is_caught(monkeypatch):
     claim = gdp_epsilon(gdp_mu(4.0, 1e-5), delta)
     many = partial(random_tree_fit, n_estimators=1, extra_estimators=19)
     assert audit(many, float, delta, runs=1000).epsilon <= claim
-    monkeypatch.setattr(filters, "_in_steps", lambda part: np.zeros(part.shape, dtype=np.int32))
+    monkeypatch.setattr(
+        individual_filter, "_in_steps", lambda part: np.zeros(part.shape, dtype=np.int32)
+    )
     assert audit(many, float, delta, runs=1000).epsilon > claim
 
 

@@ -11,15 +11,14 @@ from bench.page.markdown import budget, figure, number, table
 from bench.papers.peers import NEEDS
 from bench.speed import cores, fits, growth, scale
 from privboost import Domain
+from privboost._core.grid import CLIP_STEPS
+from privboost.data.attached_columns import open_source
+from privboost.data.encoding import Encoder
+from privboost.data.loading import Load, RowLoader
 from privboost.engine.backend import open_local
 from privboost.engine.queries import COUNT, TreeSums
 from privboost.engine.updates import Start
-from privboost.grid import CLIP_STEPS
-from privboost.losses import loss_of
-from privboost.tables.beside import open_source
-from privboost.tables.encoding import Encoder
-from privboost.tables.loader import RowLoader
-from privboost.tables.loading import Load
+from privboost.losses.base import loss_of
 from privboost.trees.tree import stump
 
 KNOWN = {0.1: 0.7, 0.3: 0.65, 1.0: 0.8}

@@ -14,9 +14,9 @@ from privboost import (
     DomainError,
     load_model,
 )
-from privboost.grid import VECTOR_STEPS
+from privboost._core.grid import VECTOR_STEPS
+from privboost.data.encoding import Encoder
 from privboost.recipes.adassp_terms import MOST_COORDINATES, design
-from privboost.tables.encoding import Encoder
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 QUIET = {"epsilon": 1e8, "delta": 0.1, "random_state": 0}
@@ -96,7 +96,7 @@ def test_without_noise_rounds_are_ridge_steps_on_gradients(loss, gradient):
     found = model.decision_function(frame)
     assert np.abs(found - x @ tail).max() < 0.06
     assert hasattr(model, "predict_proba") == (loss == "logistic")
-    assert model.model_.has_chances == (loss == "logistic")
+    assert model.model_.has_probabilities == (loss == "logistic")
 
 
 def test_coefficients_are_in_original_units():

@@ -7,12 +7,12 @@ import pytest
 from scipy.special import expit
 
 from privboost import BoostedAdaSSPClassifier, BoostedAdaSSPRegressor, ModelFileError, load_model
-from privboost.boosting.plan import Budget
-from privboost.grid import VECTOR_STEPS
+from privboost._core.grid import VECTOR_STEPS
+from privboost.data.encoding import Encoder
 from privboost.models.linear import LinearScores
 from privboost.recipes.adassp import _ridge
 from privboost.recipes.adassp_terms import design
-from privboost.tables.encoding import Encoder
+from privboost.recipes.common.plan import Budget
 from tests.boosting.test_adassp import QUIET, Untouchable, matrix, table
 from tests.tables import THREE, make_domain, make_frame
 

@@ -21,11 +21,11 @@ from privboost import (
     SBDTRegressor,
     load_model,
 )
-from privboost.boosting import calibrated
-from privboost.boosting.probabilities import ScoreCells, worth_of_vote
-from privboost.grid import MAX_SCORE, SCORE_STEPS, VOTE
+from privboost._core.grid import MAX_SCORE, SCORE_STEPS, VOTE
 from privboost.models.trees import TreeScores
-from privboost.models.votes import OddsVotes, VoteScores
+from privboost.models.votes import CalibratedVotes, VoteScores
+from privboost.recipes.common import probability_calibration
+from privboost.recipes.common.probability_calibration import ScoreCells, worth_of_vote
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 WHAT = "rows by score and class"
@@ -93,8 +93,8 @@ def test_public_rows_have_exact_counts(name, rows):
 
 def line_of(monkeypatch, slope, shift, **how):
     """A model whose line is given."""
-    monkeypatch.setattr(calibrated, "fit_line", lambda *_: (slope, shift))
-    monkeypatch.setattr(calibrated, "slope_error", lambda *_: 0.1)
+    monkeypatch.setattr(probability_calibration, "fit_line", lambda *_: (slope, shift))
+    monkeypatch.setattr(probability_calibration, "slope_error", lambda *_: 0.1)
     return fitted(**how)
 
 
@@ -137,7 +137,7 @@ def test_a_vote_stays_a_vote_and_has_a_worth(monkeypatch):
     frame = make_frame(60, 5)
     for name in ("votes", "votes of trees"):
         odds = line_of(monkeypatch, 2.0, 0.5, name=name).model_
-        assert isinstance(odds.scores, OddsVotes)
+        assert isinstance(odds.scores, CalibratedVotes)
         told = {"start": np.zeros_like(odds.scores.start)}
         told |= {part: getattr(odds.scores, part) for part in ("forests", "updates", "n_codes")}
         parts = [VoteScores(**told).scores(own) for own in odds.encoder.feature_codes(frame)]
@@ -166,7 +166,7 @@ def test_without_a_share_votes_have_no_chances():
 def test_a_slope_goes_as_far_as_the_grid_allows():
     start = np.array([5 * SCORE_STEPS], dtype=np.int32)
     scores = TreeScores.of(start, [3])
-    steep = scores.on_lines(np.array([[1e9, 1.0]]))
+    steep = scores.with_calibration(np.array([[1e9, 1.0]]))
     assert 0.9 * MAX_SCORE < steep.start[0] / SCORE_STEPS < MAX_SCORE
 
 
@@ -227,7 +227,7 @@ def test_the_counts_are_of_all_rows(monkeypatch):
         seen.append(counts.sum())
         return 1.0, 0.0
 
-    monkeypatch.setattr(calibrated, "fit_line", fit_line)
+    monkeypatch.setattr(probability_calibration, "fit_line", fit_line)
     known = make_frame(200)["income"].isin(CLASSES["classes"]).sum()
     for name in ("a filter", "a Rényi filter", "sarus"):
         fitted(name, epsilon=500.0, share=0.5)

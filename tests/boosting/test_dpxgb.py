@@ -2,19 +2,17 @@ import numpy as np
 import pytest
 
 from privboost import DPXGBClassifier, DPXGBRegressor
-from privboost.boosting.calibrated import calibrate_scores
-from privboost.boosting.candidates import even_thresholds, splits_of
-from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget
-from privboost.boosting.structures import RandomTrees
-from privboost.boosting.target_span import learn_span
+from privboost._core.grid import SCORE_STEPS
+from privboost.data.encoding import Encoder
+from privboost.data.rows import join
 from privboost.engine.queries import NodeHistograms
-from privboost.grid import SCORE_STEPS
-from privboost.randomness.keystream import KeyStream
-from privboost.randomness.public_choices import public_generator
+from privboost.randomness.keystream import KeyStream, public_generator
+from privboost.recipes.common.candidates import RandomTrees, even_thresholds, splits_of
+from privboost.recipes.common.newton import start_boosting
+from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.probability_calibration import calibrate_scores
+from privboost.recipes.common.target_range import find_target_range
 from privboost.recipes.dpxgb import PRESETS, boost_dpxgb
-from privboost.tables.encoding import Encoder
-from privboost.tables.rows import join
 from tests.boosting.test_sbdt import Tell as TellSums
 from tests.boosting.test_sbdt import leaf_of, reference
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
@@ -47,7 +45,7 @@ def train(target, weighted=False, rows=600, curator=None, **how):
     coded = encode_training(encoder, frame, None, "weight" if weighted else None, bound)
     plan = model._plan(encoder, bound, Budget(1.0, 1e-6))
     curator = (curator or Tell)(coded.blocks, plan.contribution)
-    curator.span = learn_span(curator, plan)
+    curator.span = find_target_range(curator, plan)
     settings = plan.settings
     draws = RandomTrees(
         encoder, settings.max_depth, settings.features, "one", public_generator(KeyStream.seeded(4))

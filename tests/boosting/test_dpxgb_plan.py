@@ -1,8 +1,8 @@
 import pytest
 
 from privboost import DPXGBClassifier
-from privboost.boosting.plan import Budget
-from privboost.tables.encoding import Encoder
+from privboost.data.encoding import Encoder
+from privboost.recipes.common.plan import Budget
 from tests.tables import THREE, make_domain
 
 

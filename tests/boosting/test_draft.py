@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from privboost import recipes
-from privboost.boosting.draft import Draft
-from privboost.boosting.plan import Budget
-from privboost.privacy.events.event import Planned, SampledGroup, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.accounting.events import Planned, SampledGroup, Selection
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.data.encoding import Encoder
 from privboost.recipes import RECIPES
-from privboost.tables.encoding import Encoder
+from privboost.recipes.common.plan import Budget, Draft
 from tests.tables import make_domain
 
 SOURCE = Path(recipes.__file__).parent

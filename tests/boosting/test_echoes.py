@@ -8,13 +8,18 @@ import pandas as pd
 import pytest
 
 from privboost import PrivBoostClassifier, PrivBoostRegressor
-from privboost.boosting import echo_kernels, echoes, posterior_kernels
-from privboost.boosting.effects import VARIANCES, Noise
-from privboost.boosting.leaves import leaf_values, weight_and_precision
-from privboost.boosting.priors import prior_of
-from privboost.boosting.questions import BINS, moving_cells
 from privboost.datasets import load_adult
 from privboost.engine.backend import LocalBackend
+from privboost.recipes.common import noise_replay, posterior_kernels
+from privboost.recipes.common import posterior_kernels as echo_kernels
+from privboost.recipes.common.feature_posteriors import BINS, moving_cells
+from privboost.recipes.common.posterior import (
+    VARIANCES,
+    Noise,
+    leaf_values,
+    prior_of,
+    weight_and_precision,
+)
 from tests.replays import covered, fit_twice
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
@@ -147,9 +152,9 @@ def test_draws_run_through_answers_side_by_side_as_one_does_alone():
         weight, precision = rng.uniform(50, 100, cells), rng.uniform(0.01, 0.02, cells)
         answer = rng.normal(0, 10, (cells, 4))
         how = (prior.learned, cell_of, within, weight, precision)
-        posterior_kernels.add_answer(*how, answer, fade, first, info, pull)
+        posterior_kernels.add_measurement(*how, answer, fade, first, info, pull)
         one = answer[:, 2:3].copy()
-        posterior_kernels.add_answer(*how, one, fade, alone, plain_info, plain_pull)
+        posterior_kernels.add_measurement(*how, one, fade, alone, plain_info, plain_pull)
     known = np.tril(plain_info, -1) + plain_info.T + prior.precision / 0.3
     root = posterior_kernels.root_of(info, prior.precision, prior.least, first, 0.3)
     posterior_kernels.solve(*root, pull)
@@ -192,9 +197,11 @@ def test_drawn_rows_have_the_released_mass_and_agree():
         def by_code(self, feature):
             return np.array([[3, 1, 2], [0, 5, 9]])[feature], np.array([0.5, 0.3, 0.2])
 
-    codes = echoes.draw_codes(Known(), np.random.default_rng(0))
+    codes = noise_replay.draw_codes(Known(), np.random.default_rng(0))
     for own in codes:
-        np.testing.assert_allclose(np.bincount(own) / echoes.N_ROWS, [0.5, 0.3, 0.2], atol=0.01)
+        np.testing.assert_allclose(
+            np.bincount(own) / noise_replay.N_ROWS, [0.5, 0.3, 0.2], atol=0.01
+        )
     ranks = np.array([3, 1, 2])[codes[0]], np.array([0, 5, 9])[codes[1]]
     assert np.corrcoef(ranks)[0, 1] > 0.4
 
@@ -207,7 +214,7 @@ def test_errors_do_not_grow_where_drawn_rows_are_many_and_released_ones_few():
     for _ in range(300):
         leaf = rng.integers(0, 2, 200).astype(np.uint16)
         answer = np.zeros((2, 4))
-        echo_kernels.take_answer(leaf, np.full(200, 1.0), weight, moved, answer)
+        echo_kernels.add_response(leaf, np.full(200, 1.0), weight, moved, answer)
         values = echo_kernels.shrink_leaves(answer, weight, precision, 5.0)
         echo_kernels.move_rows(leaf, values, moved)
     assert np.abs(moved).max() <= 2 * before

@@ -3,19 +3,21 @@
 import numpy as np
 import pytest
 
-from privboost.boosting import posterior_kernels as kernels
-from privboost.boosting.effects import (
+from privboost._core.grid import MAX_SCORE, SCORE_STEPS
+from privboost.recipes.common import posterior_kernels as posterior_kernels
+from privboost.recipes.common.feature_posteriors import moving_cells
+from privboost.recipes.common.posterior import (
     FADE,
     MOST_VALUE,
+    RIDGE,
+    ROUGH,
     VARIANCES,
     Effect,
     Noise,
     largest_value,
+    prior_of,
     shared_belief,
 )
-from privboost.boosting.priors import RIDGE, ROUGH, prior_of
-from privboost.boosting.questions import moving_cells
-from privboost.grid import MAX_SCORE, SCORE_STEPS
 
 EVEN = np.full(len(VARIANCES), 1 / len(VARIANCES))
 
@@ -70,13 +72,13 @@ def test_a_matrix_is_looked_at_between_its_firsts_and_its_diagonal_only(size):
     least = np.ones(size)
     right = rng.normal(size=(size, 3))
     found = right.copy()
-    kernels.solve(*kernels.root_of(hidden, own, least, first, variance), found)
+    posterior_kernels.solve(*posterior_kernels.root_of(hidden, own, least, first, variance), found)
     np.testing.assert_allclose(found, np.linalg.solve(whole, right), rtol=1e-9)
-    found = kernels.variances_of_bins(learned, hidden, own, least, first, variance)
+    found = posterior_kernels.variances_of_bins(learned, hidden, own, least, first, variance)
     np.testing.assert_allclose(found, np.diag(np.linalg.inv(whole)), rtol=1e-9)
     evidence, weights = np.empty((2, 1))
     how = (own, least, first, np.full(1, variance), np.ones(1), evidence, weights)
-    found = kernels.weigh_variances(hidden, right[:, :1].copy(), *how)
+    found = posterior_kernels.weigh_variances(hidden, right[:, :1].copy(), *how)
     mean = np.linalg.solve(whole, right[:, 0])
     np.testing.assert_allclose(found, mean, rtol=1e-9, atol=1e-12)
     volume = np.linalg.slogdet(whole * variance)[1]
@@ -126,7 +128,10 @@ def test_an_effect_is_the_posterior_of_all_answers(ordered, size, missing):
 
 def test_a_walk_has_the_covariance_it_says():
     for ordered in (1, 2, 3, 64):
-        basis, whole = kernels.walk_basis(ordered, RIDGE, ROUGH), np.ones(ordered, dtype=bool)
+        basis, whole = (
+            posterior_kernels.walk_basis(ordered, RIDGE, ROUGH),
+            np.ones(ordered, dtype=bool),
+        )
         np.testing.assert_allclose(basis @ basis.T, prior(ordered, whole), rtol=1e-9)
         inverse = np.linalg.inv(prior_of(ordered, whole).precision)
         np.testing.assert_allclose(inverse, prior(ordered, whole), rtol=1e-9)

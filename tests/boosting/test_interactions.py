@@ -4,11 +4,16 @@ import numpy as np
 import pytest
 
 from privboost import PrivBoostClassifier
-from privboost.boosting.effects import VARIANCES, Effect, Noise
-from privboost.boosting.interactions import CodeQuantiles, Interactions
-from privboost.boosting.leaves import leaf_values
-from privboost.boosting.priors import grid_prior, prior_of
-from privboost.grid import SCORE_STEPS
+from privboost._core.grid import SCORE_STEPS
+from privboost.recipes.common.interactions import CodeQuantiles, Interactions
+from privboost.recipes.common.posterior import (
+    VARIANCES,
+    Effect,
+    Noise,
+    grid_prior,
+    leaf_values,
+    prior_of,
+)
 from privboost.recipes.privboost_plan import Rule
 
 EVEN = np.full(len(VARIANCES), 1 / len(VARIANCES))

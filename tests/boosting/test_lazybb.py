@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from privboost import Domain, DomainError, LazyBBClassifier, load_model
-from privboost.boosting.candidates import even_thresholds, splits_of
-from privboost.boosting.plan import Budget
-from privboost.losses import UNKNOWN_LABEL
+from privboost.data.encoding import Encoder
+from privboost.data.rows import join
+from privboost.losses.base import UNKNOWN_LABEL
+from privboost.recipes.common.candidates import even_thresholds, splits_of
+from privboost.recipes.common.plan import Budget
 from privboost.recipes.lazybb import density_for, rate_for, votes_for
-from privboost.tables.encoding import Encoder
-from privboost.tables.rows import join
-from privboost.trees.routing import find_leaves
+from privboost.trees.tree import find_leaves
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 QUIET = {"epsilon": 1e7, "delta": 0.0, "random_state": 0, "calibration_share": 0.0}

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from privboost import Domain, LazyBBClassifier
+from privboost.data.encoding import Encoder
 from privboost.recipes.lazybb import MOST_DEPTH, MOST_SPLITS, literals_of, votes_of_theory
-from privboost.tables.encoding import Encoder
 from tests.boosting.test_lazybb import QUIET, Untouchable, learnable
 from tests.tables import make_domain
 

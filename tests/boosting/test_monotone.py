@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from privboost import PrivBoostClassifier, PrivBoostRegressor
-from privboost.boosting import posterior_kernels as kernels
 from privboost.models.additive import AdditiveScores
-from privboost.models.compound import CompoundScores
+from privboost.models.interactions import InteractionScores
+from privboost.recipes.common import posterior_kernels as posterior_kernels
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 
@@ -25,11 +25,11 @@ def test_the_nearest_values_that_never_fall(size):
     rng = np.random.default_rng(size)
     values, weights = rng.normal(0, 1, size), rng.uniform(0.1, 3, size)
     found = values.copy()
-    kernels.rise(found, weights)
+    posterior_kernels.rise(found, weights)
     np.testing.assert_allclose(found, nearest_rising(values, weights), atol=1e-12)
     assert (np.diff(found) >= 0).all()
     again = found.copy()
-    kernels.rise(again, weights)
+    posterior_kernels.rise(again, weights)
     assert (again == found).all()
 
 
@@ -43,9 +43,11 @@ def test_predictions_go_one_way_in_that_feature(target, epsilon, slope):
     model = kind(epsilon, domain=domain, monotone={"age": slope, "gain": 0}, random_state=1)
     model.fit(frame)
     scores = model.model_.scores
-    assert isinstance(scores, CompoundScores if epsilon == 100 else AdditiveScores | CompoundScores)
+    assert isinstance(
+        scores, InteractionScores if epsilon == 100 else AdditiveScores | InteractionScores
+    )
     age = domain.feature_names.index("age")
-    if isinstance(scores, CompoundScores):
+    if isinstance(scores, InteractionScores):
         assert all(age not in pair.features for pair in scores.pairs)
         assert all(age not in tree.feature for tree, _ in scores.trees.trees())
     low, high = domain.features[age].bounds

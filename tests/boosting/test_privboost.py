@@ -5,20 +5,18 @@ import pytest
 from scipy.special import expit
 
 from privboost import PrivBoostClassifier, PrivBoostRegressor
-from privboost.boosting import knowledge
-from privboost.boosting.candidates import uniform_grid
-from privboost.boosting.knowledge import FeaturePosteriors
-from privboost.boosting.pace import StepDamping
-from privboost.boosting.plan import Budget
-from privboost.boosting.questions import FeatureQuery
+from privboost._core.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
+from privboost.data.encoding import Encoder
+from privboost.data.rows import initial_states, join
 from privboost.engine.backend import LocalBackend
-from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
-from privboost.randomness.keystream import KeyStream
-from privboost.randomness.public_choices import public_generator
+from privboost.randomness.keystream import KeyStream, public_generator
+from privboost.recipes.common import feature_posteriors
+from privboost.recipes.common.candidates import uniform_grid
+from privboost.recipes.common.feature_posteriors import FeaturePosteriors, FeatureQuery
+from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.posterior import StepDamping
 from privboost.recipes.privboost import boost_privboost
 from privboost.recipes.privboost_plan import PrivBoostPlan
-from privboost.tables.encoding import Encoder
-from privboost.tables.rows import join, states_within
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 
@@ -162,7 +160,7 @@ def test_copies_asked_about_at_once_do_not_overshoot(monkeypatch):
         return np.sqrt(np.mean((model.predict(X) - y) ** 2))
 
     assert missed() < 0.5 * y.std()
-    monkeypatch.setattr(knowledge, "SINGLE", 0.0)
+    monkeypatch.setattr(feature_posteriors, "SINGLE", 0.0)
     monkeypatch.setattr(StepDamping, "damp", lambda damping, moves: None)
     assert missed() > 3 * 0.05
 
@@ -171,7 +169,7 @@ def loss_of(target, block, scores):
     """Mean loss of scores, outputs summed."""
     known = block.label != 255
     if block.start is not None:
-        return float(((scores[0] + states_within(block.start) / SCORE_STEPS) ** 2)[known].mean())
+        return float(((scores[0] + initial_states(block.start) / SCORE_STEPS) ** 2)[known].mean())
     outputs = len(scores)
     own = np.stack([block.label == (1 if outputs == 1 else k) for k in range(outputs)])
     chance = np.clip(expit(scores), 1e-6, 1 - 1e-6)

@@ -8,8 +8,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from privboost import PrivBoostClassifier
-from privboost.boosting import calibrated
-from privboost.boosting.probabilities import (
+from privboost._core.grid import SCORE_STEPS
+from privboost.recipes.common import probability_calibration
+from privboost.recipes.common.probability_calibration import (
     EDGES,
     ScoreCells,
     cells_for,
@@ -17,7 +18,6 @@ from privboost.boosting.probabilities import (
     fit_line,
     slope_error,
 )
-from privboost.grid import SCORE_STEPS
 from tests.tables import CLASSES, THREE, make_domain, make_frame
 
 SCORES = EDGES / SCORE_STEPS
@@ -81,7 +81,7 @@ def test_loud_noise_leaves_scores_nearly_as_they_are():
 
 def test_a_line_stretches_values_and_their_doubt_alike(monkeypatch):
     def fitted(slope):
-        monkeypatch.setattr(calibrated, "fit_line", lambda *_: (slope, 0.0))
+        monkeypatch.setattr(probability_calibration, "fit_line", lambda *_: (slope, 0.0))
         model = PrivBoostClassifier(domain=make_domain(), n_estimators=7, random_state=1)
         return model.fit(make_frame(100)).model_.scores
 

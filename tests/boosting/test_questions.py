@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privboost.boosting.questions import BINS, Bins, moving_cells
-from privboost.tables.encoding import Encoder
+from privboost.data.encoding import Encoder
+from privboost.recipes.common.feature_posteriors import BINS, Bins, moving_cells
 from tests.tables import make_domain
 
 PROFILES = {

@@ -2,18 +2,18 @@ import numpy as np
 import pytest
 
 from privboost import SarusXGBClassifier, SarusXGBRegressor, load_model
-from privboost.boosting.calibrated import calibrate_scores
-from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget
-from privboost.boosting.target_span import learn_span
-from privboost.grid import CLIP_STEPS, SCORE_STEPS
-from privboost.losses import UNKNOWN, filtered, within_steps
+from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
+from privboost.accounting.events import SampledGroup
+from privboost.data.encoding import Encoder
+from privboost.data.rows import join
+from privboost.losses.base import UNKNOWN, filtered, within_steps
 from privboost.losses.logistic import LOGISTIC
-from privboost.privacy.events.event import SampledGroup
-from privboost.privacy.leaf_means import MEAN_STEPS, exact_means, lambda_steps, row_steps
+from privboost.mechanisms.sensitivity import MEAN_STEPS, exact_means, lambda_steps, row_steps
+from privboost.recipes.common.newton import start_boosting
+from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.probability_calibration import calibrate_scores
+from privboost.recipes.common.target_range import find_target_range
 from privboost.recipes.sarus import _leaf_values, boost_sarus
-from privboost.tables.encoding import Encoder
-from privboost.tables.rows import join
 from tests.boosting.test_dpxgb import Tell as TellBest
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
@@ -88,7 +88,7 @@ def test_the_releases_are_those_planned(target, how):
     encoder = plan.encoder
     rows = encode_training(encoder, make_frame(60, target=target))
     curator = Tell(rows.blocks, plan.contribution)
-    learn_span(curator, plan)
+    find_target_range(curator, plan)
     calibrate_scores(
         curator, plan, plan.scores, boost_sarus(curator, plan, start_boosting(curator, plan))
     )
@@ -164,7 +164,7 @@ def test_the_squared_loss_has_no_probabilities(target, tmp_path):
     model.set_params(random_state=1).fit(make_frame(200, target=target))
     assert not hasattr(model, "predict_proba")
     assert not hasattr(model, "staged_predict_proba")
-    assert not model.model_.has_chances
+    assert not model.model_.has_probabilities
     assert model.feature_importances_.shape == (6,)
     model.save(tmp_path / "m.privboost")
     loaded, rows = load_model(tmp_path / "m.privboost"), make_frame(50, seed=1)

@@ -3,19 +3,18 @@ import pytest
 from scipy.special import expit, logit
 
 from privboost import SBDTClassifier, SBDTRegressor
-from privboost.boosting.calibrated import calibrate_scores
-from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget
-from privboost.boosting.target_span import learn_span
-from privboost.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
-from privboost.losses import within_steps
-from privboost.privacy.events.sums import GaussianRelease
-from privboost.randomness.keystream import KeyStream
-from privboost.randomness.public_choices import public_generator
+from privboost._core.grid import CLIP_STEPS, SCORE_STEPS, WEIGHT_STEPS
+from privboost.accounting.noisy_sums import GaussianRelease
+from privboost.data.encoding import Encoder
+from privboost.data.rows import initial_states, join
+from privboost.losses.base import within_steps
+from privboost.randomness.keystream import KeyStream, public_generator
+from privboost.recipes.common.newton import start_boosting
+from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.probability_calibration import calibrate_scores
+from privboost.recipes.common.target_range import find_target_range
 from privboost.recipes.sbdt import boost_sbdt
 from privboost.recipes.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
-from privboost.tables.encoding import Encoder
-from privboost.tables.rows import join, states_within
 from tests.boosting.test_privboost import Tell as TellGaussian
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
@@ -53,7 +52,7 @@ def train(target, weighted=False, rows=600, **how):
     coded = encode_training(encoder, frame, None, "weight" if weighted else None, bound)
     plan = model._plan(encoder, bound, Budget(1.0, 1e-6))
     curator = Tell(coded.blocks)
-    curator.span = learn_span(curator, plan)
+    curator.span = find_target_range(curator, plan)
     structures = model._structures(plan, KeyStream.seeded(5))
     before = start_boosting(curator, plan, plan.settings.init_clip)
     scores = boost_sbdt(curator, plan, structures, before)
@@ -81,7 +80,7 @@ def reference(scores, plan, block, span):
                 mean = np.average(own[k][known], weights=weight[known])
                 state[k] = 2 * mean - 1 if plan.task.loss == "squared" else logit(mean)
             else:
-                y = -states_within(block.start, span)[known] / SCORE_STEPS
+                y = -initial_states(block.start, span)[known] / SCORE_STEPS
                 clip = getattr(plan.settings, "init_clip", None) or 1
                 y = np.clip(y, -clip, clip)
                 state[k] = np.average(y, weights=weight[known])
@@ -98,7 +97,7 @@ def reference(scores, plan, block, span):
                     p = expit(state[k])
                     g, h = p - own[k], p * (1 - p)
                 else:
-                    own_start = states_within(block.start, span) / SCORE_STEPS
+                    own_start = initial_states(block.start, span) / SCORE_STEPS
                     g, h = state[k] + own_start, np.ones(len(block))
                 g = np.clip(g, -step.gradient_clip, step.gradient_clip) * weight * known
                 h = np.clip(h, 0, step.hessian_clip) * weight * known
@@ -306,7 +305,7 @@ def test_the_squared_loss_of_classes_counts_rows_and_has_no_probabilities():
     np.testing.assert_array_equal(plans[0].leaf.sigmas, plans[1].leaf.sigmas)
     model = estimator(CLASSES, loss="squared", random_state=1).fit(make_frame(300))
     assert not hasattr(model, "predict_proba")
-    assert not model.model_.has_chances
+    assert not model.model_.has_probabilities
     assert set(model.predict(make_frame(50))) <= set(model.classes_)
 
 

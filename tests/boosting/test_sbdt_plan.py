@@ -7,13 +7,13 @@ import pytest
 
 from bench.closed_forms import calibrate_gaussian
 from privboost import SBDTClassifier, SBDTRegressor
-from privboost.boosting.plan import Budget
-from privboost.grid import BUDGET_STEPS
-from privboost.losses import LossTable
-from privboost.privacy.accountants.choice import ACCOUNTANTS
-from privboost.privacy.budgets.charges import charge_table
-from privboost.privacy.budgets.life import GaussianBudget, RenyiBudget
-from privboost.tables.encoding import Encoder
+from privboost._core.grid import BUDGET_STEPS
+from privboost.accounting.accountants import ACCOUNTANTS
+from privboost.accounting.individual_budgets import GaussianBudget, RenyiBudget
+from privboost.data.encoding import Encoder
+from privboost.losses.base import LossTable
+from privboost.mechanisms.individual_filter import charge_table
+from privboost.recipes.common.plan import Budget
 from tests.tables import NUMBER, THREE, make_domain
 
 DELTA = 5e-8

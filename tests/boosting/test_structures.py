@@ -2,9 +2,13 @@ import numpy as np
 import pytest
 
 from privboost import Domain
-from privboost.boosting.candidates import HessianThresholds, even_thresholds, merge_and_divide
-from privboost.boosting.structures import RandomTrees
-from privboost.tables.encoding import Encoder
+from privboost.data.encoding import Encoder
+from privboost.recipes.common.candidates import (
+    HessianThresholds,
+    RandomTrees,
+    even_thresholds,
+    merge_and_divide,
+)
 from tests.tables import make_domain
 
 ENCODER = Encoder.of(make_domain())

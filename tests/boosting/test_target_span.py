@@ -18,23 +18,23 @@ from privboost import (
     SBDTRegressor,
     load_model,
 )
-from privboost.boosting.plan import Budget
-from privboost.boosting.target_span import (
-    CAREFUL,
-    KEEN,
-    PASSES,
-    as_normal,
-    full_cells,
-    learn_span,
-)
+from privboost._core.grid import CLIP_STEPS, FULL_RANGE, LABEL_STEPS, SCORE_STEPS
+from privboost.data.encoding import Encoder
 from privboost.engine import shard
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import SetClippingRange, Start
-from privboost.grid import CLIP_STEPS, LABEL_STEPS, SCORE_STEPS, WHOLE_SPAN
 from privboost.losses.squared_number import SQUARED_NUMBER
-from privboost.models.files import model_bytes, read_model
-from privboost.tables.encoding import Encoder
+from privboost.models.model import model_bytes, read_model
+from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.target_range import (
+    CAREFUL,
+    KEEN,
+    PASSES,
+    as_normal,
+    find_target_range,
+    full_cells,
+)
 from tests.hostile import HostileBackend
 from tests.tables import NUMBER, encode_training, make_domain, make_frame
 
@@ -157,7 +157,7 @@ def test_each_regressor_looks_as_often_as_it_planned_and_no_more(kind):
     assert planned == [PASSES]
     assert plan.accountant.compose(plan.releases).epsilon(delta) <= 1.0
     curator = Noiseless(encode_training(plan.encoder, table()).blocks)
-    span = learn_span(curator, plan)
+    span = find_target_range(curator, plan)
     assert curator.asked == [plan.span] * PASSES
     assert (curator.told[-1].low, curator.told[-1].high) == span
     # A thirtieth of the bounds is full.
@@ -165,7 +165,7 @@ def test_each_regressor_looks_as_often_as_it_planned_and_no_more(kind):
     off = kind(1.0, delta, domain, span_share=0.0, **FEW)
     off = off._plan(plan.encoder, None, Budget(1.0, delta))
     assert off.span is None
-    assert learn_span(None, off) == WHOLE_SPAN
+    assert find_target_range(None, off) == FULL_RANGE
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)
@@ -204,10 +204,10 @@ def test_a_shard_that_scales_labels_to_its_rows_is_caught(monkeypatch):
         return np.abs(sums[0] - sums[1]).sum()
 
     assert change() == CLIP_STEPS
-    honest = shard.states_within
+    honest = shard.initial_states
     monkeypatch.setattr(
         shard,
-        "states_within",
+        "initial_states",
         lambda start, span: honest(start, (-int(start.max()) // 2 * 2, -int(start.min()) // 2 * 2)),
     )
     assert change() > 10 * CLIP_STEPS
@@ -268,13 +268,13 @@ def test_public_rows_all_lie_within_the_span(kind):
     assert frame["y"].max() <= high
     assert high - low < 1000
     empty = kind(math.inf, **how).fit(frame.iloc[:0]).model_
-    assert empty.span == WHOLE_SPAN
+    assert empty.span == FULL_RANGE
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)
 def test_a_model_keeps_its_span(kind, tmp_path):
     model = fit(kind, 20, 0.1, 1.0, 3, **FEW)
-    assert model.model_.span != WHOLE_SPAN
+    assert model.model_.span != FULL_RANGE
     model.save(tmp_path / "model")
     loaded, test = load_model(tmp_path / "model"), table(50, 2)
     assert loaded.span == model.model_.span
@@ -307,7 +307,7 @@ def test_a_stream_keeps_the_span_of_its_first_batch(tmp_path):
     stream = SBDTRegressor(1.0, 1e-6, domain_of(30, 0.1), n_estimators=20, random_state=2)
     stream.partial_fit(frame.iloc[:2000])
     span = stream.model_.span
-    assert span != WHOLE_SPAN
+    assert span != FULL_RANGE
     looks = "rows by label"
     assert any(looks in str(one) for one in stream.privacy_.to_dict()["releases"])
     stream.save_stream(tmp_path / "state")

@@ -22,13 +22,13 @@ from privboost import (
     load_model,
     model_card,
 )
+from privboost._core.checks import listed
+from privboost.accounting.composition import ORDERS, Curve
+from privboost.data.encoding import Encoder
 from privboost.evaluation.model_card import domain_section
-from privboost.forms import listed
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 from privboost.models.trees import conditions
-from privboost.reports.curve import ORDERS, Curve
 from privboost.reports.document import escape_markdown
-from privboost.tables.encoding import Encoder
 from tests.cards.conftest import NASTY
 from tests.forgery import ODD, _places
 from tests.tables import NUMBER, make_domain, make_frame

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from privboost.privacy.composition import curve_of
-from privboost.privacy.events.event import Planned, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, ThresholdRelease
-from privboost.reports.curve import ORDERS, Curve
-from privboost.reports.membership import (
+from privboost.accounting.composition import ORDERS, Curve, curve_of
+from privboost.accounting.events import Planned, Selection
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, ThresholdRelease
+from privboost.reports.report import PrivacyReport
+from privboost.reports.sections import (
     best_guess,
     curve_points,
     max_true_positive_rate,
     proved_points,
 )
-from privboost.reports.report import PrivacyReport
 
 STEPS = 2**16
 REPORT = PrivacyReport(

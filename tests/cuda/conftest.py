@@ -2,8 +2,8 @@
 
 import pytest
 
-from privboost.cuda.card import find_devices, open_device
-from privboost.errors import CardError
+from privboost._core.errors import DeviceError
+from privboost.cuda.device import find_devices, open_device
 from tests.cuda.processor_device import ProcessorDevice, compiler
 
 _MISSING: set[str] = set()
@@ -32,6 +32,6 @@ def device(request):
         return ProcessorDevice()
     try:
         return open_device(find_devices()[0])
-    except CardError as error:
+    except DeviceError as error:
         _MISSING.add(str(error))
         pytest.skip(str(error))

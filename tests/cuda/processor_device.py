@@ -17,7 +17,7 @@ from threading import Lock
 
 import numpy as np
 
-from privboost.cuda.card import source
+from privboost.cuda.device import source
 
 _PRELUDE = """
 #include <algorithm>

@@ -15,23 +15,21 @@ from functools import partial
 
 import numpy as np
 
+from privboost._core.errors import PrivacyWarning
+from privboost._core.grid import BLOCK_ROWS, VECTOR_STEPS
 from privboost.cuda.backend import CudaBackend
-from privboost.cuda.card import MANY_ROWS, find_devices, open_device, source
-from privboost.cuda.coding import NumberLoader, Uncoded
+from privboost.cuda.device import MANY_ROWS, find_devices, open_device, source
+from privboost.cuda.rows import NumberLoader, Uncoded
+from privboost.data.attached_columns import open_source
+from privboost.data.encoding import Encoder
+from privboost.data.loading import Load, RowLoader, load_rows
+from privboost.data.rows import Codes, Layout, Rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Start
-from privboost.errors import PrivacyWarning
-from privboost.grid import BLOCK_ROWS, VECTOR_STEPS
-from privboost.losses import loss_of
+from privboost.losses.base import loss_of
 from privboost.losses.logistic import LOGISTIC
 from privboost.recipes.adassp_terms import design
-from privboost.tables.beside import open_source
-from privboost.tables.encoding import Encoder
-from privboost.tables.layout import Layout
-from privboost.tables.loader import RowLoader
-from privboost.tables.loading import Load, load_rows
-from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import CellMap
 from tests.cuda.conftest import crowd
 from tests.engine.test_linear import DESIGNS, coded, started

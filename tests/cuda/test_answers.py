@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from privboost import PrivBoostClassifier
-from privboost.cuda import routes, vectors
+from privboost._core.grid import BLOCK_ROWS, CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
+from privboost.cuda import shard
+from privboost.cuda import trees as routes
 from privboost.cuda.backend import CudaBackend
-from privboost.cuda.cipher import round_keys
+from privboost.cuda.states import round_keys
+from privboost.data.rows import Codes, Layout, Rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Start
-from privboost.grid import BLOCK_ROWS, CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
-from privboost.losses import loss_of
+from privboost.losses.base import loss_of
 from privboost.losses.logistic import LOGISTIC
 from privboost.recipes.adassp_terms import design
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.cuda.conftest import crowd
@@ -99,7 +99,7 @@ def test_keys_of_rounds_are_those_of_the_standard():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_vectors(device, columns, task, weighted, monkeypatch):
     """Products are made of some rows at a time, as many as the device can spare memory for."""
-    monkeypatch.setattr(vectors, "_SLICE", 64)
+    monkeypatch.setattr(shard, "_SLICE", 64)
     name, target = LOSSES[task]
     encoder, blocks = coded(target, 400, weighted=weighted)
     terms = design(encoder, **DESIGNS[columns]).terms

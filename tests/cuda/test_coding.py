@@ -8,16 +8,14 @@ import pyarrow as pa
 import pytest
 
 from privboost import Domain, SBDTClassifier
-from privboost.cuda import coding
+from privboost.cuda import rows as coding
 from privboost.cuda.backend import CudaBackend
-from privboost.cuda.coding import NumberLoader, Uncoded, leave_numbers
-from privboost.cuda.rows import DeviceRows
-from privboost.cuda.streaming import StreamingDevice
-from privboost.tables.beside import open_source
-from privboost.tables.encoding import Encoder
-from privboost.tables.loader import RowLoader
-from privboost.tables.loading import Load, load_rows
-from privboost.tables.values import plain_numbers
+from privboost.cuda.device import StreamingDevice
+from privboost.cuda.rows import DeviceRows, NumberLoader, Uncoded, leave_numbers
+from privboost.data.attached_columns import open_source
+from privboost.data.encoding import Encoder
+from privboost.data.loading import Load, RowLoader, load_rows
+from privboost.data.values import plain_numbers
 from tests.cuda.conftest import crowd
 from tests.cuda.processor_device import ProcessorDevice
 from tests.identity import bytes_of

@@ -5,14 +5,13 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from privboost.cuda import dealing
-from privboost.cuda.streaming import StreamingDevice
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes, Rows
+from privboost.cuda import backend
+from privboost.cuda.device import StreamingDevice
+from privboost.data.rows import Codes, Layout, Rows
 from tests.cuda.processor_device import ProcessorDevice
 
 LAYOUT = Layout((4, 300))
-ROW_BYTES = 3 + dealing._STATE_BYTES
+ROW_BYTES = 3 + backend._STATE_BYTES
 
 
 def blocks_of(*sizes):
@@ -26,9 +25,9 @@ def rows_of(blocks):
 @pytest.mark.parametrize("free", [0, 130 * ROW_BYTES, 2**40])
 @pytest.mark.parametrize("count", [1, 3])
 def test_each_block_is_dealt_out_once(free, count, monkeypatch):
-    monkeypatch.setattr(dealing, "_LEAST_STREAMED", 120)
+    monkeypatch.setattr(backend, "_LEAST_STREAMED", 120)
     blocks, devices = blocks_of(*[50] * 20, 7), [ProcessorDevice(free=free) for _ in range(count)]
-    lots = dealing.distribute(blocks, devices, least_rows=1)
+    lots = backend.distribute(blocks, devices, least_rows=1)
     dealt = [block for lot in lots for shard in lot.shards for block in shard]
     assert sorted(map(id, dealt)) == sorted(map(id, blocks))
     streamed = [lot for lot in lots if isinstance(lot.device, StreamingDevice)]
@@ -46,18 +45,18 @@ def test_each_block_is_dealt_out_once(free, count, monkeypatch):
 
 def test_few_rows_go_to_one_device():
     devices = [ProcessorDevice() for _ in range(8)]
-    for rows, used in ((0, 1), (1000, 1), (2 * dealing.LEAST_ROWS, 2), (10**9, 8)):
-        assert dealing.devices_for(rows, 8) == used
-    (lot,) = dealing.distribute([], devices)
+    for rows, used in ((0, 1), (1000, 1), (2 * backend.LEAST_ROWS, 2), (10**9, 8)):
+        assert backend.devices_for(rows, 8) == used
+    (lot,) = backend.distribute([], devices)
     assert lot.shards == [[]]
 
 
 def test_what_is_brought_at_once_depends_on_the_plan_and_the_device_alone():
     """Not on the number of rows: none of them can make a command fail."""
-    for spare, most in ((2**14, dealing._LEAST_STREAMED), (2**25, 2**25 // 4 // ROW_BYTES)):
+    for spare, most in ((2**14, backend._LEAST_STREAMED), (2**25, 2**25 // 4 // ROW_BYTES)):
         device = ProcessorDevice(free=0)
         device.spare = spare
         for count in (1, 5, 40):
-            lots = dealing.distribute(blocks_of(*[30_000] * count), [device])
+            lots = backend.distribute(blocks_of(*[30_000] * count), [device])
             largest = max(rows_of(shard) for lot in lots for shard in lot.shards)
             assert largest == min(count, most // 30_000) * 30_000

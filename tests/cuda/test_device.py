@@ -7,15 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from privboost import PrivBoostClassifier
+from privboost._core.errors import DeviceError
 from privboost.cuda import backend
-from privboost.cuda.card import find_devices, open_device
+from privboost.cuda.device import find_devices, open_device
+from privboost.data.attached_columns import open_source
+from privboost.data.encoding import Encoder
+from privboost.data.loading import Load, RowLoader
+from privboost.data.table import RemoteTable
 from privboost.engine.backend import LocalBackend
-from privboost.errors import CardError
-from privboost.tables.beside import open_source
-from privboost.tables.encoding import Encoder
-from privboost.tables.loader import RowLoader
-from privboost.tables.loading import Load
-from privboost.tables.remote import RemoteTable
 from tests.cuda import sanitize
 from tests.cuda.processor_device import ProcessorDevice, compiler
 from tests.tables import make_domain, make_frame
@@ -68,7 +67,7 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch, tmp_path, cupy, words)
     open_device.cache_clear()
     ledger = tmp_path / "ledger"
     model = PrivBoostClassifier(1.0, 1e-6, make_domain(), backend="cuda", ledger=ledger)
-    with pytest.raises(CardError, match=words) as raised:
+    with pytest.raises(DeviceError, match=words) as raised:
         model.fit(make_frame(10))
     assert "\n" not in str(raised.value)
     assert 'backend="auto"' in str(raised.value)
@@ -114,7 +113,7 @@ class Elsewhere(RemoteTable):
 def test_rows_of_a_cluster_stay_there(tmp_path):
     ledger = tmp_path / "ledger"
     model = PrivBoostClassifier(1.0, 1e-6, make_domain(), backend="cuda", ledger=ledger)
-    with pytest.raises(CardError, match="stay there"):
+    with pytest.raises(DeviceError, match="stay there"):
         model.fit(Elsewhere())
     assert not ledger.exists()
 

@@ -7,7 +7,7 @@ import pytest
 
 from privboost import PrivBoostClassifier, evaluate
 from privboost.cuda.backend import CudaBackend
-from privboost.tables.loading import load_rows
+from privboost.data.loading import load_rows
 from tests.cuda.conftest import crowd
 from tests.identity import (
     FLAGSHIP,

@@ -6,9 +6,9 @@ import pytest
 
 from privboost import PrivBoostClassifier, SBDTClassifier
 from privboost.cuda.backend import CudaBackend
-from privboost.cuda.coding import leave_numbers
+from privboost.cuda.rows import leave_numbers
 from privboost.cuda.shard import DeviceShard
-from privboost.tables.loading import load_rows
+from privboost.data.loading import load_rows
 from tests.cuda.conftest import crowd
 from tests.non_interference import check, make_tables, silence
 from tests.tables import make_domain

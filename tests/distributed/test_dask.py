@@ -33,10 +33,10 @@ from privboost import (
     SchemaError,
     evaluate,
 )
-from privboost.clusters.dask_backend import DaskCluster
-from privboost.clusters.dask_worker import LoadSpec, code_part, own_version
 from privboost.dask import from_worker_files
-from privboost.models.files import model_bytes
+from privboost.distributed.dask_backend import DaskCluster
+from privboost.distributed.dask_worker import LoadSpec, code_part, own_version
+from privboost.models.model import model_bytes
 from tests.distributed.dask_frames import in_parts, start
 from tests.distributed.hooked import Hooked
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
@@ -155,7 +155,7 @@ def test_files_that_one_worker_alone_can_read(tmp_path, monkeypatch):
     frame = make_frame(ROWS)
     how = {"subsample": 0.5, "n_estimators": 8}
     expected = bytes_of(SBDTClassifier, frame, **how)
-    monkeypatch.setattr("privboost.clusters.dask_backend._ABSENCE", 0.5)
+    monkeypatch.setattr("privboost.distributed.dask_backend._ABSENCE", 0.5)
     with start(2) as cluster, distributed.Client(cluster) as client:
         files = in_own_folders(client, tmp_path, frame)
         table = from_worker_files(files)
@@ -456,7 +456,7 @@ def are_known(keys, dask_scheduler=None):
 def test_without_a_client_there_is_a_clear_error(client):
     table = in_parts(make_frame(ROWS), [300])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("privboost.clusters.dask_backend.default_client", no_client)
+        patch.setattr("privboost.distributed.dask_backend.default_client", no_client)
         with pytest.raises(ClusterError, match=r"distributed\.Client"):
             train(PrivBoostClassifier, table)
 

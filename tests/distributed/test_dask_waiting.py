@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="Dask is not installed: extra 'dask'")
 
-from privboost.clusters.dask_backend import DaskCluster
+from privboost.distributed.dask_backend import DaskCluster
 
 
 class EndsMeanwhile:

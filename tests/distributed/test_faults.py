@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from privboost import ClusterError, PrivBoostClassifier, SBDTClassifier
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 from tests.distributed.spark_frames import make_table
 from tests.tables import make_domain, make_frame
 
@@ -25,7 +25,7 @@ ON_SPARK = textwrap.dedent("""
     from hashlib import sha256
     from pyspark.sql import SparkSession
     from privboost import ClusterError, SBDTClassifier
-    from privboost.models.files import model_bytes
+    from privboost.models.model import model_bytes
     from tests.distributed.hooked import Hooked
     from tests.distributed.spark_frames import make_table, to_spark
     from tests.distributed.test_faults import HOW

@@ -35,7 +35,7 @@ def train_and_evaluate(fit, rows):
 
 @pytest.mark.parametrize("name", FITS)
 def test_dask(name, client, tmp_path, monkeypatch):
-    from privboost.clusters.dask_backend import DaskBackend
+    from privboost.distributed.dask_backend import DaskBackend
     from tests.distributed.dask_frames import in_parts
 
     silence(monkeypatch, DaskBackend)
@@ -46,7 +46,7 @@ def test_dask(name, client, tmp_path, monkeypatch):
 
 
 def test_spark(spark, tmp_path, monkeypatch):
-    from privboost.clusters.spark_backend import SparkBackend
+    from privboost.distributed.spark_backend import SparkBackend
     from tests.distributed.spark_frames import table_of, to_spark
 
     silence(monkeypatch, SparkBackend)

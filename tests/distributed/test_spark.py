@@ -25,10 +25,10 @@ from privboost import (
     SBDTClassifier,
     evaluate,
 )
-from privboost.clusters import spark_backend, spark_worker
-from privboost.clusters.spark_backend import SparkBackend, open_frame
-from privboost.errors import ClusterError, ModelFileError, SchemaError
-from privboost.models.files import model_bytes
+from privboost._core.errors import ClusterError, ModelFileError, SchemaError
+from privboost.distributed import spark_backend, spark_worker
+from privboost.distributed.spark_backend import SparkBackend, open_frame
+from privboost.models.model import model_bytes
 from privboost.spark import SparkEstimator, SparkModel, score_column
 from tests.distributed.spark_frames import ROWS, make_table, to_spark
 from tests.tables import CLASSES, NUMBER, THREE, make_domain

@@ -18,12 +18,12 @@ from privboost import (
     __version__,
     evaluate,
 )
-from privboost.clusters import spark_worker
-from privboost.clusters.rows_bytes import read_rows, write_rows
-from privboost.clusters.spark_worker import Chunk, Part, Request
-from privboost.engine.backend import add_answers
-from privboost.errors import ClusterError
-from privboost.models.files import model_bytes
+from privboost._core.errors import ClusterError
+from privboost.distributed import spark_worker
+from privboost.distributed.partitions import read_rows, write_rows
+from privboost.distributed.spark_worker import Chunk, Part, Request
+from privboost.engine.backend import add_sums
+from privboost.models.model import model_bytes
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 
 CUTS = [0, 0, 130, 131, 400]
@@ -85,7 +85,7 @@ class Processes:
             tuple(self._log[cut:]),
             query.to_bytes(),
         )
-        return add_answers([self._ask(question, number) for number in range(len(self._parts))])
+        return add_sums([self._ask(question, number) for number in range(len(self._parts))])
 
     def _ask(self, question, number):
         place = int(self._rng.integers(0, 3))

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from privboost import ClusterError, SBDTClassifier, SBDTRegressor, SchemaError
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 from tests.distributed.hooked import Hooked
 from tests.distributed.spark_frames import make_table, to_spark
 from tests.tables import CLASSES, NUMBER, make_domain

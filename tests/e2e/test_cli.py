@@ -391,7 +391,7 @@ def test_numbers_nobody_can_compute_with_are_one_line(trained, command, monkeypa
     def divide(*_, **__):
         raise ZeroDivisionError("float division by zero")
 
-    monkeypatch.setattr("privboost.privacy.calibration.calibrate_releases", divide)
+    monkeypatch.setattr("privboost.accounting.calibration.calibrate_releases", divide)
     code, _, err = command("calibrate", "--epsilon", 1)
     assert (code, err) == (2, "privboost: a number is too small or too large to compute with\n")
 
@@ -604,7 +604,7 @@ def test_what_a_machine_cannot_do_is_said_in_a_line(
     def fail(_):
         raise error
 
-    monkeypatch.setattr("privboost.models.files.load_model", fail)
+    monkeypatch.setattr("privboost.models.model.load_model", fail)
     code, _, err = command("report", trained[0] / "m")
     assert (code, err.count("\n")) == (status, 1)
     assert words in err

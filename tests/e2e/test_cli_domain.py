@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from privboost import Domain, DomainError, DurationFeature, NumberTarget, SchemaError
-from privboost.learning.known import read_known
-from privboost.tables.features import OPEN_KIND
+from privboost.data.features import OPEN_KIND
+from privboost.domain_inference.partial_domain import read_partial_domain
 from tests.e2e.test_cli import command, run  # noqa: F401
 
 ROWS = 3000
@@ -94,7 +94,7 @@ def test_check_lists_all_that_is_open_or_wrong(files, run, tmp_path):  # noqa: F
     path = tmp_path / "d.json"
     done = run("domain", "skeleton", files / "t.csv", "--target", "ill", "--header")
     form = json.loads(done.stdout)
-    known = read_known(form, "ill")
+    known = read_partial_domain(form, "ill")
     assert not known.features
     assert not known.kinds  # all is to be learned
     features = form["features"]

@@ -20,6 +20,7 @@ import pytest
 import typer
 
 from privboost import Domain, load_model
+from privboost._core.progress import reading, send_message, waiting
 from privboost.accounts import database
 from privboost.cli import prediction
 from privboost.cli.exits import STATUSES, Status
@@ -27,9 +28,8 @@ from privboost.cli.main import app
 from privboost.cli.output import save_paid
 from privboost.cli.prediction import file_writer
 from privboost.cli.registry import COMMANDS as REGISTERED
+from privboost.data.files import open_file
 from privboost.estimators import streaming
-from privboost.progress import reading, tell, waiting
-from privboost.tables.file_sources import open_file
 from tests.e2e.test_cli import command, run, trained  # noqa: F401  # fixtures
 from tests.tables import make_domain, make_frame
 
@@ -260,7 +260,7 @@ def test_who_waits_for_a_store_says_so(tmp_path, run, monkeypatch):
     held.execute("BEGIN EXCLUSIVE")
 
     def heard(text):
-        tell(text)
+        send_message(text)
         held.execute("COMMIT")
 
     monkeypatch.setattr(database, "_SOON", 0.1)

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 from tests.hostile import HostileBackend
 from tests.identity import (
     FLAGSHIP,

@@ -20,7 +20,7 @@ from privboost import (
     evaluate,
     load_model,
 )
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 from tests.hostile import HostileBackend
 
 ROWS = 800

@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privboost import codec
+from privboost._core import codec
+from privboost.data.rows import Codes, Layout, Rows
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import MAGIC, Message
 from privboost.engine.queries import CellSums, NodeHistograms, ScoreCounts, VoteCounts
 from privboost.engine.updates import AddCellValues, Start
 from privboost.losses.logistic import LOGISTIC
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes, Rows
 from privboost.trees.cell_map import MOST_CODES, CellMap, CellPart
 from privboost.trees.tree import stump
 

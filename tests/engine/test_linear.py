@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from privboost._core.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_STEPS, WEIGHT_STEPS
+from privboost.data.design_matrix import Terms
+from privboost.data.encoding import Encoder
+from privboost.data.rows import initial_states
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GramSums, LinearSums
 from privboost.engine.updates import SetLinearScores, SetTerms, Start
-from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_STEPS, WEIGHT_STEPS
-from privboost.losses import UNKNOWN_LABEL, loss_of
+from privboost.losses.base import UNKNOWN_LABEL, loss_of
 from privboost.recipes.adassp_terms import design
-from privboost.tables.encoding import Encoder
-from privboost.tables.rows import states_within
-from privboost.vectors.terms import Terms
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
@@ -93,7 +93,7 @@ def test_sums_are_those_of_single_rows(columns, task, weighted):
     for block in blocks:
         own = vectors(block, terms)
         score = _scores(own, terms, drawn[-1])
-        score = score + (0 if block.start is None else states_within(block.start))
+        score = score + (0 if block.start is None else initial_states(block.start))
         kind = np.where(block.label == (1 if outputs == 1 else outputs - 1), 1, 0)
         kind[block.label == UNKNOWN_LABEL] = 2
         cell = np.clip((score >> loss.shift) + loss.size // 2, 0, loss.size - 1)

@@ -3,19 +3,18 @@
 import numpy as np
 import pytest
 
+from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
+from privboost.data.encoding import Encoder
+from privboost.data.rows import Codes, Layout, Rows, initial_states, join
 from privboost.engine.backend import LocalBackend
 from privboost.engine.blocks import Blocks
-from privboost.engine.bundles import MOST_COMBINATIONS, bundle
+from privboost.engine.node_histograms import MOST_COMBINATIONS, bundle
 from privboost.engine.protocol import Message
 from privboost.engine.queries import STATISTICS, CellSums, NodeHistograms, ScoreCounts, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues, Start, UseLoss
-from privboost.grid import CLIP_STEPS, SCORE_STEPS
-from privboost.losses import UNKNOWN_LABEL
+from privboost.losses.base import UNKNOWN_LABEL
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared_number import SQUARED_NUMBER
-from privboost.tables.encoding import Encoder
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes, Rows, join, states_within
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
 from tests.hostile import HostileBackend
@@ -115,7 +114,7 @@ def reference(blocks, loss, n_outputs, told, query):
     block = join(blocks)
     state = np.zeros((n_outputs, len(block)), dtype=np.int64)
     if block.start is not None:
-        state += states_within(block.start)
+        state += initial_states(block.start)
     for update in told:
         if isinstance(update, AddCellValues):
             for cells in cells_of(block, update.cells):
@@ -248,7 +247,7 @@ def test_an_answer_that_is_remembered_cannot_be_changed():
 
 def test_full_blocks_at_the_clip_do_not_overflow():
     """Every row at the largest gradient in one cell: the packed sums are at their limit."""
-    from privboost.grid import BLOCK_ROWS, WEIGHT_STEPS
+    from privboost._core.grid import BLOCK_ROWS, WEIGHT_STEPS
 
     layout = Layout((4, 4, 200))
     cells = CellMap.side_by_side(

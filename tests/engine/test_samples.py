@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from privboost.data.rows import join
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Start
 from privboost.losses.logistic import LOGISTIC
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import Sample, bernoulli_mask
-from privboost.tables.rows import join
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.engine.test_queries import queries, rows_for

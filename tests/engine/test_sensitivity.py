@@ -9,23 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privboost import SBDTRegressor
-from privboost.boosting.initial_score import initial_release, start_boosting
-from privboost.boosting.plan import Budget
+from privboost._core.grid import Contribution
+from privboost.accounting.accountants import PureAccountant
+from privboost.accounting.events import Planned
+from privboost.accounting.ledger import Ledger
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.data.encoding import Encoder
+from privboost.data.loading import UnitRule
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_COUNT, Bound, CellSums, ScoreCounts, TreeSums
 from privboost.engine.updates import Start
-from privboost.grid import Contribution
-from privboost.losses import LossTable
+from privboost.losses.base import LossTable
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared_number import SQUARED_NUMBER
-from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
-from privboost.privacy.ledger import Ledger
+from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.encoding import Encoder
-from privboost.tables.loader import UnitRule
+from privboost.recipes.common.newton import initial_release, start_boosting
+from privboost.recipes.common.plan import Budget
 from privboost.trees.tree import stump
 from tests.engine.test_queries import queries, updates
 from tests.hostile import HostileBackend

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privboost.grid import CLIP_STEPS, Contribution
-from privboost.privacy.utilities.splits import SCORE, SplitGain
+from privboost._core.grid import CLIP_STEPS, Contribution
+from privboost.mechanisms.utilities import SCORE, SplitGain
 from privboost.trees.splits import join_splits
 
 PARTS = [

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from privboost.boosting.candidates import even_thresholds, splits_of
+from privboost._core.grid import VOTE
+from privboost.data.encoding import Encoder
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import VoteCounts
 from privboost.engine.updates import AddTreeValues, Start
-from privboost.grid import VOTE
-from privboost.losses import UNKNOWN_LABEL
-from privboost.tables.encoding import Encoder
+from privboost.losses.base import UNKNOWN_LABEL
+from privboost.recipes.common.candidates import even_thresholds, splits_of
 from privboost.trees.tree import stump
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, THREE, encode_training, make_domain, make_frame

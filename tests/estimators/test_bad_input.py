@@ -16,7 +16,7 @@ from privboost import (
     SBDTClassifier,
     SchemaError,
 )
-from privboost.privacy.calibration import calibrate_releases
+from privboost.accounting.calibration import calibrate_releases
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_domain, make_frame
 
 

@@ -12,10 +12,10 @@ from privboost import (
     SarusXGBClassifier,
     SBDTClassifier,
 )
-from privboost.boosting.plan import PUBLIC_CLASS_WEIGHTS
-from privboost.grid import WEIGHT_STEPS
-from privboost.tables.encoding import Encoder
-from privboost.tables.loader import Roles, RowLoader
+from privboost._core.grid import WEIGHT_STEPS
+from privboost.data.encoding import Encoder
+from privboost.data.loading import Roles, RowLoader
+from privboost.recipes.common.plan import PUBLIC_CLASS_WEIGHTS
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 WEIGHTS = {"low": 1, "high": 4}

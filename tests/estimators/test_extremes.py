@@ -12,12 +12,12 @@ import pytest
 
 import privboost
 from privboost import Domain, FitWarning, PrivacyWarning
-from privboost.boosting.checks import LEAST_SHARE, LEAST_SIZE, MOST_SIZE
-from privboost.boosting.newton import NewtonStep
-from privboost.models.files import model_bytes
-from privboost.privacy.calibration import LEAST_RATE
+from privboost._core.checks import LEAST_SHARE, LEAST_SIZE, MOST_SIZE
+from privboost.accounting.calibration import LEAST_RATE
+from privboost.data.encoding import Encoder
+from privboost.models.model import model_bytes
 from privboost.recipes import ESTIMATORS
-from privboost.tables.encoding import Encoder
+from privboost.recipes.common.newton import NewtonStep
 from tests.estimators.test_bad_input import Untouchable
 
 FEATURES = {

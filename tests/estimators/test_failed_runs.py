@@ -20,7 +20,7 @@ from privboost import (
     load_model,
 )
 from privboost.engine.backend import LocalBackend
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 from tests.tables import make_domain, make_frame, opens
 
 HOW = {"epsilon": 2.0, "delta": 1e-6, "n_estimators": 3, "max_depth": 2}
@@ -84,7 +84,7 @@ LEARNING = {
     "the first sum for a domain": {"backend": lambda: dying(0, 1)},
     "planning with the domain": {"patch": "privboost.estimators.preparation.Encoder.of"},
     "the schema": {"patch": "privboost.estimators.preparation.check_schema"},
-    "the exchange": {"patch": "privboost.privacy.ledger.Ledger.exchange"},
+    "the exchange": {"patch": "privboost.accounting.ledger.Ledger.exchange"},
     "opening the rows to train": {"backend": lambda: dying(1)},
     "training": {"backend": lambda: dying(1, 2)},
 }
@@ -103,7 +103,7 @@ def test_a_first_batch_that_dies_in_or_after_domain_inference_ends_the_stream(
         if "backend" in LEARNING[where]:
             model.set_params(backend=LEARNING[where]["backend"]())
         else:
-            from privboost.privacy.ledger import Ledger
+            from privboost.accounting.ledger import Ledger
 
             reserve = Ledger.reserve
 
@@ -179,7 +179,7 @@ def test_a_reservation_that_was_not_written_leaves_the_stream(tmp_path, monkeypa
         model = estimator(budget=budget).partial_fit(rows(1))
         model.set_params(ledger=tmp_path / "ledger")
         with monkeypatch.context() as patch:
-            patch.setattr("privboost.privacy.ledger._append", full)
+            patch.setattr("privboost.accounting.ledger._append", full)
             with pytest.raises(OSError, match="No space"):
                 model.partial_fit(rows())
         assert model.n_batches_ == (1 if budget is None else 0)

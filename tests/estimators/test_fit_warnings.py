@@ -22,8 +22,8 @@ from privboost import (
     evaluate,
     load_model,
 )
-from privboost.models.files import model_bytes, read_model
 from privboost.models.findings import _is_empty, find_defects
+from privboost.models.model import model_bytes, read_model
 from tests.federation.parties import federate
 from tests.tables import NUMBER, make_domain, make_frame
 

@@ -16,14 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import privboost
-from privboost import (
-    Domain,
-    PrivBoostClassifier,
-    PrivBoostRegressor,
-    SBDTClassifier,
-    SchemaError,
-)
-from privboost.progress import rounds_bar
+from privboost import Domain, PrivBoostClassifier, PrivBoostRegressor, SBDTClassifier, SchemaError
+from privboost._core.progress import rounds_bar
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 

@@ -17,7 +17,7 @@ from privboost import (
     SarusXGBClassifier,
     SBDTClassifier,
 )
-from privboost.tables import loading
+from privboost.data import loading
 from tests.tables import make_domain, make_frame
 
 FRAME = make_frame(300)

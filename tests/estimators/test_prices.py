@@ -18,7 +18,7 @@ from privboost import (
     Unit,
     load_model,
 )
-from privboost.privacy.formulas import replace_one
+from privboost.accounting.formulas import replace_one
 from tests.e2e.test_cli import command, run  # noqa: F401  # fixtures
 
 # ruff: noqa: F811  # fixtures

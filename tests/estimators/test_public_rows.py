@@ -22,11 +22,10 @@ from privboost import (
     SBDTClassifier,
     load_model,
 )
-from privboost.estimators.streams import save_stream
-from privboost.privacy.statements import add_lesson, join_reports
+from privboost.estimators.stream_files import save_stream
 from privboost.recipes import ESTIMATORS
 from privboost.reports.record import PUBLIC
-from privboost.reports.report import PrivacyReport
+from privboost.reports.report import PrivacyReport, add_domain_inference, join_reports
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 PUBLIC_ROWS = {"epsilon": math.inf, "public_rows": True}
@@ -201,8 +200,8 @@ def test_no_guarantee_is_made_of_such_a_report():
     assert "public_rows" not in private.to_dict()
     for act in (
         lambda: join_reports([private, report], "none is in two"),
-        lambda: add_lesson(private, report, "training"),
-        lambda: add_lesson(report, private, "training"),
+        lambda: add_domain_inference(private, report, "training"),
+        lambda: add_domain_inference(report, private, "training"),
     ):
         with pytest.raises(BudgetError, match="no guarantee to add"):
             act()

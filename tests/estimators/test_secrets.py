@@ -22,7 +22,7 @@ from privboost import (
 )
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import VoteCounts
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 from privboost.randomness.keystream import KeyStream
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame, opens
 

@@ -14,12 +14,12 @@ import pytest
 from sklearn.base import clone
 
 from privboost import BudgetError, ModelFileError, SBDTClassifier, SBDTRegressor, load_model
+from privboost._core.errors import DomainError, SchemaError
+from privboost.data.domain import Domain
 from privboost.engine.backend import LocalBackend
-from privboost.errors import DomainError, SchemaError
-from privboost.estimators import streams
-from privboost.estimators.streams import take_stream
-from privboost.models.files import model_bytes
-from privboost.tables.domain import Domain
+from privboost.estimators import stream_files
+from privboost.estimators.stream_files import take_stream
+from privboost.models.model import model_bytes
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame, opens
 
 HOW = {"epsilon": 2.0, "delta": 1e-6, "n_estimators": 20, "max_depth": 3, "random_state": 5}
@@ -323,7 +323,7 @@ def test_nobody_goes_on_from_a_state_whose_rows_paid(where, monkeypatch):
         if where == "keep":
             patch.setattr(SBDTClassifier, "_keep", interrupt)
         if where == "extended":
-            patch.setattr("privboost.estimators.row_stream.RowStream.extended", interrupt)
+            patch.setattr("privboost.estimators.stream_state.RowStream.extended", interrupt)
         with pytest.raises((OSError, KeyboardInterrupt)):
             model.partial_fit(second)
     assert model.n_batches_ == 0
@@ -479,16 +479,16 @@ def test_what_another_process_took_is_not_removed(tmp_path, monkeypatch):
     """Both see what a dead one left; the first removes it, and takes the state."""
     path, taken = tmp_path / "state", tmp_path / "state.taken"
     model, third = left_by_the_dead(path)
-    compare = streams._goes_on_from
+    compare = stream_files._goes_on_from
     with ExitStack() as first:
 
         def beaten(*paths):
             found = compare(*paths)
-            monkeypatch.setattr(streams, "_goes_on_from", compare)
+            monkeypatch.setattr(stream_files, "_goes_on_from", compare)
             assert first.enter_context(take_stream(path, lambda: False)) == taken
             return found
 
-        monkeypatch.setattr(streams, "_goes_on_from", beaten)
+        monkeypatch.setattr(stream_files, "_goes_on_from", beaten)
         with pytest.raises(ModelFileError, match="wait until"), take_stream(path, lambda: True):
             pytest.fail("two processes have one state")
         assert stream().load_stream(taken).n_batches_ == 2

@@ -31,9 +31,9 @@ from privboost import (
     PrivBoostRegressor,
     SBDTClassifier,
     SchemaError,
-    cautions,
 )
-from privboost.estimators.wrappers import ADDED_UP, UNCOVERED
+from privboost._core import warnings as cautions
+from privboost.estimators.sklearn_wrappers import ADDED_UP, UNCOVERED
 from tests.tables import make_domain, make_frame
 
 FRAME = make_frame(300)

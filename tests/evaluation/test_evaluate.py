@@ -38,10 +38,10 @@ from privboost import (
     evaluate,
     load_model,
 )
-from privboost.evaluation.loader import OutcomeLoader
+from privboost.data.loading import read_loader
 from privboost.evaluation.model_card import evaluation_section
+from privboost.evaluation.outcomes import OutcomeLoader
 from privboost.evaluation.result import Group, Measures, Residuals, Value
-from privboost.tables.loading import read_loader
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
@@ -182,7 +182,7 @@ def test_every_recipe_fitted_or_loaded(case, tmp_path):
         )
     else:
         assert truth["accuracy"].value == pytest.approx(model.score(frame, frame["income"]))
-        assert ("log_loss" in one.measures.values) == loaded.has_chances
+        assert ("log_loss" in one.measures.values) == loaded.has_probabilities
 
 
 def test_bars_hold_for_noise_and_rows(two):
@@ -318,9 +318,9 @@ def test_the_same_wherever_rows_lie(unit, target):
 
 
 def test_the_loader_travels(two):
-    from privboost.boosting.plan import Budget
-    from privboost.evaluation.groups import open_groups
+    from privboost.evaluation.outcomes import open_groups
     from privboost.evaluation.plan import plan_evaluation
+    from privboost.recipes.common.plan import Budget
 
     plan = plan_evaluation(two.model_, open_groups("job", two.model_), Budget(1.0, 1e-6))
     loader = OutcomeLoader(plan.model, plan.outcomes, plan.groups, "income", None)

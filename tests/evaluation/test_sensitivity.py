@@ -8,25 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privboost import CategoricalFeature, PrivBoostClassifier, PrivBoostRegressor
-from privboost.boosting.plan import Budget
+from privboost._core.grid import Contribution
+from privboost.accounting.events import Planned
+from privboost.accounting.ledger import Ledger
+from privboost.accounting.noisy_sums import GaussianRelease
+from privboost.data.encoding import Encoder
+from privboost.data.loading import Load, UnitRule, load_rows
+from privboost.data.sources import open_table
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import CellSums
-from privboost.evaluation import release
+from privboost.evaluation import evaluate
 from privboost.evaluation.evaluate import measure
-from privboost.evaluation.groups import open_groups
-from privboost.evaluation.loader import OutcomeLoader
+from privboost.evaluation.outcomes import OutcomeLoader, open_groups
 from privboost.evaluation.plan import plan_evaluation
-from privboost.grid import Contribution
-from privboost.losses import LossTable
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease
-from privboost.privacy.ledger import Ledger
+from privboost.losses.base import LossTable
+from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.encoding import Encoder
-from privboost.tables.loader import UnitRule
-from privboost.tables.loading import Load, load_rows
-from privboost.tables.sources import open_table
+from privboost.recipes.common.plan import Budget
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
@@ -209,13 +207,13 @@ def test_the_curator_refuses_an_event_that_understates(what):
 
 def test_a_table_that_is_too_large_is_refused(monkeypatch):
     """The twin squares residuals that were not clipped."""
-    honest = release.table_of
+    honest = evaluate.table_of
 
     def twin(first, second):
         table = honest(first, second)
         return LossTable(table.gradient, table.hessian * 2, table.shift)
 
-    monkeypatch.setattr(release, "table_of", twin)
+    monkeypatch.setattr(evaluate, "table_of", twin)
     plan = plan_of(MODELS["a number"], 0.0)
     ledger = Ledger(1.0, 0.0, plan.accountant)
     ledger.reserve(plan.releases)

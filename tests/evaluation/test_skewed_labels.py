@@ -9,31 +9,30 @@ import pytest
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 from privboost import Evaluation, PrivBoostRegressor, Sweep, evaluate
-from privboost.boosting.plan import Budget
+from privboost.accounting.ledger import Ledger
+from privboost.data.loading import Load, load_rows
+from privboost.data.sources import open_table
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import COUNT, CellSums
 from privboost.engine.updates import Start
 from privboost.evaluation import number_measures
-from privboost.evaluation.evaluate import measure
-from privboost.evaluation.groups import open_groups
-from privboost.evaluation.loader import OutcomeLoader
+from privboost.evaluation.evaluate import measure, table_of
 from privboost.evaluation.model_card import evaluation_section
 from privboost.evaluation.number_measures import Clip, Tail, choose_clip
 from privboost.evaluation.outcomes import (
     NUMBER_CODES,
     RESIDUAL_CELLS,
+    OutcomeLoader,
     _code_number,
     cells_of_codes,
     middles_of_codes,
+    open_groups,
 )
 from privboost.evaluation.plan import clip_of_scores, plan_evaluation, plan_score
-from privboost.evaluation.release import table_of
 from privboost.evaluation.result import BoundedValue
-from privboost.privacy.curator import Curator
-from privboost.privacy.ledger import Ledger
+from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.loading import Load, load_rows
-from privboost.tables.sources import open_table
+from privboost.recipes.common.plan import Budget
 
 ROWS = 4000
 BOUNDS = {"lognormal": (0, 1_000_000), "zeros": (0, 100_000), "counts": (0, 1000)}

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from privboost import Domain, PrivBoostClassifier, evaluate
+from privboost.data import loading, units
 from privboost.evaluation import plan
 from privboost.evaluation.class_measures import ClassCounts
 from privboost.evaluation.plan import cells_of_scores
-from privboost.tables import bounding, loading
 
 RUNS = 500
 
@@ -86,7 +86,7 @@ def test_rows_of_one_patient_taken_for_independent_are_caught(monkeypatch):
 
 def test_patients_who_keep_the_same_kind_of_row_are_caught(monkeypatch):
     """The twin's hash forgets the unit."""
-    kept = bounding.kept_rows
+    kept = units.kept_rows
 
     def twin(blocks, unit, names, *how):
         return kept(blocks, unit, pa.array([b""] * len(names), names.type), *how)

@@ -10,8 +10,8 @@ from sklearn.exceptions import NotFittedError
 
 import privboost
 from privboost import BoostedAdaSSPClassifier, Domain, SBDTClassifier
-from privboost.explanations.lists import Finding
-from privboost.models.files import model_bytes, read_model
+from privboost.explanations.terms import Finding
+from privboost.models.model import model_bytes, read_model
 from privboost.recipes import RECIPES
 from tests.explanations.conftest import CASES
 from tests.tables import make_domain

@@ -17,7 +17,7 @@ from privboost import (
     SBDTClassifier,
     Unit,
 )
-from privboost.models.files import model_bytes, read_model
+from privboost.models.model import model_bytes, read_model
 from tests.tables import NUMBER, THREE, make_domain, make_frame
 
 

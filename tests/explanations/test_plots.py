@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from privboost import evaluate
-from privboost.explanations.shapes import Shape
 from privboost.explanations.spans import DAYS, INSTANTS, SECONDS, Spans
+from privboost.explanations.terms import Shape
 from tests.tables import make_frame
 
 
@@ -114,7 +114,7 @@ def test_without_matplotlib_it_is_said_what_to_install(tmp_path):
     code = """
 import sys
 sys.modules["matplotlib"] = None
-from privboost.explanations.lists import Importance
+from privboost.explanations.terms import Importance
 try:
     Importance(("x",), (1.0,), None, True).plot()
 except ImportError as error:

@@ -9,11 +9,9 @@ import pytest
 
 import privboost
 from privboost import Domain
-from privboost.models.explaining import _View
-from privboost.models.parts import JointTree, ScoreParts
-from privboost.models.shapley import Shapley
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes
+from privboost.data.rows import Codes, Layout
+from privboost.models.explain import Shapley, _View
+from privboost.models.scores import JointTree, ScoreParts
 from privboost.trees.tree import Tree, stump
 
 DOMAIN = Domain.from_dict(

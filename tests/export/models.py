@@ -10,9 +10,9 @@ import pandas as pd
 
 import privboost
 from privboost import Domain, load_model
+from privboost.data.encoding import Encoder
 from privboost.models.additive import AdditiveScores
 from privboost.models.model import Model
-from privboost.tables.encoding import Encoder
 from tests.stored import FOLDER, table_of
 from tests.tables import make_frame
 

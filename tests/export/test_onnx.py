@@ -38,8 +38,8 @@ def check(model, frame, path):
     (predicted,) = (own for name, own in found.items() if name.startswith("prediction"))
     np.testing.assert_array_equal(predicted, model.predict(frame))
     np.testing.assert_array_equal(found["scores"], model.decision_function(frame))
-    assert ("probabilities" in found) == model.has_chances
-    if model.has_chances:
+    assert ("probabilities" in found) == model.has_probabilities
+    if model.has_probabilities:
         np.testing.assert_allclose(
             found["probabilities"], model.predict_proba(frame), atol=1e-12, rtol=1e-9
         )

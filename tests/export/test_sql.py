@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from privboost.export.sql import sql_text
-from privboost.models.compound import CompoundScores
-from privboost.models.pairs import PairValues
+from privboost.models.additive import PairValues
+from privboost.models.interactions import InteractionScores
 from privboost.models.trees import TreeScores
 from tests.export.models import ODD_NAMES, ODD_ROWS, STORED, made_model, rows_of, stored_model
 
@@ -25,8 +25,8 @@ def check(model, frame, run):
     expected = model.predict(frame)
     np.testing.assert_array_equal(new[predicted].to_numpy().astype(expected.dtype), expected)
     chances = new[[name for name in new if name.startswith("probability of")]]
-    assert chances.shape[1] == (len(model.classes) if model.has_chances else 0)
-    if model.has_chances:
+    assert chances.shape[1] == (len(model.classes) if model.has_probabilities else 0)
+    if model.has_probabilities:
         np.testing.assert_allclose(chances, model.predict_proba(frame), atol=1e-12, rtol=1e-9)
 
 
@@ -97,7 +97,7 @@ def test_columns_may_have_the_names_of_codes(run):
         for own in ((0, 1), (1, 2))
     )
     none = TreeScores.of(np.zeros(1, np.int32), [5, 5, 5])
-    model = replace(model, scores=CompoundScores(model.scores, pairs, none))
+    model = replace(model, scores=InteractionScores(model.scores, pairs, none))
     drawn = np.random.default_rng(0).uniform(0, 4, (60, 3))
     check(model, pd.DataFrame(drawn, columns=list(NAMED_LIKE_CODES)).assign(coded=7.0, c2=8.0), run)
 

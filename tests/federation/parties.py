@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from privboost import BudgetStore, Federation, Party
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 
 ALLOWED = {"accept_seed": True, "tell_rows": True, "trust_server": True, "colluders": 0}
 """What parties must allow to take part in everything seeded."""

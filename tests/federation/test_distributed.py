@@ -22,10 +22,9 @@ from privboost import (
 )
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import Start
-from privboost.federation import party_rounds
-from privboost.federation.distributed import LEAST_SCALE, SLACK, noise_part, sum_slack
-from privboost.federation.quorum import Quorum
-from privboost.federation.session import Session
+from privboost.federated import aggregation
+from privboost.federated.agreement import LEAST_SCALE, SLACK, Quorum, noise_part, sum_slack
+from privboost.federated.coordinator import Session
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.federation.hostile import HostileNetwork
@@ -95,7 +94,7 @@ def test_others_are_refused_before_anything_is_spent(kind, how, why):
 @pytest.mark.parametrize(("kind", "how", "why"), REFUSED[:-1])
 def test_parties_refuse_them_too(kind, how, why, monkeypatch):
     """The broken twin is a coordinator that does not look."""
-    monkeypatch.setattr("privboost.federation.preparation.check_distributed", lambda *_: None)
+    monkeypatch.setattr("privboost.federated.federation.check_distributed", lambda *_: None)
     federation = federate(FRAME, 5, {"account": {}}, trust="distributed", **QUORUM)
     with pytest.raises(FederationError, match=f"'p0': trust: .*{why}"):
         make(kind, **how).fit(federation)
@@ -129,13 +128,13 @@ def test_parts_add_up_to_what_was_promised():
 def test_what_is_left_without_the_lost_and_the_colluders_is_the_promise(monkeypatch):
     """Colluders tell what they drew; one party is lost. The rest has the variance promised."""
     drawn = []
-    plain = party_rounds.PartyRounds.mask
+    plain = aggregation.PartyRounds.mask
 
     def spy(self, sums, asked):
         drawn.append((self._own, sums.copy()))
         return plain(self, sums, asked)
 
-    monkeypatch.setattr(party_rounds.PartyRounds, "mask", spy)
+    monkeypatch.setattr(aggregation.PartyRounds, "mask", spy)
     lossy = partial(HostileNetwork, losses={(2, "p2"): "request"})
     noise, federation, sigmas = noise_of(QUORUM, transport=lossy)
     assert list(federation.last.lost) == ["p2"]
@@ -147,13 +146,13 @@ def test_what_is_left_without_the_lost_and_the_colluders_is_the_promise(monkeypa
 def test_parties_draw_noise_of_their_own(monkeypatch):
     """Also in seeded runs, which are the same each time; the twin draws the same noise k times."""
     drawn = {}
-    plain = party_rounds.PartyRounds.mask
+    plain = aggregation.PartyRounds.mask
 
     def spy(self, sums, asked):
         drawn.setdefault(self._own, []).append(sums.copy())
         return plain(self, sums, asked)
 
-    monkeypatch.setattr(party_rounds.PartyRounds, "mask", spy)
+    monkeypatch.setattr(aggregation.PartyRounds, "mask", spy)
     models = [
         make(random_state=7).fit(federate(FRAME, 5, trust="distributed", **QUORUM)).model_
         for _ in range(2)
@@ -235,7 +234,7 @@ def test_a_server_cannot_mix_events(twin, monkeypatch):
     the total has far less noise than p0 was promised.
     """
     if twin:
-        monkeypatch.setattr(party_rounds.PartyRounds, "_is_tag", lambda *_: True)
+        monkeypatch.setattr(aggregation.PartyRounds, "_is_tag", lambda *_: True)
     federation = federate([FRAME.iloc[:0]] * 5, 5, {"account": {}}, trust="distributed", **QUORUM)
     federation.session = lambda agreement: Lying(
         federation._identity, federation._transport, agreement

@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 
 from privboost import BoostedAdaSSPClassifier, FederationError, SBDTClassifier
-from privboost.engine.queries import (
-    CellSums,
-    LinearSums,
-    NodeHistograms,
-    TreeSums,
-    VoteCounts,
-)
+from privboost.data.design_matrix import Terms
+from privboost.data.encoding import Encoder
+from privboost.engine.queries import CellSums, LinearSums, NodeHistograms, TreeSums, VoteCounts
 from privboost.engine.updates import (
     AddCellValues,
     AddTreeValues,
@@ -22,13 +18,11 @@ from privboost.engine.updates import (
     Start,
     UseLoss,
 )
-from privboost.federation.fitting import CommandChecker
+from privboost.federated.party_curator import CommandChecker
 from privboost.losses.logistic import LOGISTIC
 from privboost.randomness.sampling import Sample
-from privboost.tables.encoding import Encoder
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
-from privboost.vectors.terms import Terms
 from tests.federation.parties import federate
 from tests.tables import make_domain, make_frame
 

@@ -6,15 +6,22 @@ import numpy as np
 import pytest
 
 from privboost import Federation, FederationError, Party, SBDTClassifier
+from privboost.federated import crypto, party_session
+from privboost.federated.agreement import Agreement
+from privboost.federated.coordinator import Session
+from privboost.federated.crypto import (
+    KeyPair,
+    commit_to,
+    extract,
+    open_letter,
+    pair_key,
+    random_bytes,
+    seal_letter,
+    session_name,
+)
+from privboost.federated.messages import byte_array, read_bytes, write_bytes
+from privboost.federated.party_session import Handshake
 from privboost.federated.transport import Challenge, InProcess
-from privboost.federation import channels, party_beginning
-from privboost.federation.agreement import Agreement
-from privboost.federation.channels import open_letter, seal_letter
-from privboost.federation.joint import commit_to
-from privboost.federation.keys import KeyPair, extract, pair_key, random_bytes, session_name
-from privboost.federation.messages import byte_array, read_bytes, write_bytes
-from privboost.federation.party_beginning import Handshake
-from privboost.federation.session import Session
 from tests.federation.parties import (
     ALLOWED,
     SECURE,
@@ -118,7 +125,7 @@ def attacked(victim, lead):
 def test_a_stolen_key_lets_nobody_play_others_to_its_owner(leads, monkeypatch):
     """The thief has p0's identity; it is the coordinator, or plays that one too."""
     loaded = []
-    monkeypatch.setattr(party_beginning, "open_local", lambda *how: loaded.append(how))
+    monkeypatch.setattr(party_session, "open_local", lambda *how: loaded.append(how))
     victim = Watched("p0", FRAME, open_account(), **SECURE | {"least_parties": 2})
     federation = attacked(victim, KeyPair() if leads else None)
     refused = "'p0': keys: 'p1' has not confirmed" if leads else "'p0': no answer came that it can"
@@ -137,8 +144,8 @@ def test_a_stolen_key_lets_nobody_play_others_to_its_owner(leads, monkeypatch):
 def test_the_broken_twin_gives_the_thief_all_sums_of_one_party(leads, monkeypatch):
     """Without the products of identities and fresh keys the same thief opens p0's masks."""
     for place in (
-        "privboost.federation.party_beginning.pair_key",
-        "privboost.federation.session.pair_key",
+        "privboost.federated.party_session.pair_key",
+        "privboost.federated.coordinator.pair_key",
     ):
         monkeypatch.setattr(place, without_crossed_products)
     victim = Watched("p0", FRAME, **ALLOWED | {"least_parties": 2})
@@ -346,7 +353,7 @@ def test_the_keys_of_a_session_are_forgotten_with_it(monkeypatch):
 
     def read_with(own):
         key = pair_key("coordinator", federation._identity, own, ends["p0"], name)
-        channel = channels.Channel(key, "coordinator", "p0")
+        channel = crypto.Channel(key, "coordinator", "p0")
         recorded = federation._transport.replies
         return sum(channel.open(reply) is not None for who, reply in recorded if who == "p0")
 
@@ -414,7 +421,7 @@ def test_words_of_an_earlier_version_are_not_read(monkeypatch):
     federation = bring(parties)
     key = federation._identity.shared(parties[0].identity.public)
     with monkeypatch.context() as patch:
-        patch.setattr(channels, "_MAGIC", b"PVBFED01")
+        patch.setattr(crypto, "_MAGIC", b"PVBFED01")
         old = seal_letter(key, "coordinator", "p0", {"stage": "rows"})
     assert parties[0].receive(old) == b""
     assert parties[0].receive(seal_letter(key, "coordinator", "p0", {"stage": "rows"}))

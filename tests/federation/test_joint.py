@@ -7,9 +7,8 @@ from privboost import FederationError, SBDTClassifier
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import TreeSums
 from privboost.estimators.preparation import Run
-from privboost.federation.backend import FederatedBackend
-from privboost.federation.joint import commit_to, join_parts
-from privboost.federation.session import Session
+from privboost.federated.coordinator import FederatedBackend, Session
+from privboost.federated.crypto import commit_to, join_parts
 from privboost.randomness.keystream import KeyStream
 from tests.federation.parties import federate, same_model
 from tests.tables import make_domain, make_frame
@@ -90,7 +89,9 @@ def test_a_coordinator_that_chooses_is_refused(change, monkeypatch):
         if change == "forge":
             self._parts["p1"] = bytes(32)
         elif change == "none":
-            monkeypatch.setattr("privboost.federation.session.byte_array", lambda key: np.zeros(1))
+            monkeypatch.setattr(
+                "privboost.federated.coordinator.byte_array", lambda key: np.zeros(1)
+            )
         else:
             self._parts.pop("p0")
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from privboost import BudgetStore, FederationError
 from privboost.cli.main import app
-from privboost.federation.key_files import (
+from privboost.federated.key_files import (
     read_pins,
     read_private,
     read_secret,

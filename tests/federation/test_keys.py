@@ -9,17 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privboost import FederationError
-from privboost.federation.channels import Channel, open_letter, seal_letter
-from privboost.federation.keys import (
+from privboost.federated.crypto import (
+    PRIME,
     Advertised,
+    Channel,
     KeyPair,
+    Reconstruction,
     confirmation,
     derive,
     extract,
+    open_letter,
     pair_key,
+    seal_letter,
     session_name,
+    split_secret,
 )
-from privboost.federation.shares import PRIME, Reconstruction, split_secret
 from privboost.randomness.keystream import KeyStream
 
 

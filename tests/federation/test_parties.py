@@ -22,19 +22,19 @@ from privboost import (
     SBDTClassifier,
     evaluate,
 )
+from privboost.accounting.events import Planned
+from privboost.data.encoding import Encoder
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, TreeSums
 from privboost.engine.updates import Charge, Start
+from privboost.federated import federation as preparation
+from privboost.federated import party_session
+from privboost.federated.agreement import Quorum
+from privboost.federated.coordinator import Session
+from privboost.federated.crypto import Channel, KeyPair
+from privboost.federated.messages import byte_array
 from privboost.federated.transport import InProcess
-from privboost.federation import party_offers, preparation
-from privboost.federation.channels import Channel
-from privboost.federation.keys import KeyPair
-from privboost.federation.messages import byte_array
-from privboost.federation.quorum import Quorum
-from privboost.federation.session import Session
-from privboost.privacy.events.event import Planned
 from privboost.randomness.sampling import Sample
-from privboost.tables.encoding import Encoder
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.federation.parties import (
@@ -115,7 +115,7 @@ def test_a_coordinator_cannot_begin_with_fewer(monkeypatch):
 
 def test_another_version(monkeypatch):
     federation = federate(FRAME, 3)
-    monkeypatch.setattr(party_offers, "__version__", "9.9")
+    monkeypatch.setattr(party_session, "__version__", "9.9")
     refused(federation, r"'p0': version: '0\.1\.0' there, and '9\.9' here")
 
 

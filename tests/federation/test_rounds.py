@@ -9,12 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from privboost import FederationError
-from privboost.federation.keys import derive
-from privboost.federation.masks import add_masks, crypt_seeds, own_seed, pair_seed
-from privboost.federation.party_rounds import Dealt, PartyRounds
-from privboost.federation.quorum import Quorum
-from privboost.federation.server_rounds import ServerRounds
-from privboost.federation.shares import SHARE_BYTES, Reconstruction
+from privboost.federated.aggregation import (
+    Dealt,
+    PartyRounds,
+    ServerRounds,
+    add_masks,
+    crypt_seeds,
+    own_seed,
+    pair_seed,
+)
+from privboost.federated.agreement import Quorum
+from privboost.federated.crypto import SHARE_BYTES, Reconstruction, derive
 
 
 def make_parties(quorum, seed=0):

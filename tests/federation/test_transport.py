@@ -10,9 +10,9 @@ import pytest
 
 from privboost import Federation, FederationError, FederationServer, SBDTClassifier, join_federation
 from privboost.federated import transport
+from privboost.federated.crypto import KeyPair
+from privboost.federated.key_files import write_certificate
 from privboost.federated.transport import Challenge, _chunks, _read
-from privboost.federation.key_files import write_certificate
-from privboost.federation.keys import KeyPair
 from tests.federation.parties import agree, entries, make_parties
 from tests.tables import make_domain, make_frame
 

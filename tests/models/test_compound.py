@@ -6,15 +6,15 @@ import pytest
 from privboost import PrivBoostClassifier, load_model
 from privboost.models import trees
 from privboost.models.additive import AdditiveScores
-from privboost.models.compound import CompoundScores
-from privboost.models.files import model_bytes
+from privboost.models.interactions import InteractionScores
+from privboost.models.model import model_bytes
 from tests.tables import make_domain, make_frame
 
 
 def test_scores_are_the_sum_of_effects_pairs_and_trees(compound):
     model, frame = compound
     scores = model.model_.scores
-    assert isinstance(scores, CompoundScores)
+    assert isinstance(scores, InteractionScores)
     assert scores.pairs
     assert scores.trees.n_trees
     codes = list(model.model_.encoder.feature_codes(frame))[-1]
@@ -59,9 +59,9 @@ def test_a_line_stretches_all_parts(compound):
     codes = list(model.model_.encoder.feature_codes(frame))[-1]
     lines = np.tile([0.5, 0.25], (scores.n_outputs, 1))
     parts = len(scores.pairs) + scores.trees.n_trees + len(scores.alone.values) + 1
-    moved = scores.on_lines(lines).scores(codes)
+    moved = scores.with_calibration(lines).scores(codes)
     np.testing.assert_allclose(moved, 0.5 * scores.scores(codes) + 0.25 * 2**16, atol=parts)
-    steep = scores.on_lines(np.tile([1e9, 0.0], (scores.n_outputs, 1)))
+    steep = scores.with_calibration(np.tile([1e9, 0.0], (scores.n_outputs, 1)))
     assert steep.largest.max() < 2**30 + 1e6
 
 

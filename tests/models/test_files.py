@@ -10,8 +10,8 @@ from privboost import (
     export_model,
     load_model,
 )
-from privboost.grid import SCORE_STEPS
-from privboost.models.files import model_bytes, save_model
+from privboost._core.grid import SCORE_STEPS
+from privboost.models.model import model_bytes, save_model
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 

@@ -21,10 +21,10 @@ from privboost import (
     SBDTRegressor,
     load_model,
 )
-from privboost.engine.linear import Terms
+from privboost.data.design_matrix import Terms
 from privboost.models.additive import AdditiveScores
-from privboost.models.importance import N_ROWS, draw_rows
 from privboost.models.linear import Coordinate, LinearScores
+from privboost.models.scores import N_ROWS, draw_rows
 from privboost.models.trees import Forest, TreeScores
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 

@@ -61,11 +61,13 @@ def test_displays_find_what_to_draw(name, frame):
 @pytest.mark.parametrize("name", ["privboost_2", "lazybb_uncalibrated_2", "sbdt_squared_2"])
 def test_there_are_probabilities_where_scores_are_log_odds(name, frame):
     model = stored_model(name)
-    assert hasattr(model, "predict_proba") == model.has_chances
+    assert hasattr(model, "predict_proba") == model.has_probabilities
     asked = ["predict_proba", "decision_function"]
     values, *_ = _get_response_values(model, frame, asked)
     known = (
-        model.predict_proba(frame)[:, 1] if model.has_chances else model.decision_function(frame)
+        model.predict_proba(frame)[:, 1]
+        if model.has_probabilities
+        else model.decision_function(frame)
     )
     np.testing.assert_array_equal(values, known)
     assert not hasattr(stored_model("privboost_1"), "predict_proba")

@@ -11,15 +11,15 @@ from privboost import (
     SBDTClassifier,
     load_model,
 )
-from privboost.grid import SCORE_STEPS
-from privboost.models.compound import CompoundScores
+from privboost._core.grid import SCORE_STEPS
+from privboost.models.interactions import InteractionScores
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame
 
 
 def test_errors_of_scores_are_those_of_their_parts(compound):
     model, frame = compound
     scores = model.model_.scores
-    assert isinstance(scores, CompoundScores)
+    assert isinstance(scores, InteractionScores)
     codes = list(model.model_.encoder.feature_codes(frame))[-1]
     total = np.zeros((scores.n_outputs, len(frame)))
     for feature, noise in enumerate(scores.alone.noise):
@@ -59,7 +59,7 @@ def test_predictions_come_with_errors(compound):
     for output in range(scores.ndim and (scores.shape[1] if scores.ndim > 1 else 1)):
         shift = np.zeros_like(scores)
         shift[(..., output) if scores.ndim > 1 else ...] = step
-        slope = (model.model_.chances_of(scores + shift) - chances) / step
+        slope = (model.model_.probabilities_of(scores + shift) - chances) / step
         own = errors[:, output] if scores.ndim > 1 else errors
         moved += (slope * own[:, None]) ** 2
     np.testing.assert_allclose(std, np.sqrt(moved), rtol=1e-3, atol=1e-8)

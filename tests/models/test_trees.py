@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from privboost import SBDTClassifier, SBDTRegressor, load_model
-from privboost.grid import SCORE_STEPS
-from privboost.models.files import model_bytes
-from privboost.tables.encoding import Encoder
+from privboost._core.grid import SCORE_STEPS
+from privboost.data.encoding import Encoder
+from privboost.models.model import model_bytes
 from tests.boosting.test_sbdt import leaf_of
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from privboost.privacy.events.event import Planned, Relation, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.accounting.events import Planned, Relation, Selection
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 
 
 def gaussian(z, rate=1.0):

@@ -4,17 +4,20 @@ import os
 import pytest
 
 from bench.closed_forms import bounded_range_delta
-from privboost.privacy.accountants.advanced import AdvancedAccountant
-from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
-from privboost.privacy.accountants.game import BoundedRangeAccountant
-from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.accountants.pld import PldAccountant
-from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.calibration import by_shares, calibrate
-from privboost.privacy.events.event import Planned, Relation
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, ThresholdRelease
-from privboost.privacy.formulas import gdp_epsilon, laplace_rdp
+from privboost.accounting.accountants import (
+    AdvancedAccountant,
+    BoundedRangeAccountant,
+    GdpAccountant,
+    PldAccountant,
+    PureAccountant,
+    RdpAccountant,
+    choose_accountant,
+    compare_accountants,
+)
+from privboost.accounting.calibration import by_shares, calibrate
+from privboost.accounting.events import Planned, Relation
+from privboost.accounting.formulas import gdp_epsilon, laplace_rdp
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, ThresholdRelease
 from tests.privacy.accountant_suite import AccountantSuite, gaussian, laplace, selection
 
 
@@ -265,7 +268,7 @@ def test_shares_are_of_mu_squared():
 
 
 def test_conversion_to_replace_one():
-    from privboost.privacy.formulas import replace_one
+    from privboost.accounting.formulas import replace_one
 
     epsilon, delta = replace_one(1.0, 1e-6)
     assert epsilon == 2.0

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from privboost.privacy.accountants.discretisation import discretisation_slack
-from privboost.privacy.accountants.gdp import GdpAccountant, total_mu
-from privboost.privacy.calibration import calibrate
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease
-from privboost.privacy.formulas import gdp_epsilon
+from privboost.accounting.accountant import discretisation_slack
+from privboost.accounting.accountants import GdpAccountant, total_mu
+from privboost.accounting.calibration import calibrate
+from privboost.accounting.events import Planned
+from privboost.accounting.formulas import gdp_epsilon
+from privboost.accounting.noisy_sums import GaussianRelease
 
 mpmath = pytest.importorskip("mpmath")
 

@@ -6,24 +6,22 @@ import numpy as np
 import pytest
 
 from privboost import LazyBBClassifier, SBDTClassifier
-from privboost.boosting.plan import Budget
-from privboost.boosting.probabilities import EDGES
+from privboost._core.errors import BudgetError
+from privboost._core.grid import CLIP_STEPS, Contribution
+from privboost.accounting.accountants import GdpAccountant, PureAccountant, RdpProfile
+from privboost.accounting.events import Planned, Relation
+from privboost.accounting.individual_budgets import GaussianBudget, IndividualBudget
+from privboost.accounting.ledger import Ledger
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.data.encoding import Encoder
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_HESSIAN, HESSIAN, CellSums, ScoreCounts, TreeSums
 from privboost.engine.updates import Charge, CloseBudgets, OpenBudgets, Price, Start
-from privboost.errors import BudgetError
-from privboost.grid import CLIP_STEPS, Contribution
 from privboost.losses.logistic import LOGISTIC
-from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.accountants.rdp import RdpProfile
-from privboost.privacy.budgets.life import GaussianBudget, LifeBudget
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned, Relation
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
-from privboost.privacy.ledger import Ledger
+from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.encoding import Encoder
+from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.probability_calibration import EDGES
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.hostile import HostileBackend
@@ -148,7 +146,7 @@ def test_a_plan_pays_for_counts_beside_the_budgets_of_rows(subsample, outputs):
     counted = plans[1]
     own = [planned for planned in counted.releases if planned.event == counted.scores]
     assert [planned.count for planned in own] == [outputs]
-    assert sum(isinstance(planned.event, LifeBudget) for planned in counted.releases) == 1
+    assert sum(isinstance(planned.event, IndividualBudget) for planned in counted.releases) == 1
     assert counted.life.noise > plans[0].life.noise  # rows have less, for the counts have some
     if subsample == 1:
         init, scores = (outputs / event.noise**2 for event in (counted.init, counted.scores))

@@ -3,21 +3,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from privboost._core.grid import BUDGET_STEPS, CLIP_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS
+from privboost.accounting.accountants import GdpAccountant, RdpAccountant
+from privboost.accounting.events import Planned
+from privboost.accounting.formulas import gdp_epsilon, rdp_to_epsilon, subsampled_gaussian_rdp
+from privboost.accounting.individual_budgets import GaussianBudget, RenyiBudget
+from privboost.accounting.noisy_sums import GaussianRelease
+from privboost.data.encoding import Encoder
+from privboost.data.rows import initial_states, join
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_HESSIAN, TreeSums
 from privboost.engine.updates import AddCellValues, Charge, OpenBudgets, Price, Start
-from privboost.grid import BUDGET_STEPS, CLIP_STEPS, WEIGHT_CLASSES, WEIGHT_STEPS
 from privboost.losses.logistic import LOGISTIC
 from privboost.losses.squared_number import SQUARED_NUMBER
-from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.budgets.charges import charge_table
-from privboost.privacy.budgets.life import GaussianBudget, RenyiBudget
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease
-from privboost.privacy.formulas import gdp_epsilon, rdp_to_epsilon, subsampled_gaussian_rdp
-from privboost.tables.encoding import Encoder
-from privboost.tables.rows import join, states_within
+from privboost.mechanisms.individual_filter import charge_table
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.hostile import HostileBackend
@@ -88,7 +87,7 @@ def test_no_row_exceeds_its_budget_and_the_sums_are_of_those_who_pay(
     block = join(blocks)
     state = np.zeros(len(block), dtype=np.int64)
     if block.start is not None:
-        state += states_within(block.start)
+        state += initial_states(block.start)
     weight = np.ones(len(block)) if block.weight is None else block.weight / WEIGHT_STEPS
     spent, charged = np.zeros(len(block)), np.zeros(len(block), dtype=np.int64)
     table = table_of(budget, loss, event)

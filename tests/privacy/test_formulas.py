@@ -9,7 +9,7 @@ from bench.closed_forms import (
     composed_range_epsilon,
     pld_epsilon,
 )
-from privboost.privacy.formulas import (
+from privboost.accounting.formulas import (
     bounded_range_rdp,
     gdp_delta,
     gdp_epsilon,

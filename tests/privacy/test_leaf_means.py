@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privboost._core.grid import CLIP_STEPS, Contribution
+from privboost.accounting.accountants import PureAccountant
+from privboost.accounting.events import Planned
+from privboost.accounting.ledger import Ledger
+from privboost.accounting.noisy_sums import LaplaceRelease
 from privboost.engine.queries import COUNT, GRADIENT_COUNT, TreeSums
-from privboost.grid import CLIP_STEPS, Contribution
-from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import LaplaceRelease
-from privboost.privacy.leaf_means import (
+from privboost.mechanisms.curator import Curator
+from privboost.mechanisms.sensitivity import (
     MEAN_STEPS,
     exact_means,
     lambda_steps,
     means_bound,
     row_steps,
 )
-from privboost.privacy.ledger import Ledger
 from privboost.randomness.keystream import KeyStream
 from privboost.trees.tree import stump
 from tests.statistical.test_other_mechanisms import REJECT, Sums, laplace_fit

@@ -4,13 +4,12 @@ import math
 import pytest
 
 from privboost import BudgetError
-from privboost.privacy.accountants.game import BoundedRangeAccountant
-from privboost.privacy.accountants.gdp import GdpAccountant, total_mu
-from privboost.privacy.calibration import calibrate
-from privboost.privacy.events.event import Planned, Selection
-from privboost.privacy.events.sums import GaussianRelease, ThresholdRelease
-from privboost.privacy.ledger import Ledger
-from privboost.privacy.searches import round_up
+from privboost.accounting.accountants import BoundedRangeAccountant, GdpAccountant, total_mu
+from privboost.accounting.calibration import calibrate
+from privboost.accounting.events import Planned, Selection
+from privboost.accounting.formulas import round_up
+from privboost.accounting.ledger import Ledger
+from privboost.accounting.noisy_sums import GaussianRelease, ThresholdRelease
 
 PLAN = calibrate(
     [Planned(GaussianRelease("sums", 1.0, 2**16, 1, 1, (0.5, 0.5)), 3)], 1.0, 1e-6, GdpAccountant()

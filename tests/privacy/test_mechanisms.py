@@ -4,18 +4,16 @@ import numpy as np
 import pytest
 
 from privboost import BudgetError
+from privboost._core.grid import CLIP_STEPS, WEIGHT_STEPS, Contribution
+from privboost.accounting.accountants import GdpAccountant, PureAccountant, RdpAccountant
+from privboost.accounting.events import Planned, SampledGroup, Selection
+from privboost.accounting.individual_budgets import GaussianBudget
+from privboost.accounting.ledger import Ledger
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.engine.queries import GRADIENT_COUNT, CellSums, NodeHistograms, ScoreCounts
 from privboost.engine.updates import Charge, OpenBudgets, Price, Start
-from privboost.grid import CLIP_STEPS, WEIGHT_STEPS, Contribution
 from privboost.losses.logistic import LOGISTIC
-from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.budgets.life import GaussianBudget
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned, SampledGroup, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
-from privboost.privacy.ledger import Ledger
+from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap

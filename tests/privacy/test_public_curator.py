@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 
 from privboost import BudgetError
-from privboost.boosting.plan import Budget, PublicRows
+from privboost._core.grid import CLIP_STEPS, Contribution
+from privboost.accounting.accountants import ACCOUNTANTS, PureAccountant
+from privboost.accounting.events import Exact, Planned, SampledGroup, Selection
+from privboost.accounting.ledger import Ledger
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 from privboost.engine.queries import GRADIENT_COUNT, CellSums
-from privboost.grid import CLIP_STEPS, Contribution
-from privboost.privacy.accountants.choice import ACCOUNTANTS
-from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Exact, Planned, SampledGroup, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
-from privboost.privacy.ledger import Ledger
-from privboost.privacy.public_curator import PublicCurator
+from privboost.mechanisms.curator import Curator
+from privboost.mechanisms.public_curator import PublicCurator
 from privboost.randomness.keystream import KeyStream
+from privboost.recipes.common.plan import Budget, PublicRows
 from privboost.trees.cell_map import CellMap
 from tests.utilities import LargestCell
 

@@ -21,24 +21,28 @@ from privboost import (
     SBDTClassifier,
     SchemaError,
 )
+from privboost._core.grid import CLIP_STEPS, Contribution
+from privboost._core.unit import Unit
+from privboost.accounting.accountants import PureAccountant
+from privboost.accounting.events import Planned
+from privboost.accounting.ledger import Ledger
 from privboost.audit import audit
+from privboost.data.loading import Load, UnitRule
+from privboost.data.sources import open_table
+from privboost.domain_inference import bounds, inference
+from privboost.domain_inference.bounds import (
+    SIZE_CODES,
+    SIZE_EDGES,
+    InferenceLoader,
+    least_count,
+    plan_sizes,
+)
 from privboost.engine.backend import open_local
 from privboost.engine.updates import Start
-from privboost.grid import CLIP_STEPS, Contribution
-from privboost.learning import domain_learning, number_bounds
-from privboost.learning.number_bounds import least_count, plan_sizes
 from privboost.losses.squared_number import SQUARED_NUMBER
-from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned
-from privboost.privacy.ledger import Ledger
+from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_laplace
-from privboost.tables.loader import UnitRule
-from privboost.tables.loading import Load
-from privboost.tables.size_loader import SIZE_CODES, SIZE_EDGES, SizeLoader
-from privboost.tables.sources import open_table
-from privboost.unit import Unit
 
 REJECT = 1e-6
 
@@ -323,7 +327,7 @@ def test_an_understated_release_is_refused(wrong, monkeypatch):
         rows = wrong.get("rows", contribution.rows)
         return plan_sizes(Contribution(rows=rows), wrong.get("numbers", numbers), pure)
 
-    monkeypatch.setattr(domain_learning, "plan_sizes", broken)
+    monkeypatch.setattr(inference, "plan_sizes", broken)
     frame = frame_of(50)[["age", "gain"]].assign(pay=1.0, who=np.arange(50) // 2)
     with pytest.raises(ValueError, match="understates"):
         Domain.learn(frame, "pay", 1.0, 0, given={"unit": {"column": "who", "max_rows": 2}})
@@ -332,7 +336,7 @@ def test_an_understated_release_is_refused(wrong, monkeypatch):
 @pytest.mark.parametrize("pure", [True, False])
 def test_empty_bins_pass_for_full_ones_as_seldom_with_either_noise(pure, monkeypatch):
     """At a chance of a half for all bins together, which is seen to be neither less nor more."""
-    monkeypatch.setattr(number_bounds, "_FALSE_ALARM", 0.5)
+    monkeypatch.setattr(bounds, "_FALSE_ALARM", 0.5)
     event = plan_sizes(Contribution(), 1, pure).scaled(40.0)
     least = least_count(event, SIZE_CODES)
     stream, tables = KeyStream.seeded(7), 3000
@@ -362,7 +366,7 @@ def table_of(people, rows, seed=0):
 def opened(frame, max_rows):
     """A backend with the rows of a table as a lesson counts them."""
     rule = UnitRule.of(Unit("who", max_rows), KeyStream.seeded(3))
-    loader = SizeLoader(("a", "b"), (), rule, "a")
+    loader = InferenceLoader(("a", "b"), (), rule, "a")
     backend = open_local([Load(loader, open_table(frame, ()))])
     backend.apply(Start(SQUARED_NUMBER.table(1.0, 1.0)))
     return backend
@@ -370,7 +374,7 @@ def opened(frame, max_rows):
 
 def moved(frame, fewer, max_rows):
     """How far, in L1, exact counts move between two tables."""
-    sums = [opened(part, max_rows).sum(number_bounds._sizes(2)) for part in (frame, fewer)]
+    sums = [opened(part, max_rows).sum(bounds._sizes(2)) for part in (frame, fewer)]
     return int(np.abs(sums[0] - sums[1]).sum())
 
 
@@ -407,7 +411,7 @@ def counted(canary, seed, noise):
     ledger = Ledger(1e9, 0, PureAccountant())
     ledger.reserve([Planned(event, 1)])
     curator = Curator(person(bool(canary)), ledger, KeyStream.seeded(seed), Contribution(rows=2))
-    counts = curator.sums(number_bounds._sizes(2), event)[0, :, 0] / CLIP_STEPS
+    counts = curator.sums(bounds._sizes(2), event)[0, :, 0] / CLIP_STEPS
     bins = np.searchsorted(SIZE_EDGES, [3.0, -3.0]) + np.array([0, SIZE_CODES])
     return float(np.clip(counts[bins], 0, 2).sum())  # all that tells of the person
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.events.event import Planned
-from privboost.privacy.formulas import (
+from privboost.accounting.accountants import RdpAccountant
+from privboost.accounting.events import Planned
+from privboost.accounting.formulas import (
     bounded_range_rdp,
     laplace_rdp,
     rdp_to_epsilon,

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from bench.closed_forms import calibrate_gaussian
-from privboost.privacy import range_game
-from privboost.privacy.accountants.choice import choose_accountant, compare_accountants
-from privboost.privacy.accountants.game import BoundedRangeAccountant
-from privboost.privacy.accountants.pld import PldAccountant, losses_rounding
-from privboost.privacy.accountants.resolution import PER_RELEASE, RESOLVED
-from privboost.privacy.events.event import Planned, Selection
-from privboost.privacy.events.sums import GaussianRelease
+from privboost.accounting import bounded_range
+from privboost.accounting.accountant import PER_RELEASE, RESOLVED
+from privboost.accounting.accountants import (
+    BoundedRangeAccountant,
+    PldAccountant,
+    choose_accountant,
+    compare_accountants,
+    losses_rounding,
+)
+from privboost.accounting.events import Planned, Selection
+from privboost.accounting.noisy_sums import GaussianRelease
 from tests.privacy.accountant_suite import gaussian, laplace, selection
 
 PLANS = {
@@ -66,7 +70,7 @@ def delta_directly(planned, grid, epsilon):
 @pytest.fixture
 def without_allowance(monkeypatch):
     """The broken twin: nothing is kept for rounding, and no δ is too small."""
-    monkeypatch.setattr("privboost.privacy.accountants.pld.PER_RELEASE", 0.0)
+    monkeypatch.setattr("privboost.accounting.accountants.PER_RELEASE", 0.0)
 
 
 def understatements(deltas_of):
@@ -148,7 +152,7 @@ def test_equal_releases_at_a_tiny_delta_are_calibrated_by_renyi():
 def played(ranges, steps, number):
     """The recursion as its definition says, chord by chord, in any kind of number."""
     exp, sqrt = number["exp"], number["sqrt"]
-    step = number["of"](range_game._grid(ranges, sum(ranges))[0])
+    step = number["of"](bounded_range._grid(ranges, sum(ranges))[0])
     most = steps
     n = math.ceil(sum(ranges) / float(step)) + 1 + most + 1
     x = [exp((k - most) * step) for k in range(n)]
@@ -179,16 +183,16 @@ FLOATS = {"of": float, "exp": math.exp, "sqrt": math.sqrt}
 
 def test_the_recursion_never_understates(monkeypatch):
     mpmath = pytest.importorskip("mpmath")
-    monkeypatch.setattr(range_game, "_STEPS", (6,))
+    monkeypatch.setattr(bounded_range, "_STEPS", (6,))
     ranges = [0.2] * 8
-    found = range_game.compose_ranges(ranges).values
+    found = bounded_range.compose_ranges(ranges).values
     with mpmath.workdps(40):
         exact = played(ranges, 6, {"of": mpmath.mpf, "exp": mpmath.exp, "sqrt": mpmath.sqrt})
         inside = range(len(found) - 8)  # beyond the sum of all ranges it is zero
         excess = [float(mpmath.mpf(float(found[k])) / exact[k] - 1) for k in inside]
         twin = played(ranges, 6, FLOATS)
         lost = [float(mpmath.mpf(twin[k]) / exact[k] - 1) for k in inside]
-    raised = len(ranges) * range_game._ROUND
+    raised = len(ranges) * bounded_range._ROUND
     assert 0 < min(excess) <= max(excess) < 1.02 * raised
     assert max(excess[len(excess) // 2 :]) > 0.98 * raised  # float64 itself loses next to nothing
     assert min(lost) < 0  # plain differences, with nothing added, fall below
@@ -196,7 +200,7 @@ def test_the_recursion_never_understates(monkeypatch):
 
 def test_ranges_are_rounded_up():
     ranges = [0.1, 0.1 / 3, 0.2 * (1 + 1e-15), 0.2 * (1 + 1e-9)]
-    step, widths, _ = range_game._grid(ranges, 1.0)
+    step, widths, _ = bounded_range._grid(ranges, 1.0)
     assert all(width * step >= each for width, each in zip(widths, ranges, strict=True))
     assert widths[2] == 6 * widths[1]
     assert widths[3] == widths[2] + 1
@@ -206,7 +210,7 @@ def test_ranges_are_rounded_up():
 def test_gaussians_in_the_game_are_not_understated(mu):
     """Against the mean of chords, integrated with many digits."""
     mpmath = pytest.importorskip("mpmath")
-    curve = range_game.compose_ranges([0.2] * 3)
+    curve = bounded_range.compose_ranges([0.2] * 3)
     points, _ = curve._points()
     values = curve._at(points)
     with mpmath.workdps(40):

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from privboost.privacy.accountants.rdp import RdpAccountant
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.search import SearchRelease
+from privboost.accounting.accountants import RdpAccountant
+from privboost.accounting.composition import ORDERS, SearchRelease
+from privboost.accounting.events import Planned
 from privboost.randomness.keystream import KeyStream
-from privboost.randomness.run_counts import draw_below, draw_run_count, mean_runs, stop_chance
-from privboost.reports.curve import ORDERS
+from privboost.randomness.sampling import draw_below, draw_run_count, mean_runs, stop_chance
 
 
 def divergence(p, q, alpha):

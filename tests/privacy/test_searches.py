@@ -2,16 +2,16 @@
 
 import pytest
 
-from privboost.privacy import searches
-from privboost.privacy.events.event import Planned, Relation, SampledGroup, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
+from privboost.accounting import formulas
+from privboost.accounting.events import Planned, Relation, SampledGroup, Selection
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
 
 
 @pytest.mark.parametrize("wrong_by", [0.0, -1e-6, 1e-6])
 def test_a_root_is_moved_until_the_promise_holds(wrong_by, monkeypatch):
     """A root finder that errs to the unsafe side is not believed."""
-    monkeypatch.setattr(searches, "brentq", lambda *how, **more: 2.0 + wrong_by)
-    root = searches.safe_root(
+    monkeypatch.setattr(formulas, "brentq", lambda *how, **more: 2.0 + wrong_by)
+    root = formulas.safe_root(
         lambda x: x - 2, (0.0, 5.0), holds=lambda x: x >= 2, nudge=lambda x: x + 1e-7
     )
     assert root >= 2
@@ -19,7 +19,7 @@ def test_a_root_is_moved_until_the_promise_holds(wrong_by, monkeypatch):
 
 
 def test_the_real_root_finder_is_asked_with_tolerances():
-    root = searches.safe_root(
+    root = formulas.safe_root(
         lambda x: x * x - 2, (0.0, 2.0), lambda x: x * x <= 2, lambda x: x * (1 - 1e-14), xtol=1e-15
     )
     assert root * root <= 2

@@ -4,11 +4,11 @@ from dataclasses import replace
 import pytest
 
 from privboost import PrivBoostClassifier
-from privboost.privacy.budgets.life import RenyiBudget
-from privboost.privacy.events.event import Planned, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
-from privboost.privacy.shares import BY_PART, MU_SQUARED, PURE, event_shares
-from privboost.privacy.statements import add_lesson
+from privboost.accounting.composition import BY_PART, MU_SQUARED, PURE, event_shares
+from privboost.accounting.events import Planned, Selection
+from privboost.accounting.individual_budgets import RenyiBudget
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.reports.report import add_domain_inference
 from tests.tables import make_domain, make_frame
 
 STEPS = 2**16
@@ -54,11 +54,13 @@ def test_nothing_has_no_shares(plan):
 def test_parts_are_shared_by_epsilon():
     model = PrivBoostClassifier(1.0, 1e-6, make_domain(), n_estimators=2).fit(make_frame(40))
     report = model.privacy_
-    both = add_lesson(replace(report, epsilon=3.0), report, "training")
+    both = add_domain_inference(replace(report, epsilon=3.0), report, "training")
     assert both.share_of == BY_PART
     half = len(report.releases)
     shares = [release.share for release in both.releases]
     assert math.fsum(shares[:half]) == pytest.approx(3 / (3 + report.epsilon))
     assert math.fsum(shares) == pytest.approx(1)
     older = replace(report, share_of="")
-    assert {each.share for each in add_lesson(older, report, "training").releases} == {None}
+    assert {each.share for each in add_domain_inference(older, report, "training").releases} == {
+        None
+    }

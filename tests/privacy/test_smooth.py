@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privboost.grid import Contribution
-from privboost.privacy.utilities.smooth import (
+from privboost._core.grid import Contribution
+from privboost.mechanisms.utilities import (
     MOST_DECAY,
     MOST_NODES,
     ROW,

@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 
 from privboost import BoostedAdaSSPClassifier, DPXGBClassifier, SarusXGBClassifier
-from privboost.grid import CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
-from privboost.privacy.eigenvalues import EIGENVALUE_ROWS, EIGENVALUE_STEPS
-from privboost.privacy.utilities.smooth import MOST_ROWS as MOST_SMOOTH
-from privboost.privacy.utilities.smooth import ROW, RuleError, Smoothing
-from privboost.privacy.utilities.splits import MOST_ROWS, ROUNDING, SCORE, SplitGain
+from privboost._core.grid import CLIP_STEPS, VECTOR_STEPS, WEIGHT_STEPS, Contribution
+from privboost.mechanisms.sensitivity import EIGENVALUE_ROWS, EIGENVALUE_STEPS
+from privboost.mechanisms.utilities import MAX_SMOOTH_ROWS as MOST_SMOOTH
+from privboost.mechanisms.utilities import (
+    MAX_SPLIT_ROWS,
+    ROUNDING,
+    ROW,
+    SCORE,
+    RuleError,
+    Smoothing,
+    SplitGain,
+)
 from privboost.trees.splits import join_splits
 from tests.tables import make_domain, make_frame
 
@@ -40,7 +47,7 @@ def test_split_scores_of_the_largest_tables_err_by_what_the_range_includes(weigh
     worst = 0.0
     for _ in range(60):
         part = rng.dirichlet(np.ones(8))
-        n = (part * (MOST_ROWS - 1) * unit).astype(np.int64)
+        n = (part * (MAX_SPLIT_ROWS - 1) * unit).astype(np.int64)
         g = (n * rng.uniform(0.9, 1.0, 8)).astype(np.int64) * rng.choice([-1, 1])
         found = utility.scores(np.stack([g, n], axis=1)[None], contribution)[0]
         assert found.max() < 2**62

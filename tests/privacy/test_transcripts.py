@@ -23,22 +23,23 @@ from privboost import (
     SarusXGBRegressor,
     SBDTClassifier,
     SBDTRegressor,
-    codec,
 )
-from privboost.boosting import calibrated, draft
-from privboost.boosting.target_span import PASSES, learn_span
+from privboost._core import codec
+from privboost._core.grid import Contribution
+from privboost.accounting.events import Relation
+from privboost.data.loading import Load
+from privboost.data.sources import open_table
+from privboost.domain_inference.within_fit import DomainInference
 from privboost.engine.backend import open_local
 from privboost.engine.queries import Bound
 from privboost.estimators import privboost
-from privboost.grid import Contribution
-from privboost.learning.lesson import Lesson
-from privboost.privacy import leaf_means
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Relation
+from privboost.mechanisms import sensitivity
+from privboost.mechanisms.curator import Curator
 from privboost.recipes import lazybb, sarus
+from privboost.recipes.common import plan as draft
+from privboost.recipes.common import probability_calibration
+from privboost.recipes.common.target_range import PASSES, find_target_range
 from privboost.recipes.privboost import boost_privboost
-from privboost.tables.loading import Load
-from privboost.tables.sources import open_table
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
 
 OTHERS = 25
@@ -83,7 +84,7 @@ def moved(name, curator, arguments, answers):
     """How far the neighbour's answer is, in what the release claims: ε, μ, or a range of ε."""
     *before, event = arguments
     if name == "laplace_means":
-        answers, name = [leaf_means.exact_means(sums, *before) for sums in answers], "laplace"
+        answers, name = [sensitivity.exact_means(sums, *before) for sums in answers], "laplace"
     if name == "select":
         (utility,) = before
         one, other = (utility.scores(sums, curator._contribution) for sums in answers)
@@ -203,7 +204,7 @@ def test_no_release_of_a_fit_moves_by_more_than_it_claims(transcript, case):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_votes_whose_counts_forget_who_is_replaced_are_caught(transcript, monkeypatch, delta):
     """The twin counts one cell for a row that leaves one and comes to another; all believe it."""
-    honest = calibrated.counts_release
+    honest = probability_calibration.counts_release
     monkeypatch.setattr(Bound, "of_two", property(lambda own: own))
     monkeypatch.setattr(
         lazybb, "counts_release", lambda *given, **how: replace(honest(*given, **how), cells=1)
@@ -231,10 +232,10 @@ def test_the_claim_of_a_mean_is_attained_and_a_smaller_one_is_caught(transcript,
     """The twin counts on one row more in every leaf; plan and curator believe it."""
     far, claim = lonely(transcript)
     assert 0.999 * claim < far <= claim
-    honest = leaf_means.row_steps
-    for module in (leaf_means, sarus):
+    honest = sensitivity.row_steps
+    for module in (sensitivity, sarus):
         monkeypatch.setattr(
-            module, "row_steps", lambda added: honest(added + leaf_means.CLIP_STEPS)
+            module, "row_steps", lambda added: honest(added + sensitivity.CLIP_STEPS)
         )
     transcript.clear()
     far, claim = lonely(transcript)
@@ -292,8 +293,10 @@ def test_a_lesson_and_training_move_by_no_more_than_the_report_says(transcript, 
 
 def test_a_lesson_that_forgets_who_is_replaced_is_caught(transcript, monkeypatch):
     """The twin has its whole share of ε before rows that are replaced."""
-    honest = Lesson.own
-    monkeypatch.setattr(Lesson, "own", lambda lesson, _: honest(lesson, Relation.ADD_REMOVE))
+    honest = DomainInference.own
+    monkeypatch.setattr(
+        DomainInference, "own", lambda lesson, _: honest(lesson, Relation.ADD_REMOVE)
+    )
     assert learned_fit(*LEARNED[-1], 1).privacy_.epsilon > 3
     assert transcript[0][1] > 0.7 * 2 * 1.5  # more than its share, on these very rows
 
@@ -394,6 +397,6 @@ def test_the_flagship_is_made_of_released_values_alone(monkeypatch, case):
     monkeypatch.setattr(privboost, "boost_privboost", boost)
     model = ask(*case).model_
     curator, (plan, generator) = Replay(released), runs[0]
-    assert learn_span(curator, plan) == model.span
+    assert find_target_range(curator, plan) == model.span
     again = boost_privboost(curator, plan, generator).to_payload()
     assert codec.dump(model.scores.to_payload(), b"PVBTESTS") == codec.dump(again, b"PVBTESTS")

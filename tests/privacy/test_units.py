@@ -13,26 +13,22 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from privboost import Domain, PrivBoostClassifier, SBDTRegressor
-from privboost.boosting.plan import Budget
-from privboost.clusters.rows_bytes import read_rows, write_rows
+from privboost.data import kernels, units
+from privboost.data.attached_columns import open_source
+from privboost.data.encoding import Encoder
+from privboost.data.loading import Load, RowLoader, Side, SplitLoader, UnitRule, load_rows
+from privboost.data.rows import Codes, Layout, Rows, join
+from privboost.data.sources import open_table
+from privboost.distributed.partitions import read_rows, write_rows
+from privboost.domain_inference import bounds
+from privboost.domain_inference.bounds import InferenceLoader
 from privboost.engine.backend import LocalBackend
 from privboost.engine.updates import Start
-from privboost.evaluation.groups import open_groups
-from privboost.evaluation.loader import OutcomeLoader
+from privboost.evaluation.outcomes import OutcomeLoader, open_groups
 from privboost.evaluation.plan import plan_evaluation
-from privboost.learning import number_bounds
 from privboost.losses.squared_number import SQUARED_NUMBER
 from privboost.randomness.keystream import KeyStream
-from privboost.tables import bounding, kernels
-from privboost.tables.beside import open_source
-from privboost.tables.encoding import Encoder
-from privboost.tables.layout import Layout
-from privboost.tables.loader import RowLoader, UnitRule
-from privboost.tables.loading import Load, load_rows
-from privboost.tables.part_loader import PartLoader, Side
-from privboost.tables.rows import Codes, Rows, join
-from privboost.tables.size_loader import SizeLoader
-from privboost.tables.sources import open_table
+from privboost.recipes.common.plan import Budget
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, NUMBER, encode_training, make_domain, make_frame
 
@@ -86,12 +82,14 @@ def loader_of(name, frame):
     if name.startswith("part"):
         whole, source = loader_of(name.removeprefix("part "), frame)
         key = np.frombuffer(KeyStream.seeded(6).words(4).tobytes(), dtype=np.uint8)
-        return PartLoader(whole, Side(key, 0.6, True)), source
+        return SplitLoader(whole, Side(key, 0.6, True)), source
     rule = UnitRule.of(DOMAIN.unit, KeyStream.seeded(1))
     if name == "sizes":
-        return SizeLoader(("age", "gain"), ("job", "place"), rule, "age"), open_table(frame, ())
+        return InferenceLoader(("age", "gain"), ("job", "place"), rule, "age"), open_table(
+            frame, ()
+        )
     if name == "strings":
-        return SizeLoader((), ("place",), rule, "place"), open_table(frame, ())
+        return InferenceLoader((), ("place",), rule, "place"), open_table(frame, ())
     if name == "outcomes":
         groups = open_groups(["job"], MODEL)
         plan = plan_evaluation(MODEL, groups, Budget(1.0, 1e-6))
@@ -147,7 +145,7 @@ def drawn(kinds, key, max_rows=1, n=3000, names=None):
     """Which of its rows each of n units keeps, all of whose rows are alike: shape (n, max_rows)."""
     unit, own = named(n, len(kinds))
     block = rows_of(*np.tile(kinds, n))
-    keep = bounding.kept_rows([block], unit, own if names is None else names, max_rows, key)
+    keep = units.kept_rows([block], unit, own if names is None else names, max_rows, key)
     return np.flatnonzero(keep).reshape(n, max_rows) % len(kinds)
 
 
@@ -171,9 +169,9 @@ def test_positions_are_kept_equally_often(key):
     rng = np.random.default_rng(0)
     unit, names = named(3000, 5)
     block = rows_of(*rng.integers(0, 200, 15_000))
-    keep = bounding.kept_rows([block], unit, names, 1, key)
+    keep = units.kept_rows([block], unit, names, 1, key)
     assert not unlikely(keep.reshape(3000, 5).sum(axis=0))
-    gone = bounding.kept_rows([block], unit, names, 4, key)
+    gone = units.kept_rows([block], unit, names, 4, key)
     assert not unlikely((~gone).reshape(3000, 5).sum(axis=0))
 
 
@@ -194,12 +192,12 @@ def copies_kept(key):
 @pytest.mark.parametrize("key", KEYS)
 def test_rows_that_are_alike_count_one_by_one(key, monkeypatch):
     assert not unlikely(copies_kept(key), [0.8, 0.2])
-    rank = bounding._rank_within_runs
+    rank = units._rank_within_runs
 
     def twin(unit, hashes=None):
         return rank(unit) if hashes is None else np.zeros(len(unit), dtype=np.int64)
 
-    monkeypatch.setattr(bounding, "_rank_within_runs", twin)
+    monkeypatch.setattr(units, "_rank_within_runs", twin)
     assert unlikely(copies_kept(key), [0.8, 0.2])  # rows that are alike are one
 
 
@@ -218,7 +216,7 @@ def full_rows():
 
 
 def hashed(rows):
-    return np.concatenate(list(bounding.row_bytes(rows, KEYS[0])), axis=1)
+    return np.concatenate(list(units.row_bytes(rows, KEYS[0])), axis=1)
 
 
 def other_codes(name):
@@ -238,8 +236,8 @@ CHANGES = {
 
 def test_every_field_of_rows_decides_or_is_said_not_to():
     names = {field.name for kind in (MoreRows, Codes) for field in fields(kind)}
-    assert names - bounding.NOT_HASHED == {*CHANGES, "narrow", "wide"}
-    assert {"ids", "cohort", "layout"} == bounding.NOT_HASHED
+    assert names - units.NOT_HASHED == {*CHANGES, "narrow", "wide"}
+    assert {"ids", "cohort", "layout"} == units.NOT_HASHED
     whole = hashed(full_rows())
     for name, values in CHANGES.items():
         found = [hashed(replace(full_rows(), **{name: value})) for value in values]
@@ -277,7 +275,7 @@ def test_null_and_empty_strings_and_slices_are_told_apart():
 
 
 def next_bytes(texts):
-    return np.concatenate(list(bounding.row_bytes((texts,), KEYS[0])), axis=1)
+    return np.concatenate(list(units.row_bytes((texts,), KEYS[0])), axis=1)
 
 
 @pytest.mark.parametrize(
@@ -299,13 +297,13 @@ def test_the_hash_is_siphash(length, digest):
 def lesson(frame, max_rows, backend=LocalBackend):
     """Exact sums and counts of strings, as domain inference asks for them."""
     rule = UnitRule("who", max_rows, KEYS[1])
-    load = Load(SizeLoader(("a", "b"), ("s", "t"), rule, "a"), open_table(frame, ()))
+    load = Load(InferenceLoader(("a", "b"), ("s", "t"), rule, "a"), open_table(frame, ()))
     if backend is LocalBackend:
         opened = LocalBackend([block for each in load_rows([load]) for block in each.blocks])
     else:
         opened = backend([load], seed=len(frame))
     opened.apply(Start(SQUARED_NUMBER.table(1.0, 1.0)))
-    return opened.sum(number_bounds._sizes(2)), opened.tally()
+    return opened.sum(bounds._sizes(2)), opened.tally()
 
 
 def visits(people, rows, rng):

@@ -6,22 +6,21 @@ import numpy as np
 import pytest
 
 from privboost import BudgetError
+from privboost._core.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_STEPS, Contribution
+from privboost.accounting.accountants import GdpAccountant, PureAccountant
+from privboost.accounting.events import Planned, Relation, Selection
+from privboost.accounting.ledger import Ledger
+from privboost.accounting.noisy_sums import GaussianRelease, GramRelease, VectorRelease
+from privboost.data.design_matrix import Terms
 from privboost.engine.queries import GramSums, LinearSums, TreeSums, VoteCounts
 from privboost.engine.updates import SetTerms, Start, UseLoss
-from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_STEPS, Contribution
-from privboost.losses import LossTable, loss_of
-from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.curator import Curator
-from privboost.privacy.eigenvalues import EIGENVALUE_STEPS
-from privboost.privacy.events.event import Planned, Relation, Selection
-from privboost.privacy.events.sums import GaussianRelease, GramRelease, VectorRelease
-from privboost.privacy.ledger import Ledger
-from privboost.privacy.utilities.smooth import LeafClass, RuleError, Smoothing
+from privboost.losses.base import LossTable, loss_of
+from privboost.mechanisms.curator import Curator
+from privboost.mechanisms.sensitivity import EIGENVALUE_STEPS
+from privboost.mechanisms.utilities import LeafClass, RuleError, Smoothing
 from privboost.randomness.keystream import KeyStream
 from privboost.trees.splits import join_splits
 from privboost.trees.tree import stump
-from privboost.vectors.terms import Terms
 from tests.utilities import LargestCell
 
 COORDINATES = 4

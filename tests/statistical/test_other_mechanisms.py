@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privboost._core.grid import CLIP_STEPS, Contribution
+from privboost.accounting.accountants import GdpAccountant, PureAccountant
+from privboost.accounting.events import Planned, Selection
+from privboost.accounting.ledger import Ledger
+from privboost.accounting.noisy_sums import LaplaceRelease, ThresholdRelease
 from privboost.engine.queries import GRADIENT_COUNT, CellSums
-from privboost.grid import CLIP_STEPS, Contribution
-from privboost.privacy.accountants.gdp import GdpAccountant
-from privboost.privacy.accountants.pure import PureAccountant
-from privboost.privacy.curator import Curator, noisy_threshold
-from privboost.privacy.events.event import Planned, Selection
-from privboost.privacy.events.sums import LaplaceRelease, ThresholdRelease
-from privboost.privacy.ledger import Ledger
-from privboost.privacy.utilities.splits import SCORE, SplitGain
+from privboost.mechanisms.curator import Curator, noisy_threshold
+from privboost.mechanisms.utilities import SCORE, SplitGain
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_laplace
 from privboost.randomness.sampling import bernoulli_mask

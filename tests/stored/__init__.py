@@ -77,7 +77,7 @@ def _write(folder: Path) -> None:
 def answers_of(model: Model, table: pd.DataFrame) -> dict[str, Any]:
     """Return what a model says of rows: scores, predictions, and probabilities if it has them."""
     said = {"scores": model.decision_function(table), "predictions": model.predict(table)}
-    if model.has_chances:
+    if model.has_probabilities:
         said["chances"] = model.predict_proba(table)
     return {name: np.asarray(own).tolist() for name, own in said.items()}
 

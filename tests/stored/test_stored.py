@@ -5,7 +5,7 @@ import pytest
 
 import privboost
 from privboost import load_model
-from privboost.models.files import model_bytes
+from privboost.models.model import model_bytes
 from privboost.recipes import RECIPES
 from tests.stored import FOLDER, MOST_BYTES, answers_of, table_of, write
 

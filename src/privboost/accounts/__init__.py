@@ -1,1 +1,1 @@
-"""Budget store: accounts of data sets, across runs and processes."""
+"""Budget accounts of data sets."""

@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import ClassVar
 
-from privboost.errors import BudgetError
-from privboost.privacy.accountants.discretisation import EXCHANGE_ROOM
-from privboost.privacy.composition import gaussian_epsilon, gaussian_sizes
-from privboost.privacy.events.event import Event, Planned, Relation
-from privboost.privacy.formulas import rdp_to_epsilon
-from privboost.reports.curve import Curve
+from privboost._core.errors import BudgetError
+from privboost.accounting.accountant import EXCHANGE_ROOM
+from privboost.accounting.composition import Curve, gaussian_epsilon, gaussian_sizes
+from privboost.accounting.events import Event, Planned, Relation
+from privboost.accounting.formulas import rdp_to_epsilon
 
 _MAX_ORDER = 1024
 _ROUNDING = 1 + 1e-12
@@ -62,7 +61,7 @@ class Price:
         pairs = zip(astuple(self), astuple(other), strict=True)
         return all(theirs <= own * (1 + 1e-9) for own, theirs in pairs)
 
-    def words_delta(self, epsilon: float) -> float:
+    def threshold_delta(self, epsilon: float) -> float:
         """Return the δ of thresholds where the total cost is at most ε.
 
         Replacing a unit is two add/remove steps, whose δ adds up to d + e^ε d.

@@ -9,6 +9,9 @@ from typing import Annotated, Any
 import typer
 
 import privboost
+from privboost._core.files import write_file
+from privboost._core.progress import reading
+from privboost._core.unit import describe_unit
 from privboost.cli.exits import Status, notify
 from privboost.cli.options import (
     AccountOptions,
@@ -40,9 +43,6 @@ from privboost.cli.output import (
     spending,
 )
 from privboost.cli.registry import command, option
-from privboost.files import write_file
-from privboost.progress import reading
-from privboost.unit import describe_unit
 
 LeaveOut = Annotated[
     list[str] | None, option("A column that is no feature, such as an id; repeatable.")
@@ -73,8 +73,8 @@ def skeleton(
     A CSV file has names alone: each column lists the kinds, of which one is to stay.
     No row is read, nor what a schema carries of the rows.
     """
-    from privboost.tables.features import FEATURE_KINDS
-    from privboost.tables.skeletons import make_skeleton
+    from privboost.data.features import FEATURE_KINDS
+    from privboost.data.schema import make_skeleton
 
     OutputOptions(force=force).check((data,), out)
     table = TableOptions(separator=separator).open(data)
@@ -166,9 +166,8 @@ def check(
     Rows are read, and what would be clipped is counted, only if you declare them public: then a
     column that is missing in more than 99% of rows does not match either.
     """
-    from privboost.tables.comparisons import compare, with_strays
-    from privboost.tables.domain import read_json
-    from privboost.tables.domain_forms import read_parts
+    from privboost.data.domain import read_json
+    from privboost.data.schema import compare, read_parts, with_outside_counts
 
     declared = read_json(domain)
     parts = read_parts(declared)
@@ -177,7 +176,7 @@ def check(
     more = found.more if header or not source.is_text else ()
     known = None if parts.holes or parts.wrong else privboost.Domain.from_dict(declared)
     if public_rows and found.fits and known is not None:
-        found = with_strays(found, parts, source)
+        found = with_outside_counts(found, parts, source)
     fits = known is not None and found.fits
     check_standard_output()
     if as_json:

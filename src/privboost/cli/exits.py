@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 import typer
 
-from privboost.errors import (
+from privboost._core.checks import printable
+from privboost._core.errors import (
     BudgetError,
     DomainError,
     FitWarning,
@@ -16,7 +17,6 @@ from privboost.errors import (
     SchemaError,
     StoreError,
 )
-from privboost.forms import printable
 
 USAGE_ERROR: Any = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"

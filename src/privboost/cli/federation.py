@@ -76,8 +76,8 @@ def keys(
     NAME.key stays where it is made. NAME.pub goes to all others over a channel on which nobody can
     replace it; so does coordinator.crt, which parties need for TLS.
     """
-    from privboost.federation import key_files
-    from privboost.federation.keys import COORDINATOR
+    from privboost.federated import key_files
+    from privboost.federated.crypto import COORDINATOR
 
     leads = name == COORDINATOR
     if leads != bool(host):
@@ -100,8 +100,8 @@ def keys(
 
 def _read_keys(key: Path, pins: Path, leads: bool) -> tuple[str, Any, dict[str, bytes]]:
     """Return the name and key pair of this end, and the public keys of all ends."""
-    from privboost.federation.key_files import read_pins, read_private
-    from privboost.federation.keys import COORDINATOR
+    from privboost.federated.crypto import COORDINATOR
+    from privboost.federated.key_files import read_pins, read_private
 
     name, identity = read_private(key)
     known = read_pins(pins)
@@ -145,8 +145,8 @@ def coordinate(
     output: ResultOptions,
 ) -> None:
     """Wait for all parties, train with them, and write the model. Spends the budget."""
-    from privboost.federation.key_files import CERTIFICATE, read_secret
-    from privboost.federation.keys import COORDINATOR
+    from privboost.federated.crypto import COORDINATOR
+    from privboost.federated.key_files import CERTIFICATE, read_secret
 
     public = privboost.Domain.from_json(domain)
     kind = estimator_class(recipe, isinstance(public.target, privboost.ClassTarget))
@@ -282,9 +282,9 @@ def join(
     Every run is charged to the account before a row is read; a run that it does not cover is
     refused.
     """
-    from privboost.federation.key_files import CERTIFICATE
-    from privboost.federation.keys import COORDINATOR
-    from privboost.federation.party import checked_record
+    from privboost.federated.crypto import COORDINATOR
+    from privboost.federated.key_files import CERTIFICATE
+    from privboost.federated.party import checked_record
 
     name, identity, known = _read_keys(key, pins, leads=False)
     shown = pins / f"{COORDINATOR}{CERTIFICATE}" if certificate is None else certificate
@@ -328,7 +328,7 @@ def join(
 
 
 def _show_balance(account: Any, show: Callable[[str], None]) -> None:
-    from privboost.privacy.searches import round_up
+    from privboost.accounting.formulas import round_up
 
     balance = account.balance()
     spent, limit = round_up(balance.epsilon), balance.rules

@@ -10,19 +10,10 @@ from typing import Annotated, Any
 import typer
 
 import privboost
-from privboost.cli import (  # noqa: F401  # importing them registers their commands
-    budget,
-    compile,
-    domain,
-    federation,
-    models,
-    planning,
-    training,
-)
+from privboost._core.progress import message_listener
 from privboost.cli.exits import STATUSES, Status, exit_with, fail, notify
 from privboost.cli.output import discard_output
 from privboost.cli.registry import build_app
-from privboost.progress import listening
 
 _DEBUG = "--debug"
 
@@ -66,7 +57,7 @@ def main() -> None:
 def _run(arguments: list[str], debug: bool) -> int:
     """Run one command; return the exit status."""
     try:
-        with listening(notify):
+        with message_listener(notify):
             status: int | None = app(args=arguments, prog_name="privboost", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted", Status.interrupted)

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 import privboost
+from privboost._core.files import new_file
+from privboost._core.progress import reading
 from privboost.cli.options import (
     OUTPUT,
     DataFile,
@@ -21,8 +23,6 @@ from privboost.cli.options import (
 )
 from privboost.cli.output import print_written, write_text
 from privboost.cli.registry import USE, command, option
-from privboost.files import new_file
-from privboost.progress import reading
 
 _PLOTS = (".png", ".pdf", ".svg")
 

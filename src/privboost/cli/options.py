@@ -97,7 +97,7 @@ class TableOptions:
 
     def open(self, data: Path, every_line: bool = False) -> Any:
         """Return the table of a file or folder."""
-        from privboost.tables.file_sources import open_file
+        from privboost.data.files import open_file
 
         separator = "\t" if self.separator == r"\t" else self.separator
         if separator is not None and len(separator) != 1:
@@ -230,9 +230,9 @@ def account_kind(recipe: str, delta: float) -> dict[str, str]:
 
 def known_domain(path: Path | None) -> dict[str, Any]:
     """Return the known part of a domain, from the file of --domain-given."""
-    from privboost.learning.given import open_given
+    from privboost.domain_inference.partial_domain import load_partial_domain
 
-    return dict(open_given("--domain-given", path))
+    return dict(load_partial_domain("--domain-given", path))
 
 
 def unit_column(domain: Domain | None, domain_given: Path | None) -> str | None:

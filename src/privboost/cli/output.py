@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from privboost._core.checks import printable
+from privboost._core.errors import FitWarning
+from privboost._core.files import check_link, check_place, write_file
+from privboost._core.progress import counting_charges
 from privboost.cli.exits import Status, fail, notify
-from privboost.errors import FitWarning
-from privboost.files import check_link, check_place, write_file
-from privboost.forms import printable
-from privboost.progress import counting_charges
 
 _WIDTH = 200
 """Width of a printed table where the standard output is no terminal."""

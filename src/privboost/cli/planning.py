@@ -1,14 +1,21 @@
-"""Commands that need no rows: `recommend` and `calibrate`."""
+"""Commands that need no rows: `recommend` and `calibrate`.
+
+The command `compile`: kernels compiled ahead of time.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
+
+import typer
 
 import privboost
-from privboost.cli.options import AsJson, Delta, DomainFile, Epsilon
-from privboost.cli.output import is_terminal, print_result
+from privboost._core.progress import waiting
+from privboost.cli.options import AsJson, Delta, DomainFile, Epsilon, Recipe
+from privboost.cli.output import is_terminal, print_json, print_result
 from privboost.cli.registry import BEGIN, command, option
-from privboost.progress import waiting
+from privboost.recipes import RECIPES
 
 
 @command("privboost recommend d.json --epsilon 0.5 --rows 30000 --readable", panel=BEGIN)
@@ -64,7 +71,7 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Compute how much noise a budget needs, before any data are read."""
-    from privboost.privacy.calibration import calibrate_releases
+    from privboost.accounting.calibration import calibrate_releases
 
     with waiting(is_terminal(), "calibrating the noise"):
         found = calibrate_releases(
@@ -78,3 +85,66 @@ def calibrate(
             accountant=accountant,
         )
     print_result(found, as_json)
+
+
+_ROWS = 600
+
+
+@command("privboost compile --recipe privboost", panel=BEGIN, name="compile")
+def compile_kernels(
+    *,
+    recipe: Annotated[list[Recipe] | None, option("The recipe to compile for; repeatable.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compile kernels ahead of time, for images and for file systems that are read-only later.
+
+    Each recipe is trained on synthetic rows. The compiled code is written next to the package, or
+    to NUMBA_CACHE_DIR, and read from there by every process on the same kind of processor.
+    """
+    from privboost._core.compilation import count_compilations, writable_folder
+
+    folder = writable_folder()
+    if folder is None:
+        raise ValueError("no folder for compiled code can be written; set NUMBA_CACHE_DIR")
+    with count_compilations() as count:
+        _train_all([str(each) for each in recipe or Recipe])
+    if as_json:
+        print_json({"folder": str(folder), "compiled": len(count)})
+    else:
+        typer.echo(f"compiled {len(count)} functions; the cache is {folder}")
+
+
+def _train_all(names: list[str]) -> None:
+    """Train the estimators of recipes on synthetic rows, and predict with them."""
+    import numpy as np
+    import pyarrow as pa
+
+    from privboost._core.threads import compile_loops
+
+    numbers = np.linspace(0, 1, _ROWS)
+    columns = {
+        "number": numbers,
+        "flag": np.arange(_ROWS) % 3 == 0,
+        "kind": np.array(["a", "b", "c"])[np.arange(_ROWS) % 3],
+        "weight": np.ones(_ROWS),
+        "classes": (numbers > 0.5).astype(np.int64),
+        "value": numbers**2,
+    }
+    table = pa.table(columns)
+    features = {
+        "number": {"kind": "numeric", "bounds": [0, 1]},
+        "flag": {"kind": "boolean"},
+        "kind": {"kind": "categorical", "categories": ["a", "b", "c"]},
+    }
+    targets: dict[str, dict[str, Any]] = {
+        "classes": {"name": "classes", "classes": [0, 1]},
+        "number": {"name": "value", "bounds": [0, 1]},
+    }
+    for name in names:
+        for task, estimator in RECIPES[name].estimators.items():
+            domain = {"version": 1, "features": features, "target": targets[task]}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                made = getattr(privboost, estimator)(5.0, 1e-6, domain, n_jobs=1)
+                made.fit(table).predict(table)
+    compile_loops()

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from privboost._core.files import new_file
 from privboost.cli.output import check_standard_output
-from privboost.files import new_file
+from privboost.data.features import ClassTarget
+from privboost.data.sources import check_columns_present
 from privboost.models.model import Model
-from privboost.tables.features import ClassTarget
-from privboost.tables.sources import need_columns
 
 _ROWS = 2**17
 """Rows that are predicted at once."""
@@ -40,7 +40,7 @@ def predict_parts(model: Model, table: Any, keep: Sequence[str], std: bool) -> I
         Whether to add the standard errors due to noise.
     """
     features = model.domain.feature_names
-    need_columns(table, (*features, *keep))
+    check_columns_present(table, (*features, *keep))
     for batch in table.batches(tuple(dict.fromkeys((*features, *keep))), _ROWS):
         rows = pa.table({name: batch[name] for name in features})
         columns = prediction_columns(model, rows) | (error_columns(model, rows) if std else {})
@@ -53,8 +53,8 @@ def prediction_columns(model: Model, table: Any) -> dict[str, np.ndarray]:
     """Return the prediction and, for classes, probabilities or else scores."""
     scores = model.decision_function(table)
     own = {"prediction": model.prediction_of(scores)}
-    if model.has_chances:
-        return own | _by_class("probability of", model, model.chances_of(scores))
+    if model.has_probabilities:
+        return own | _by_class("probability of", model, model.probabilities_of(scores))
     if not isinstance(model.domain.target, ClassTarget):
         return own
     return own | ({"score": scores} if scores.ndim == 1 else _by_class("score of", model, scores))
@@ -70,7 +70,7 @@ def error_columns(model: Model, table: Any) -> dict[str, np.ndarray]:
     """
     if not model.has_errors:
         raise ValueError("--std: models of this recipe hold no standard errors; PrivBoost's do")
-    if model.has_chances:
+    if model.has_probabilities:
         return _by_class("std of", model, model.predict_proba(table, return_std=True)[1])
     return {"std of prediction": model.predict(table, return_std=True)[1]}
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import privboost
+from privboost._core.files import write_file
+from privboost._core.progress import reading
 from privboost.cli.exits import notify
 from privboost.cli.options import (
     DEFAULT_RECIPE,
@@ -60,8 +62,6 @@ from privboost.cli.output import (
     warnings_delayed,
 )
 from privboost.cli.registry import SPEND, command, option
-from privboost.files import write_file
-from privboost.progress import reading
 from privboost.recipes import ESTIMATORS, RECIPES
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def train(
     output: ResultOptions,
 ) -> None:
     """Train a model on a private table. Spends the budget."""
-    from privboost.estimators.streams import check_begin
+    from privboost.estimators.stream_files import check_begin
 
     public = domain.load()
     chosen = recipe.choose(public, epsilon, delta, streams=stream is not None)
@@ -249,10 +249,10 @@ def _preview(
     estimator: Any, source: Any, weights: str | None, rows: int | None, as_json: bool
 ) -> None:
     """Print the guarantee and price of a fit, after the checks that need no row."""
-    from privboost.tables.beside import need_fit
+    from privboost.data.attached_columns import check_fit
 
     if estimator.domain is not None:  # without one there is no preview, which says so
-        need_fit(estimator.domain, source, weights)
+        check_fit(estimator.domain, source, weights)
     preview = estimator.preview(weighted=weights is not None, n_rows=rows)
     if not as_json:
         typer.echo(str(preview))
@@ -307,7 +307,7 @@ def extend(
 
     Parameters are those of the batch before, except for --set.
     """
-    from privboost.estimators.streams import load_stream, take_stream
+    from privboost.estimators.stream_files import load_stream, take_stream
 
     state, before = load_stream(stream)
     classes = isinstance(before.domain.target, privboost.ClassTarget)

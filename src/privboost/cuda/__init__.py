@@ -1,1 +1,1 @@
-"""CUDA backend: rows in device memory, and the same integer sums."""
+"""The engine on CUDA devices."""

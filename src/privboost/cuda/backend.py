@@ -1,25 +1,128 @@
-"""The backend on this machine's GPUs: `backend="cuda"`."""
+"""The backend on this machine's GPUs: `backend="cuda"`.
+
+Distribution of rows over devices, and over device memory and host memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from privboost.crew import Crew
-from privboost.cuda.card import Device, find_devices, open_device
-from privboost.cuda.coding import leave_numbers
-from privboost.cuda.dealing import LEAST_ROWS, MOST_ROWS, Assignment, devices_for, distribute
+from privboost._core.threads import ThreadPool
+from privboost.cuda.device import Device, StreamingDevice, find_devices, open_device
+from privboost.cuda.rows import leave_numbers
 from privboost.cuda.shard import DeviceShard
-from privboost.engine.backend import LocalBackend, OpenBackend, add_answers
+from privboost.data.encoding import length_is_known
+from privboost.data.loading import Coded, Load, load_rows
+from privboost.data.rows import Rows
+from privboost.engine.backend import LocalBackend, OpenBackend, add_sums
 from privboost.engine.queries import Query
 from privboost.engine.shard import tally_texts
 from privboost.engine.updates import Update
-from privboost.tables.cutting import tells_length
-from privboost.tables.loading import Coded, Load, load_rows
-from privboost.tables.rows import Rows
+
+MOST_ROWS = 2**31
+"""The most rows of a shard: kernels index them in 32 bits."""
+LEAST_ROWS = 2**20
+"""The fewest rows of each of several devices: fewer are faster on one alone."""
+
+_STREAMS = 2
+"""Streams of out-of-core rows: while one copies, kernels run in the other."""
+_STATE_BYTES = 48
+"""Bytes of a row besides its codes: label, weight, score, budget, leaf, temporary arrays."""
+_STREAMED = 2**23
+"""The most out-of-core rows of a shard, which are copied at once."""
+_LEAST_STREAMED = 2**16
+"""The fewest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The shards that one host thread works on: a device, and the blocks of each shard."""
+
+    device: Device
+    shards: list[list[Rows]]
+
+
+def distribute(
+    blocks: Sequence[Rows],
+    devices: Sequence[Device],
+    most_rows: int = MOST_ROWS,
+    least_rows: int = LEAST_ROWS,
+) -> list[Assignment]:
+    """Distribute rows evenly over devices; rows that do not fit into their memory are out of core.
+
+    Parameters
+    ----------
+    blocks : sequence of Rows
+        The rows; those of a device are consecutive.
+    devices : sequence of Device
+        The devices; only as many are used as the rows are worth.
+    most_rows : int
+        The most rows of a shard.
+    least_rows : int
+        The fewest rows of each of several devices.
+    """
+    rows = sum(map(len, blocks))
+    used = devices[: devices_for(rows, len(devices), least_rows)]
+    assigned: list[Assignment] = []
+    for device, own in zip(used, _shares(blocks, len(used)), strict=True):
+        assigned += _assign(device, own, most_rows)
+    return assigned
+
+
+def devices_for(rows: int, devices: int, least_rows: int = LEAST_ROWS) -> int:
+    """Return the number of devices that so many rows are worth."""
+    return min(devices, max(rows // least_rows, 1))
+
+
+def _shares(blocks: Sequence[Rows], count: int) -> list[list[Rows]]:
+    """Split blocks into consecutive shares of about equal rows."""
+    ends = np.cumsum([0, *map(len, blocks)])
+    middle = (ends[:-1] + ends[1:]) / 2
+    share_of = np.minimum(middle * count // max(int(ends[-1]), 1), count - 1).astype(int)
+    return [
+        [block for block, own in zip(blocks, share_of, strict=True) if own == k]
+        for k in range(count)
+    ]
+
+
+def _assign(device: Device, blocks: list[Rows], most_rows: int) -> Iterator[Assignment]:
+    """Yield the shards of one device; the first are in its memory, the others out of core."""
+    row_bytes = _STATE_BYTES + (sum(1 + wide for wide in blocks[0].layout.wide) if blocks else 0)
+    held, rest = _first(blocks, device.free() // row_bytes)
+    if held or not rest:
+        yield Assignment(device, list(_parts(held, most_rows)) or [[]])
+    at_once = device.spare // (2 * _STREAMS) // row_bytes
+    at_once = min(max(min(at_once, _STREAMED), _LEAST_STREAMED), most_rows)
+    parts = list(_parts(rest, at_once))
+    for k in range(min(_STREAMS, len(parts))):
+        yield Assignment(cast(Device, StreamingDevice(device)), parts[k::_STREAMS])
+
+
+def _first(blocks: list[Rows], rows: int) -> tuple[list[Rows], list[Rows]]:
+    """Split blocks in two, of which the first have at most so many rows."""
+    ends = np.cumsum([0, *map(len, blocks)])
+    count = int(np.searchsorted(ends, rows, side="right")) - 1
+    return blocks[:count], blocks[count:]
+
+
+def _parts(blocks: Sequence[Rows], most_rows: int) -> Iterator[list[Rows]]:
+    """Split blocks into lists of at most so many rows each, or of one block."""
+    part: list[Rows] = []
+    rows = 0
+    for block in blocks:
+        rows += len(block)
+        if part and rows > most_rows:
+            yield part
+            part, rows = [], len(block)
+        part.append(block)
+    if part:
+        yield part
+
 
 FEW_ROWS = 2**16
 """With fewer rows, one CPU thread is as fast as a device."""
@@ -59,13 +162,13 @@ class CudaBackend:
         self._devices = devices
         self._texts = [block.texts for block in blocks]
         assigned = distribute(blocks, devices, most_rows, least_rows)
-        self._crew = Crew(len(assigned))
+        self._pool = ThreadPool(len(assigned))
         threads = max(n_threads // len(assigned), 1)
         self._workers = self._all(lambda own: _Worker(own, threads), assigned)
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
-        return add_answers(self._all(lambda worker: worker.sum(query), self._workers))
+        return add_sums(self._all(lambda worker: worker.sum(query), self._workers))
 
     def apply(self, update: Update) -> None:
         """Have every shard follow an update."""
@@ -73,7 +176,7 @@ class CudaBackend:
 
     def _all(self, act: Callable[[Any], _What], each: Sequence[Any]) -> list[_What]:
         """Call a function on all elements concurrently, on the first in this thread."""
-        return self._crew.do([partial(act, own) for own in each])
+        return self._pool.do([partial(act, own) for own in each])
 
     def tally(self) -> dict[bytes, int]:
         """Return the count of rows of each text; texts stay in host memory."""
@@ -82,7 +185,7 @@ class CudaBackend:
     def close(self) -> None:
         """Release the rows and the threads."""
         self._workers, self._texts = [], []
-        self._crew.close()
+        self._pool.close()
         for device in self._devices:
             with device.activated():
                 device.free_memory()
@@ -100,7 +203,7 @@ class _Worker:
 
     def sum(self, query: Query) -> np.ndarray:
         with self._device.activated():
-            return add_answers(shard.sum(query) for shard in self._shards)
+            return add_sums(shard.sum(query) for shard in self._shards)
 
     def apply(self, update: Update) -> None:
         with self._device.activated():
@@ -137,6 +240,6 @@ def _are_many(loads: Sequence[Load]) -> bool:
     for load in loads:
         if isinstance(load.source, Coded):
             rows += sum(map(len, load.source.blocks))
-        elif tells_length(load.source):
+        elif length_is_known(load.source):
             rows += load.source.count_rows()
     return rows >= FEW_ROWS

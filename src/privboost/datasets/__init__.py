@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from privboost.tables.domain import Domain
+from privboost.data.domain import Domain
 
 _ABALONE_TRAIN = 3133
 """Number of training rows of Abalone, which are the first, as in Waugh (1995)."""

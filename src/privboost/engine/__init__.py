@@ -1,1 +1,1 @@
-"""Exact integers, no privacy: rows in blocks, commands about them, and who executes them."""
+"""The engine: queries and updates, and the shards that answer and apply them."""

@@ -9,12 +9,12 @@ from typing import Protocol
 
 import numpy as np
 
-from privboost.crew import Crew
+from privboost._core.threads import ThreadPool
+from privboost.data.loading import Load, load_rows
+from privboost.data.rows import Rows
 from privboost.engine.queries import Query
 from privboost.engine.shard import Shard
 from privboost.engine.updates import Update
-from privboost.tables.loading import Load, load_rows
-from privboost.tables.rows import Rows
 
 
 class Backend(Protocol):
@@ -61,8 +61,8 @@ class LocalBackend:
     """
 
     def __init__(self, blocks: Sequence[Rows], n_threads: int = 1) -> None:
-        self._crew = Crew(n_threads)
-        self._shard: Shard | None = Shard(blocks, self._crew)
+        self._pool = ThreadPool(n_threads)
+        self._shard: Shard | None = Shard(blocks, self._pool)
 
     def sum(self, query: Query) -> np.ndarray:
         """Return the exact int64 sums over all rows."""
@@ -79,7 +79,7 @@ class LocalBackend:
     def close(self) -> None:
         """Release the rows and the threads."""
         self._shard = None
-        self._crew.close()
+        self._pool.close()
 
     def _held(self) -> Shard:
         if self._shard is None:
@@ -118,7 +118,7 @@ class RecordingBackend:
         self._backend.close()
 
 
-def add_answers(answers: Iterable[np.ndarray]) -> np.ndarray:
+def add_sums(answers: Iterable[np.ndarray]) -> np.ndarray:
     """Add the integer sums of several shards."""
     return reduce(np.add, answers)
 

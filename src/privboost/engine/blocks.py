@@ -1,21 +1,75 @@
-"""The blocks of a shard, and how threads divide them."""
+"""The blocks of a shard, and how threads divide them.
+
+Look-up of a row's statistics in the table of a loss.
+
+The cells of rows in several parts, in the layout of `block_kernels`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from privboost.addresses import addresses
-from privboost.crew import Crew, Kernel, run_serially, run_shares
+from privboost._core.addresses import addresses
+from privboost._core.grid import BLOCK_ROWS
+from privboost._core.threads import Kernel, ThreadPool, run_serially, run_shares
+from privboost.data.rows import Layout, Rows
 from privboost.engine import block_kernels
-from privboost.engine.look_up import Statistics
-from privboost.grid import BLOCK_ROWS
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Rows
+from privboost.losses.base import OTHER_CLASS, OWN_CLASS, UNKNOWN, UNKNOWN_LABEL, LossTable
+from privboost.trees.cell_map import CellPart
+
+LookUp = tuple[np.ndarray, np.ndarray, int, np.int32]
+"""The offset of each label's line in a table (uint32), the table of packed pairs of statistics
+(int64, of length lines · size), the entries of a line, and the bits by which scores are shifted
+right to give the entry."""
+
+
+class Statistics(NamedTuple):
+    """What rows add to sums, as kernels read it.
+
+    Attributes
+    ----------
+    look_up : LookUp
+        The table of their statistics.
+    state_at : int64 array
+        The address of each block's scores.
+    active_at : int64 array or None
+        The address of each block's mask of rows that count; None for all rows.
+    sampled : callable or None
+        For a sample, in place of `active_at`: from a range of blocks to an iterator over shorter
+        ranges and the addresses of their masks.
+    """
+
+    look_up: LookUp
+    state_at: np.ndarray
+    active_at: np.ndarray | None
+    sampled: Callable[[int, int], Iterable[tuple[int, int, np.ndarray]]] | None
+
+
+def packed_table(loss: LossTable, statistics: tuple[str, ...]) -> np.ndarray:
+    """Pack two statistics into one int64 table: (first << 32) + second; one alone is second."""
+    tables = [loss.statistic(name).astype(np.int64) for name in statistics]
+    first, second = tables if len(tables) == 2 else (np.zeros_like(tables[0]), tables[0])
+    return ((first << 32) + second).reshape(-1)
+
+
+@lru_cache(maxsize=1024)
+def label_offset(output: int, n_outputs: int, size: int) -> np.ndarray:
+    """Return the offset of each label's line in the table of a loss, for one output.
+
+    With one output, class 1 is its own class (and a regression has label 0 only); with several,
+    each output has the class of its number.
+    """
+    own = 1 if n_outputs == 1 else output
+    lines = np.full(256, OTHER_CLASS, dtype=np.uint32)
+    lines[own] = OWN_CLASS
+    lines[UNKNOWN_LABEL] = UNKNOWN
+    return lines * np.uint32(size)
+
 
 _T = TypeVar("_T")
 
@@ -33,7 +87,7 @@ class Blocks:
     ----------
     rows : sequence of Rows
         The blocks.
-    crew : Crew, optional
+    crew : ThreadPool, optional
         The threads; by default the caller's alone.
 
     Attributes
@@ -48,10 +102,10 @@ class Blocks:
         The addresses of each block's weights.
     """
 
-    def __init__(self, rows: Sequence[Rows], crew: Crew | None = None) -> None:
+    def __init__(self, rows: Sequence[Rows], pool: ThreadPool | None = None) -> None:
         if any(len(block) > BLOCK_ROWS for block in rows):
             raise ValueError(f"a block holds at most {BLOCK_ROWS} rows")
-        self.rows, self._crew = list(rows), crew or Crew()
+        self.rows, self._pool = list(rows), pool or ThreadPool()
         self.sizes = np.array([len(block) for block in rows], dtype=np.int64)
         self.n_rows = int(self.sizes.sum())
         self._ends = np.cumsum(self.sizes)
@@ -111,8 +165,8 @@ class Blocks:
         list
             The result of each thread, at least one.
         """
-        cuts = self._cuts_of(self._crew.size_for(look_ups * self.n_rows))
-        return self._crew.do([partial(act, *share) for share in pairwise(cuts.tolist())])
+        cuts = self._cuts_of(self._pool.size_for(look_ups * self.n_rows))
+        return self._pool.do([partial(act, *share) for share in pairwise(cuts.tolist())])
 
     def run(
         self,
@@ -187,7 +241,7 @@ class Blocks:
 
     def _shares(self, look_ups: float) -> np.ndarray:
         """Return where the shares of as many threads begin as are worth starting for a kernel."""
-        return self._cuts_of(self._crew.compiled_size_for(look_ups, self.n_rows))
+        return self._cuts_of(self._pool.compiled_size_for(look_ups, self.n_rows))
 
     def _cuts_of(self, count: int) -> np.ndarray:
         """Return where up to `count` shares of about equally many rows begin, and the end."""
@@ -245,3 +299,62 @@ def _sum_sampled(
 def _weight(block: Rows) -> np.ndarray:
     """Return a block's weights; rows without weights have the weight of one step."""
     return np.ones(len(block), dtype=np.uint16) if block.weight is None else block.weight
+
+
+Digit = tuple[Ids, np.ndarray, int]
+"""Ids of rows, the cell of each id, and the number of cells."""
+
+
+class Parts(NamedTuple):
+    """Several parts: the cell of a row in each is a mixed-radix number with a digit per id.
+
+    Attributes
+    ----------
+    ids_at : int64 array of shape (digits, blocks)
+        The addresses of ids.
+    wide : bool array of shape (digits,)
+        Whether ids take two bytes.
+    cell_of : uint16 array
+        The cell of each id, digit after digit.
+    cell_first : int64 array of shape (digits,)
+        The offset of each digit in `cell_of`.
+    radix : uint32 array of shape (digits,)
+        The number of cells of each digit.
+    digit_first : int64 array of shape (parts + 1,)
+        The first digit of each part.
+    part_first : int64 array of shape (parts + 1,)
+        The first cell of each part.
+    """
+
+    ids_at: np.ndarray
+    wide: np.ndarray
+    cell_of: np.ndarray
+    cell_first: np.ndarray
+    radix: np.ndarray
+    digit_first: np.ndarray
+    part_first: np.ndarray
+
+    @classmethod
+    def of(cls, parts: Sequence[Sequence[Digit]]) -> Parts:
+        """Join parts; each is a sequence of digits, of which the last varies fastest."""
+        digits = [digit for part in parts for digit in part]
+        cells = [int(np.prod([size for _, _, size in part])) for part in parts]
+        return cls(
+            np.stack([at for (at, _), _, _ in digits]),
+            np.array([wide for (_, wide), _, _ in digits], dtype=np.bool_),
+            np.concatenate([cell_of for _, cell_of, _ in digits]),
+            _starts([len(cell_of) for _, cell_of, _ in digits])[:-1],
+            np.array([size for _, _, size in digits], dtype=np.uint32),
+            _starts([len(part) for part in parts]),
+            _starts(cells),
+        )
+
+
+def digits_of(blocks: Blocks, part: CellPart) -> list[Digit]:
+    """Return the digits of the cells of one or several features."""
+    own = zip(part.features, part.cell_of, part.sizes, strict=True)
+    return [(blocks.column(feature), cell_of, size) for feature, cell_of, size in own]
+
+
+def _starts(counts: Sequence[int]) -> np.ndarray:
+    return np.cumsum([0, *counts], dtype=np.int64)

@@ -11,12 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
-from privboost.engine import kernels, linear_kernels
+from privboost._core.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_BITS, VECTOR_STEPS, WEIGHT_STEPS
+from privboost.data.design_matrix import Terms
+from privboost.data.rows import Codes, Layout, Rows
+from privboost.engine import kernels
+from privboost.engine import kernels as linear_kernels
 from privboost.engine.blocks import Blocks
-from privboost.grid import CLIP_STEPS, FACTOR_STEPS, VECTOR_BITS, VECTOR_STEPS, WEIGHT_STEPS
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes, Rows
-from privboost.vectors.terms import Terms
 
 _CHUNK = 2**19
 """Entries of a chunk of rows that is multiplied at once: it should stay in the cache."""

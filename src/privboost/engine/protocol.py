@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
-from privboost import codec
-from privboost.losses import LossTable
+from privboost._core import codec
+from privboost.data.design_matrix import Terms
+from privboost.data.rows import Layout
+from privboost.losses.base import LossTable
 from privboost.randomness.sampling import Sample
-from privboost.tables.layout import Layout
 from privboost.trees.cell_map import CellMap, CellPart
 from privboost.trees.tree import Tree
-from privboost.vectors.terms import Terms
 
 MAGIC = b"PVBMSG01"
 

@@ -13,12 +13,12 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from privboost._core.grid import FACTOR_STEPS, VECTOR_STEPS, Contribution
+from privboost.data.design_matrix import Terms
 from privboost.engine.protocol import BaseShard, Message, Summand
-from privboost.grid import FACTOR_STEPS, VECTOR_STEPS, Contribution
 from privboost.randomness.sampling import Sample
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
-from privboost.vectors.terms import Terms
 
 GRADIENT_HESSIAN = ("gradient", "hessian")
 GRADIENT_COUNT = ("gradient", "count")

@@ -10,26 +10,34 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from privboost.addresses import addresses
-from privboost.crew import Crew
+from privboost._core.addresses import addresses
+from privboost._core.grid import BUDGET_STEPS, FULL_RANGE, WEIGHT_STEPS
+from privboost._core.threads import ThreadPool
+from privboost.data.design_matrix import Terms
+from privboost.data.rows import Rows, initial_states
 from privboost.engine import block_kernels, kernels
-from privboost.engine.blocks import Blocks, Ids, add_all
-from privboost.engine.growth import Grower, Level
+from privboost.engine.blocks import (
+    Blocks,
+    Digit,
+    Ids,
+    LookUp,
+    Parts,
+    Statistics,
+    add_all,
+    digits_of,
+    label_offset,
+    packed_table,
+)
+from privboost.engine.leaf_assignment import LeafAssignment
 from privboost.engine.linear import LinearRows, add_scores
-from privboost.engine.look_up import LookUp, Statistics, packed_table, place_of_label
-from privboost.engine.parts import Digit, Parts, digits_of
+from privboost.engine.node_histograms import Grower, Level, VoteCounter
 from privboost.engine.protocol import BaseShard, Summand
 from privboost.engine.queries import Query
-from privboost.engine.routes import LeafAssignment
 from privboost.engine.updates import Update
-from privboost.engine.votes import VoteCounter
-from privboost.grid import BUDGET_STEPS, WEIGHT_STEPS, WHOLE_SPAN
-from privboost.losses import LossTable
+from privboost.losses.base import LossTable
 from privboost.randomness.sampling import Sample
-from privboost.tables.rows import Rows, states_within
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
-from privboost.vectors.terms import Terms
 
 _MOST_PACKED_CELLS = 1024
 
@@ -47,19 +55,19 @@ class Shard(BaseShard):
     ----------
     blocks : sequence of Rows
         The rows.
-    crew : Crew, optional
+    crew : ThreadPool, optional
         The threads that work on them; sums do not depend on them.
     """
 
-    def __init__(self, blocks: Sequence[Rows], crew: Crew | None = None) -> None:
+    def __init__(self, blocks: Sequence[Rows], pool: ThreadPool | None = None) -> None:
         super().__init__(blocks[0].layout if blocks else None)
-        self._rows = Blocks(blocks, crew)
+        self._rows = Blocks(blocks, pool)
         self._blocks = self._rows.rows
         self._state: list[np.ndarray] = []
         self._states_at: dict[int, np.ndarray] = {}
         self._loss: LossTable | None = None
         self._n_outputs = 0
-        self._range = WHOLE_SPAN
+        self._range = FULL_RANGE
         self._tables: dict[tuple[str, ...], np.ndarray] = {}
         self._look_ups: dict[tuple[tuple[str, ...], int], LookUp] = {}
         self._left: Marks | None = None
@@ -96,7 +104,7 @@ class Shard(BaseShard):
         for block in self._blocks:
             state = np.zeros((n_outputs, len(block)), dtype=np.int32)
             if block.start is not None:
-                state[:] = states_within(block.start, self._range)
+                state[:] = initial_states(block.start, self._range)
             self._state.append(state)
 
     def use_loss(self, loss: LossTable) -> None:
@@ -152,7 +160,7 @@ class Shard(BaseShard):
         def act(first: int, last: int) -> None:
             for block, state in zip(self._blocks[first:last], self._state[first:last], strict=True):
                 scores = state[output]
-                scores[:] = 0 if block.start is None else states_within(block.start, self._range)
+                scores[:] = 0 if block.start is None else initial_states(block.start, self._range)
                 add_scores(block.codes, tables, scores)
 
         self._rows.work(len(tables), act)
@@ -179,7 +187,7 @@ class Shard(BaseShard):
         if self._loss is None or self._left is None or self._active is None:
             raise RuntimeError("a shard needs a Start and OpenBudgets before it can charge")
         left, active, rows = self._left, self._active, self._rows
-        places = place_of_label(output, self._n_outputs, self._loss.size)
+        places = label_offset(output, self._n_outputs, self._loss.size)
         state_at, shift = self._states(output), np.int32(self._loss.shift)
         tables = self._prices[price]
         for cohort, own in groupby(range(len(self._blocks)), lambda k: self._blocks[k].cohort):
@@ -216,7 +224,7 @@ class Shard(BaseShard):
     def sum_by_score(self, edges: np.ndarray, classes: int, summand: Summand) -> np.ndarray:
         """Return sums by interval of the score and class."""
         output = summand.output
-        kinds = place_of_label(output, self._n_outputs, 1)
+        kinds = label_offset(output, self._n_outputs, 1)
         look_up = self._look_up(summand)
 
         def act(first: int, last: int) -> np.ndarray:
@@ -238,7 +246,7 @@ class Shard(BaseShard):
         self._check_cells(cells)
         if not self._n_outputs or self._active is not None:
             raise RuntimeError("votes are counted after a Start, over all rows")
-        kinds = place_of_label(output, self._n_outputs, 1)
+        kinds = label_offset(output, self._n_outputs, 1)
         return self._votes.answer(
             tree, node_of_leaf, cells, votes, kinds, lambda k: self._state[k][output]
         )
@@ -255,7 +263,7 @@ class Shard(BaseShard):
     def sum_products(self, factor: np.ndarray) -> np.ndarray:
         """Return the sum of the outer products of the rows' vectors with themselves."""
         vectors = self._vectors()
-        of_label = np.append(factor, 0)[place_of_label(0, self._n_outputs, 1)]
+        of_label = np.append(factor, 0)[label_offset(0, self._n_outputs, 1)]
         return self._add_up_vectors(
             (vectors.terms.n_coordinates,) * 2,
             lambda k, out: vectors.add_products(k, of_label, out),
@@ -348,7 +356,7 @@ class Shard(BaseShard):
         if key not in self._look_ups:
             if statistics not in self._tables:
                 self._tables[statistics] = packed_table(loss, statistics)
-            places = place_of_label(output, self._n_outputs, loss.size)
+            places = label_offset(output, self._n_outputs, loss.size)
             table, shift = self._tables[statistics], np.int32(loss.shift)
             self._look_ups[key] = places, table, loss.size, shift
         return self._look_ups[key]

@@ -8,13 +8,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from privboost._core.grid import FULL_RANGE
+from privboost.data.design_matrix import Terms
 from privboost.engine.protocol import Message, ShardState
 from privboost.engine.queries import need_cells
-from privboost.grid import WHOLE_SPAN
-from privboost.losses import LossTable, within_steps
+from privboost.losses.base import LossTable, within_steps
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree
-from privboost.vectors.terms import Terms
 
 
 class Update(Message, ABC):
@@ -81,7 +81,7 @@ class SetClippingRange(Update, tag="SetSpan"):
         ends = (self.low, self.high)
         if any(not isinstance(end, int) or isinstance(end, bool) for end in ends):
             raise ValueError("a clipping range must have two integer ends")
-        if not WHOLE_SPAN[0] <= self.low < self.high <= WHOLE_SPAN[1]:
+        if not FULL_RANGE[0] <= self.low < self.high <= FULL_RANGE[1]:
             raise ValueError("a clipping range must lie within the bounds, and not be empty")
         if (self.high - self.low) % 2:
             raise ValueError("a clipping range must have a middle on the grid")

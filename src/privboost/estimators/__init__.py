@@ -1,1 +1,1 @@
-"""The scikit-learn front."""
+"""Estimators with scikit-learn's interface."""

@@ -10,9 +10,12 @@ import numpy as np
 import pyarrow as pa
 from sklearn.utils.metaestimators import available_if
 
-from privboost.boosting.plan import Budget
-from privboost.estimators.any_loss import AnyLossClassifier, has_log_odds
-from privboost.estimators.class_weights import weights_in_order
+from privboost.data.domain import Domain
+from privboost.data.encoding import Encoder
+from privboost.data.features import ClassTarget
+from privboost.data.ordered_features import NumericFeature
+from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.mixins import AnyLossClassifier, PresetEstimator, has_log_odds
 from privboost.estimators.parameters import (
     RunArguments,
     WeightArguments,
@@ -21,11 +24,9 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.predictors import PrivateRegressor
-from privboost.estimators.presets import PresetEstimator
-from privboost.models.linear import LinearScores
-from privboost.models.loss_curve import loss_curve
-from privboost.privacy.curator import Curator
+from privboost.estimators.preparation import weights_in_order
+from privboost.mechanisms.curator import Curator
+from privboost.models.linear import LinearScores, loss_curve
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.adassp import (
     CLASS_PRESETS,
@@ -37,9 +38,7 @@ from privboost.recipes.adassp import (
     plan_adassp,
 )
 from privboost.recipes.adassp_terms import named_features
-from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import ClassTarget, NumericFeature
+from privboost.recipes.common.plan import Budget
 
 
 @dataclass(frozen=True, kw_only=True)

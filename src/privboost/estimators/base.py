@@ -1,4 +1,7 @@
-"""The estimator base class: `fit` from parameters and a table to a model with its report."""
+"""The estimator base class: `fit` from parameters and a table to a model with its report.
+
+Classifiers and regressors: predictions, and exact scores on public rows.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +13,57 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privboost.accounts.given import check_account
-from privboost.boosting.checks import check_choice, check_flag, check_path, check_size
-from privboost.boosting.plan import Budget, PublicRows, leave_some
-from privboost.boosting.target_span import learn_span
-from privboost.cautions import holding_warnings
-from privboost.compiling import compiling_told
-from privboost.crew import count_threads
-from privboost.estimators.class_weights import weights_in_order
+from privboost._core.checks import check_choice, check_flag, check_path, check_size
+from privboost._core.compilation import announce_compilation
+from privboost._core.errors import DomainError
+from privboost._core.progress import messages_printed, reading, rounds_bar, waiting
+from privboost._core.threads import count_threads
+from privboost._core.warnings import delayed_warnings
+from privboost.accounts.account import check_account
+from privboost.data.domain import Domain
+from privboost.data.encoding import Encoder
+from privboost.data.features import ClassTarget, NumberTarget
+from privboost.data.ordered_features import NumericFeature
+from privboost.data.sources import count_rows
+from privboost.data.table import RemoteTable
+from privboost.domain_inference.partial_domain import (
+    check_classes,
+    check_same_classes,
+    load_partial_domain,
+    target_name_of,
+    with_classes,
+)
+from privboost.domain_inference.within_fit import DomainInference
 from privboost.estimators.parameters import check_arguments
 from privboost.estimators.preparation import (
-    Given,
+    FitArguments,
     MakePlan,
     Preparation,
+    Preview,
     Run,
-    Setting,
+    RunSettings,
+    choose_backend,
     failures_of,
+    ledger_path,
+    open_table,
+    price_preview,
     remembering_failure,
+    stated_rows,
+    weights_in_order,
 )
-from privboost.estimators.preview import Preview, price_of, told_rows
 from privboost.estimators.public_rows import PublicPreparation, budget_of
-from privboost.estimators.running import choose_backend, ledger_path, open_table
-from privboost.explanations.explanation import Explanation
-from privboost.explanations.local import LocalExplanation
-from privboost.learning.given import check_classes, named_target, open_given, with_classes
-from privboost.learning.lesson import Lesson
-from privboost.models.files import save_model
+from privboost.estimators.sklearn_wrappers import warn_of_score
+from privboost.explanations.explanation import Explanation, LocalExplanation
+from privboost.mechanisms.curator import Curator
 from privboost.models.findings import find_defects, warn_of_defects
-from privboost.models.model import Model
-from privboost.privacy.curator import Curator
-from privboost.progress import reading, rounds_bar, waiting, waits_told
+from privboost.models.model import Model, save_model
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes import ESTIMATORS
-from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import ClassTarget, NumberTarget, NumericFeature
-from privboost.tables.remote import RemoteTable
-from privboost.tables.sources import count_rows
+from privboost.recipes.common.plan import Budget, PublicRows, within_account
+from privboost.recipes.common.target_range import find_target_range
 
 _ANY_FEATURE = (NumericFeature("x", (0, 1)),)
 _ANY_DOMAIN = {
@@ -125,9 +139,9 @@ class PrivateEstimator(BaseEstimator, ABC):
             model is kept even if the warning is raised as an exception.
         """
         shown = check_flag("verbose", self.verbose)
-        with holding_warnings() as held, compiling_told(shown), remembering_failure(self):
+        with delayed_warnings() as held, announce_compilation(shown), remembering_failure(self):
             stage = "calibrating the noise" if self.domain is not None else "learning the domain"
-            with waits_told(shown), waiting(shown, stage):
+            with messages_printed(shown), waiting(shown, stage):
                 run = self._prepare(X, y, sample_weight).run()
             self._keep(self._train(run))
         held.say()
@@ -174,8 +188,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         """
         check_flag("weighted", weighted)
         bound = self._weight_bound("weight" if weighted else None)
-        given = Given(None, None, None, bound, self._class_weight(), self._classes())
-        return price_of(self._stages(given, partial(told_rows, n_rows)))
+        given = FitArguments(None, None, None, bound, self._class_weight(), self._classes())
+        return price_preview(self._stages(given, partial(stated_rows, n_rows)))
 
     def _train(self, run: Run) -> Model:
         """Train on the rows of a prepared run."""
@@ -183,7 +197,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             backend = run.open_backend([run.load])
         try:
             curator = run.curator(backend)
-            span = learn_span(curator, run.plan)
+            span = find_target_range(curator, run.plan)
             structures = run.structures()
             scores = self._boost(curator, run.plan, structures, rounds_bar(bool(self.verbose)))
         finally:
@@ -195,11 +209,13 @@ class PrivateEstimator(BaseEstimator, ABC):
         self._budget()  # the first parameter that is checked
         X = open_table(X, self.backend)
         bound = self._weight_bound(sample_weight)
-        given = Given(X, y, sample_weight, bound, self._class_weight(), self._classes())
+        given = FitArguments(X, y, sample_weight, bound, self._class_weight(), self._classes())
         kind = X.preparation(self) if isinstance(X, RemoteTable) else None
         return self._stages(given, partial(count_rows, X), kind)
 
-    def _stages(self, given: Given, count: Callable[[], int], kind: Any = None) -> Preparation:
+    def _stages(
+        self, given: FitArguments, count: Callable[[], int], kind: Any = None
+    ) -> Preparation:
         """Return the preparation of a run; `count` returns the number of rows, if it is public."""
         if kind is None:
             kind = PublicPreparation if isinstance(self._budget(), PublicRows) else Preparation
@@ -212,7 +228,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _budget(self) -> Budget:
         return budget_of(self.epsilon, self.delta, self.public_rows)
 
-    def _setting(self) -> Setting:
+    def _setting(self) -> RunSettings:
         """Check the parameters that every run has."""
         check_choice("domain_rows", self.domain_rows, ("same", "other"))
         check_flag("verbose", self.verbose)
@@ -222,8 +238,8 @@ class PrivateEstimator(BaseEstimator, ABC):
                 "domain, not both"
             )
         account = check_account("budget", self.budget, self.random_state)
-        return Setting(
-            self._budget() if account is None else leave_some(self._budget(), account),
+        return RunSettings(
+            self._budget() if account is None else within_account(self._budget(), account),
             self.random_state,
             KeyStream.of(self.random_state),
             choose_backend(self.backend, self._threads()),
@@ -235,19 +251,21 @@ class PrivateEstimator(BaseEstimator, ABC):
             failures_of(self),
         )
 
-    def _lesson(self, given: Given, make_plan: MakePlan, budget: Budget) -> tuple[Lesson, Any]:
+    def _lesson(
+        self, given: FitArguments, make_plan: MakePlan, budget: Budget
+    ) -> tuple[DomainInference, Any]:
         """Return the domain inference of this run, and a plan of training on a stand-in domain.
 
         All parameters are checked with that plan before anything is spent.
         """
         seeded = self.random_state is not None
         backend = choose_backend(self.backend, self._threads())
-        part = with_classes(open_given("domain_given", self.domain_given), given.classes)
-        y = named_target(part) if given.y is None else given.y
+        part = with_classes(load_partial_domain("domain_given", self.domain_given), given.classes)
+        y = target_name_of(part) if given.y is None else given.y
         own = (given.X, y, self._task, self.domain_share, budget, given.sample_weight)
         account = check_account("budget", self.budget, self.random_state)
-        words_delta = math.inf if account is None else account.balance().words_delta_left
-        lesson = Lesson(*own, seeded, backend, part, words_delta)
+        threshold_delta = math.inf if account is None else account.balance().threshold_delta_left
+        lesson = DomainInference(*own, seeded, backend, part, threshold_delta)
         spare = lesson.stand_in(self._stand_in())
         self._check_target(spare)
         stand_in = make_plan(Encoder.of(spare), given.row_bound, lesson.rest)
@@ -365,3 +383,111 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _class_weight(self) -> Mapping[Any, float] | None:
         """Return class weights, if the recipe has them."""
         return None
+
+
+class PublicScoreMixin:
+    """Adds `score`, which is exact, to a classifier or regressor of scikit-learn."""
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, public_rows: bool | None = None
+    ) -> float:
+        """Return the exact accuracy, or R² of a number, on rows that must be public.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As scikit-learn's estimators take them.
+        public_rows : bool, optional
+            Declares that every row is public. By default the estimator's own `public_rows`.
+
+        Privacy
+        -------
+        None: an exact score depends on every row, at any ε, and so does any choice made by it. Use
+        public or synthetic rows; for private ones `privboost.evaluate` has a stated price.
+
+        Warns
+        -----
+        PrivacyWarning
+            Unless the rows were declared public.
+        """
+        own: Any = self
+        declared = own.public_rows if public_rows is None else public_rows
+        warn_of_score(declared, own.random_state is not None)
+        return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+
+
+class PrivateClassifier(PublicScoreMixin, ClassifierMixin, PrivateEstimator):
+    """Base class of classifiers."""
+
+    _task = "classes"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # on toy tables: noise dominates
+        return tags
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Sorted class labels of the domain."""
+        return self._fitted().classes
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the class of each row. Costs no privacy."""
+        predicted: np.ndarray = self._fitted().predict(X, n_jobs=self.n_jobs)
+        return predicted
+
+    def decision_function(self, X: Any, return_std: bool = False) -> Any:
+        """Return scores: one for each row, or one for each class beyond two. Costs no privacy.
+
+        With `return_std`, also their standard errors due to the noise of training, where the
+        recipe has them: see `Model.decision_function`.
+        """
+        return self._fitted().decision_function(X, return_std, self.n_jobs)
+
+    def _check_target(self, domain: Domain) -> None:
+        if not isinstance(domain.target, ClassTarget):
+            raise DomainError(
+                'target: a classifier needs "classes"; this target has bounds '
+                '(Domain.learn takes task="classes")'
+            )
+        classes = self._classes()
+        if classes is not None:
+            check_same_classes(classes, domain.target)
+
+
+class LogisticClassifier(PrivateClassifier):
+    """Base class of classifiers whose scores are log-odds."""
+
+    def predict_proba(self, X: Any, return_std: bool = False) -> Any:
+        """Return class probabilities, in the order of `classes_`. Costs no privacy.
+
+        With `return_std`, also their standard errors due to the noise of training, where the
+        recipe has them: see `Model.predict_proba`.
+        """
+        return self._fitted().predict_proba(X, return_std, self.n_jobs)
+
+
+class PrivateRegressor(PublicScoreMixin, RegressorMixin, PrivateEstimator):
+    """Base class of regressors: they predict a number within public bounds."""
+
+    _task = "number"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # on toy tables: noise dominates
+        return tags
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the number of each row. Costs no privacy.
+
+        With `return_std`, also their standard errors due to the noise of training, where the
+        recipe has them: see `Model.predict`.
+        """
+        return self._fitted().predict(X, return_std, self.n_jobs)
+
+    def _check_target(self, domain: Domain) -> None:
+        if not isinstance(domain.target, NumberTarget):
+            raise DomainError(
+                'target: a regressor needs "bounds"; this target has classes '
+                '(Domain.learn takes task="number")'
+            )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from privboost.boosting.calibrated import calibrate_scores
-from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget
-from privboost.boosting.structures import RandomTrees
-from privboost.estimators.class_weights import WeighedClasses
+from privboost.data.encoding import Encoder
+from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.mixins import TreeClassifier, TreeEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -17,14 +15,15 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.predictors import PrivateRegressor
-from privboost.estimators.trees import TreeClassifier, TreeEstimator
+from privboost.estimators.preparation import WeighedClasses
+from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
-from privboost.privacy.curator import Curator
-from privboost.randomness.keystream import KeyStream
-from privboost.randomness.public_choices import public_generator
+from privboost.randomness.keystream import KeyStream, public_generator
+from privboost.recipes.common.candidates import RandomTrees
+from privboost.recipes.common.newton import start_boosting
+from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.probability_calibration import calibrate_scores
 from privboost.recipes.dpxgb import PRESETS, DPXGBParameters, DPXGBPlan, boost_dpxgb, plan_dpxgb
-from privboost.tables.encoding import Encoder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 from sklearn.utils.metaestimators import available_if
 
-from privboost.boosting.checks import check_share
-from privboost.boosting.plan import Budget
+from privboost._core.checks import check_share
+from privboost.data.encoding import Encoder
+from privboost.estimators.base import PrivateClassifier
+from privboost.estimators.mixins import TreeEstimator
 from privboost.estimators.parameters import (
     ClassArguments,
     RunArguments,
@@ -20,13 +22,12 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.predictors import PrivateClassifier
 from privboost.estimators.preparation import MakePlan
-from privboost.estimators.trees import TreeEstimator
+from privboost.mechanisms.curator import Curator
+from privboost.mechanisms.utilities import MOST_VOTES
 from privboost.models.votes import NO_COUNT, VoteScores
-from privboost.privacy.curator import Curator
-from privboost.privacy.utilities.smooth import MOST_VOTES
 from privboost.randomness.keystream import KeyStream
+from privboost.recipes.common.plan import Budget
 from privboost.recipes.lazybb import (
     PRESETS,
     LazyBBParameters,
@@ -36,7 +37,6 @@ from privboost.recipes.lazybb import (
     plan_lazybb,
     votes_of_theory,
 )
-from privboost.tables.encoding import Encoder
 
 
 @dataclass(frozen=True, kw_only=True)

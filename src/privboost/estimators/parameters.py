@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from privboost.forms import did_you_mean
+from privboost._core.checks import did_you_mean
 from privboost.recipes.common.parameters import BY_TASK, declared, parameter
 
 _P = ParamSpec("_P")

@@ -1,4 +1,11 @@
-"""Preparation of a run: domain, plan, schema check and reservation, before a row is read."""
+"""Preparation of a run: domain, plan, schema check and reservation, before a row is read.
+
+Public weights of classes, by which rows weigh according to their labels.
+
+Parameters of every run: the table, the backend and the ledger's file.
+
+Guarantee and price of a fit, before a row is read.
+"""
 
 from __future__ import annotations
 
@@ -12,35 +19,132 @@ from typing import Any
 
 from sklearn.exceptions import DataConversionWarning
 
-from privboost.accounts.account import BudgetAccount
-from privboost.accounts.posting import Posting
-from privboost.boosting.plan import PUBLIC_CLASS_WEIGHTS, Budget, Plan
-from privboost.cautions import caution
+from privboost._core.checks import check_count, check_file, check_size
+from privboost._core.errors import BudgetError, DeviceError, DomainError
+from privboost._core.grid import WEIGHT_STEPS
+from privboost._core.pickling import fresh_copy
+from privboost._core.progress import counting_charges
+from privboost._core.unit import Unit, column_of, unit_assumptions
+from privboost._core.warnings import warn_of_parameters
+from privboost.accounting.ledger import Ledger, checked_ledger
+from privboost.accounts.account import BudgetAccount, PendingCharge
+from privboost.accounts.balance import Balance, format_share, round_down
+from privboost.cuda.backend import open_cuda
+from privboost.data.attached_columns import open_source
+from privboost.data.domain import Domain
+from privboost.data.encoding import Encoder
+from privboost.data.features import inferences_of
+from privboost.data.loading import Load, Loader, RowLoader, UnitRule, check_schema
+from privboost.data.sources import is_column_vector
+from privboost.data.table import RemoteTable, Table
+from privboost.distributed.frames import open_backend_of, open_remote
+from privboost.domain_inference.within_fit import (
+    DomainInference,
+    InferredDomain,
+    infer_jointly,
+    infer_separately,
+)
 from privboost.engine.backend import Backend, OpenBackend
-from privboost.estimators.class_weights import weights_in_order
-from privboost.estimators.wrappers import warn_of_wrappers
-from privboost.learning.lesson import Learned, Lesson, learn_apart, learn_within
-from privboost.pickling import fresh_copy
-from privboost.privacy.curator import Curator
-from privboost.privacy.ledger import Ledger
-from privboost.privacy.statements import add_lesson, check_lesson, write_report
-from privboost.progress import counting_charges
+from privboost.estimators.sklearn_wrappers import warn_of_wrappers
+from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.reports.report import WEIGHTED, PrivacyReport
-from privboost.tables.beside import open_source
-from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import lessons_of
-from privboost.tables.loader import Loader, RowLoader, UnitRule
-from privboost.tables.loading import Load, check_schema
-from privboost.tables.sources import Table, is_column_vector
-from privboost.unit import Unit, column_of, unit_assumptions
+from privboost.recipes.common.plan import PUBLIC_CLASS_WEIGHTS, Budget, Plan, PublicRows
+from privboost.reports.report import (
+    WEIGHTED,
+    PrivacyReport,
+    add_domain_inference,
+    check_domain_inference,
+    write_report,
+)
+
+
+class WeighedClasses:
+    """Adds `class_weight`."""
+
+    class_weight: Any
+    _task: str
+
+    def _class_weight(self) -> Mapping[Any, float] | None:
+        return check_class_weight(self.class_weight, self._task)
+
+
+def check_class_weight(given: Any, task: str) -> dict[Any, float] | None:
+    """Return checked weights of classes, or raise.
+
+    Parameters
+    ----------
+    given : mapping or None
+        Value of `class_weight`.
+    task : {"classes", "number"}
+        Kind of target.
+    """
+    if given is None:
+        return None
+    if task != "classes":
+        raise ValueError("class_weight is for classes, and the target is a number")
+    if isinstance(given, str):
+        raise ValueError(
+            f"class_weight={given!r} needs the counts of classes, which are private. Give public "
+            'weights, such as {"no": 1, "yes": 5}; BoostedAdaSSPClassifier releases counts for '
+            '"balanced", out of its budget'
+        )
+    if not isinstance(given, Mapping) or len(given) < 2:
+        raise ValueError("class_weight must be a mapping from all classes to public weights")
+    if len({str(name) for name in given}) < len(given):
+        raise ValueError("class_weight: two of its classes are the same string")
+    checked = {name: check_size("each of class_weight", part) for name, part in given.items()}
+    if min(checked.values()) * WEIGHT_STEPS < max(checked.values()):
+        raise ValueError(
+            f"class_weight: each weight must be at least 1/{WEIGHT_STEPS} of the largest; smaller "
+            "ones are rounded to 0"
+        )
+    return checked
+
+
+def weights_in_order(given: Mapping[Any, float], target: Any) -> tuple[float, ...]:
+    """Return the weight of each class in the model's order; classes match by their string."""
+    by_text = {str(name): value for name, value in given.items()}
+    classes = [str(name) for name in target.ordered]
+    if set(by_text) != set(classes):
+        raise ValueError(f"class_weight must give a weight for each of {', '.join(classes)}")
+    return tuple(by_text[name] for name in classes)
+
+
+def open_table(data: Any, backend: Any) -> Any:
+    """Return a table, perhaps one of a cluster; refuse a backend that it cannot use."""
+    table = open_remote(data)
+    if isinstance(table, RemoteTable) and isinstance(backend, str) and backend == "cuda":
+        raise DeviceError('rows of a cluster stay there: leave backend="auto"')
+    return table
+
+
+def choose_backend(backend: Any, threads: int) -> OpenBackend:
+    """Return the function that opens a backend on loads of rows."""
+    if backend == "auto":
+        return open_backend_of(threads)
+    if backend == "cuda":
+        return open_cuda(threads)
+    if callable(backend):
+        opened: OpenBackend = backend
+        return opened
+    raise ValueError('backend must be "auto", "cuda" or a callable that takes loads of rows')
+
+
+def ledger_path(ledger: Any) -> Path | None:
+    """Return the path of the ledger's file, or None."""
+    if ledger is not None and not isinstance(ledger, str | Path):
+        raise TypeError("ledger must be the path of a file, or None")
+    if ledger is None:
+        return None
+    check_file("ledger", ledger)
+    return Path(ledger)
+
 
 MakePlan = Callable[[Encoder, float | None, Budget], Any]
 
 
 @dataclass(frozen=True)
-class Given:
+class FitArguments:
     """Arguments of `fit`, with the bound of weights, class weights and classes."""
 
     X: Any
@@ -60,7 +164,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunSettings:
     """Checked parameters of a run.
 
     Attributes
@@ -100,7 +204,7 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class DomainAndBudget:
     """Domain and budget of a plan.
 
     Attributes
@@ -118,7 +222,7 @@ class Ground:
     domain: Domain
     budget: Budget
     paid: PrivacyReport | None = None
-    learned: Learned | None = None
+    learned: InferredDomain | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +265,9 @@ class Run:
             self.digest,
             self.what,
         )
-        return report if self.lesson is None else add_lesson(self.lesson, report, "training")
+        return (
+            report if self.lesson is None else add_domain_inference(self.lesson, report, "training")
+        )
 
 
 def parameters_of(plan: Plan) -> dict[str, Any]:
@@ -191,10 +297,10 @@ class Preparation:
 
     def __init__(
         self,
-        setting: Setting,
-        given: Given,
+        setting: RunSettings,
+        given: FitArguments,
         make_plan: MakePlan,
-        lesson: Callable[[Budget], tuple[Lesson, Plan]],
+        lesson: Callable[[Budget], tuple[DomainInference, Plan]],
     ) -> None:
         self.setting, self.given, self._make_plan, self._lesson = setting, given, make_plan, lesson
 
@@ -226,7 +332,7 @@ class Preparation:
     def warn(self) -> None:
         """Warn of a seed, of a weak budget, and of scikit-learn's wrappers around `fit`."""
         setting = self.setting
-        caution(setting.budget.epsilon, setting.budget.delta, setting.random_state)
+        warn_of_parameters(setting.budget.epsilon, setting.budget.delta, setting.random_state)
         if setting.random_state is None:  # else there is no guarantee to lose
             warn_of_wrappers(setting.account is not None)
 
@@ -235,20 +341,24 @@ class Preparation:
         """The randomness of this run."""
         return self.setting.keys
 
-    def ground(self) -> Ground:
+    def ground(self) -> DomainAndBudget:
         """Return the domain, learned if there is none, with the budget that is left."""
         setting = self.setting
         if setting.domain is not None:
-            return Ground(setting.domain, setting.budget, self.paid_before(setting.domain))
+            return DomainAndBudget(setting.domain, setting.budget, self.paid_before(setting.domain))
         lesson, stand_in = self._lesson(setting.budget)
         if all(planned.event.mu is not None for planned in stand_in.releases):
-            learned = learn_within(lesson, setting.ledger, self.posting(lesson.unit), self.keys)
-            return Ground(learned.domain, learned.budget, None, learned)
+            learned = infer_jointly(
+                lesson, setting.ledger, self.pending_charge(lesson.unit), self.keys
+            )
+            return DomainAndBudget(learned.domain, learned.budget, None, learned)
         relation = stand_in.releases[0].event.relation
-        posting = self.posting(lesson.unit)
+        pending_charge = self.pending_charge(lesson.unit)
         after = stand_in.releases
-        learned = learn_apart(lesson, relation, setting.ledger, posting, after, self.keys)
-        return Ground(learned.domain, learned.budget, learned.domain.privacy, learned)
+        learned = infer_separately(
+            lesson, relation, setting.ledger, pending_charge, after, self.keys
+        )
+        return DomainAndBudget(learned.domain, learned.budget, learned.domain.privacy, learned)
 
     def paid_before(self, domain: Domain) -> PrivacyReport | None:
         """Return the report of the domain inference, if it used these rows."""
@@ -257,10 +367,10 @@ class Preparation:
         domain.check_price()
         if domain.privacy is None:
             return None
-        check_lesson(domain.privacy, domain.unit)
+        check_domain_inference(domain.privacy, domain.unit)
         return domain.privacy
 
-    def plan(self, ground: Ground) -> Plan:
+    def plan(self, ground: DomainAndBudget) -> Plan:
         """Plan all releases, and calibrate the noise."""
         encoder = Encoder.of(ground.domain)
         try:
@@ -293,14 +403,16 @@ class Preparation:
     def check(self, plan: Plan, unit_kind: str) -> None:
         """Refuse a plan that cannot run, before anything more is spent."""
 
-    def posting(self, unit: Unit | None, lesson: PrivacyReport | None = None) -> Posting | None:
+    def pending_charge(
+        self, unit: Unit | None, lesson: PrivacyReport | None = None
+    ) -> PendingCharge | None:
         """Return this run's charge to the account; None without one."""
         account = self.setting.account
         if account is None:
             return None
-        return Posting(account, self.setting.what, column_of(unit), lesson)
+        return PendingCharge(account, self.setting.what, column_of(unit), lesson)
 
-    def reserve(self, ground: Ground, plan: Plan) -> Ledger:
+    def reserve(self, ground: DomainAndBudget, plan: Plan) -> Ledger:
         """Reserve the whole plan in a ledger."""
         learned = ground.learned
         if learned is not None and learned.ledger is not None:
@@ -308,9 +420,9 @@ class Preparation:
             learned.ledger.exchange(learned.placeholder, plan.releases, plan.accountant)
             return learned.ledger
         budget = ground.budget
-        posting = self.posting(ground.domain.unit, ground.paid)
+        pending_charge = self.pending_charge(ground.domain.unit, ground.paid)
         path = self.setting.ledger
-        ledger = Ledger(budget.epsilon, budget.delta, plan.accountant, path, posting)
+        ledger = Ledger(budget.epsilon, budget.delta, plan.accountant, path, pending_charge)
         ledger.reserve(plan.releases)
         return ledger
 
@@ -327,7 +439,7 @@ class Preparation:
             f"the account of {account.dataset!r}"
         )
 
-    def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
+    def assumptions(self, ground: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
         """Return the assumptions of the guarantee."""
         domain, bound = ground.domain, self.given.weight_bound
         texts = [
@@ -344,11 +456,11 @@ class Preparation:
         if plan.class_weight is not None:
             texts.append(PUBLIC_CLASS_WEIGHTS)
         parts = (*domain.features, domain.target)
-        named = {part.name: part.reason for part in parts if not lessons_of([part])}
+        named = {part.name: part.reason for part in parts if not inferences_of([part])}
         if domain.unit is not None:
             named[domain.unit.column] = domain.unit.reason
         texts += [f"public about {name!r}: {reason}" for name, reason in named.items() if reason]
-        if lessons_of([domain.target]):
+        if inferences_of([domain.target]):
             texts.append(f"learned about {domain.target.name!r}: {domain.target.describe()}")
         return (*texts, *plan.assumptions)
 
@@ -393,7 +505,7 @@ def failure_assumption(spent: str) -> str:
     )
 
 
-def _origin(ground: Ground) -> str:
+def _origin(ground: DomainAndBudget) -> str:
     """Return the assumption about the origin of the domain."""
     if ground.domain.privacy is None:
         return (
@@ -402,7 +514,7 @@ def _origin(ground: Ground) -> str:
         )
     if ground.learned is not None or ground.paid is not None:
         parts = (*ground.domain.features, ground.domain.target)
-        if all(lessons_of([part]) for part in parts):
+        if all(inferences_of([part]) for part in parts):
             return (
                 "the columns of the table and their types are public; bounds, categories and "
                 "classes were learned privately, within this epsilon"
@@ -416,3 +528,83 @@ def _origin(ground: Ground) -> str:
         f"the domain was learned privately ({ground.domain.privacy.guarantee}) from other rows: no "
         "protected unit is among both"
     )
+
+
+@dataclass(frozen=True)
+class Preview:
+    """Guarantee and price of a fit.
+
+    Attributes
+    ----------
+    privacy : PrivacyReport
+        The report that `privacy_` would be: ε and δ, every release with its noise and share, the
+        assumptions. Releases that a recipe chooses during training appear as one.
+    before, after : Balance or None
+        Balance of the account before and after the fit; None without one.
+    """
+
+    privacy: PrivacyReport
+    before: Balance | None = None
+    after: Balance | None = None
+
+    @property
+    def left(self) -> float | None:
+        """ε that the account would have left for one more run of Gaussian noise."""
+        return None if self.after is None else self.after.left
+
+    def __str__(self) -> str:
+        lines = ["Nothing was spent, and no row was read: this is what a fit would be.", ""]
+        lines.append(str(self.privacy))
+        if self.before is not None and self.after is not None:
+            taken = self.after.share_of(self.after.entries[-1].price)
+            lines.append(
+                f"  account     {self.after.dataset}: {format_share(taken)} of it would be taken; "
+                f"epsilon {round_down(self.after.left)} would be left for one more run of Gaussian "
+                f"noise ({round_down(self.before.left)} now)"
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def price_preview(preparation: Preparation) -> Preview:
+    """Return the price of a run without spending anything; refuses what the run would refuse."""
+    setting = preparation.setting
+    if isinstance(setting.budget, PublicRows):
+        raise BudgetError("public_rows: rows that are public have no price")
+    if setting.domain is None:
+        raise DomainError(
+            "a preview needs the whole domain: the part that is to be learned, and the noise that "
+            "is left for training, depend on rows (Domain.learn learns a domain separately)"
+        )
+    if setting.ledger is not None:
+        checked_ledger(setting.ledger)
+    preparation.warn()
+    ground = preparation.ground()
+    plan = preparation.plan(ground)
+    ledger = Ledger(ground.budget.epsilon, ground.budget.delta, plan.accountant)
+    ledger.reserve(plan.releases)
+    report = write_report(
+        ledger,
+        ground.domain.unit,
+        preparation.assumptions(ground, plan),
+        setting.random_state is not None,
+        parameters_of(plan),
+        plan.digest,
+        setting.what,
+    )
+    if plan.is_exchanged:  # a fit reports a bound of all its choices
+        report = replace(report, epsilon=ledger.epsilon)
+    whole = report if ground.paid is None else add_domain_inference(ground.paid, report, "training")
+    pending_charge = preparation.pending_charge(ground.domain.unit, ground.paid)
+    if pending_charge is None:
+        return Preview(whole)
+    after = pending_charge.after(plan.releases, ledger.cost, ledger.delta)
+    return Preview(whole, pending_charge.account.balance(), after)
+
+
+def stated_rows(n_rows: Any) -> int:
+    """Return the number of rows, on which the defaults of a recipe depend."""
+    if n_rows is None:
+        raise ValueError("n_rows (--rows) must be given: the defaults of this recipe depend on it")
+    return check_count("n_rows", n_rows)

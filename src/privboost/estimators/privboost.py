@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from privboost.boosting.plan import Budget
-from privboost.estimators.base import PrivateEstimator
-from privboost.estimators.class_weights import WeighedClasses
+from privboost.data.domain import Domain
+from privboost.data.encoding import Encoder
+from privboost.data.ordered_features import NumericFeature
+from privboost.domain_inference.within_fit import DomainInference
+from privboost.estimators.base import LogisticClassifier, PrivateEstimator, PrivateRegressor
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -16,19 +18,14 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.predictors import LogisticClassifier, PrivateRegressor
-from privboost.estimators.preparation import Given, MakePlan
-from privboost.learning.lesson import Lesson
+from privboost.estimators.preparation import FitArguments, MakePlan, WeighedClasses
+from privboost.mechanisms.curator import Curator
 from privboost.models.additive import AdditiveScores
-from privboost.models.compound import CompoundScores
-from privboost.privacy.curator import Curator
-from privboost.randomness.keystream import KeyStream
-from privboost.randomness.public_choices import public_generator
+from privboost.models.interactions import InteractionScores
+from privboost.randomness.keystream import KeyStream, public_generator
+from privboost.recipes.common.plan import Budget
 from privboost.recipes.privboost import boost_privboost
 from privboost.recipes.privboost_plan import PrivBoostParameters, PrivBoostPlan, plan_privboost
-from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import NumericFeature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +53,9 @@ class PrivBoostEstimator(WeighedClasses, PrivateEstimator):
     def _named_features(self) -> list[str]:
         return [str(name) for name in self.monotone] if isinstance(self.monotone, Mapping) else []
 
-    def _lesson(self, given: Given, make_plan: MakePlan, budget: Budget) -> tuple[Lesson, Any]:
+    def _lesson(
+        self, given: FitArguments, make_plan: MakePlan, budget: Budget
+    ) -> tuple[DomainInference, Any]:
         lesson, plan = super()._lesson(given, make_plan, budget)
         if plan.settings.monotone:
             lesson.check_numbers("monotone", self._named_features())
@@ -65,7 +64,7 @@ class PrivBoostEstimator(WeighedClasses, PrivateEstimator):
 
     def _boost(
         self, curator: Curator, plan: PrivBoostPlan, structures: KeyStream, track: Any
-    ) -> AdditiveScores | CompoundScores:
+    ) -> AdditiveScores | InteractionScores:
         return boost_privboost(curator, plan, public_generator(structures), track)
 
 

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from privboost.boosting.checks import is_number, shown
-from privboost.boosting.plan import Budget, Plan, PublicRows
+from privboost._core.checks import is_number, shown
+from privboost._core.errors import BudgetError
+from privboost.accounting.ledger import Ledger
 from privboost.engine.backend import Backend
-from privboost.errors import BudgetError
-from privboost.estimators.preparation import Ground, Preparation, Run, Setting
-from privboost.privacy.curator import Curator
-from privboost.privacy.ledger import Ledger
-from privboost.privacy.public_curator import PublicCurator, empty_ledger
-from privboost.privacy.statements import write_public_report
-from privboost.reports.report import WEIGHTED, PrivacyReport
+from privboost.estimators.preparation import DomainAndBudget, Preparation, Run, RunSettings
+from privboost.mechanisms.curator import Curator
+from privboost.mechanisms.public_curator import PublicCurator, empty_ledger
+from privboost.recipes.common.plan import Budget, Plan, PublicRows
+from privboost.reports.report import WEIGHTED, PrivacyReport, write_public_report
 
 
 def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:
@@ -44,7 +43,7 @@ def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:
     return PublicRows(delta) if declared else Budget(epsilon, delta)
 
 
-def check_public(setting: Setting) -> None:
+def check_public(setting: RunSettings) -> None:
     """Refuse parameters that are about protection: nothing is protected."""
     domain = setting.domain
     if domain is None or domain.privacy is not None or domain.inferences:
@@ -60,7 +59,7 @@ def check_public(setting: Setting) -> None:
     check_no_ledger(setting)
 
 
-def check_no_ledger(setting: Setting) -> None:
+def check_no_ledger(setting: RunSettings) -> None:
     """Refuse to record charges: public rows have no price."""
     if setting.ledger is not None or setting.account is not None:
         raise BudgetError(
@@ -90,18 +89,18 @@ class PublicPreparation(Preparation):
 
     _run = PublicRun
 
-    def __init__(self, setting: Setting, *stages: Any) -> None:
+    def __init__(self, setting: RunSettings, *stages: Any) -> None:
         check_public(setting)
         super().__init__(setting, *stages)
 
     def warn(self) -> None:
         """Warn of nothing: a seed reveals nothing that is not public."""
 
-    def reserve(self, ground: Ground, plan: Plan) -> Ledger:
+    def reserve(self, ground: DomainAndBudget, plan: Plan) -> Ledger:
         """Return an empty ledger, so that nothing private can be charged."""
         return empty_ledger(plan.accountant)
 
-    def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
+    def assumptions(self, ground: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
         """Return the declaration by which no noise was added."""
         texts = [
             "the caller declared all rows public (public_rows=True): exact sums of them were told, "

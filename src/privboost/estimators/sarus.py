@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from privboost.boosting.calibrated import calibrate_scores
-from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget
-from privboost.estimators.class_weights import WeighedClasses
+from privboost.data.encoding import Encoder
+from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.mixins import AnyLossTreeClassifier, TreeEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -16,14 +15,15 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.predictors import PrivateRegressor
-from privboost.estimators.trees import AnyLossTreeClassifier, TreeEstimator
+from privboost.estimators.preparation import WeighedClasses
+from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
-from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
+from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.parameters import parameter
+from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.probability_calibration import calibrate_scores
 from privboost.recipes.sarus import PRESETS, SarusParameters, SarusPlan, boost_sarus, plan_sarus
-from privboost.tables.encoding import Encoder
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from privboost.boosting.calibrated import calibrate_scores
-from privboost.boosting.initial_score import start_boosting
-from privboost.boosting.plan import Budget
-from privboost.boosting.structures import RandomTrees
-from privboost.estimators.class_weights import WeighedClasses
+from privboost._core.progress import rounds_bar
+from privboost.data.encoding import Encoder
+from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.mixins import AnyLossTreeClassifier
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -17,18 +16,17 @@ from privboost.estimators.parameters import (
     constructor,
     documented,
 )
-from privboost.estimators.predictors import PrivateRegressor
-from privboost.estimators.preparation import Run
+from privboost.estimators.preparation import Run, WeighedClasses
 from privboost.estimators.streaming import StreamEstimator
-from privboost.estimators.trees import AnyLossTreeClassifier
+from privboost.mechanisms.curator import Curator
 from privboost.models.trees import TreeScores
-from privboost.privacy.curator import Curator
-from privboost.progress import rounds_bar
-from privboost.randomness.keystream import KeyStream
-from privboost.randomness.public_choices import public_generator
+from privboost.randomness.keystream import KeyStream, public_generator
+from privboost.recipes.common.candidates import RandomTrees
+from privboost.recipes.common.newton import start_boosting
+from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.probability_calibration import calibrate_scores
 from privboost.recipes.sbdt import SBDTParameters, SBDTPlan, boost_sbdt, plan_sbdt
 from privboost.recipes.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
-from privboost.tables.encoding import Encoder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,33 +11,36 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
-from privboost.accounts.posting import Posting
-from privboost.boosting.plan import Budget, Plan, PublicRows
-from privboost.boosting.target_span import learn_span
-from privboost.cautions import holding_warnings
+from privboost._core.errors import BudgetError, DomainError
+from privboost._core.progress import counting_charges, messages_printed
+from privboost._core.unit import Unit
+from privboost._core.warnings import delayed_warnings
+from privboost.accounts.account import PendingCharge
+from privboost.data.encoding import Encoder
+from privboost.data.features import ClassTarget
+from privboost.data.loading import Load, RowLoader, load_rows
+from privboost.data.table import RemoteTable, Table
+from privboost.domain_inference.partial_domain import check_classes, check_same_classes
 from privboost.engine.backend import RecordingBackend
-from privboost.errors import BudgetError, DomainError
 from privboost.estimators.base import PrivateEstimator
-from privboost.estimators.preparation import Given, Ground, Preparation, Run, remembering_failure
-from privboost.estimators.row_stream import RowStream, kept_of
-from privboost.estimators.running import open_table
-from privboost.estimators.stream_checks import STREAM_PARAMETERS
-from privboost.estimators.streams import load_stream, save_stream
-from privboost.estimators.trees import TreeEstimator
-from privboost.learning.given import check_classes, need_same_classes
+from privboost.estimators.mixins import TreeEstimator
+from privboost.estimators.preparation import (
+    DomainAndBudget,
+    FitArguments,
+    Preparation,
+    Run,
+    open_table,
+    remembering_failure,
+)
+from privboost.estimators.stream_files import STREAM_PARAMETERS, load_stream, save_stream
+from privboost.estimators.stream_state import RowStream, kept_of
+from privboost.mechanisms.curator import Curator
 from privboost.models.model import Model
 from privboost.models.trees import TreeScores
-from privboost.privacy.curator import Curator
-from privboost.progress import counting_charges, waits_told
 from privboost.randomness.keystream import KeyStream
+from privboost.recipes.common.plan import Budget, Plan, PublicRows
+from privboost.recipes.common.target_range import find_target_range
 from privboost.reports.report import PrivacyReport
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import ClassTarget
-from privboost.tables.loader import RowLoader
-from privboost.tables.loading import Load, load_rows
-from privboost.tables.remote import RemoteTable
-from privboost.tables.sources import Table
-from privboost.unit import Unit
 
 
 class BatchPreparation(Preparation):
@@ -52,7 +55,7 @@ class BatchPreparation(Preparation):
         """The randomness of this batch."""
         return self.setting.keys.child(f"batch {self._stream.n_batches + 1}")
 
-    def ground(self) -> Ground:
+    def ground(self) -> DomainAndBudget:
         """Return the domain, which stays that of the first batch."""
         if self._stream.encoder is None:
             return super().ground()
@@ -64,15 +67,17 @@ class BatchPreparation(Preparation):
                 "learned again costs these rows, and is not needed"
             )
         paid = None if self._stream.learned else self.paid_before(domain)
-        return Ground(domain, self.setting.budget, paid)
+        return DomainAndBudget(domain, self.setting.budget, paid)
 
-    def posting(self, unit: Unit | None, lesson: PrivacyReport | None = None) -> Posting | None:
+    def pending_charge(
+        self, unit: Unit | None, lesson: PrivacyReport | None = None
+    ) -> PendingCharge | None:
         """Return this batch's charge to the stream's entry in the account."""
-        posting = super().posting(unit, lesson)
-        entry = self._stream.entry_in("" if posting is None else posting.rows)
-        if posting is None:
+        pending_charge = super().pending_charge(unit, lesson)
+        entry = self._stream.entry_in("" if pending_charge is None else pending_charge.rows)
+        if pending_charge is None:
             return None
-        return replace(posting, stream=entry, batch=self._stream.n_batches + 1)
+        return replace(pending_charge, stream=entry, batch=self._stream.n_batches + 1)
 
     def rows(self, plan: Plan) -> tuple[RowLoader, Table]:
         """Return the loader of rows, with their own ids and cohort, and the table."""
@@ -144,7 +149,7 @@ class StreamEstimator(TreeEstimator):
             As `fit` does, once the batch is complete: the stream can go on.
         """
         with (
-            holding_warnings() as held,
+            delayed_warnings() as held,
             self._alone(),
             self._ending_stream(),
             remembering_failure(self),
@@ -152,7 +157,7 @@ class StreamEstimator(TreeEstimator):
             stream = self._stream_to_continue()
             self._stream = None  # until all is done: a reservation is not refunded
             known = self._classes_of_batch(stream, classes)
-            with waits_told(bool(self.verbose)):
+            with messages_printed(bool(self.verbose)):
                 run = self._prepare_batch(stream, X, y, sample_weight, known).run()
             loads = self._loads(stream, run)
             opened = run.open_backend(loads)
@@ -185,7 +190,9 @@ class StreamEstimator(TreeEstimator):
             )
         X = open_table(X, self.backend)
         stream.check_place(X)
-        given = Given(X, y, sample_weight, self._weight_bound(sample_weight), classes=classes)
+        given = FitArguments(
+            X, y, sample_weight, self._weight_bound(sample_weight), classes=classes
+        )
         make_plan = partial(self._plan_batch, stream.n_batches)
         lesson = partial(self._lesson, given, make_plan)
         return BatchPreparation(stream, self._setting(), given, make_plan, lesson)
@@ -223,7 +230,7 @@ class StreamEstimator(TreeEstimator):
         if stream.n_batches:
             curator.resume(stream.log, stream.budgets)
             return self._go_on(run, curator, self._trees()), self._fitted().span
-        span = learn_span(curator, run.plan)
+        span = find_target_range(curator, run.plan)
         return self._go_on(run, curator, self._begin(run, curator)), span
 
     @contextmanager
@@ -324,7 +331,7 @@ class StreamEstimator(TreeEstimator):
         known = None if self.domain is None else self._domain()
         known = known if stream.encoder is None else stream.encoder.domain
         if known is not None and isinstance(known.target, ClassTarget):
-            need_same_classes(given, known.target)
+            check_same_classes(given, known.target)
         if own is not None:
-            need_same_classes(given, ClassTarget("y", own))
+            check_same_classes(given, ClassTarget("y", own))
         return given

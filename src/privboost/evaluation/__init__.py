@@ -1,1 +1,1 @@
-"""Evaluation of models on private rows."""
+"""Private evaluation of models."""

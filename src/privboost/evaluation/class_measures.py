@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 from scipy.special import expit
 
-from privboost.boosting.probabilities import ScoreCells
+from privboost._core.grid import SCORE_STEPS
 from privboost.evaluation.result import Bin, Measures, Value, stands_out
-from privboost.grid import SCORE_STEPS
-from privboost.randomness.public_choices import fixed_generator
+from privboost.randomness.keystream import fixed_generator
+from privboost.recipes.common.probability_calibration import ScoreCells
 
 DRAWS = 1000
 """Number of draws of noise and rows for error bars, which are then accurate to about 2 %. The

@@ -1,37 +1,223 @@
-"""`evaluate`: measures of a model on private rows, with a budget, ledger and report."""
+"""`evaluate`: measures of a model on private rows, with a budget, ledger and report.
+
+Releases of an evaluation: queries to the curator, and noisy sums.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from privboost.accounts.account import BudgetAccount
-from privboost.accounts.given import check_account
-from privboost.boosting.plan import Budget, Plan, PublicRows, leave_some
-from privboost.crew import count_threads
+import numpy as np
+
+from privboost._core.grid import CLIP_STEPS
+from privboost._core.pickling import fresh_copy
+from privboost._core.threads import count_threads
+from privboost._core.unit import unit_assumptions
+from privboost.accounts.account import BudgetAccount, check_account
+from privboost.data.attached_columns import open_source
+from privboost.data.loading import Loader, UnitRule
+from privboost.data.sources import check_columns_present
+from privboost.data.table import Table
+from privboost.engine.queries import COUNT, GRADIENT_HESSIAN, CellSums
+from privboost.engine.updates import AddCellValues, Start, UseLoss
 from privboost.estimators.base import PrivateEstimator
-from privboost.estimators.preparation import Given, Ground, Preparation, Run, Setting
+from privboost.estimators.preparation import (
+    DomainAndBudget,
+    FitArguments,
+    Preparation,
+    Run,
+    RunSettings,
+    choose_backend,
+    ledger_path,
+    open_table,
+)
 from privboost.estimators.public_rows import PublicPreparation, budget_of, check_no_ledger
-from privboost.estimators.running import choose_backend, ledger_path, open_table
 from privboost.evaluation.class_measures import ClassCounts, measure_classes
-from privboost.evaluation.groups import group_labels, open_groups
-from privboost.evaluation.loader import OutcomeLoader
-from privboost.evaluation.number_measures import measure_exactly, measure_number
-from privboost.evaluation.outcomes import ClassOutcomes, ExactNumberOutcomes, exact_power
+from privboost.evaluation.number_measures import Clip, choose_clip, measure_exactly, measure_number
+from privboost.evaluation.outcomes import (
+    NUMBER_CODES,
+    QUANTITIES,
+    RESIDUAL_CELLS,
+    STEPS,
+    ClassOutcomes,
+    ExactNumberOutcomes,
+    OutcomeLoader,
+    exact_power,
+    group_labels,
+    label_reach,
+    middles_of_codes,
+    open_groups,
+)
 from privboost.evaluation.plan import EvaluationPlan, plan_evaluation
-from privboost.evaluation.release import release_classes, release_exactly, release_number
 from privboost.evaluation.result import Evaluation, Group, Measures, Residuals
+from privboost.losses.base import LossTable, class_indicator
+from privboost.mechanisms.curator import Curator
 from privboost.models.findings import warn_of_defects
 from privboost.models.model import Model
-from privboost.pickling import fresh_copy
-from privboost.privacy.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.tables.beside import open_source
-from privboost.tables.loader import Loader, UnitRule
-from privboost.tables.sources import Table, need_columns
-from privboost.unit import unit_assumptions
+from privboost.recipes.common.plan import Budget, Plan, PublicRows, within_account
+from privboost.trees.cell_map import CellMap
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Noisy sums of the whole table, or of the groups of one feature.
+
+    Attributes
+    ----------
+    sums : tuple of float arrays
+        For classes, counts of rows by each column of outcomes, of shape (groups, codes). For a
+        number, one array for each release, of shape (groups, statistics): sums of numbers from −1
+        to 1; the second has rows by cell of the residual's size, of shape (groups, cells).
+    noise : tuple of float arrays
+        Standard deviation of each statistic's noise.
+    """
+
+    sums: tuple[np.ndarray, ...]
+    noise: tuple[np.ndarray, ...]
+
+
+def release_classes(curator: Curator, plan: EvaluationPlan) -> list[Part]:
+    """Release rows by outcome: of the whole table, then of the groups of each feature.
+
+    Privacy
+    -------
+    Spends the plan's one release. Every row adds `CLIP_STEPS` to one cell of each column of
+    outcomes, once for the whole table and once for each feature: `settings.touched` cells.
+    """
+    curator.publish(Start(class_indicator()))
+    event = plan.releases[0].event
+    counts = curator.sums(CellSums(plan.map, statistics=COUNT), event)[:, 0] / CLIP_STEPS  # type: ignore[arg-type]
+    sizes = plan.outcomes.sizes(plan.model)
+    noise = _deviations(event)
+    found = [
+        sums.reshape(-1, sizes[number % len(sizes)])
+        for number, sums in enumerate(plan.map.split(counts))
+    ]
+    columns = len(sizes)
+    return [
+        Part(tuple(found[at : at + columns]), (noise,) * columns)
+        for at in range(0, len(found), columns)
+    ]
+
+
+def release_number(curator: Curator, plan: EvaluationPlan) -> tuple[list[Part], Clip]:
+    """Release sums of residuals and labels: of the whole table, then of each feature's groups.
+
+    Rows are counted by the size of their residual first. These noisy counts choose the clips of
+    residuals and labels in the sums, unless the plan has a clip.
+
+    Privacy
+    -------
+    Spends the plan's releases, once each, whatever the clip. A row adds at most `CLIP_STEPS` of
+    each statistic to one cell of the whole table, and to one of each feature.
+    """
+    events = [planned.event for planned in plan.releases]
+    noise = [_deviations(event) for event in events]
+    released: list[np.ndarray] = []
+
+    def release(query: CellSums) -> None:
+        released.append(curator.sums(query, events[len(released)]) / CLIP_STEPS)  # type: ignore[arg-type]
+
+    curator.publish(Start(table_of(np.zeros(NUMBER_CODES), np.zeros(NUMBER_CODES))))
+    release(CellSums(plan.map, statistics=COUNT))
+    release(CellSums(plan.residual_map, statistics=COUNT))
+    of_all = released[1][:RESIDUAL_CELLS, 0]
+    clip = _clip(plan, of_all, float(released[0][0, 0]), (float(noise[1][0]), float(noise[2][1])))
+    _use_column(curator, 0)
+    reach = plan.outcomes.reach  # type: ignore[union-attr]
+    residuals = np.clip(middles_of_codes() * (reach / clip.residual), -1, 1)
+    labels = np.clip(middles_of_codes() * (label_reach(plan.model) / clip.label), -1, 1)
+    both = CellSums(plan.map, 0, GRADIENT_HESSIAN)
+    curator.publish(UseLoss(table_of(residuals, residuals**2)))
+    release(both)
+    curator.publish(UseLoss(table_of(np.abs(residuals), residuals**4)))
+    release(both)
+    curator.publish(Start(table_of(labels, labels**2)))
+    _use_column(curator, 1)
+    release(both)
+    split = [plan.map.split(sums) for sums in released]
+    split[1] = [
+        sums.reshape(-1, RESIDUAL_CELLS) for sums in plan.residual_map.split(released[1][:, 0])
+    ]
+    return [Part(tuple(sums), tuple(noise)) for sums in zip(*split, strict=True)], clip
+
+
+def _clip(
+    plan: EvaluationPlan, counts: np.ndarray, rows: float, noise: tuple[float, float]
+) -> Clip:
+    """Return the clip of the plan, or one that noisy counts of all rows choose."""
+    reach, model = plan.outcomes.reach, plan.model  # type: ignore[union-attr]
+    _, half = model.middle_and_half_of_labels
+    given = half if plan.settings.clip is None else plan.settings.clip
+    cell = RESIDUAL_CELLS - 1 + math.ceil(math.log2(given / reach) - 1e-9)
+    cell = min(max(cell, 0), RESIDUAL_CELLS - 1)
+    if plan.settings.clip is None:
+        cell = choose_clip(counts, rows, *noise, cell)
+    low, high = model.domain.target.bounds  # type: ignore[union-attr]
+    return Clip.at(cell, reach, half, label_reach(model), high - low)
+
+
+ExactSums = tuple[dict[str, tuple[int, int]], int]
+"""Signed and unsigned sum of each quantity, and the number of rows."""
+
+
+def release_exactly(curator: Curator, plan: EvaluationPlan) -> list[list[ExactSums]]:
+    """Return exact sums of public rows: of the whole table, then of each feature's groups.
+
+    Privacy
+    -------
+    None: it needs the exact event of public rows, which only their curator makes.
+    """
+    event: Any = plan.releases[0].event
+    digits = np.arange(STEPS)
+    table = LossTable(_rows_by_label(digits, -digits), _rows_by_label(digits, digits), shift=0)
+    curator.publish(Start(table))
+    count = curator.sums(CellSums(plan.map, statistics=COUNT), event)[:, 0] // CLIP_STEPS
+    sums: dict[str, Any] = {}
+    column = 0
+    for name, n_digits in QUANTITIES.items():
+        total = np.zeros((plan.map.n_cells, 2), dtype=object)  # of any size
+        for _ in range(n_digits):
+            curator.publish(Start(table))
+            _use_column(curator, column, STEPS)
+            own = curator.sums(CellSums(plan.map, 0, GRADIENT_HESSIAN), event)
+            total = total * STEPS + own.astype(object)
+            column += 1
+        sums[name] = total
+    cells = [
+        ({name: (int(total[k, 0]), int(total[k, 1])) for name, total in sums.items()}, int(rows))
+        for k, rows in enumerate(count)
+    ]
+    starts = (*plan.map.first, plan.map.n_cells)
+    return [cells[a:b] for a, b in pairwise(starts)]
+
+
+def _use_column(curator: Curator, column: int, codes: int = NUMBER_CODES) -> None:
+    """Look rows up by one of their columns."""
+    states = np.arange(codes, dtype=np.int32) - np.int32(codes // 2)
+    curator.publish(AddCellValues(CellMap.of_feature(column, np.arange(codes)), states))
+
+
+def table_of(first: np.ndarray, second: np.ndarray) -> LossTable:
+    """Return a table of two statistics by code, at most 1 in size, for rows with a known label."""
+    one, other = (np.trunc(values * CLIP_STEPS) for values in (first, second))
+    return LossTable(_rows_by_label(one, one), _rows_by_label(other, other), shift=0)
+
+
+def _rows_by_label(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
+    """Return a loss table by label: rows of both labels, and rows without one."""
+    return np.stack([positive, negative, np.zeros_like(positive)]).astype(np.int32)
+
+
+def _deviations(event: object) -> np.ndarray:
+    found: np.ndarray = event.deviations / CLIP_STEPS  # type: ignore[attr-defined]
+    return found
 
 
 def evaluate(
@@ -135,10 +321,10 @@ def evaluate(
     account = check_account("budget", budget, random_state)
     limit, gaussian = budget_of(epsilon, delta, public_rows), False
     if account is not None:
-        limit, gaussian = leave_some(limit, account), account.takes_gaussian_only
+        limit, gaussian = within_account(limit, account), account.takes_gaussian_only
     table, groups = open_table(X, backend), open_groups(by, own)
     plan = plan_evaluation(own, groups, limit, score_cells, curves, clip, gaussian)
-    setting = Setting(
+    setting = RunSettings(
         plan.budget,
         random_state,
         KeyStream.of(random_state),
@@ -150,7 +336,7 @@ def evaluate(
         "other",
     )
     kind = PublicEvaluation if isinstance(limit, PublicRows) else EvaluationPreparation
-    given = Given(table, y, None, None)
+    given = FitArguments(table, y, None, None)
     found, run = run_evaluation(kind, setting, given, plan)
     name = own.domain.target.name
     result = Evaluation(name, found.whole, found.groups, run.report(), found.residuals)
@@ -161,10 +347,10 @@ def evaluate(
 class EvaluationPreparation(Preparation):
     """Preparation of an evaluation: that of a fit, with another loader and no domain inference."""
 
-    def ground(self) -> Ground:
+    def ground(self) -> DomainAndBudget:
         """Return the model's domain, whose price was paid by the rows of training."""
         assert self.setting.domain is not None
-        return Ground(self.setting.domain, self.setting.budget)
+        return DomainAndBudget(self.setting.domain, self.setting.budget)
 
     def rows(self, plan: Plan) -> tuple[Loader, Table]:
         """Return the loader of rows, and the table."""
@@ -172,7 +358,7 @@ class EvaluationPreparation(Preparation):
         domain = plan.encoder.domain
         source, roles = open_source(domain, self.given.X, self.given.y, None)
         if plan.groups is not None:
-            need_columns(source, plan.groups.domain.feature_names)
+            check_columns_present(source, plan.groups.domain.feature_names)
         rule = UnitRule.of(domain.unit, self.keys.child("units"))
         model = fresh_copy(plan.model)  # the caller's own never sees a private row
         return OutcomeLoader(model, plan.outcomes, plan.groups, roles.target, rule), source
@@ -186,7 +372,7 @@ class EvaluationPreparation(Preparation):
             "evaluation, or any other release of them adds to it"
         )
 
-    def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
+    def assumptions(self, ground: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
         """Return the assumptions of the guarantee."""
         texts = [
             "all parameters of the evaluation were chosen without these rows or exact scores on "
@@ -201,11 +387,11 @@ class EvaluationPreparation(Preparation):
 class PublicEvaluation(EvaluationPreparation, PublicPreparation):
     """Preparation of an evaluation on public rows: nothing is reserved."""
 
-    def __init__(self, setting: Setting, *stages: Any) -> None:
+    def __init__(self, setting: RunSettings, *stages: Any) -> None:
         check_no_ledger(setting)
         Preparation.__init__(self, setting, *stages)
 
-    def assumptions(self, ground: Ground, plan: Plan) -> tuple[str, ...]:
+    def assumptions(self, ground: DomainAndBudget, plan: Plan) -> tuple[str, ...]:
         """Return the declaration by which no noise was added."""
         return PublicPreparation.assumptions(self, ground, plan)
 
@@ -221,8 +407,8 @@ class Found:
 
 def run_evaluation(
     kind: type[Preparation],
-    setting: Setting,
-    given: Given,
+    setting: RunSettings,
+    given: FitArguments,
     plan: EvaluationPlan,
     select: Callable[[Run], Run] = lambda run: run,
 ) -> tuple[Found, Run]:
@@ -282,7 +468,7 @@ def _measure_classes(curator: Curator, plan: EvaluationPlan) -> list[list[Measur
     return [
         [
             measure_classes(
-                ClassCounts.of(names, sums, float(part.noise[0][0]), cells, model.has_chances)
+                ClassCounts.of(names, sums, float(part.noise[0][0]), cells, model.has_probabilities)
             )
             for sums in zip(*part.sums, strict=True)
         ]

@@ -9,13 +9,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from privboost.errors import BudgetError
+from privboost._core.checks import is_writable, listed
+from privboost._core.errors import BudgetError
+from privboost.data.domain import Domain
+from privboost.data.features import ClassTarget
 from privboost.estimators.base import PrivateEstimator
 from privboost.evaluation.plan import digest_of
 from privboost.evaluation.result import NO_ROWS, Evaluation, Measures
-from privboost.forms import is_writable, listed
-from privboost.models.files import model_bytes, read_model
-from privboost.models.model import Model
+from privboost.models.model import Model, model_bytes, read_model
 from privboost.reports.document import Block, BulletList, Document, Section, Table, Text, Tone
 from privboost.reports.report import PrivacyReport, write_text
 from privboost.reports.sections import (
@@ -26,8 +27,6 @@ from privboost.reports.sections import (
     provenance_section,
     release_section,
 )
-from privboost.tables.domain import Domain
-from privboost.tables.features import ClassTarget
 
 _MAX_VALUES = 8
 """Categories or edges that are written out."""

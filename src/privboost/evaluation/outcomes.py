@@ -1,19 +1,33 @@
-"""Outcomes of rows: integers that follow from one row and a model."""
+"""Outcomes of rows: integers that follow from one row and a model.
+
+Groups of rows: by the values of one feature.
+
+Loader of rows to evaluate a model on: their outcomes and groups.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from scipy.special import log_expit, softmax
 
-from privboost.grid import SCORE_STEPS
-from privboost.losses import UNKNOWN_LABEL
-from privboost.models.model import Model
-from privboost.tables.pieces import Column
-from privboost.tables.rows import Codes
-from privboost.tables.values import read_numbers
+from privboost._core import codec
+from privboost._core.checks import did_you_mean, shown
+from privboost._core.grid import SCORE_STEPS
+from privboost.data.domain import Domain
+from privboost.data.encoding import Encoder
+from privboost.data.features import Feature
+from privboost.data.loading import UnitRule
+from privboost.data.rows import Codes, Layout, Rows
+from privboost.data.table import Batch, Column
+from privboost.data.units import read_unit_names
+from privboost.data.values import read_numbers
+from privboost.losses.base import UNKNOWN_LABEL
+from privboost.models.model import Model, model_bytes, read_model
 
 STEPS = 4096
 """Codes of a digit of an exact number: the size of a loss table."""
@@ -73,7 +87,7 @@ class ClassOutcomes:
         hits = 2 * len(model.classes)
         if self.curves:
             return (hits, *[2 * self.n_cells] * model.scores.n_outputs)
-        return (hits, self.n_cells) if model.has_chances else (hits,)
+        return (hits, self.n_cells) if model.has_probabilities else (hits,)
 
     def code(
         self, model: Model, codes: Codes, column: Column
@@ -87,8 +101,8 @@ class ClassOutcomes:
         columns = [2 * own + (best == own)]
         if len(scores) == 1:
             columns.append(2 * self._cells(scores[0]) + own)
-        elif self.curves or model.has_chances:
-            odds = _log_odds(scores) if model.has_chances else scores
+        elif self.curves or model.has_probabilities:
+            odds = _log_odds(scores) if model.has_probabilities else scores
             if self.curves:
                 columns += [2 * self._cells(each) + (own == k) for k, each in enumerate(odds)]
             else:
@@ -272,3 +286,144 @@ def _log_odds(scores: np.ndarray) -> np.ndarray:
     odds: np.ndarray = np.rint((np.log(probability) - np.log(others)) * SCORE_STEPS)
     steps: np.ndarray = odds.astype(np.int32)
     return steps
+
+
+_INTERVALS = 4
+"""Intervals of a number whose feature has no edges."""
+
+
+def open_groups(by: Any, model: Model) -> Encoder | None:
+    """Return the encoder of the features of `by`; None without any.
+
+    Parameters
+    ----------
+    by : sequence of str and features, or one of them
+        Names of the model's features; or features, which may be other columns.
+    model : Model
+        The model whose features are named.
+    """
+    if isinstance(by, str | Feature):
+        by = (by,)
+    if not isinstance(by, Sequence):
+        raise TypeError(f"by must be names of features, or features; {shown(by)} is not")
+    known = {feature.name: feature for feature in model.domain.features}
+    features = tuple(_feature(each, known).with_bins(_INTERVALS) for each in by)
+    names = [feature.name for feature in features]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"by: {name!r} is given twice")
+        if name == model.domain.target.name:
+            raise ValueError(f"by: {name!r} is the target")
+    return Encoder.of(Domain(features, model.domain.target)) if features else None
+
+
+def group_labels(groups: Encoder | None) -> list[tuple[str, list[str]]]:
+    """Return the name of each feature, with the labels of its codes."""
+    if groups is None:
+        return []
+    found = []
+    for k, (feature, n_codes) in enumerate(
+        zip(groups.domain.features, groups.layout.n_codes, strict=True)
+    ):
+        labels = [label for label, _ in groups.spans(k, np.arange(n_codes))]
+        found.append((feature.name, labels))
+    return found
+
+
+def _feature(each: Any, known: dict[str, Feature]) -> Feature:
+    if isinstance(each, Feature):
+        return each
+    if not isinstance(each, str):
+        raise TypeError(f"by must be names of features, or features; {shown(each)} is neither")
+    if each not in known:
+        listed = ", ".join(map(repr, list(known)[:20])) + (" …" if len(known) > 20 else "")
+        hint = did_you_mean(each, list(known)) or (
+            f"it has {listed}; in Python another column is given as a CategoricalFeature or a "
+            "NumericFeature"
+        )
+        raise ValueError(f"by: the model has no feature {each!r}; {hint}")
+    return known[each]
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeLoader:
+    """Codes rows as outcomes of a model; of the features only those of groups are kept.
+
+    Attributes
+    ----------
+    model : Model
+        The model; it is serialised with the loader.
+    outcomes : ClassOutcomes, NumberOutcomes or ExactNumberOutcomes
+        Outcomes of a row: the first columns of codes.
+    groups : Encoder or None
+        Features of groups: the columns after them.
+    target : str
+        The column of labels.
+    unit : UnitRule or None
+        Rule that bounds the rows of one unit.
+    """
+
+    magic: ClassVar[bytes] = b"PVBEVAL1"
+    by_place: ClassVar[bool] = False
+
+    model: Model
+    outcomes: Outcomes
+    groups: Encoder | None
+    target: str
+    unit: UnitRule | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that are read."""
+        names = [*self.model.domain.feature_names, self.target]
+        names += [] if self.groups is None else self.groups.domain.feature_names
+        names += [] if self.unit is None else [self.unit.column]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def layout(self) -> Layout:
+        """Number of codes of each column."""
+        groups = () if self.groups is None else self.groups.layout.n_codes
+        return Layout((*self.outcomes.sizes(self.model), *groups))
+
+    def read(self, batch: Batch, first: int) -> Rows:
+        """Code some rows; they have no ids, since they are not sampled."""
+        coded = self.model.encoder.code(batch)
+        label, columns = self.outcomes.code(self.model, coded, batch[self.target])
+        if self.groups is not None:
+            groups = self.groups.code(batch)
+            columns += [groups.column(k) for k in range(len(self.groups.domain.features))]
+        codes = Codes.empty(self.layout, len(label))
+        for number, column in enumerate(columns):
+            codes.column(number)[:] = column
+        return Rows(codes, label)
+
+    def name_units(self, batch: Batch) -> pa.Array:
+        """Return the canonical name of each row's unit, null where there is none."""
+        assert self.unit is not None
+        return read_unit_names(batch[self.unit.column], self.unit.column)
+
+    def to_bytes(self) -> bytes:
+        """Write the loader for another process."""
+        parts = {
+            "model": np.frombuffer(model_bytes(self.model), dtype=np.uint8),
+            "outcomes": self.outcomes.to_dict(),
+            "groups": None if self.groups is None else self.groups.domain.to_dict(),
+            "edges": [] if self.groups is None else list(self.groups.edges),
+            "target": self.target,
+            "unit": None if self.unit is None else self.unit.to_dict(),
+        }
+        return codec.dump(parts, self.magic)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> OutcomeLoader:
+        """Read what `to_bytes` wrote."""
+        parts = codec.load(data, cls.magic)
+        groups = parts["groups"]
+        return cls(
+            read_model(parts["model"].tobytes(), "the model that is evaluated"),
+            read_outcomes(parts["outcomes"]),
+            None if groups is None else Encoder(Domain.from_dict(groups), tuple(parts["edges"])),
+            parts["target"],
+            None if parts["unit"] is None else UnitRule(**parts["unit"]),
+        )

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.boosting.checks import check_count, check_flag, check_number
-from privboost.boosting.draft import Draft, Made, Shared
-from privboost.boosting.plan import Budget, Plan, PublicRows
-from privboost.boosting.probabilities import ScoreCells
+from privboost._core.checks import check_count, check_flag, check_number
+from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
+from privboost.accounting.events import Planned
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.data.encoding import Encoder
+from privboost.data.features import ClassTarget
 from privboost.evaluation.outcomes import (
     QUANTITIES,
     RESIDUAL_CELLS,
@@ -24,15 +26,10 @@ from privboost.evaluation.outcomes import (
     Outcomes,
     cells_of_codes,
 )
-from privboost.grid import CLIP_STEPS, SCORE_STEPS
-from privboost.models.files import model_bytes
-from privboost.models.base import VOTES, Scores
-from privboost.models.base import VOTES, Scores
-from privboost.models.model import Model
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import ClassTarget
+from privboost.models.model import Model, model_bytes
+from privboost.models.scores import VOTES, Scores
+from privboost.recipes.common.plan import Budget, Draft, Made, Plan, PublicRows, Shared
+from privboost.recipes.common.probability_calibration import ScoreCells
 from privboost.trees.cell_map import CellMap
 
 _CELLS = ((60.0, 12), (8.0, 16), (4.0, 24), (0.0, 32))
@@ -418,7 +415,7 @@ def cells_of_scores(model: Model, count: int, exact: bool = False) -> ScoreCells
     """
     scores = model.scores
     reach = _EXACT_REACH if exact else _reach_of(scores)
-    if not model.has_chances:
+    if not model.has_probabilities:
         reach = _REACH_OF_MARGINS
         if scores.unit == VOTES:
             votes = scores.n_trees // scores.n_outputs

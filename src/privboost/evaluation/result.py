@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from privboost.explanations.curves import draw_reliability
-from privboost.explanations.lists import Finding
-from privboost.files import write_file
-from privboost.forms import did_you_mean, is_writable
+from privboost._core.checks import did_you_mean, is_writable
+from privboost._core.files import write_file
+from privboost.explanations.plots import draw_reliability
+from privboost.explanations.terms import Finding
 from privboost.models.findings import no_rows
 from privboost.reports.report import PrivacyReport
 

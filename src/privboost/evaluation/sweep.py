@@ -12,14 +12,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from privboost.errors import BudgetError
+from privboost._core.checks import is_writable
+from privboost._core.errors import BudgetError
+from privboost._core.files import write_file
+from privboost.accounting.formulas import round_up
 from privboost.evaluation.evaluate import model_of
 from privboost.evaluation.plan import digest_of
 from privboost.evaluation.result import BoundedValue, Evaluation
-from privboost.explanations.curves import draw_privacy_utility
-from privboost.files import write_file
-from privboost.forms import is_writable
-from privboost.privacy.searches import round_up
+from privboost.explanations.plots import draw_privacy_utility
 from privboost.reports.report import PrivacyReport
 
 _VERSION = 1

@@ -1,1 +1,1 @@
-"""Explanations of a model: shapes, pairs, trees, lists, findings, and their plots."""
+"""Explanations of models as data, and their plots."""

@@ -1,23 +1,161 @@
-"""Pictures of shapes, pairs, lists, trees and rows, drawn from plain values."""
+"""Pictures of shapes, pairs, lists, trees and rows, drawn from plain values.
+
+Plots by matplotlib, which is optional: all pictures of explanations and evaluations.
+
+Reliability diagrams, and curves of utility by ε.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import cycle
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from privboost.explanations.axes import (
-    BLUE,
-    GREY,
-    ORANGE,
-    name_axis,
-    new_axes,
-    places,
-    plain,
-    pyplot,
-)
-from privboost.explanations.spans import Spans
+from privboost.explanations.spans import DAYS, INSTANTS, SECONDS, Spans
+
+BLUE, ORANGE, GREY = "#2f6f9f", "#c8642b", "#8a8a8a"
+"""The colours of positive values, of negative values, and of annotations."""
+
+_DAY = 86_400
+_UNITS = {"days": _DAY, "hours": 3600, "minutes": 60}
+"""Units of durations that are at least two of it long, in seconds."""
+_MOST_NAMES = 8
+"""The largest number of tick labels that do not overlap."""
+
+
+def pyplot() -> Any:
+    """Return matplotlib's pyplot.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plots need matplotlib: pip install 'privboost[plot]'") from None
+    return plt
+
+
+def new_axes(ax: Any, width: float = 6.0, height: float = 4.0) -> Any:
+    """Return the caller's axes, or new ones of a size in inches."""
+    if ax is not None:
+        return ax
+    return pyplot().subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def plain(ax: Any) -> Any:
+    """Hide the top and right lines of the frame."""
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def places(spans: Spans) -> list[float]:
+    """Return the edges of an ordered feature in the units of its axis; see `name_axis`."""
+    assert spans.edges is not None
+    if spans.counts not in (DAYS, INSTANTS):
+        return [edge / _unit(spans)[1] for edge in spans.edges]
+    import matplotlib.dates
+
+    dates: Any = matplotlib.dates  # untyped
+    epoch = float(dates.date2num(np.datetime64("1970-01-01")))
+    return [epoch + edge / (1 if spans.counts == DAYS else _DAY) for edge in spans.edges]
+
+
+def name_axis(ax: Any, spans: Spans) -> None:
+    """Label the x axis with a feature: dates as dates, ordinals by their names."""
+    unit = _unit(spans)[0]
+    ax.set_xlabel(f"{spans.feature} ({unit})" if unit else spans.feature)
+    if spans.counts in (DAYS, INSTANTS):
+        import matplotlib.dates
+
+        dates: Any = matplotlib.dates
+        locator = dates.AutoDateLocator(tz="UTC", maxticks=8)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz="UTC"))
+    elif spans.names:
+        every = -(-len(spans.names) // _MOST_NAMES)
+        ax.set_xticks(range(0, len(spans.names), every), spans.names[::every])
+
+
+def _unit(spans: Spans) -> tuple[str, int]:
+    """Return the unit of durations and its seconds; an empty unit for other numbers."""
+    if spans.counts != SECONDS or spans.edges is None:
+        return "", 1
+    most = max(map(abs, spans.edges))
+    return next((own for own in _UNITS.items() if most >= 2 * own[1]), (SECONDS, 1))
+
+
+def draw_reliability(bins: Iterable[Any], ax: Any = None) -> Any:
+    """Draw observed rates by mean predicted probability; see `Evaluation.plot`.
+
+    Parameters
+    ----------
+    bins : iterable of evaluation bins
+        Each with `of`, `predicted`, `observed` and `rows`; what noise alone fills is left out.
+    """
+    ax = new_axes(ax, 5.0, 5.0)
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":")
+    by_class: dict[str, list[Any]] = {}
+    for one in bins:
+        if one.rows.value > 2 * one.rows.std:
+            by_class.setdefault(one.of, []).append(one)
+    for of, own in by_class.items():
+        ax.errorbar(
+            [one.predicted for one in own],
+            [one.observed.value for one in own],
+            [one.observed.std for one in own],
+            fmt="o-",
+            markersize=4,
+            linewidth=1,
+            capsize=2,
+            label=of,
+        )
+    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="mean predicted probability", ylabel="observed rate")
+    ax.set_aspect("equal")
+    ax.set_title("reliability")
+    if by_class:
+        ax.legend(frameon=False, fontsize="small")
+    return plain(ax)
+
+
+def draw_privacy_utility(
+    points: Sequence[tuple[float, float, tuple[float, float]]],
+    measure: str,
+    lines: Mapping[str, float],
+    ax: Any = None,
+) -> Any:
+    """Draw utility by ε; see `Sweep.plot`.
+
+    Parameters
+    ----------
+    points : sequence of (epsilon, value, (below, above))
+        Measured values with their error bars; the curve goes through the mean of each ε.
+    measure : str
+        The name of the measure.
+    lines : mapping from str to float
+        Reference values, drawn as horizontal lines.
+    """
+    ax = new_axes(ax)
+    epsilons = sorted({epsilon for epsilon, _, _ in points})
+    means = [fmean(own[1] for own in points if own[0] == epsilon) for epsilon in epsilons]
+    places, values, errors = (list(own) for own in zip(*points, strict=True))
+    ax.plot(epsilons, means, color=BLUE, linewidth=1.5)
+    ax.errorbar(places, values, list(zip(*errors, strict=True)), fmt="o", color=BLUE, capsize=3)
+    for style, (name, value) in zip(cycle((":", "--", "-.")), lines.items(), strict=False):
+        ax.axhline(value, color=GREY, linestyle=style, linewidth=1, label=f"{name} {value:.3g}")
+    if lines:
+        ax.legend(frameon=False, fontsize="small")
+    ax.set_xscale("log")
+    ax.set_xticks(epsilons, [f"{own:.3g}" for own in epsilons], minor=False)
+    ax.set_xticks([], minor=True)
+    ax.set(xlabel="ε (smaller is more private)", ylabel=measure, title="what each ε buys")
+    return plain(ax)
+
 
 MOST_BARS = 16
 """The largest number of readable bars."""

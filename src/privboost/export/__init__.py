@@ -1,1 +1,1 @@
-"""Exports of models for other programs: ONNX and SQL."""
+"""Models for other programs: ONNX and SQL."""

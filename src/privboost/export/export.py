@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from privboost._core.files import write_file
 from privboost.export.sql import sql_text
-from privboost.files import write_file
 from privboost.models.model import Model
 
 SUFFIXES = (".onnx", ".sql")

@@ -12,18 +12,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privboost.models.model import Model
-from privboost.models.parts import ScoreParts
-from privboost.tables.features import (
+from privboost.data.features import CategoricalFeature, Feature
+from privboost.data.ordered_features import (
     BooleanFeature,
-    CategoricalFeature,
     DateFeature,
     DurationFeature,
-    Feature,
     OrdinalFeature,
 )
-from privboost.tables.times import DAY
-from privboost.tables.values import code_labels
+from privboost.data.times import DAY
+from privboost.data.values import code_labels
+from privboost.models.model import Model
+from privboost.models.scores import ScoreParts
 from privboost.trees.tree import Tree
 
 BOOLEANS = {True: ("True", "true", "TRUE"), False: ("False", "false", "FALSE")}

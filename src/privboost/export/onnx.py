@@ -13,17 +13,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from privboost.export.formula import (
-    Column,
-    Formula,
-    TreeTerm,
-    free_name,
-    missing_text,
-    spellings,
-)
-from privboost.grid import SCORE_STEPS
+from privboost._core.grid import SCORE_STEPS
+from privboost.data.features import CategoricalFeature, ClassTarget
+from privboost.data.ordered_features import DateFeature
+from privboost.export.formula import Column, Formula, TreeTerm, free_name, missing_text, spellings
 from privboost.models.model import Model
-from privboost.tables.features import CategoricalFeature, ClassTarget, DateFeature
 
 _OPSET, _ML_OPSET, _IR_VERSION = 17, 4, 8
 """Versions of 2022 and 2023, which all maintained runtimes support."""
@@ -245,13 +239,13 @@ def _leaves(graph: _Graph, trees: list[TreeTerm], node: str) -> str:
     return graph.add("ReduceSum", found, graph.constant([1], "int64"))
 
 
-def _from_scale(graph: _Graph, scaled: str, way_back: str) -> str:
+def _from_scale(graph: _Graph, scaled: str, inverse_scale_name: str) -> str:
     """Add the nodes that invert the scale of a numeric target."""
-    if way_back == "same":
+    if inverse_scale_name == "same":
         return scaled
-    if way_back == "exp":
+    if inverse_scale_name == "exp":
         return graph.add("Exp", scaled)
-    if way_back == "mirrored":
+    if inverse_scale_name == "mirrored":
         return graph.add("Neg", graph.add("Exp", graph.add("Neg", scaled)))
     power = graph.add("Exp", graph.add("Abs", scaled))
     size = graph.add("Sub", power, graph.constant(1, "float64"))
@@ -268,7 +262,7 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
         number = graph.add("Add", wide, graph.constant(middle, "float64"))
         ends = (graph.constant(low, "float64"), graph.constant(high, "float64"))
         clipped = graph.add("Clip", number, *ends)
-        numbers = _from_scale(graph, clipped, target.way_back)
+        numbers = _from_scale(graph, clipped, target.inverse_scale_name)
         graph.output(numbers, names["prediction"], "float64", ["rows"], target.name)
         return
     best = (
@@ -286,7 +280,7 @@ def _add_results(graph: _Graph, model: Model, scores: str, names: dict[str, str]
     graph.output(predicted, names["prediction"], dtype, ["rows"], target.name)
     order = ", ".join(map(str, classes.tolist()))
     by_class = (["rows", len(classes)], f"of the classes {order}")
-    if model.has_chances:
+    if model.has_probabilities:
         probabilities = _probabilities(graph, scores, several)
         graph.output(probabilities, names["probabilities"], "float64", *by_class)
     shape, description = by_class if several else (["rows"], f"of the class {classes[1]}")

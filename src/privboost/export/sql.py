@@ -18,6 +18,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from privboost._core.grid import SCORE_STEPS
+from privboost.data.features import CategoricalFeature, ClassTarget
+from privboost.data.ordered_features import DateFeature
+from privboost.data.times import SECOND
 from privboost.export.formula import (
     BOOLEANS,
     Column,
@@ -27,10 +31,7 @@ from privboost.export.formula import (
     free_name,
     spellings,
 )
-from privboost.grid import SCORE_STEPS
 from privboost.models.model import Model
-from privboost.tables.features import CategoricalFeature, ClassTarget, DateFeature
-from privboost.tables.times import SECOND
 
 _LARGEST_EXPONENT = 700
 """Exponents beyond it make no difference that a double could hold."""
@@ -100,25 +101,28 @@ def _results(model: Model, scores: list[str]) -> dict[str, str]:
         found = f"{_number(middle)} + {_number(half)} * {scores[0]}"
         clipped = f"CASE WHEN {found} < {_number(low)} THEN {_number(low)}"
         clipped += f" WHEN {found} > {_number(high)} THEN {_number(high)} ELSE {found} END"
-        return {"privboost score": scores[0], "prediction": _from_scale(clipped, target.way_back)}
+        return {
+            "privboost score": scores[0],
+            "prediction": _from_scale(clipped, target.inverse_scale_name),
+        }
     labels = model.classes.tolist()
     scored = labels if len(scores) > 1 else labels[1:]
     results = {f"privboost score of {label}": s for label, s in zip(scored, scores, strict=True)}
     results["prediction"] = _prediction(scores, [_label(label) for label in labels])
-    if model.has_chances:
+    if model.has_probabilities:
         own = _probabilities(scores)
         results |= {f"probability of {label}": p for label, p in zip(labels, own, strict=True)}
     return results
 
 
-def _from_scale(scaled: str, way_back: str) -> str:
+def _from_scale(scaled: str, inverse_scale_name: str) -> str:
     """Invert the scale of a numeric target."""
-    if way_back == "same":
+    if inverse_scale_name == "same":
         return scaled
     above, below = f"EXP({scaled})", f"EXP(0e0 - ({scaled}))"
-    if way_back == "exp":
+    if inverse_scale_name == "exp":
         return above
-    if way_back == "mirrored":
+    if inverse_scale_name == "mirrored":
         return f"0e0 - {below}"
     return f"CASE WHEN ({scaled}) < 0e0 THEN 1e0 - {below} ELSE {above} - 1e0 END"
 

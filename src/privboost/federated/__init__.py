@@ -1,1 +1,1 @@
-"""Training across parties that keep their rows: secure aggregation, noise at each party, gRPC."""
+"""Federations: training across parties with secure aggregation."""

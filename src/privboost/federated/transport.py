@@ -27,11 +27,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from privboost.errors import FederationError
-from privboost.federation.channels import open_letter, seal_letter
-from privboost.federation.keys import COORDINATOR, KeyPair, random_bytes
-from privboost.federation.messages import PRESENT, byte_array
-from privboost.federation.party import Party
+from privboost._core.errors import FederationError
+from privboost.federated.crypto import COORDINATOR, KeyPair, open_letter, random_bytes, seal_letter
+from privboost.federated.messages import PRESENT, byte_array
+from privboost.federated.party import Party
 
 PATIENCE = 600.0
 """Seconds that an end waits for another; a party takes longest to load its rows."""
@@ -165,8 +164,8 @@ class FederationServer:
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
-    >>> from privboost.federation.key_files import write_certificate
-    >>> from privboost.federation.keys import KeyPair
+    >>> from privboost.federated.key_files import write_certificate
+    >>> from privboost.federated.crypto import KeyPair
     >>> with TemporaryDirectory() as folder:
     ...     tls = [path.read_bytes() for path in write_certificate(["localhost"], Path(folder))]
     >>> FederationServer("localhost:8470", *tls, KeyPair(), {"north": KeyPair().public})

@@ -16,7 +16,7 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from privboost.grid import CLIP_STEPS, SCORE_STEPS
+from privboost._core.grid import CLIP_STEPS, SCORE_STEPS
 
 OTHER_CLASS, OWN_CLASS, UNKNOWN = range(3)
 UNKNOWN_LABEL = 255

@@ -1,1 +1,1 @@
-"""The curator, sensitivity checks, individual filters, and utilities of selection."""
+"""Mechanisms: the curator, sensitivity checks, utilities of private selection."""

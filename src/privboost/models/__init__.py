@@ -1,1 +1,1 @@
-"""Trained models: immutable released values, one module a kind of score."""
+"""Trained models: one kind of score a file."""

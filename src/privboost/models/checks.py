@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from privboost.errors import ModelFileError
-from privboost.forms import is_writable
-from privboost.grid import MAX_SCORE, SCORE_STEPS
+from privboost._core.checks import is_writable
+from privboost._core.errors import ModelFileError
+from privboost._core.grid import MAX_SCORE, SCORE_STEPS
+from privboost.data.domain import Domain
+from privboost.data.encoding import Encoder
+from privboost.data.features import CategoricalFeature, ClassTarget, Feature, Target
 from privboost.reports.report import PrivacyReport
-from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import CategoricalFeature, ClassTarget, Feature, Target
 
 _MOST_SIZE = 2.0**200
 """A size that no sum, mean or noise on the grid reaches; its square is finite."""

@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from privboost.cautions import warn
-from privboost.errors import FitWarning
-from privboost.explanations.lists import (
+from privboost._core.errors import FitWarning
+from privboost._core.grid import FULL_RANGE, LABEL_STEPS, SCORE_STEPS
+from privboost._core.warnings import warn
+from privboost.data.features import CategoricalFeature, ClassTarget
+from privboost.data.ordered_features import DateFeature, DurationFeature
+from privboost.data.rows import Codes
+from privboost.explanations.terms import (
     LABEL_BOUNDS,
     LARGE_DELTA,
     MISSING_COLUMN,
@@ -25,12 +29,8 @@ from privboost.explanations.lists import (
     WIDE_BOUNDS,
     Finding,
 )
-from privboost.grid import LABEL_STEPS, SCORE_STEPS, WHOLE_SPAN
-from privboost.models.base import ModelView
-from privboost.models.importance import draw_rows
+from privboost.models.scores import ModelView, draw_rows
 from privboost.reports.report import WEIGHTED
-from privboost.tables.features import CategoricalFeature, ClassTarget, DateFeature, DurationFeature
-from privboost.tables.rows import Codes
 
 _MOST_OF_MASS = 0.8
 _FEW_BINS = 0.2
@@ -257,7 +257,7 @@ def _labels(view: _View) -> Iterator[Finding]:
         return
     low, high = model.span
     for end, bound, side in ((low, -LABEL_STEPS, "lower"), (high, LABEL_STEPS, "upper")):
-        if end == bound and (low, high) != WHOLE_SPAN:
+        if end == bound and (low, high) != FULL_RANGE:
             own = target.bounds[0] if side == "lower" else target.bounds[1]
             text = (
                 f"labels seem to reach the {side} bound {own:g}: what lies beyond it counts as it"

@@ -1,20 +1,34 @@
-"""Scores of a linear model: a coefficient for each coordinate."""
+"""Scores of a linear model: a coefficient for each coordinate.
+
+Mean loss after each round of a linear model that keeps its stages, on public rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
+from privboost._core.errors import ModelFileError
+from privboost._core.grid import BLOCK_ROWS, SCORE_STEPS, VECTOR_STEPS
+from privboost.data.attached_columns import open_source
+from privboost.data.design_matrix import Terms
+from privboost.data.features import ClassTarget, Feature
+from privboost.data.ordered_features import (
+    BooleanFeature,
+    DateFeature,
+    DurationFeature,
+    OrdinalFeature,
+)
+from privboost.data.rows import Codes, Layout, initial_states
+from privboost.data.times import DAY
 from privboost.engine.linear import add_scores
-from privboost.errors import ModelFileError
-from privboost.explanations.lists import INTERCEPT, Coefficient, Coefficients
-from privboost.grid import SCORE_STEPS, VECTOR_STEPS
-from privboost.models.base import ModelView, Scores, effect_unit
+from privboost.explanations.terms import INTERCEPT, Coefficient, Coefficients
+from privboost.losses.base import UNKNOWN_LABEL, Loss, loss_of
 from privboost.models.checks import (
     need,
     need_array,
@@ -26,21 +40,16 @@ from privboost.models.checks import (
     need_scores,
     need_text,
 )
-from privboost.models.importance import even
-from privboost.models.parts import JointTable, ScoreParts
-from privboost.models.told_rows import as_counts, read_row_count
-from privboost.tables.features import (
-    BooleanFeature,
-    ClassTarget,
-    DateFeature,
-    DurationFeature,
-    Feature,
-    OrdinalFeature,
+from privboost.models.scores import (
+    JointTable,
+    ModelView,
+    ScoreParts,
+    Scores,
+    as_counts,
+    effect_unit,
+    even,
+    read_row_count,
 )
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes
-from privboost.tables.times import DAY
-from privboost.vectors.terms import Terms
 
 MISSING = "missing"
 _LEAST_SHARE = 0.01
@@ -500,3 +509,32 @@ def _per(feature: Feature | None) -> str:
             return "is true"
         case _:
             return "per 1"
+
+
+def loss_curve(model: ModelView, X: Any, y: Any) -> np.ndarray:
+    """Return the mean loss on public rows after each round; see the estimator's method."""
+    scores, target = model.scores, model.domain.target
+    assert isinstance(scores, LinearScores)
+    task = "classes" if isinstance(target, ClassTarget) else "number"
+    loss = loss_of(task, model.privacy.parameters["loss"])
+    table, roles = open_source(replace(model.domain, unit=None), X, y, None)
+    total, rows = np.zeros(scores.n_stages), 0
+    for batch in table.batches([*model.domain.feature_names, roles.target], BLOCK_ROWS):
+        label, start = target.code(batch[roles.target])
+        known = label != UNKNOWN_LABEL
+        state = 0 if start is None else initial_states(start[known], model.span)
+        stages = scores.staged_scores(model.encoder.code(batch))
+        states = np.stack([stage[:, known] + state for stage in stages]) / SCORE_STEPS
+        total += _total_losses(loss, label[known], states)
+        rows += int(known.sum())
+    return total / rows if rows else np.full_like(total, np.nan)
+
+
+def _total_losses(loss: Loss, label: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """Return the total loss of each stage, from states of shape (stages, outputs, rows)."""
+    other, own = loss.labels
+    outputs = states.shape[1]
+    number = np.arange(outputs) if outputs > 1 else np.ones(1)
+    each = np.where(number[:, None] == label, loss.value(states, own), loss.value(states, other))
+    total: np.ndarray = each.sum(axis=(1, 2))
+    return total

@@ -1,4 +1,10 @@
-"""`Model`: a trained model, from the codes of rows to scores, predictions and explanations."""
+"""`Model`: a trained model, from the codes of rows to scores, predictions and explanations.
+
+Model files: one file of JSON and plain arrays. Loading runs no code.
+
+A file holds released values and public facts: no time, host, backend, seed or key. Every part is
+checked against the domain in the same file, so that no file can make a model read foreign memory.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +17,46 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit, log_expit, softmax
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.metaestimators import available_if
 
-from privboost.clusters.prediction import where_rows_lie
-from privboost.clusters.recognition import is_remote
-from privboost.explanations.explanation import Explanation
-from privboost.explanations.lists import Finding
-from privboost.explanations.local import LocalExplanation
-from privboost.grid import SCORE_STEPS, WHOLE_SPAN
-from privboost.models.base import Scores
-from privboost.models.explaining import explain_model, explain_rows
+from privboost._core import codec
+from privboost._core.errors import DomainError, ModelFileError
+from privboost._core.files import UNREADABLE, FileKind, write_file
+from privboost._core.grid import FULL_RANGE, SCORE_STEPS
+from privboost._core.pickling import DeclaredState
+from privboost.data.domain import Domain
+from privboost.data.encoding import Encoder
+from privboost.data.features import ClassTarget, Target
+from privboost.data.rows import Codes
+from privboost.distributed.frames import accepts_remote_frames, is_remote
+from privboost.explanations.explanation import Explanation, LocalExplanation
+from privboost.explanations.terms import Finding
+from privboost.models.additive import AdditiveScores
+from privboost.models.checks import (
+    count_outputs,
+    need,
+    need_keys,
+    need_list,
+    need_text,
+    need_whole,
+    read_encoder,
+    read_report,
+)
+from privboost.models.explain import explain_model, explain_rows
 from privboost.models.findings import find
-from privboost.models.importance import NO_ERRORS
-from privboost.models.manners import TrainedModel
-from privboost.pickling import DeclaredState
+from privboost.models.interactions import InteractionScores
+from privboost.models.linear import LinearScores
+from privboost.models.scores import NO_ERRORS, Scores
+from privboost.models.sklearn_compatibility import TrainedModel
+from privboost.models.trees import MarginScores, TreeScores
+from privboost.models.votes import CalibratedVotes, VoteScores
 from privboost.reports.report import PrivacyReport
-from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import ClassTarget
-from privboost.tables.rows import Codes
 
 
 def _need_log_odds(model: Model) -> bool:
     """Raise AttributeError unless scores are log-odds."""
     if not isinstance(model.domain.target, ClassTarget):
         raise AttributeError("predict_proba: the target is a number")
-    if not model.has_chances:
+    if not model.has_probabilities:
         raise AttributeError(
             "predict_proba: the scores of this model are not log-odds; see decision_function"
         )
@@ -66,7 +86,7 @@ class Model(DeclaredState, TrainedModel):
     encoder: Encoder
     scores: Scores
     privacy: PrivacyReport
-    span: tuple[int, int] = WHOLE_SPAN
+    span: tuple[int, int] = FULL_RANGE
 
     def __repr__(self) -> str:
         features, target = len(self.domain.features), self.domain.target.name
@@ -129,7 +149,7 @@ class Model(DeclaredState, TrainedModel):
         numbers: np.ndarray = np.clip(target.from_scale(own), *target.bounds)
         return numbers
 
-    @where_rows_lie
+    @accepts_remote_frames
     def decision_function(
         self, data: Any, return_std: bool = False, n_jobs: int | None = None
     ) -> Any:
@@ -182,7 +202,7 @@ class Model(DeclaredState, TrainedModel):
             yield scores[0] if len(scores) == 1 else scores.T
 
     @available_if(_need_log_odds)
-    @where_rows_lie
+    @accepts_remote_frames
     def predict_proba(self, data: Any, return_std: bool = False, n_jobs: int | None = None) -> Any:
         """Return class probabilities, in the order of `classes`.
 
@@ -195,9 +215,9 @@ class Model(DeclaredState, TrainedModel):
             The number of threads, as in every estimator.
         """
         if not return_std:
-            return self.chances_of(self.decision_function(data, n_jobs=n_jobs))
+            return self.probabilities_of(self.decision_function(data, n_jobs=n_jobs))
         scores, errors = self.decision_function(data, return_std=True, n_jobs=n_jobs)
-        found = self.chances_of(scores)
+        found = self.probabilities_of(scores)
         if scores.ndim == 1:
             return found, (found[:, :1] * found[:, 1:] * errors[:, None]).repeat(2, axis=1)
         moves = (expit(-scores) * errors) ** 2  # the variances of log σ(score)
@@ -208,9 +228,9 @@ class Model(DeclaredState, TrainedModel):
         """Yield class probabilities after each update of training."""
         if not self.scores.staged_log_odds:
             raise AttributeError("staged probabilities: a vote's stages are votes, and no log-odds")
-        return map(self.chances_of, self.staged_decision_function(data))
+        return map(self.probabilities_of, self.staged_decision_function(data))
 
-    @where_rows_lie
+    @accepts_remote_frames
     def predict(self, data: Any, return_std: bool = False, n_jobs: int | None = None) -> Any:
         """Return the most probable class, or the predicted number within `bounds`.
 
@@ -235,11 +255,11 @@ class Model(DeclaredState, TrainedModel):
         return map(self.prediction_of, self.staged_decision_function(data))
 
     @property
-    def has_chances(self) -> bool:
+    def has_probabilities(self) -> bool:
         """Whether scores are log-odds of classes, so that there are probabilities."""
         return isinstance(self.domain.target, ClassTarget) and self.scores.log_odds
 
-    def chances_of(self, scores: np.ndarray) -> np.ndarray:
+    def probabilities_of(self, scores: np.ndarray) -> np.ndarray:
         """Return class probabilities from scores of `decision_function`."""
         _need_log_odds(self)
         if scores.ndim == 1:
@@ -416,6 +436,110 @@ class Model(DeclaredState, TrainedModel):
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file (see `load_model`)."""
-        from privboost.models.files import save_model
 
         save_model(self, path)
+
+
+_EXPORTS = (".onnx", ".sql")
+MODEL_FILE = FileKind(b"PRIVBST", 2, "a privboost model file")
+_MAGIC = b"PVBMODEL"
+_KINDS: dict[str, type[Scores]] = {
+    kind.kind: kind
+    for kind in (
+        AdditiveScores,
+        InteractionScores,
+        LinearScores,
+        TreeScores,
+        MarginScores,
+        VoteScores,
+        CalibratedVotes,
+    )
+}
+
+
+def model_bytes(model: Model) -> bytes:
+    """Return the content of a model's file."""
+    payload: dict[str, Any] = {
+        "kind": model.scores.kind,
+        "domain": model.domain.to_dict(),
+        "edges": list(model.encoder.edges),
+        "scores": model.scores.to_payload(),
+        "privacy": model.privacy.to_dict(),
+    }
+    if model.span != FULL_RANGE:
+        payload["span"] = list(model.span)
+    return MODEL_FILE.seal(codec.dump(payload, _MAGIC))
+
+
+def save_model(model: Model, path: str | Path) -> None:
+    """Write a model; an existing file is replaced atomically.
+
+    The content is read back before it is written, so that no budget is spent on a file that cannot
+    be loaded.
+    """
+    content = model_bytes(model)
+    try:
+        read_model(content, str(path))
+    except ModelFileError as error:
+        raise RuntimeError(f"nothing is written, since it could not be read: {error}") from error
+    write_file(path, content)
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model file.
+
+    A file may come from anybody: for any content, either `ModelFileError` is raised, or the model
+    predicts from its own values alone, within the bounds of its own domain. Only its author can
+    vouch for the values and the privacy report.
+
+    Examples
+    --------
+    >>> from privboost import load_model
+    >>> model = load_model("adult.privboost")         # doctest: +SKIP
+    >>> model.predict_proba(table)                     # doctest: +SKIP
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name the file that save wrote")
+    if not path.exists():
+        raise FileNotFoundError(f"No such file: {path}; name the one that save wrote")
+    data = path.read_bytes()
+    if path.suffix.lower() in _EXPORTS and not data.startswith(MODEL_FILE.name):
+        raise ModelFileError(f"{path} is an export, for other programs: name what save wrote")
+    return read_model(data, str(path))
+
+
+def read_model(data: bytes | memoryview, path: str) -> Model:
+    """Return the model of a file's content; errors name the path."""
+    content = MODEL_FILE.unseal(data, path)
+    try:
+        return _read(codec.load(content, _MAGIC))
+    except (DomainError, ModelFileError) as error:
+        raise ModelFileError(f"{path} holds no model: {error}") from None
+    except UNREADABLE:
+        raise ModelFileError(f"{path} holds no model: its form is not that of one") from None
+
+
+def _read(payload: Any) -> Model:
+    payload = dict(payload)
+    span = payload.pop("span", None)
+    payload = need_keys(payload, "file", {"kind", "domain", "edges", "scores", "privacy"})
+    encoder = read_encoder(payload["domain"], payload["edges"])
+    target = encoder.domain.target
+    kind = need_text(payload["kind"], "kind")
+    need(kind in _KINDS, "kind", f"one of {', '.join(_KINDS)} is needed")
+    fits = isinstance(target, ClassTarget) or not _KINDS[kind].needs_classes
+    need(fits, "kind", f"{kind} need classes")
+    scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, count_outputs(target))
+    return Model(encoder, scores, read_report(payload["privacy"]), _read_span(span, target))
+
+
+def _read_span(value: Any, target: Target) -> tuple[int, int]:
+    """Return the clipping range of a numeric target; a file without one means its bounds."""
+    if value is None:
+        return FULL_RANGE
+    need(not isinstance(target, ClassTarget), "span", "classes have none")
+    ends = need_list(value, "span", 2)
+    low, high = (need_whole(end, "span", *FULL_RANGE) for end in ends)
+    need(low < high and (high - low) % 2 == 0, "span", "its ends must be apart, by an even number")
+    return low, high

@@ -11,11 +11,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from privboost._core.checks import in_quotes, listed
+from privboost._core.grid import SCORE_STEPS
+from privboost._core.pickling import DeclaredState
+from privboost.data.encoding import Encoder
+from privboost.data.features import CategoricalFeature, ClassTarget
+from privboost.data.ordered_features import BooleanFeature
+from privboost.data.rows import Codes, Layout
 from privboost.engine import kernels
-from privboost.forms import in_quotes, listed
-from privboost.grid import SCORE_STEPS
-from privboost.models import line_kernels, tree_kernels
-from privboost.models.base import ModelView, Scores
+from privboost.models import kernels as line_kernels
+from privboost.models import kernels as tree_kernels
 from privboost.models.checks import (
     largest,
     need,
@@ -25,18 +30,23 @@ from privboost.models.checks import (
     need_scores,
     within_grid,
 )
-from privboost.models.importance import MORE_NOISE, NO_MASS, add_noise, draw_rows, even, on_grid
-from privboost.models.parts import JointTree, ScoreParts
-from privboost.models.told_rows import as_counts, read_row_count
-from privboost.models.tree_lines import Batch, batches_of
-from privboost.pickling import DeclaredState
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import BooleanFeature, CategoricalFeature, ClassTarget
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes
-from privboost.trees.routing import find_leaves
-from privboost.trees.tree import MAX_DEPTH, Tree
-from privboost.trees.turn_words import FEWEST_ROWS
+from privboost.models.scores import (
+    MORE_NOISE,
+    NO_MASS,
+    JointTree,
+    ModelView,
+    ScoreParts,
+    Scores,
+    add_noise,
+    as_counts,
+    draw_rows,
+    even,
+    on_grid,
+    read_row_count,
+)
+from privboost.models.unique_splits import Batch, batches_of
+from privboost.trees.kernels import FEWEST_ROWS
+from privboost.trees.tree import MAX_DEPTH, Tree, find_leaves
 
 _MOST_FEATURES = 2**16
 """The largest number of features that nodes can refer to."""
@@ -326,7 +336,7 @@ class TreeScores(Scores):
         most: np.ndarray = sum(own, largest(self.start[None], 0))
         return most
 
-    def on_lines(self, lines: np.ndarray) -> Self:
+    def with_calibration(self, lines: np.ndarray) -> Self:
         """Return the calibrated scores: a linear function of the scores, rounded to the grid.
 
         Parameters

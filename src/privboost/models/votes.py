@@ -10,14 +10,12 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 import pyarrow as pa
 
-from privboost.explanations.lists import NO_SIGNAL, WASTED_SHARE, Finding, Rule, VoteSummary
-from privboost.grid import SCORE_STEPS, VOTE
-from privboost.models.base import VOTES, ModelView
+from privboost._core.grid import SCORE_STEPS, VOTE
+from privboost.data.rows import Codes, Layout
+from privboost.explanations.terms import NO_SIGNAL, WASTED_SHARE, Finding, Rule, VoteSummary
 from privboost.models.checks import need, need_array, need_scores
-from privboost.models.parts import ScoreParts
+from privboost.models.scores import VOTES, ModelView, ScoreParts
 from privboost.models.trees import Forest, TreeScores, conditions
-from privboost.tables.layout import Layout
-from privboost.tables.rows import Codes
 from privboost.trees.tree import Tree
 
 NO_COUNT = "feature_importances: votes are choices, and no count of rows was released with them"
@@ -135,7 +133,7 @@ class VoteScores(TreeScores):
 
 
 @dataclass(frozen=True, eq=False)
-class OddsVotes(VoteScores):
+class CalibratedVotes(VoteScores):
     """Votes with released log-odds: scores are a linear function of the sum of votes.
 
     `start` is the score at equally many votes for and against. Stages are votes, except the last:
@@ -156,7 +154,7 @@ class OddsVotes(VoteScores):
         return "log-odds"
 
     @classmethod
-    def worth_of(cls, votes: VoteScores, lines: np.ndarray, rows: np.ndarray) -> OddsVotes:
+    def worth_of(cls, votes: VoteScores, lines: np.ndarray, rows: np.ndarray) -> CalibratedVotes:
         """Return votes with the slope (the log-odds of a vote) and intercept of each output."""
         start, worth = np.rint(lines.T[::-1] * SCORE_STEPS).astype(np.int32)
         own = {field.name: getattr(votes, field.name) for field in fields(votes)}

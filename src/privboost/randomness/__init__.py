@@ -1,1 +1,1 @@
-"""Random numbers: keyed streams, exact noise, exact selection, and sampling."""
+"""Random bits, exact noise, sampling and private selection."""

@@ -3,6 +3,10 @@
 The key comes from the operating system, or from a seed for reproducible runs without a guarantee.
 The key of a child is a keyed hash of its name, so streams of different names are independent. Each
 name can be used once, because a stream used twice would repeat its noise.
+
+Generators for public choices: random trees, bin edges.
+
+They are independent of the rows, and of the noise, which has other keys.
 """
 
 from __future__ import annotations
@@ -98,3 +102,13 @@ class KeyStream:
 
     def __reduce__(self) -> str:
         raise TypeError("a key stream cannot be pickled: its key must not leave the process")
+
+
+def public_generator(stream: KeyStream) -> np.random.Generator:
+    """Return a generator keyed by a stream that is used for nothing else."""
+    return np.random.Generator(np.random.Philox(key=stream.words(2)))
+
+
+def fixed_generator() -> np.random.Generator:
+    """Return a generator with a fixed key, for draws that hide nothing."""
+    return np.random.Generator(np.random.Philox(key=0))

@@ -17,8 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from privboost.compiling import compiled
-from privboost.grid import MAX_SIGMA
+from privboost._core.compilation import compiled
+from privboost._core.grid import MAX_SIGMA
 from privboost.randomness.keystream import KeyStream
 
 MARGIN = 2.0**-32

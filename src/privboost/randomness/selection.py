@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privboost.compiling import compiled
+from privboost._core.compilation import compiled
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import MARGIN, exp_brackets
 

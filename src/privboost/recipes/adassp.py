@@ -15,33 +15,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.boosting.calibrated import (
-    check_calibration,
-    counts_release,
-    release_line,
-)
-from privboost.boosting.checks import (
-    LEAST_SHARE,
-    check_choice,
-    check_size,
-    is_number,
-    shown,
-)
-from privboost.boosting.draft import Draft, Shared
-from privboost.boosting.plan import PUBLIC_CLASS_WEIGHTS, Budget, Plan, at_most_rows, task_of
-from privboost.boosting.probabilities import ScoreCells
-from privboost.boosting.target_span import plan_span
+from privboost._core.checks import LEAST_SHARE, check_choice, check_size, is_number, shown
+from privboost._core.grid import FACTOR_STEPS, MAX_SCORE, SCORE_STEPS, VECTOR_STEPS
+from privboost._core.progress import Track
+from privboost.accounting.events import Planned
+from privboost.accounting.noisy_sums import GaussianRelease, GramRelease, VectorRelease
+from privboost.data.encoding import Encoder
 from privboost.engine.queries import GRADIENT_COUNT, Bound, GramSums, LinearSums, TreeSums
 from privboost.engine.updates import SetLinearScores, SetTerms, Start, UseLoss
-from privboost.grid import FACTOR_STEPS, MAX_SCORE, SCORE_STEPS, VECTOR_STEPS
-from privboost.losses import Loss, LossTable, class_indicator, loss_of, losses_of
+from privboost.losses.base import Loss, LossTable, class_indicator, loss_of, losses_of
+from privboost.mechanisms.curator import Curator
+from privboost.mechanisms.sensitivity import EIGENVALUE_ROWS, eigenvalue_bound
 from privboost.models.linear import LinearScores
-from privboost.models.told_rows import pool_counts
-from privboost.privacy.curator import Curator
-from privboost.privacy.eigenvalues import EIGENVALUE_ROWS, eigenvalue_bound
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease, GramRelease, VectorRelease
-from privboost.progress import Track
+from privboost.models.scores import pool_counts
 from privboost.recipes.adassp_terms import Design, design
 from privboost.recipes.common.limits import check_bins
 from privboost.recipes.common.parameters import (
@@ -57,7 +43,22 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.tables.encoding import Encoder
+from privboost.recipes.common.plan import (
+    PUBLIC_CLASS_WEIGHTS,
+    Budget,
+    Draft,
+    Plan,
+    Shared,
+    at_most_rows,
+    task_of,
+)
+from privboost.recipes.common.probability_calibration import (
+    ScoreCells,
+    check_calibration,
+    counts_release,
+    release_line,
+)
+from privboost.recipes.common.target_range import plan_target_range
 from privboost.trees.tree import stump
 
 COUNT_SHARE = 0.02
@@ -359,7 +360,7 @@ def _wanted(draft: Draft, settings: AdaSSPParameters, coordinates: Design) -> li
     scores = Planned(counts_release(GaussianRelease, draft.bound), draft.task.n_outputs)
     span = settings.span_share
     return [
-        ("span", plan_span(draft, span, GaussianRelease), total * span / (1 - span)),
+        ("span", plan_target_range(draft, span, GaussianRelease), total * span / (1 - span)),
         ("gram", Planned(gram, 1), matrix_share),
         ("gradients", Planned(gradients, rounds), rounds_share),
         ("least", Planned(least, 1), least_share),

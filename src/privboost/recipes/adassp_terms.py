@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from privboost.boosting.candidates import uniform_grid
-from privboost.boosting.checks import shown
-from privboost.errors import DomainError
-from privboost.explanations.lists import INTERCEPT
-from privboost.grid import VECTOR_STEPS
+from privboost._core.checks import shown
+from privboost._core.errors import DomainError
+from privboost._core.grid import VECTOR_STEPS
+from privboost.data.design_matrix import MOST_SQUARE, Terms
+from privboost.data.encoding import Encoder
+from privboost.data.features import CategoricalFeature
+from privboost.explanations.terms import INTERCEPT
 from privboost.models.linear import MISSING, Coordinate
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import CategoricalFeature
-from privboost.vectors.terms import MOST_SQUARE, Terms
+from privboost.recipes.common.candidates import uniform_grid
 
 MOST_COORDINATES = 4096
 """Most coordinates, of which all products of two are kept: 128 MiB."""

@@ -13,40 +13,38 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.boosting.calibrated import check_calibration, counts_release
-from privboost.boosting.candidates import (
-    HessianThresholds,
-    Thresholds,
-    even_thresholds,
-    splits_of,
-)
-from privboost.boosting.draft import Draft, Shared
-from privboost.boosting.greedy import grow, of_each
-from privboost.boosting.initial_score import initial_release
-from privboost.boosting.newton import (
-    NEWTON_STEP,
-    SPANS,
-    STEP_SIZE,
-    NewtonPlan,
-    NewtonStep,
-    released_mass,
-)
-from privboost.boosting.plan import Budget, at_most_rows, task_of
-from privboost.boosting.structures import RandomTrees
-from privboost.boosting.target_span import plan_span
+from privboost._core.progress import Track
+from privboost.accounting.events import Planned, Selection
+from privboost.accounting.noisy_sums import GaussianRelease
+from privboost.data.encoding import Encoder
 from privboost.engine.queries import HESSIAN, NodeHistograms, TreeSums
 from privboost.engine.updates import AddTreeValues
+from privboost.mechanisms.curator import Curator
+from privboost.mechanisms.utilities import MAX_SPLIT_ROWS
 from privboost.models.trees import Forest, TreeScores
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned, Selection
-from privboost.privacy.events.sums import GaussianRelease
-from privboost.privacy.utilities.splits import MOST_ROWS
-from privboost.progress import Track
+from privboost.recipes.common.candidates import (
+    HessianThresholds,
+    RandomTrees,
+    Thresholds,
+    even_thresholds,
+    grow,
+    of_each,
+    splits_of,
+)
 from privboost.recipes.common.limits import (
     check_candidates,
     check_histograms,
     check_scores,
     widest_clip,
+)
+from privboost.recipes.common.newton import (
+    NEWTON_STEP,
+    SPANS,
+    STEP_SIZE,
+    NewtonPlan,
+    NewtonStep,
+    initial_release,
+    released_mass,
 )
 from privboost.recipes.common.parameters import (
     SHARES,
@@ -61,7 +59,9 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.tables.encoding import Encoder
+from privboost.recipes.common.plan import Budget, Draft, Shared, at_most_rows, task_of
+from privboost.recipes.common.probability_calibration import check_calibration, counts_release
+from privboost.recipes.common.target_range import plan_target_range
 from privboost.trees.tree import MAX_DEPTH, stump
 
 _NOISE_LAMBDA = {"classes": 0.5, "number": 6.0}
@@ -203,7 +203,7 @@ class DPXGBPlan(NewtonPlan):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Assumption of the range of a split's score."""
-        return (at_most_rows(MOST_ROWS),)
+        return (at_most_rows(MAX_SPLIT_ROWS),)
 
 
 def plan_dpxgb(
@@ -256,7 +256,7 @@ def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBParameters) -> list[S
     init = Planned(initial_release(GaussianRelease, 1.0, bound), outputs)
     scores = Planned(counts_release(GaussianRelease, bound), outputs)
     return [
-        ("span", plan_span(draft, span, GaussianRelease), span),
+        ("span", plan_target_range(draft, span, GaussianRelease), span),
         ("init", init, settings.init_share),
         *((name, planned, rest * share / total) for name, planned, share in parts),
         ("scores", scores, settings.calibration_share),

@@ -14,21 +14,19 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from privboost.boosting.calibrated import calibrate_votes, counts_release
-from privboost.boosting.candidates import even_thresholds, splits_of
-from privboost.boosting.checks import check_choice, check_count
-from privboost.boosting.draft import Draft, Shared
-from privboost.boosting.plan import Budget, Plan, PublicRows, Task, contribution_of
+from privboost._core.checks import check_choice, check_count
+from privboost._core.grid import VOTE
+from privboost._core.progress import Track
+from privboost.accounting.calibration import by_shares
+from privboost.accounting.events import Planned, Relation, Selection
+from privboost.accounting.formulas import gdp_mu
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.data.domain import Domain
+from privboost.data.encoding import Encoder
 from privboost.engine.queries import VoteCounts
 from privboost.engine.updates import AddTreeValues, Start
-from privboost.grid import VOTE
-from privboost.models.votes import VoteScores
-from privboost.privacy.calibration import by_shares
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned, Relation, Selection
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
-from privboost.privacy.formulas import gdp_mu
-from privboost.privacy.utilities.smooth import (
+from privboost.mechanisms.curator import Curator
+from privboost.mechanisms.utilities import (
     MOST_DECAY,
     MOST_NODES,
     MOST_VOTES,
@@ -37,7 +35,8 @@ from privboost.privacy.utilities.smooth import (
     RuleError,
     Smoothing,
 )
-from privboost.progress import Track
+from privboost.models.votes import VoteScores
+from privboost.recipes.common.candidates import even_thresholds, splits_of
 from privboost.recipes.common.limits import check_candidates, count_cells
 from privboost.recipes.common.parameters import (
     Constraint,
@@ -49,8 +48,16 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.tables.domain import Domain
-from privboost.tables.encoding import Encoder
+from privboost.recipes.common.plan import (
+    Budget,
+    Draft,
+    Plan,
+    PublicRows,
+    Shared,
+    Task,
+    contribution_of,
+)
+from privboost.recipes.common.probability_calibration import calibrate_votes, counts_release
 from privboost.trees.splits import Splits, join_splits
 from privboost.trees.tree import Tree, stump
 

@@ -14,20 +14,19 @@ from itertools import islice
 
 import numpy as np
 
-from privboost.boosting.calibrated import calibrate_scores
-from privboost.boosting.echoes import NoiseReplay
-from privboost.boosting.initial_score import count_rows, publish_start, release_start
-from privboost.boosting.interactions import Interactions
-from privboost.boosting.knowledge import FeaturePosteriors
+from privboost._core.grid import SCORE_STEPS
+from privboost._core.progress import Track
 from privboost.engine.queries import CellSums, TreeSums
 from privboost.engine.updates import AddCellValues, AddTreeValues
-from privboost.grid import SCORE_STEPS
-from privboost.models.additive import AdditiveScores
-from privboost.models.compound import CompoundScores
-from privboost.models.pairs import PairValues
+from privboost.mechanisms.curator import Curator
+from privboost.models.additive import AdditiveScores, PairValues
+from privboost.models.interactions import InteractionScores
 from privboost.models.trees import Forest, TreeScores
-from privboost.privacy.curator import Curator
-from privboost.progress import Track
+from privboost.recipes.common.feature_posteriors import FeaturePosteriors
+from privboost.recipes.common.interactions import Interactions
+from privboost.recipes.common.newton import count_rows, publish_start, release_start
+from privboost.recipes.common.noise_replay import NoiseReplay
+from privboost.recipes.common.probability_calibration import calibrate_scores
 from privboost.recipes.privboost_plan import Measurements, PrivBoostPlan
 from privboost.trees.cell_map import CellMap
 
@@ -37,7 +36,7 @@ def boost_privboost(
     plan: PrivBoostPlan,
     generator: np.random.Generator,
     track: Track = iter,
-) -> AdditiveScores | CompoundScores:
+) -> AdditiveScores | InteractionScores:
     """Train a model of effects, pairs and trees.
 
     Parameters
@@ -53,7 +52,7 @@ def boost_privboost(
 
     Returns
     -------
-    AdditiveScores or CompoundScores
+    AdditiveScores or InteractionScores
         Initial score, effect of each feature by code, and interactions where they were measured.
 
     Privacy
@@ -146,7 +145,7 @@ def pack_model(
     start: np.ndarray,
     replays: list[NoiseReplay],
     rows: np.ndarray,
-) -> AdditiveScores | CompoundScores:
+) -> AdditiveScores | InteractionScores:
     """Return the released model, with noisy counts and standard deviations of its values."""
     by_code = [[one.by_code(feature) for one in posteriors] for feature in range(plan.n_features)]
     parts = [[np.stack(part) for part in zip(*outputs, strict=True)] for outputs in by_code]
@@ -177,7 +176,7 @@ def pack_model(
         if own.trees:
             forest = _forest(own, replay, output, len(posteriors))
             trees = trees.extended(forest, [1] * len(own.trees))
-    return CompoundScores(single, tuple(pairs), trees)
+    return InteractionScores(single, tuple(pairs), trees)
 
 
 def _forest(own: Interactions, replay: NoiseReplay, output: int, outputs: int) -> Forest:

@@ -13,20 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.boosting.calibrated import check_calibration, counts_release
-from privboost.boosting.draft import Draft
-from privboost.boosting.effects import Noise, largest_value
-from privboost.boosting.initial_score import initial_release
-from privboost.boosting.interactions import Interactions
-from privboost.boosting.knowledge import FeaturePosteriors
-from privboost.boosting.newton import grid_step
-from privboost.boosting.plan import Budget, Plan, PublicRows, task_of
-from privboost.boosting.questions import BINS, FINE_BINS
-from privboost.boosting.target_span import plan_span
-from privboost.grid import SCORE_STEPS
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease, NoisySums
+from privboost._core.grid import SCORE_STEPS
+from privboost.accounting.events import Planned
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease, NoisySums
+from privboost.data.encoding import Encoder
+from privboost.recipes.common.feature_posteriors import BINS, FINE_BINS, FeaturePosteriors
+from privboost.recipes.common.interactions import Interactions
 from privboost.recipes.common.limits import check_grid, check_monotone, check_slopes
+from privboost.recipes.common.newton import grid_step, initial_release
 from privboost.recipes.common.parameters import (
     FLAG,
     SPAN_DOC,
@@ -37,7 +31,10 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.tables.encoding import Encoder
+from privboost.recipes.common.plan import Budget, Draft, Plan, PublicRows, task_of
+from privboost.recipes.common.posterior import Noise, largest_value
+from privboost.recipes.common.probability_calibration import check_calibration, counts_release
+from privboost.recipes.common.target_range import plan_target_range
 
 SWEEPS, PURE_SWEEPS = 12, 3
 """Average measurements of a feature; the latter with pure ε.
@@ -493,7 +490,7 @@ def plan_privboost(
         reserve = replace(reserve, what=describe_single(queries))
     made = draft.share(
         [
-            ("span", plan_span(draft, span, kind), span),
+            ("span", plan_target_range(draft, span, kind), span),
             ("init", Planned(init, outputs), settings.init_share),
             ("reserve", Planned(reserve, times), 1 - settings.init_share - last - span),
             ("scores", Planned(scores, outputs), last),

@@ -15,38 +15,34 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.boosting.calibrated import check_calibration, counts_release
-from privboost.boosting.candidates import HessianThresholds, splits_of
-from privboost.boosting.checks import check_choice, check_size, is_number
-from privboost.boosting.draft import Draft
-from privboost.boosting.greedy import grow, of_each
-from privboost.boosting.initial_score import initial_release
-from privboost.boosting.newton import (
-    SPANS,
-    STEP_SIZE,
-    NewtonPlan,
-    NewtonStep,
-    grid_step,
-    released_mass,
-)
-from privboost.boosting.plan import Budget, at_most_rows, task_of
-from privboost.boosting.target_span import plan_span
+from privboost._core.checks import check_choice, check_size, is_number
+from privboost._core.grid import SCORE_STEPS
+from privboost._core.progress import Track
+from privboost.accounting.events import Planned, SampledGroup, Selection
+from privboost.accounting.noisy_sums import LaplaceRelease
+from privboost.data.encoding import Encoder
 from privboost.engine.queries import COUNT, GRADIENT_COUNT, HESSIAN, NodeHistograms, TreeSums
 from privboost.engine.updates import AddTreeValues
-from privboost.grid import SCORE_STEPS
-from privboost.losses import LossTable, filtered, loss_of, newton_losses
+from privboost.losses.base import LossTable, filtered, loss_of, newton_losses
+from privboost.mechanisms.curator import Curator
+from privboost.mechanisms.sensitivity import MEAN_STEPS, lambda_steps, row_steps
+from privboost.mechanisms.utilities import MAX_SPLIT_ROWS
 from privboost.models.trees import Forest, TreeScores
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned, SampledGroup, Selection
-from privboost.privacy.events.sums import LaplaceRelease
-from privboost.privacy.leaf_means import MEAN_STEPS, lambda_steps, row_steps
-from privboost.privacy.utilities.splits import MOST_ROWS
-from privboost.progress import Track
+from privboost.recipes.common.candidates import HessianThresholds, grow, of_each, splits_of
 from privboost.recipes.common.limits import (
     check_candidates,
     check_histograms,
     check_sampled_units,
     check_scores,
+)
+from privboost.recipes.common.newton import (
+    SPANS,
+    STEP_SIZE,
+    NewtonPlan,
+    NewtonStep,
+    grid_step,
+    initial_release,
+    released_mass,
 )
 from privboost.recipes.common.parameters import (
     FLAG,
@@ -62,7 +58,9 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.tables.encoding import Encoder
+from privboost.recipes.common.plan import Budget, Draft, at_most_rows, task_of
+from privboost.recipes.common.probability_calibration import check_calibration, counts_release
+from privboost.recipes.common.target_range import plan_target_range
 from privboost.trees.splits import Splits
 from privboost.trees.tree import MAX_DEPTH, Tree, stump
 
@@ -237,7 +235,7 @@ class SarusPlan(NewtonPlan):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Assumption of the range of a split's score."""
-        return (at_most_rows(MOST_ROWS),)
+        return (at_most_rows(MAX_SPLIT_ROWS),)
 
 
 def plan_sarus(
@@ -347,7 +345,7 @@ def _once(draft: Draft, settings: SarusParameters) -> list[tuple[str, Planned]]:
     """List the releases of all rows before the trees, and after them, with their noise."""
     outputs, bound = draft.task.n_outputs, draft.bound
     wanted = []
-    span = plan_span(draft, settings.span_share, LaplaceRelease)
+    span = plan_target_range(draft, settings.span_share, LaplaceRelease)
     if settings.span_share > 0:
         wanted.append(("span", span.scaled(span.count / settings.span_share)))
     if settings.init_share > 0:

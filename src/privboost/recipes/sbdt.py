@@ -12,27 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privboost.boosting.calibrated import check_calibration, counts_release
-from privboost.boosting.candidates import (
-    RULES,
-    HessianThresholds,
-    Thresholds,
-    even_thresholds,
-)
-from privboost.boosting.checks import check_choice
-from privboost.boosting.draft import Draft, Shared
-from privboost.boosting.initial_score import initial_release
-from privboost.boosting.newton import (
-    NEWTON_STEP,
-    SPANS,
-    STEP_SIZE,
-    NewtonPlan,
-    NewtonStep,
-    released_mass,
-)
-from privboost.boosting.plan import Budget, PublicRows, Task, task_of
-from privboost.boosting.structures import CATEGORY_SPLITS, RandomTrees
-from privboost.boosting.target_span import plan_span
+from privboost._core.checks import check_choice
+from privboost._core.grid import BUDGET_STEPS
+from privboost._core.progress import Track
+from privboost.accounting.accountant import Accountant
+from privboost.accounting.accountants import RdpProfile
+from privboost.accounting.calibration import by_shares
+from privboost.accounting.events import Planned
+from privboost.accounting.formulas import best_order
+from privboost.accounting.individual_budgets import GaussianBudget, IndividualBudget, RenyiBudget
+from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
+from privboost.data.encoding import Encoder
 from privboost.engine.queries import (
     GRADIENT_COUNT,
     GRADIENT_HESSIAN,
@@ -41,23 +31,31 @@ from privboost.engine.queries import (
     TreeSums,
 )
 from privboost.engine.updates import AddTreeValues
-from privboost.grid import BUDGET_STEPS
-from privboost.losses import newton_losses
+from privboost.losses.base import newton_losses
+from privboost.mechanisms.curator import Curator
 from privboost.models.trees import Forest, TreeScores
-from privboost.privacy.accountants.base import Accountant
-from privboost.privacy.accountants.rdp import RdpProfile
-from privboost.privacy.budgets.life import GaussianBudget, LifeBudget, RenyiBudget
-from privboost.privacy.calibration import by_shares
-from privboost.privacy.curator import Curator
-from privboost.privacy.events.event import Planned
-from privboost.privacy.events.sums import GaussianRelease, LaplaceRelease
-from privboost.privacy.formulas import best_order
-from privboost.progress import Track
+from privboost.recipes.common.candidates import (
+    CATEGORY_SPLITS,
+    RULES,
+    HessianThresholds,
+    RandomTrees,
+    Thresholds,
+    even_thresholds,
+)
 from privboost.recipes.common.limits import (
     check_candidates,
     check_grid,
     check_sampled_units,
     check_scores,
+)
+from privboost.recipes.common.newton import (
+    NEWTON_STEP,
+    SPANS,
+    STEP_SIZE,
+    NewtonPlan,
+    NewtonStep,
+    initial_release,
+    released_mass,
 )
 from privboost.recipes.common.parameters import (
     RATE,
@@ -71,7 +69,9 @@ from privboost.recipes.common.parameters import (
     share,
     size,
 )
-from privboost.tables.encoding import Encoder
+from privboost.recipes.common.plan import Budget, Draft, PublicRows, Shared, Task, task_of
+from privboost.recipes.common.probability_calibration import check_calibration, counts_release
+from privboost.recipes.common.target_range import plan_target_range
 from privboost.trees.tree import MAX_DEPTH, Tree, stump
 
 STREAM_RELEASES = 2**16
@@ -290,7 +290,7 @@ class SBDTPlan(NewtonPlan):
         Release of the leaves of a batch of trees.
     hessian : GaussianRelease or None
         Release that refines candidates.
-    life : LifeBudget or None
+    life : IndividualBudget or None
         Budget of each row, where an individual privacy filter charges rows.
     """
 
@@ -298,7 +298,7 @@ class SBDTPlan(NewtonPlan):
 
     leaf: GaussianRelease
     hessian: GaussianRelease | None
-    life: LifeBudget | None
+    life: IndividualBudget | None
 
 
 def plan_sbdt(
@@ -388,7 +388,7 @@ class _Made:
     init: GaussianRelease | LaplaceRelease | None
     hessian: GaussianRelease | None
     scores: GaussianRelease | None
-    life: LifeBudget | None
+    life: IndividualBudget | None
     span: GaussianRelease | None = None
 
 
@@ -406,7 +406,7 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SBDTParameters, first: boo
     trees = "random trees" if settings.batch_size == 1 else f"{settings.batch_size} random trees"
     wanted: list[Shared] = []
     left = 1.0
-    span = plan_span(draft, settings.span_share, GaussianRelease)
+    span = plan_target_range(draft, settings.span_share, GaussianRelease)
     if first and settings.span_share > 0:
         wanted.append(("span", span, settings.span_share))
         left -= settings.span_share

@@ -1,1 +1,1 @@
-"""Privacy reports: their fields, their composition and their rendering."""
+"""Privacy reports and documents."""

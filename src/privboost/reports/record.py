@@ -9,11 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from privboost.forms import MAX_INT, is_writable
-from privboost.privacy.composition import curve_epsilons
-from privboost.privacy.searches import round_up
-from privboost.reports.curve import Curve
-from privboost.unit import Unit, describe_unit
+from privboost._core.checks import MAX_INT, is_writable
+from privboost._core.unit import Unit, describe_unit
+from privboost.accounting.composition import Curve, curve_epsilons
+from privboost.accounting.formulas import round_up
 
 SEEDED = "no privacy guarantee: seeded"
 PUBLIC = "NO PRIVACY: the caller declared all rows public, and nothing is protected"

@@ -1,1 +1,1 @@
-"""Trees, cells of features, and split candidates: public structures that rows are mapped to."""
+"""Trees, splits and cells of coded rows."""

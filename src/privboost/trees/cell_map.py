@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from privboost.tables.layout import Layout
+from privboost.data.rows import Layout
 
 MOST_FEATURES = 3
 """The most features of one part."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privboost.compiling import compiled
+from privboost._core.compilation import compiled
 from privboost.trees.cell_map import CellMap
 
 

@@ -1,15 +1,66 @@
-"""Complete binary trees of splits on the codes of columns."""
+"""Complete binary trees of splits on the codes of columns.
+
+Code intervals: the ranges of codes that nodes send to the right, for the kernels.
+
+Leaf assignment of coded rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
+from privboost.data.rows import Codes
 from privboost.trees import kernels
-from privboost.trees.runs import Runs
+from privboost.trees.kernels import find_intervals_of_level
+
+_LEVELS = 7
+_MOST = 64
+"""The most levels with intervals, and intervals of a level: with more, look-ups are faster."""
+
+
+class CodeIntervals(NamedTuple):
+    """The code intervals of the first levels of a tree, as far as a level has few.
+
+    Attributes
+    ----------
+    levels : int
+        The number of these levels.
+    first : int32 array
+        The index of each node's first interval, and the end of the last node's: each has at least
+        one, which may be empty.
+    begin, length : uint16 arrays
+        The first code, and the number of codes, of each interval.
+    """
+
+    levels: int
+    first: np.ndarray
+    begin: np.ndarray
+    length: np.ndarray
+
+    @classmethod
+    def of(cls, goes_right: np.ndarray) -> CodeIntervals:
+        """Find the intervals of a tree; see `Tree`."""
+        first = np.zeros(2**_LEVELS, dtype=np.int32)
+        begin, length = np.empty((2, _LEVELS * _MOST), dtype=np.uint16)
+        levels = 0
+        while levels < _LEVELS and 2**levels <= len(goes_right):
+            own = slice(2**levels - 1, 2 ** (levels + 1) - 1)
+            out = first[own.start :], begin, length
+            if not find_intervals_of_level(goes_right[own], _MOST, *out):
+                break
+            levels += 1
+        last = first[2**levels - 1]
+        return cls(levels, first[: 2**levels], begin[:last], length[:last])
+
+
+NO_INTERVALS = CodeIntervals.of(np.zeros((0, 1), dtype=np.uint8))
+"""The intervals of a tree without nodes."""
+
 
 MAX_DEPTH = 12
 
@@ -54,9 +105,9 @@ class Tree:
         return int(first[0]) if len(first) and (self.feature == first).all() else None
 
     @cached_property
-    def runs(self) -> Runs:
+    def runs(self) -> CodeIntervals:
         """The code intervals that the nodes of the first levels send to the right."""
-        return Runs.of(self.goes_right)
+        return CodeIntervals.of(self.goes_right)
 
     def leaf_of_codes(self) -> np.ndarray:
         """Return the leaf of each code of a tree of one feature."""
@@ -104,3 +155,11 @@ class Tree:
 def stump() -> Tree:
     """Return the tree of depth 0: one leaf that holds every row."""
     return Tree(np.zeros(0, dtype=np.uint16), np.zeros((0, 1), dtype=np.uint8))
+
+
+def find_leaves(codes: Codes, tree: Tree) -> np.ndarray:
+    """Return the leaf of each row in a tree: uint16."""
+    leaf = np.empty(len(codes), dtype=np.uint16)
+    slots = codes.layout.slot_array[tree.feature]
+    kernels.route_rows(codes.narrow, codes.wide, slots, tree.goes_right, tree.runs, 0, leaf)
+    return leaf

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from privboost.boosting.checks import (
+from privboost._core.checks import (
     MOST_SIZE,
     as_float,
     check_count,
@@ -15,12 +15,12 @@ from privboost.boosting.checks import (
     is_number,
     shown,
 )
-from privboost.grid import CLIP_STEPS, MAX_SCORE, MAX_SIGMA, Contribution
-from privboost.privacy.calibration import LEAST_RATE
-from privboost.privacy.events.event import Event
-from privboost.tables.domain_checks import FINE_BINS
-from privboost.tables.encoding import Encoder
-from privboost.tables.features import CategoricalFeature
+from privboost._core.grid import CLIP_STEPS, MAX_SCORE, MAX_SIGMA, Contribution
+from privboost.accounting.calibration import LEAST_RATE
+from privboost.accounting.events import Event
+from privboost.data.encoding import Encoder
+from privboost.data.feature_base import FINE_BINS
+from privboost.data.features import CategoricalFeature
 
 _MOST_OF_ROUNDS = MAX_SCORE - 8
 """Largest score without the initial one, which takes up to 8."""

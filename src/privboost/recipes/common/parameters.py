@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
-from privboost.boosting.checks import (
+from privboost._core.checks import (
     LEAST_SHARE,
     MOST_COUNT,
     MOST_SIZE,

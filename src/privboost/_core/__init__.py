@@ -1,0 +1,1 @@
+"""Foundations: errors, the integer grid, serialisation, files, checks, threads, compilation."""

@@ -1,0 +1,1 @@
+"""Privacy accounting: events, accountants, composition, calibration, the ledger."""

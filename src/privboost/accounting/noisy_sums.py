@@ -1,0 +1,287 @@
+"""Events of noisy sums: a class for each noise distribution, with its formulas and sampler."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from privboost.accounting.events import (
+    Event,
+    amplified,
+    check_sampling,
+    describe_sampling,
+    pure_rdp,
+)
+from privboost.accounting.formulas import laplace_rdp, round_up, subsampled_gaussian_rdp
+
+
+@dataclass(frozen=True)
+class NoisySums(Event):
+    """A vector of integer sums with noise, whose statistics share one release.
+
+    Attributes
+    ----------
+    steps : int
+        Maximum change of one cell by one protected unit, in grid steps, if all its rows lie there.
+    cells : int
+        Number of cells of each statistic that one row touches.
+    rows : int
+        Number of rows of one protected unit.
+    shares : tuple of float
+        Share of each statistic in the release; they add up to 1.
+    sampling_rate : float
+        Sampling rate of rows (Poisson sampling).
+    """
+
+    sampler: ClassVar[str]
+    """Name of the noise distribution in `randomness.noise.SAMPLERS`."""
+    spread: ClassVar[float] = 1.0
+    """Standard deviation of noise of scale 1."""
+    steps: int
+    cells: int
+    rows: int
+    shares: tuple[float, ...]
+    sampling_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not all(share > 0 for share in self.shares):
+            raise ValueError("every share must be above 0")
+        if not abs(math.fsum(self.shares) - 1) <= 2**-48:  # accountants round up by more
+            raise ValueError("shares must add up to 1")
+        check_sampling(self)
+
+    @property
+    def rate(self) -> float:
+        """Sampling rate of rows."""
+        return self.sampling_rate
+
+    @property
+    def unit_rows(self) -> int:
+        """Maximum number of rows of one protected unit."""
+        return self.rows
+
+    @property
+    def has_pld(self) -> bool:
+        """Whether `pld` returns a distribution."""
+        return True
+
+    @property
+    def touched(self) -> int:
+        """Number of coordinates that one protected unit can change."""
+        return self.rows * self.cells * len(self.shares)
+
+    @property
+    def drawn_scales(self) -> np.ndarray:
+        """Noise scale of each statistic, as the sampler takes it."""
+        return self.scales
+
+    @property
+    def deviations(self) -> np.ndarray:
+        """Standard deviation of each statistic's noise, in grid steps."""
+        return self.spread * self.scales
+
+    def asking(self, queries: int) -> Self:
+        """Return the event of several queries at once: a row touches the cells of each."""
+        return replace(self, cells=queries * self.cells)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-compatible dict."""
+        return super().to_dict() | {"shares": list(self.shares)}
+
+
+@dataclass(frozen=True)
+class GaussianRelease(NoisySums):
+    """A vector of integer sums with discrete Gaussian noise, leaf-balanced between statistics.
+
+    Each statistic of the vector has a share of the release; its noise has the scale
+    z · steps · √cells / √share, so that one protected unit moves the whitened vector by at most
+    1/z: the release is (1/z)-Gaussian-DP but for the slack of the integer grid.
+
+    Attributes
+    ----------
+    noise : float
+        z, the noise multiplier: the noise's standard deviation over the L2 sensitivity.
+    """
+
+    kind: ClassVar[str] = "gaussian"
+    sampler: ClassVar[str] = "discrete_gaussian"
+    plain_mu_squared: ClassVar[float] = 1.0
+
+    @property
+    def mu(self) -> float | None:
+        """Parameter μ of Gaussian DP; None with sampling."""
+        return 1 / self.noise if self.sampling_rate == 1 else None
+
+    def rdp(self, alpha: int) -> float | None:
+        """Return the Rényi divergence; it holds for discrete noise without slack."""
+        return subsampled_gaussian_rdp(alpha, self.sampling_rate, self.noise)
+
+    def pld(self, grid: float) -> Any:
+        """Return the privacy loss distribution."""
+        from dp_accounting.pld import privacy_loss_distribution
+
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            self.noise, sampling_prob=self.sampling_rate, value_discretization_interval=grid
+        )
+
+    @property
+    def gaussian_grid(self) -> tuple[int, float] | None:
+        """Number of coordinates that one unit can change, and the smallest noise scale."""
+        return self.touched, float(self.sigmas.min())
+
+    @cached_property
+    def sigmas(self) -> np.ndarray:
+        """Noise scale of each statistic, in grid steps."""
+        sensitivity = self.steps * math.sqrt(self.cells)
+        scales: np.ndarray = self.noise * sensitivity / np.sqrt(self.shares)
+        return scales
+
+    @property
+    def scales(self) -> np.ndarray:
+        """Noise scale of each statistic, in grid steps."""
+        return self.sigmas
+
+    @property
+    def mechanism(self) -> str:
+        """Description of the mechanism."""
+        shares = " : ".join(f"{share:g}" for share in self.shares)
+        among = f" (statistics share the sensitivity {shares})" if len(self.shares) > 1 else ""
+        sampled = describe_sampling(self.sampling_rate)
+        return f"discrete Gaussian noise, {self.noise:.6g} times the sensitivity{among}{sampled}"
+
+
+@dataclass(frozen=True)
+class VectorRelease(GaussianRelease):
+    """A vector of bounded L2 sensitivity with discrete Gaussian noise.
+
+    Attributes
+    ----------
+    steps : int
+        L2 sensitivity of the whole vector.
+    coordinates : int
+        Number of coordinates that one row can change.
+    """
+
+    kind: ClassVar[str] = "gaussian vector"
+    coordinates: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cells != 1 or len(self.shares) != 1 or self.sampling_rate != 1:
+            raise ValueError("a vector is one statistic, of all rows")
+
+    @property
+    def touched(self) -> int:
+        """Number of coordinates that one protected unit can change."""
+        return self.rows * self.coordinates
+
+
+@dataclass(frozen=True)
+class GramRelease(VectorRelease):
+    """The matrix Σ x·xᵀ with symmetric noise; x·xᵀ moves it by ‖x‖² at most.
+
+    Entries off the diagonal stand twice in the matrix and are drawn once. With each of them times
+    √2 the triangle has the length ‖x‖² exactly, so their noise is smaller by √2.
+    """
+
+    kind: ClassVar[str] = "gram"
+
+    @property
+    def gaussian_grid(self) -> tuple[int, float] | None:
+        """Number of coordinates that one unit can change, and the smallest noise scale."""
+        return self.touched, float(self.sigmas[0]) / math.sqrt(2)
+
+    @property
+    def mechanism(self) -> str:
+        """Description of the mechanism."""
+        return f"{super().mechanism} (off the diagonal less by a factor of √2)"
+
+
+@dataclass(frozen=True)
+class ThresholdRelease(GaussianRelease):
+    """Values whose counts, with Gaussian noise, exceed a threshold.
+
+    A value that only one unit has is released with probability at most `delta_of_threshold`.
+    """
+
+    kind: ClassVar[str] = "threshold"
+    delta_of_threshold: float = 0.0
+
+    @property
+    def extra_delta(self) -> float:
+        """Probability that a value of one unit alone exceeds the threshold."""
+        return self.delta_of_threshold
+
+    @property
+    def mechanism(self) -> str:
+        """Description of the mechanism."""
+        return f"{super().mechanism}, told above a threshold (delta {self.delta_of_threshold:g})"
+
+
+@dataclass(frozen=True)
+class LaplaceRelease(NoisySums):
+    """A vector of integer sums with discrete Laplace noise.
+
+    Each statistic c has the scale noise · steps · cells / share_c, so that one protected unit
+    moves the vector by at most 1/noise in the weighted L1 norm: the release is (1/noise)-DP.
+    """
+
+    kind: ClassVar[str] = "laplace"
+    sampler: ClassVar[str] = "discrete_laplace"
+    spread: ClassVar[float] = math.sqrt(2)
+    plain_mu_squared: ClassVar[float] = 2.0
+
+    @property
+    def pure(self) -> float | None:
+        """ε of pure DP, amplified by sampling."""
+        return amplified(1 / self.noise, self.sampling_rate)
+
+    def rdp(self, alpha: int) -> float | None:
+        """Return the Rényi divergence of the noise, with the slack of the grid.
+
+        It never exceeds the bound for any ε-DP mechanism, which is used with sampling.
+        """
+        epsilon = amplified(1 / self.noise, self.sampling_rate)
+        general = pure_rdp(alpha, epsilon)
+        if self.sampling_rate < 1:
+            return general
+        # P_d ≤ e^a P_r and P_r ≤ e^b P_d in each touched coordinate: see `discretisation_slack`.
+        scale = float(self.scales.min())
+        slack = alpha / (alpha - 1) / (2 * scale) + 1 / (8 * scale * scale)
+        return min(laplace_rdp(alpha, epsilon) + self.touched * slack, general)
+
+    def pld(self, grid: float) -> Any:
+        """Return the privacy loss distribution."""
+        from dp_accounting.pld import privacy_loss_distribution
+
+        return privacy_loss_distribution.from_laplace_mechanism(
+            self.noise, sampling_prob=self.sampling_rate, value_discretization_interval=grid
+        )
+
+    @property
+    def laplace_grid(self) -> tuple[int, float] | None:
+        """Number of coordinates that one unit can change, and the smallest noise scale."""
+        return self.touched, float(self.scales.min())
+
+    @property
+    def scales(self) -> np.ndarray:
+        """Noise scale of each statistic, in grid steps."""
+        scales: np.ndarray = self.noise * self.steps * self.cells / np.array(self.shares)
+        return scales
+
+    @property
+    def drawn_scales(self) -> np.ndarray:
+        """Noise scale of each statistic, rounded up to integers."""
+        scales: np.ndarray = np.ceil(self.scales).astype(np.int64)
+        return scales
+
+    @property
+    def mechanism(self) -> str:
+        """Description of the mechanism."""
+        sampled = describe_sampling(self.sampling_rate)
+        return f"discrete Laplace noise, {round_up(1 / self.noise)}-DP{sampled}"

@@ -1,0 +1,337 @@
+"""Validation of names and limits of accounts.
+
+The balance of an account: its limit, its entries, and what is left.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+
+from privboost._core.checks import is_writable
+from privboost._core.errors import BudgetError
+from privboost.accounting.events import Relation
+from privboost.accounting.formulas import round_up
+from privboost.accounts.filters import Filter, Price, far_factor
+
+_MAX_LENGTH = 200
+"""Maximum length of a name."""
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0000-\U000e0fff]"
+)
+"""Printable characters that screens do not show: Unicode's Default_Ignorable_Code_Point, and the
+empty Braille pattern."""
+
+
+def check_name(parameter: str, value: Any) -> str:
+    """Return a valid name, or raise ValueError."""
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_LENGTH or not value.isprintable():
+        raise ValueError(f"{parameter} must be a text of 1 to {_MAX_LENGTH} printable characters")
+    if not is_writable(value):
+        raise ValueError(f"{parameter} must be a text that UTF-8 can encode")
+    return value
+
+
+def valid_canonical_name(parameter: str, value: Any) -> str:
+    """Return a name as the store keeps it (`canonical_name`); refuse invisible characters."""
+    name = check_name(parameter, canonical_name(value) if isinstance(value, str) else value)
+    if _INVISIBLE.search(name):
+        raise ValueError(f"{parameter} must be a text without invisible characters")
+    return name
+
+
+def canonical_name(name: str) -> str:
+    """Return the canonical form of a name: NFKC, single blanks, none at the ends.
+
+    Letters of different alphabets that look alike stay distinct.
+    """
+    return re.sub(" +", " ", unicodedata.normalize("NFKC", name)).strip()
+
+
+def check_limit(epsilon: Any, delta: Any) -> None:
+    """Refuse an invalid limit."""
+    for name, value, most in (("epsilon", epsilon, math.inf), ("delta", delta, 1.0)):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and 0 < value < most):
+            raise ValueError(f"the limit's {name} must be a number above 0, below {most:g}")
+
+
+_THRESHOLD_SHARE = 0.1
+"""Part of δ that is reserved for thresholds of private domain inference."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A charge to an account, written before its run begins.
+
+    Attributes
+    ----------
+    number : int
+        Sequence number in the store.
+    key : str
+        Unique key, which reports carry.
+    date : str
+        Date and time by the machine's clock; for display only.
+    who : str
+        User and machine.
+    name : str
+        Name that the caller chose.
+    what : str
+        What was run.
+    epsilon, delta : float
+        Guarantee of the run's own report.
+    batches : int
+        Number of batches of a stream; 0 for any other run.
+    price : Price
+        Cost in the account's filter.
+    """
+
+    number: int
+    key: str
+    date: str
+    who: str
+    name: str
+    what: str
+    epsilon: float
+    delta: float
+    batches: int
+    price: Price
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Terms of an account; all but the limit are fixed once something is spent.
+
+    Attributes
+    ----------
+    relation : Relation
+        Neighbouring relation.
+    unit : str or None
+        Unit column; None is one row.
+    filter : Filter
+        Privacy filter by which runs compose.
+    epsilon, delta : float
+        The limit.
+    opened : str
+        Date of opening.
+    closed : str or None
+        Date of closing, after which nothing can be spent.
+    """
+
+    relation: Relation
+    unit: str | None
+    filter: Filter
+    epsilon: float
+    delta: float
+    opened: str
+    closed: str | None
+
+    @property
+    def noise_delta(self) -> float:
+        """Part of δ for noise; fixed, so that it cannot be chosen in view of releases."""
+        return self.delta * (1 - _THRESHOLD_SHARE)
+
+    @property
+    def threshold_delta(self) -> float:
+        """Part of δ for thresholds of private domain inference."""
+        return self.delta * _THRESHOLD_SHARE
+
+
+@dataclass(frozen=True)
+class Balance:
+    """State of an account at one moment.
+
+    Attributes
+    ----------
+    dataset : str
+        The data set.
+    rules : Rules
+        Terms of the account.
+    entries : tuple of Entry
+        Charges, in order.
+    """
+
+    dataset: str
+    rules: Rules
+    entries: tuple[Entry, ...]
+
+    @property
+    def spent(self) -> Price:
+        """Total price of all entries."""
+        return sum((entry.price for entry in self.entries), Price())
+
+    @property
+    def epsilon(self) -> float:
+        """ε of all runs together, at the account's δ."""
+        return self.epsilon_of(self.spent)
+
+    def epsilon_of(self, price: Price) -> float:
+        """Return the ε of a price, at the account's δ."""
+        rules = self.rules
+        if price.threshold_delta(rules.epsilon) > rules.threshold_delta * (1 + 1e-9):
+            return math.inf
+        return rules.filter.epsilon(price, rules.noise_delta)
+
+    @property
+    def left(self) -> float:
+        """Largest ε of one more run with Gaussian noise, at the account's δ."""
+        rules, spent = self.rules, self.spent
+        room = rules.filter.room(rules.epsilon, rules.noise_delta) - spent.size
+        if rules.closed is not None or self.epsilon > rules.epsilon or room <= 0:
+            return 0.0
+        return rules.filter.as_gaussian(room, rules.noise_delta)
+
+    @property
+    def threshold_delta_left(self) -> float:
+        """δ for the thresholds of one more domain inference: half of what is left for them."""
+        rules = self.rules
+        left = rules.threshold_delta - self.spent.threshold_delta(rules.epsilon)
+        near = rules.relation == Relation.ADD_REMOVE
+        return max(0.0, left / 2 / (1 if near else far_factor(rules.epsilon)))
+
+    def check_open(self) -> None:
+        """Refuse to spend from a closed account."""
+        if self.rules.closed is not None:
+            raise BudgetError(f"the account of {self.dataset!r} is closed: nothing can be spent")
+
+    def check_unit(self, unit: str | None) -> None:
+        """Refuse a run that protects another unit than the account."""
+        if unit != self.rules.unit:
+            hint = "" if self.entries else "; while nothing is spent, privboost budget unit does"
+            raise BudgetError(
+                f"the account {self.dataset!r} protects {_describe_unit(self.rules.unit)}; this "
+                f"run would protect {_describe_unit(unit)}: they do not add up (an account is "
+                f"opened with the unit column that domains name: --unit{hint})"
+            )
+
+    def check_unspent(self) -> None:
+        """Refuse to change the protected unit once something is spent."""
+        if self.entries:
+            raise BudgetError(
+                f"the account of {self.dataset!r} has entries, whose noise protects "
+                f"{_describe_unit(self.rules.unit)}: its unit cannot change, since they guarantee "
+                "nothing to others, and a new account would forget what was spent"
+            )
+
+    def check_room(self, spent: Price) -> None:
+        """Refuse a total price above the limit."""
+        rules, cost = self.rules, self.epsilon_of(spent)
+        if cost <= rules.epsilon:
+            return
+        total = f"cost epsilon {cost:.6g}" if cost < math.inf else "leave nothing of delta"
+        raise BudgetError(
+            f"the account of {self.dataset!r} does not cover this: with what was spent before it "
+            f"would {total} of {rules.epsilon:g} at delta {rules.delta:g}; epsilon "
+            f"{round_down(self.left)} is left for one more run of Gaussian noise"
+        )
+
+    def share_of(self, price: Price) -> float:
+        """Return a price as a fraction of the limit."""
+        room = self.rules.filter.room(self.rules.epsilon, self.rules.noise_delta)
+        return price.size / room if room > 0 else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-compatible dict, in which infinity is null."""
+        rules = self.rules
+        own = {
+            "dataset": self.dataset,
+            "relation": rules.relation.value,
+            "unit": rules.unit,
+            "filter": rules.filter.name,
+            "order": getattr(rules.filter, "order", None),
+            "limit": {"epsilon": rules.epsilon, "delta": rules.delta},
+            "spent": {"epsilon": _finite(self.epsilon), "delta": rules.delta},
+            "left": {"epsilon": self.left, "delta": rules.delta},
+            "opened": rules.opened,
+            "closed": rules.closed,
+        }
+        runs = [
+            {
+                "entry": entry.key,
+                "date": entry.date,
+                "who": entry.who,
+                "name": entry.name,
+                "what": entry.what,
+                "epsilon": entry.epsilon,
+                "delta": entry.delta,
+                "share": _finite(self.share_of(entry.price)),
+            }
+            for entry in self.entries
+        ]
+        return own | {"runs": runs}
+
+    def __str__(self) -> str:
+        rules = self.rules
+        order = f" of order {rules.filter.order}" if hasattr(rules.filter, "order") else ""
+        closed = "" if rules.closed is None else "CLOSED; "
+        part = format_share(self.share_of(self.spent))
+        left = f"epsilon {round_down(self.left)} for one more run of Gaussian noise"
+        lines = [
+            f"{self.dataset}: {closed}epsilon {round_up(self.epsilon)} of {rules.epsilon:g} is "
+            f"spent, at delta {rules.delta:g}: {part} of the account",
+            f"  left        {left if self.left > 0 else 'nothing'}",
+            f"  protects    {_describe_unit(rules.unit)}; neighbours {rules.relation.value}",
+            f"  adds up by  {rules.filter.name}{order}{rules.filter.note}",
+            f"  opened      {rules.opened}"
+            + (f"; closed {rules.closed}" if rules.closed is not None else ""),
+        ]
+        if self.epsilon > rules.epsilon:
+            lines.append("  note        the limit was lowered below what is spent: no run fits")
+        if self.entries:
+            lines += [f"  {name:<10}  {text}" for name, text in _explanations(self)]
+        wide = max([9, *(len(entry.name) for entry in self.entries)])
+        for entry in self.entries:
+            cost = f"({round_up(entry.epsilon)}, {round_up(entry.delta)})"
+            name = entry.name or "(no name)"
+            lines.append(
+                f"  {entry.date}  {name:<{wide}}  {entry.what:<20}  {cost:<18}  "
+                f"{format_share(self.share_of(entry.price)):>7} of the account  {entry.who}  "
+                f"{entry.key}"
+            )
+        return "\n".join(lines)
+
+
+def _describe_unit(column: str | None) -> str:
+    return "one row" if column is None else f"all rows of one {column}"
+
+
+def _explanations(balance: Balance) -> list[tuple[str, str]]:
+    """Explain the figures of an account with entries, each in a sentence."""
+    rules = balance.rules
+    found = [
+        (
+            "epsilon",
+            f"of the account: of all runs together, at its delta {rules.delta:g}; of a run: that "
+            "of its report, at its own delta",
+        )
+    ]
+    if len(balance.entries) > 1:
+        own = round_up(sum(entry.epsilon for entry in balance.entries))
+        found.append(
+            (
+                "shares",
+                f"add up, being parts of {rules.filter.additive}; epsilons do not: the sum of the "
+                f"runs' own, {own}, is not what they cost together",
+            )
+        )
+    return found
+
+
+def format_share(share: float) -> str:
+    """Format a share of an account: a percentage, or a multiple of the whole."""
+    if share <= 1:
+        return f"{share:.2%}"
+    return f"{share:.3g} times all" if math.isfinite(share) else "beyond all"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def round_down(value: float) -> str:
+    """Format a number, rounded down."""
+    return f"{math.floor(value * 1e4) / 1e4:.6g}"

@@ -1,1 +1,0 @@
-"""Recipes: one a file. A recipe sees released values only."""

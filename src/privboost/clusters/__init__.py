@@ -1,1 +1,0 @@
-"""Backends on Dask and Spark: shards on workers, with the same queries, updates and sums."""

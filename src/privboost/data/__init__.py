@@ -1,0 +1,1 @@
+"""Tables and domains: features, sources, encoding, units, loading."""

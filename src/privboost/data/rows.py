@@ -1,0 +1,239 @@
+"""Blocks of coded rows: codes, which a model reads, and labels and weights for training.
+
+Memory layout of coded columns: public, the same for every block of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from privboost._core.grid import FULL_RANGE, SCORE_STEPS
+from privboost._core.pickling import DeclaredState
+
+MOST_NARROW_CODES = 255
+"""A column with more codes than this takes two bytes a cell."""
+
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Columns as kernels read them: their rows in a block's array, the concatenated cells of their
+codes, and the offset of each column's cells."""
+
+
+@dataclass(frozen=True)
+class Layout(DeclaredState):
+    """The number of codes of each feature, and the row of the code arrays that holds it.
+
+    Columns of one byte come first (the rows of `Codes.narrow`), then columns of two bytes (the
+    rows of `Codes.wide`), so a feature's slot below `n_narrow` is a row of the first array.
+    """
+
+    n_codes: tuple[int, ...]
+
+    @cached_property
+    def wide(self) -> tuple[bool, ...]:
+        """For each feature, whether its codes take two bytes."""
+        return tuple(codes > MOST_NARROW_CODES for codes in self.n_codes)
+
+    @cached_property
+    def n_narrow(self) -> int:
+        """The number of features with one-byte codes."""
+        return self.wide.count(False)
+
+    @cached_property
+    def slots(self) -> tuple[int, ...]:
+        """The position of each feature among narrow columns followed by wide ones."""
+        order = sorted(range(len(self.n_codes)), key=lambda feature: self.wide[feature])
+        slot_of = {feature: slot for slot, feature in enumerate(order)}
+        return tuple(slot_of[feature] for feature in range(len(order)))
+
+    @cached_property
+    def slot_array(self) -> np.ndarray:
+        """The slots as an array (uint16)."""
+        return np.array(self.slots, dtype=np.uint16)
+
+
+def columns_of(layout: Layout, cell_of: Mapping[int, np.ndarray]) -> tuple[Columns, Columns]:
+    """Return the narrow and the wide columns of some features, with the cells of their codes.
+
+    Parameters
+    ----------
+    layout : Layout
+        The positions of columns.
+    cell_of : mapping from feature to array
+        The cell of each code.
+    """
+    narrow = {layout.slots[f]: cells for f, cells in cell_of.items() if not layout.wide[f]}
+    wide = {
+        layout.slots[f] - layout.n_narrow: cells for f, cells in cell_of.items() if layout.wide[f]
+    }
+    return lay_out(narrow), lay_out(wide)
+
+
+def lay_out(cell_of: Mapping[int, np.ndarray]) -> Columns:
+    """Return columns for kernels from the cells of each, by its row in a block's array."""
+    cells, first = join_cells(list(cell_of.values()))
+    return np.array(list(cell_of), dtype=np.int64), cells.astype(np.uint32), first
+
+
+def join_cells(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the concatenation of arrays, and the offset of each."""
+    first = np.cumsum([0, *map(len, parts)], dtype=np.int64)[:-1]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64), first
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Codes:
+    """Coded values, feature by feature: all that a model reads.
+
+    Attributes
+    ----------
+    narrow, wide : uint8 and uint16 arrays of shape (columns, rows)
+        The codes; `layout` is the position of each feature.
+    """
+
+    layout: Layout
+    narrow: np.ndarray
+    wide: np.ndarray
+
+    @classmethod
+    def empty(cls, layout: Layout, rows: int) -> Codes:
+        """Return uninitialised codes of some rows."""
+        n_wide = len(layout.n_codes) - layout.n_narrow
+        return cls(
+            layout,
+            np.empty((layout.n_narrow, rows), dtype=np.uint8),
+            np.empty((n_wide, rows), dtype=np.uint16),
+        )
+
+    @classmethod
+    def of(cls, layout: Layout, columns: np.ndarray) -> Codes:
+        """Return the codes of rows from an array of one line a feature."""
+        codes = cls.empty(layout, columns.shape[1])
+        for feature, column in enumerate(columns):
+            codes.column(feature)[:] = column
+        return codes
+
+    def __len__(self) -> int:
+        return int(self.narrow.shape[1])
+
+    def column(self, feature: int) -> np.ndarray:
+        """The codes of one feature."""
+        slot = self.layout.slots[feature]
+        if slot < len(self.narrow):
+            narrow: np.ndarray = self.narrow[slot]
+            return narrow
+        column: np.ndarray = self.wide[slot - len(self.narrow)]
+        return column
+
+    def take(self, rows: np.ndarray) -> Codes:
+        """Return the codes of the chosen rows (a mask or indices)."""
+        narrow, wide = self.narrow[:, rows], self.wide[:, rows]
+        return Codes(self.layout, np.ascontiguousarray(narrow), np.ascontiguousarray(wide))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rows:
+    """Coded rows with their labels and weights.
+
+    Attributes
+    ----------
+    codes : Codes
+        The features.
+    label : uint8 array
+        The class, 0 for any number, or `losses.UNKNOWN_LABEL`.
+    weight : uint16 array, optional
+        The sample weight in steps of its public bound.
+    start : int32 array, optional
+        Minus the label of a regression, in `grid.LABEL_STEPS`; see `initial_states`.
+    ids : range or uint32 array, optional
+        The rows' indices in their table, by which they are sampled.
+    cohort : int
+        The batch of a stream that holds the rows; rows of one cohort have the same budget.
+    texts : tuple of pyarrow arrays
+        Columns of strings (as bytes), for private domain inference.
+    """
+
+    codes: Codes
+    label: np.ndarray
+    weight: np.ndarray | None = None
+    start: np.ndarray | None = None
+    ids: range | np.ndarray | None = None
+    cohort: int = 0
+    texts: tuple[pa.Array, ...] = ()
+
+    def __post_init__(self) -> None:
+        parts = (self.codes, self.weight, self.start, self.ids, *self.texts)
+        if any(each is not None and len(each) != len(self.label) for each in parts):
+            raise ValueError("rows whose parts differ in length: kernels would read past an end")
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def column(self, feature: int) -> np.ndarray:
+        """The codes of one feature."""
+        return self.codes.column(feature)
+
+    @property
+    def layout(self) -> Layout:
+        """The memory layout of the codes."""
+        return self.codes.layout
+
+    def take(self, rows: np.ndarray) -> Rows:
+        """Return the chosen rows (a mask or indices)."""
+        return Rows(
+            self.codes.take(rows),
+            self.label[rows],
+            None if self.weight is None else self.weight[rows],
+            None if self.start is None else self.start[rows],
+            None if self.ids is None else np.asarray(self.ids, dtype=np.uint32)[rows],
+            self.cohort,
+            tuple(text.take(pa.array(np.arange(len(self))[rows])) for text in self.texts),
+        )
+
+
+def initial_states(start: np.ndarray, span: tuple[int, int] = FULL_RANGE) -> np.ndarray:
+    """Return the states before boosting: minus the labels, scaled to a clipping range.
+
+    Parameters
+    ----------
+    start : int32 array
+        Minus the labels, in `grid.LABEL_STEPS`.
+    span : (int, int)
+        The clipping range: the labels that become −1 and 1, an even number of steps apart.
+
+    Returns
+    -------
+    int32 array
+        In `grid.SCORE_STEPS`, rounded toward the middle of the range.
+    """
+    middle, half = (span[0] + span[1]) // 2, (span[1] - span[0]) // 2
+    below = np.clip(start.astype(np.int64) + middle, -half, half)
+    steps: np.ndarray = np.sign(below) * (np.abs(below) * SCORE_STEPS // half)
+    return steps.astype(np.int32)
+
+
+def join(blocks: Iterable[Rows]) -> Rows:
+    """Return the concatenation of blocks of one cohort."""
+    parts = list(blocks)
+    first = parts[0]
+    if any(part.cohort != first.cohort for part in parts):
+        raise ValueError("rows of different cohorts have different budgets and cannot be joined")
+    return Rows(
+        Codes(
+            first.layout,
+            np.concatenate([part.codes.narrow for part in parts], axis=1),
+            np.concatenate([part.codes.wide for part in parts], axis=1),
+        ),
+        np.concatenate([part.label for part in parts]),
+        None if first.weight is None else np.concatenate([part.weight for part in parts]),
+        None if first.start is None else np.concatenate([part.start for part in parts]),
+        None
+        if first.ids is None
+        else np.concatenate([np.asarray(part.ids, dtype=np.uint32) for part in parts]),
+        first.cohort,
+        tuple(pa.concat_arrays(each) for each in zip(*(part.texts for part in parts), strict=True)),
+    )

@@ -1,0 +1,218 @@
+"""Opening of tables of any kind, as batches of columns.
+
+Only a table's schema can raise here. No value can raise or change how another is read: a column's
+type is the one that its table declares, and a column without a type (Python objects, lists) stays a
+column of objects, which are read one by one. A list has no schema at all: in training its rows are
+truncated or padded with missing values to the domain's features. For predictions, where no private
+row is at stake, such rows are refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+
+from privboost._core.checks import did_you_mean
+from privboost._core.errors import SchemaError
+from privboost.data.files import are_files, open_file, open_files
+from privboost.data.frames import (
+    ArrayTable,
+    DatasetTable,
+    FrameTable,
+    LazyTable,
+    SparseTable,
+    column_of,
+    objects,
+    plain_column,
+)
+from privboost.data.table import Column
+from privboost.data.table import Table as Table
+
+
+def open_table(data: Any, names: Sequence[str], every_line: bool = False) -> Table:
+    """Open a table of any kind.
+
+    Parameters
+    ----------
+    data : data frame, array, sparse matrix, list of rows, arrow dataset, Parquet or CSV files
+        The table: files as the path of one, a list of paths, or a folder (see `open_file`). A
+        polars frame may be lazy: it is then evaluated batch by batch.
+    names : sequence of str
+        The domain's features, which name the columns of an array or a list.
+    every_line : bool
+        Whether a text file's malformed lines (see `CsvTable`), and a list's rows that do not fit
+        the features, are refused.
+    """
+    if isinstance(data, Table):
+        return data
+    if isinstance(data, str | Path):
+        return open_file(data, every_line=every_line)
+    if are_files(data):
+        return open_files(data, every_line=every_line)
+    if isinstance(data, pa.dataset.Dataset):
+        return DatasetTable(data)
+    try:
+        frame = nw.from_native(data, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            return LazyTable(data)
+        if isinstance(frame, nw.DataFrame):
+            return FrameTable(frame)
+    except nw.exceptions.DuplicateError:
+        raise SchemaError("two columns have the same name") from None
+    if _is_sparse(data):
+        return SparseTable(data, names)
+    if isinstance(data, list | tuple):
+        if every_line:
+            _check_rows(data, names)
+        return ArrayTable(_values(data, names), names)
+    return ArrayTable(_array(data), names)
+
+
+def count_rows(data: Any) -> int:
+    """Return the number of rows of any table; only for use if it is public.
+
+    Parameters
+    ----------
+    data : as for `open_table`
+        The table.
+    """
+    if _is_sparse(data):
+        return int(data.shape[0])
+    if not isinstance(data, str) and not are_files(data):
+        if hasattr(data, "__len__"):
+            return len(data)
+        if hasattr(data, "__array__"):
+            return len(_array(data))
+    return open_table(data, ()).count_rows()
+
+
+def open_vector(data: Any, name: str) -> Any:
+    """Open one column (labels, weights) that is passed apart from its table.
+
+    A two-dimensional array of one column is accepted (see `is_column_vector`).
+    """
+    series = nw.from_native(data, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series) or isinstance(data, pa.Array | pa.ChunkedArray):
+        return series
+    if not hasattr(data, "__iter__") and not hasattr(data, "__array__"):
+        raise SchemaError(f"{name} must be a column: a series, an array, a list, or a name as text")
+    array = _array(data) if hasattr(data, "__array__") else objects(list(data))
+    if is_column_vector(array):
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise SchemaError(f"{name} must have one dimension")
+    return array
+
+
+def is_column_vector(data: Any) -> bool:
+    """Whether labels or weights have an unnecessary second dimension."""
+    shape: tuple[int, ...] = getattr(data, "shape", ())
+    return len(shape) == 2 and shape[1] == 1
+
+
+def slice_vector(vector: Any, start: int, stop: int) -> Column:
+    """Return some rows of a column that `open_vector` returned."""
+    part = vector[start:stop]
+    if isinstance(part, nw.Series):
+        return column_of(part)
+    return part if isinstance(part, pa.Array | pa.ChunkedArray) else plain_column(part)
+
+
+def _is_sparse(data: Any) -> bool:
+    """Whether this is one of scipy's sparse arrays, without importing scipy."""
+    scipy_sparse = sys.modules.get("scipy.sparse")  # imported if such a matrix exists
+    return scipy_sparse is not None and bool(scipy_sparse.issparse(data))
+
+
+def _array(data: Any) -> np.ndarray:
+    """Return an array unchanged, but masked values as missing."""
+    if isinstance(data, np.ma.MaskedArray):
+        number = data.dtype.kind in "fiub"
+        with np.errstate(all="ignore"):  # no value may warn
+            values = np.array(data.data, dtype=np.float64 if number else object)
+        values[np.ma.getmaskarray(data)] = np.nan if number else None
+        return values
+    return np.asarray(data) if hasattr(data, "__array__") else np.empty(0, dtype=object)
+
+
+def _values(rows: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+    """Return nested lists as an array of objects: numpy would choose a common type.
+
+    A row has one value for each name: longer rows are truncated, shorter ones padded with missing
+    values. A mapping is read by name.
+    """
+    values = np.full((len(rows), len(names)), None, dtype=object)
+    for place, row in enumerate(rows):
+        for column, value in enumerate(_row(row, names)):
+            values[place, column] = value
+    return values
+
+
+def _check_rows(rows: Sequence[Any], names: Sequence[str]) -> None:
+    """Raise SchemaError unless all elements of a list are rows with a value for each name."""
+    for row in rows:
+        if isinstance(row, Mapping):
+            if absent := [name for name in names if name not in row]:
+                raise SchemaError(f"a row of the list has no key {absent[0]!r}")
+        elif (width := _width(row)) is None:
+            raise SchemaError(
+                "a list must hold rows: lists of cells, or mappings from features to cells. "
+                "Write [row] if it is one row"
+            )
+        elif width != len(names):
+            raise SchemaError(
+                f"a row of the list has {width} cells, but domain is expecting {len(names)} "
+                "features as input"
+            )
+
+
+def _width(row: Any) -> int | None:
+    """Return the number of values of a row; None if it is no row."""
+    if isinstance(row, str | bytes):
+        return None
+    try:
+        iter(row)
+        return len(row)
+    except TypeError:
+        return None
+
+
+def _row(row: Any, names: Sequence[str]) -> list[Any]:
+    try:
+        if isinstance(row, Mapping):
+            return [row.get(name) for name in names]
+        return [] if isinstance(row, str | bytes) else list(islice(iter(row), len(names)))
+    except Exception:  # whatever a row may be, it must not raise
+        return []
+
+
+def check_columns_present(table: Table, names: Sequence[str]) -> None:
+    """Raise SchemaError unless a table has these columns; column names are public.
+
+    The error does not list the columns of a text file: its first line may be a record.
+    """
+    absent = [name for name in names if name not in table.columns]
+    if not absent:
+        return
+    listed = ", ".join(map(repr, absent[:10])) + (" …" if len(absent) > 10 else "")
+    if isinstance(table, ArrayTable | SparseTable):
+        raise SchemaError(
+            f"an array has features only: pass a data frame with {listed}, or y apart"
+        )
+    if table.is_text:
+        raise SchemaError(
+            f"the table has no column {listed}: the file's header names no such column; is the "
+            "separator right?"
+        )
+    has = ", ".join(map(repr, table.columns[:20])) + (" …" if len(table.columns) > 20 else "")
+    hint = did_you_mean(absent[0], list(map(str, table.columns)))
+    hint = f" ({hint})" if hint and len(absent) == 1 else ""
+    raise SchemaError(f"the table has no column {listed}{hint}; it has {has or 'no columns'}")

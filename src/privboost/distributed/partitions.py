@@ -1,0 +1,134 @@
+"""Partitions of a table, as workers of every cluster handle them.
+
+Serialisation of coded rows, by which a cluster stores them and restores lost shards.
+
+Equal rows have equal bytes, so a digest shows whether rows have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from privboost._core import codec
+from privboost.data.loading import Coded, Load, Loader, SplitLoader, number_units
+from privboost.data.rows import Codes, Layout, Rows
+from privboost.data.table import RemoteTable, raise_mixed_stream
+
+CHANGED = (
+    "a partition has other rows than when it was first read: a frame's rows, and their order, must "
+    "be the same whenever they are computed (write them to files first)"
+)
+NO_PRIVBOOST = (
+    "a worker cannot import privboost: install it, with what it needs, on all workers (and name "
+    "their Python in PYSPARK_PYTHON, where Spark starts it)"
+)
+
+_Own = TypeVar("_Own", bound=RemoteTable)
+
+
+def begin_digest(data: bytes = b"") -> Any:
+    """Return the hash object of digests."""
+    return blake2b(data, digest_size=16)
+
+
+def share_of_units(units: pa.Array, shares: int) -> np.ndarray:
+    """Assign rows to shares by a hash of their unit's name, the same for every partition.
+
+    Returns the share of each row, −1 for rows without a unit.
+    """
+    unit, names = number_units([units])
+    hashes = [begin_digest(name).digest() for name in names.to_pylist()]
+    share_of = [int.from_bytes(each, "big") % shares for each in hashes]
+    of_rows: np.ndarray = np.array([*share_of, -1], dtype=np.int64)[unit]
+    return of_rows
+
+
+def loads_of(loads: Sequence[Load], kind: type[_Own]) -> list[tuple[_Own, Loader]]:
+    """Return the tables of one cluster and their loaders, without batches whose rows are gone.
+
+    Raises
+    ------
+    SchemaError
+        If rows of another batch are stored elsewhere.
+    """
+    out = []
+    for load in loads:
+        source = load.source
+        if isinstance(source, kind):
+            out.append((source, load.loader))
+        elif not isinstance(source, Coded) or source.blocks or source.units is not None:
+            raise_mixed_stream()
+    return out
+
+
+def coding_of(loader: Any) -> bytes:
+    """Return the part of a loader on which coded rows depend: not which rows of a unit are kept."""
+    if isinstance(loader, SplitLoader):
+        return replace(loader, whole=replace(loader.whole, unit=None)).to_bytes()  # type: ignore
+    coding: bytes = replace(loader, unit=None).to_bytes()
+    return coding
+
+
+def other_version(theirs: str, ours: str) -> str:
+    """Return the message about a worker's version of privboost that is not the driver's."""
+    return f"a worker has privboost {theirs}, but the driver has {ours}: they must be the same"
+
+
+_MAGIC = b"PVBROWS1"
+
+
+def write_rows(rows: Rows, units: pa.Array | None = None) -> bytes:
+    """Return coded rows, and the names of their units if they have any, as bytes."""
+    ids = rows.ids
+    payload = {
+        "n_codes": list(rows.layout.n_codes),
+        "narrow": rows.codes.narrow,
+        "wide": rows.codes.wide,
+        "label": rows.label,
+        "weight": rows.weight,
+        "start": rows.start,
+        "ids": [ids.start, ids.stop] if isinstance(ids, range) else ids,
+        "cohort": rows.cohort,
+        "texts": _write_texts(rows.texts),
+        "units": None if units is None else _write_texts([units]),
+    }
+    return codec.dump(payload, _MAGIC)
+
+
+def read_rows(data: bytes) -> tuple[Rows, pa.Array | None]:
+    """Read the bytes of `write_rows`."""
+    payload = codec.load(data, _MAGIC)
+    # Copies: kernels are compiled for writable arrays.
+    arrays = {
+        name: payload[name] if payload[name] is None else payload[name].copy()
+        for name in ("narrow", "wide", "label", "weight", "start")
+    }
+    ids: Any = payload["ids"]
+    rows = Rows(
+        Codes(Layout(tuple(payload["n_codes"])), arrays["narrow"], arrays["wide"]),
+        arrays["label"],
+        arrays["weight"],
+        arrays["start"],
+        range(*ids) if isinstance(ids, list) else ids if ids is None else ids.copy(),
+        payload["cohort"],
+        tuple(_read_texts(payload["texts"])),
+    )
+    return rows, None if payload["units"] is None else _read_texts(payload["units"])[0]
+
+
+def _write_texts(columns: Sequence[pa.Array]) -> np.ndarray:
+    batch = pa.record_batch(list(columns), names=[str(k) for k in range(len(columns))])
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema) as stream:
+        stream.write_batch(batch)
+    return np.frombuffer(out.getvalue(), dtype=np.uint8)
+
+
+def _read_texts(data: np.ndarray) -> list[pa.Array]:
+    return list(pa.ipc.open_stream(pa.py_buffer(data.tobytes())).read_next_batch().columns)

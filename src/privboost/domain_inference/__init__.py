@@ -1,0 +1,1 @@
+"""Private inference of a domain from the rows."""

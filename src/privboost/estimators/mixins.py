@@ -1,0 +1,94 @@
+"""Presets: parameters of published variants, by name.
+
+Classifiers whose loss is a parameter: without log-odds there are no probabilities.
+
+Staged predictions of estimators whose models are trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+
+from privboost._core.checks import check_choice
+from privboost.estimators.base import LogisticClassifier, PrivateClassifier, PrivateEstimator
+from privboost.losses.base import loss_of, losses_of
+
+
+class PresetEstimator(PrivateEstimator):
+    """Adds presets."""
+
+    _presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    @classmethod
+    def from_preset(cls, name: str, **parameters: Any) -> Self:
+        """Return an estimator with the parameters of a published variant.
+
+        Parameters
+        ----------
+        name : str
+            Name of the variant; an error for an unknown one lists all.
+        **parameters
+            Any other parameter; they override the preset's.
+        """
+        if not cls._presets:
+            raise ValueError(f"{cls.__name__} has no presets")
+        check_choice("preset", name, tuple(cls._presets))
+        return cls(**(dict(cls._presets[name]) | parameters))
+
+
+def has_log_odds(estimator: Any) -> bool:
+    """Whether a classifier's scores are log-odds; else raise an error that lists such losses."""
+    known = [name for name in losses_of("classes") if loss_of("classes", name).log_odds]
+    if estimator.loss not in (None, *known):  # None is the default, which does
+        named = " or ".join(f'loss="{name}"' for name in known)
+        raise AttributeError(f"probabilities need {named}; see decision_function")
+    return True
+
+
+class AnyLossClassifier(PrivateClassifier):
+    """Adds probabilities where the loss gives log-odds."""
+
+    @available_if(has_log_odds)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities, in the order of `classes_`. Costs no privacy."""
+        probabilities: np.ndarray = self._fitted().predict_proba(X, n_jobs=self.n_jobs)
+        return probabilities
+
+
+class TreeEstimator(PresetEstimator):
+    """Adds staged predictions."""
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield predictions after each update of training. Costs no privacy.
+
+        To pick a stage by its exact errors on private rows does, and no ε covers it: use public or
+        synthetic rows, or keep to the last stage.
+        """
+        return self._fitted().staged_predict(X)
+
+
+class TreeClassifier(LogisticClassifier):
+    """Adds staged probabilities."""
+
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield class probabilities after each update of training. Costs no privacy.
+
+        To pick a stage by its exact errors on private rows does: see `staged_predict`.
+        """
+        return self._fitted().staged_predict_proba(X)
+
+
+class AnyLossTreeClassifier(AnyLossClassifier):
+    """Adds staged probabilities where the loss gives log-odds."""
+
+    @available_if(has_log_odds)
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield class probabilities after each update of training. Costs no privacy.
+
+        To pick a stage by its exact errors on private rows does: see `staged_predict`.
+        """
+        return self._fitted().staged_predict_proba(X)

@@ -1,1 +1,0 @@
-"""Training across parties that keep their rows: exact integer sums, added up under masks."""

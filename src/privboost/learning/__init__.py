@@ -1,1 +1,0 @@
-"""Private domain inference."""

@@ -1,0 +1,448 @@
+"""The curator: the only place where exact sums and noise meet."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+
+import numpy as np
+from scipy.special import ndtri
+
+from privboost._core.errors import BudgetError
+from privboost._core.grid import CLIP_STEPS, Contribution
+from privboost.accounting.events import Event, Planned, SampledGroup, Selection
+from privboost.accounting.individual_budgets import IndividualBudget
+from privboost.accounting.ledger import Ledger
+from privboost.accounting.noisy_sums import (
+    GaussianRelease,
+    GramRelease,
+    LaplaceRelease,
+    NoisySums,
+    ThresholdRelease,
+    VectorRelease,
+)
+from privboost.data.design_matrix import Terms
+from privboost.engine.backend import Backend
+from privboost.engine.queries import GramSums, LinearSums, Query, SumQuery, TreeSums
+from privboost.engine.updates import SetTerms, Start, Update, UseLoss
+from privboost.mechanisms.individual_filter import Payments
+from privboost.mechanisms.sensitivity import (
+    check_noisy,
+    check_sensitivity,
+    check_sum_sensitivity,
+    eigenvalue_bound,
+    exact_means,
+    means_bound,
+)
+from privboost.mechanisms.utilities import Utility, scores_query_cells
+from privboost.randomness.keystream import KeyStream
+from privboost.randomness.noise import SAMPLERS
+from privboost.randomness.sampling import Sample
+from privboost.randomness.selection import choose_each
+
+
+class Curator:
+    """Mediates between the rows and everybody else: it alone sees exact sums.
+
+    Every release is charged to the ledger before a query reaches the rows.
+
+    Parameters
+    ----------
+    backend : Backend
+        Holder of the rows.
+    ledger : Ledger
+        Records each event before its value is released.
+    stream : KeyStream
+        Randomness; each release has a child stream of its own.
+    contribution : Contribution
+        Bound of one protected unit's contribution; the rows were bounded accordingly.
+    part : float
+        Part of the standard deviation of Gaussian noise that this curator draws. Below 1 other
+        curators draw theirs, and results are released as one sum with theirs.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        ledger: Ledger,
+        stream: KeyStream,
+        contribution: Contribution,
+        part: float = 1.0,
+    ) -> None:
+        self._backend = backend
+        self._ledger = ledger
+        self._stream = stream
+        self._contribution = contribution
+        self._part = part
+        self._releases = 0
+        self._payments = Payments(backend, contribution.weighted)
+        self._group: _Group | None = None
+        self._linear: Terms | None = None
+
+    def publish(self, update: Update) -> None:
+        """Send released values to the rows, so that their state follows the model."""
+        update = update.frozen()  # it cannot change once checked
+        if isinstance(update, Start | UseLoss):
+            self._payments.use(update.loss)
+        if isinstance(update, SetTerms):
+            self._linear = update.terms
+        if update.of_budgets:
+            raise ValueError(
+                "budgets are opened by open_budget, closed by close_budgets, and charged with a "
+                "release only"
+            )
+        self._backend.apply(update)
+
+    def sums(self, query: SumQuery, event: NoisySums) -> np.ndarray:
+        """Release the sums of a query with the noise of its event.
+
+        Parameters
+        ----------
+        query : SumQuery
+            The sums; the last axis of the result is the statistics.
+        event : NoisySums
+            The noise, as reserved.
+
+        Returns
+        -------
+        int64 array
+            The noisy sums, in grid steps.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first. Neighbours differ in one protected unit, which
+        moves each statistic by at most `event.steps` in each of the cells it touches. Once
+        individual budgets are open, each row pays for its own contribution to a Gaussian release
+        instead, and rows that cannot afford it are left out: the whole run costs the budgets,
+        whatever the number of releases.
+        """
+        check_sum_sensitivity(query, event, self._contribution)
+        if self._payments and isinstance(event, GaussianRelease):
+            self._check_no_group()
+            self._ledger.charge_within(event)
+            self._payments.charge(query, event)
+            stream = self._next_stream()
+        else:
+            if event.pure is None:
+                self._check_no_group()
+            stream = self._charge(event)
+        scales = np.empty(query.shape, dtype=event.drawn_scales.dtype)
+        scales[...] = event.drawn_scales
+        noise = self._draw(event, scales.reshape(-1), stream)
+        return self._noisy(self._sampled(query, event.sampling_rate, stream), noise, event)
+
+    def laplace_means(self, query: TreeSums, added: int, event: LaplaceRelease) -> np.ndarray:
+        """Release the mean gradient of each leaf, G/(n + λ), with discrete Laplace noise.
+
+        Parameters
+        ----------
+        query : TreeSums
+            Gradients and counts by leaf.
+        added : int
+            λ, in steps of counts.
+        event : LaplaceRelease
+            The noise, as reserved.
+
+        Returns
+        -------
+        int64 array of shape (trees, leaves)
+            The noisy means, in steps of `MEAN_STEPS`.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first: pure DP. See `row_steps`.
+        """
+        check_sensitivity(means_bound(query, added, self._contribution), event)
+        stream = self._charge(event)
+        sampled = self._sampled(query, event.sampling_rate, stream)
+        means = exact_means(self._exact(sampled, event), added)
+        noise = self._draw(event, np.full(means.size, event.drawn_scales[0]), stream)
+        noisy: np.ndarray = means + noise.reshape(means.shape)
+        return noisy
+
+    def select(self, query: SumQuery, utility: Utility, event: Selection) -> np.ndarray:
+        """Select candidates by the exponential mechanism on exact sums.
+
+        Parameters
+        ----------
+        query : SumQuery
+            The sums that the utility scores; they are not released.
+        utility : Utility
+            Maps sums to integer scores, with a proved range.
+        event : Selection
+            ε₀ = 1/noise, as reserved.
+
+        Returns
+        -------
+        int array
+            The selected candidate of each selection that the utility scores (each node of a level).
+
+        Privacy
+        -------
+        Spends `event` once, which is recorded first: a row counts for one of the selections only,
+        so all of them together are ε₀-bounded-range.
+        """
+        if query.statistics not in utility.statistics:
+            raise ValueError("the utility's range is not proved for the statistics of the query")
+        if event.relation != utility.relation:
+            raise ValueError("the utility's range is not proved for the event's neighbours")
+        if not scores_query_cells(utility, query):
+            raise ValueError("the utility scores other features than those of the query")
+        stream = self._charge(event)
+        query = self._sampled(query, event.sampling_rate, stream)
+        scores = utility.scores(self._exact(query, event), self._contribution)
+        # ε₀ rounded down to a multiple of 2⁻⁴⁰ of the range, so that exponents are short fractions.
+        steps = math.floor(2**40 / event.noise)
+        width = utility.range(self._contribution) * 2**40
+        return choose_each(scores, utility.allowed, Fraction(steps, width), stream)
+
+    def linear(self, query: LinearSums, event: VectorRelease) -> np.ndarray:
+        """Release the sum of the rows' vectors, each times its gradient (int64).
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first; see `LinearSums.bound`.
+        """
+        self._check_terms(query)
+        check_sensitivity(query.bound(self._contribution), event)
+        stream = self._charge(event)
+        scales = np.full(query.n_coordinates, event.sigmas[0])
+        return self._noisy(query, self._draw(event, scales, stream), event)
+
+    def gram(self, query: GramSums, event: GramRelease) -> np.ndarray:
+        """Release the sum of the outer products of the rows' vectors: a symmetric matrix.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first; see `GramSums.bound`.
+        """
+        self._check_terms(query)
+        check_sensitivity(query.bound(self._contribution), event)
+        if not isinstance(event, GramRelease):
+            raise ValueError("a matrix needs the event of a matrix")
+        stream = self._charge(event)
+        rows, columns = np.triu_indices(query.n_coordinates)
+        scales = np.where(rows == columns, 1.0, math.sqrt(0.5)) * event.sigmas[0]
+        noise = np.empty(query.shape, dtype=np.int64)
+        noise[rows, columns] = self._draw(event, scales, stream)
+        noise[columns, rows] = noise[rows, columns]
+        return self._noisy(query, noise, event)
+
+    def least_eigenvalue(self, query: GramSums, event: VectorRelease) -> int:
+        """Release the smallest eigenvalue of the sum of outer products, in its steps.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first; see `eigenvalue_bound`.
+        """
+        self._check_terms(query)
+        check_sensitivity(eigenvalue_bound(query, self._contribution), event)
+        stream = self._charge(event)
+        exact = np.linalg.eigvalsh(self._exact(query, event).astype(np.float64))[0]
+        noise = SAMPLERS[event.sampler](event.sigmas, stream)[0]
+        return int(np.rint(exact)) + int(noise)
+
+    def threshold(self, event: ThresholdRelease, stream: KeyStream) -> list[bytes]:
+        """Release the strings whose noisy counts exceed a threshold (see `noisy_threshold`).
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first.
+        """
+        return noisy_threshold(self._backend.tally, event, self._ledger, stream)
+
+    def open_budget(self, budget: IndividualBudget) -> None:
+        """Open an individual budget for each row of the newest cohort; rows pay from now on.
+
+        Privacy
+        -------
+        Spends `budget`, which is recorded first, and covers all Gaussian releases that follow.
+        """
+        self._payments.need_open()
+        self._ledger.charge(budget)
+        self._payments.open(budget)
+
+    def close_budgets(self) -> None:
+        """Close all individual budgets, so that every row takes part again.
+
+        Privacy
+        -------
+        Spends nothing. Later releases were reserved separately and are charged like any release;
+        no budget can be opened again.
+        """
+        self._payments.close()
+
+    def resume(
+        self, updates: Iterable[Update], budgets: Sequence[tuple[IndividualBudget, int]]
+    ) -> None:
+        """Replay the update log of earlier batches of a stream, and continue their budgets.
+
+        Parameters
+        ----------
+        updates : iterable of Update
+            All updates that a backend has received so far: released values, prices and charges.
+            Replaying them releases nothing.
+        budgets : sequence of (IndividualBudget, int)
+            The budget of each cohort, and the number of releases made within it.
+        """
+        self._payments.replay(updates, [budget for budget, _ in budgets])
+        for budget, used in budgets:
+            self._ledger.adopt(budget, used)
+
+    def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
+        """Replace a reserved Gaussian release that was not made by other Gaussian releases.
+
+        Parameters
+        ----------
+        reserved : GaussianRelease
+            The placeholder in the plan, reserved once.
+        releases : sequence of Planned
+            The replacement; it may depend on all earlier releases.
+
+        Privacy
+        -------
+        Spends nothing. The total μ² of the releases is at most that of the placeholder, so that
+        the cost of the whole run is that of its plan.
+        """
+        for event in (reserved, *(planned.event for planned in releases)):
+            if type(event) is not GaussianRelease or event.sampling_rate != 1:
+                raise ValueError("only Gaussian releases of all rows can be exchanged")
+        self._ledger.exchange(Planned(reserved, 1), releases, self._ledger.accountant)
+
+    @contextmanager
+    def sampling(self, event: SampledGroup) -> Iterator[None]:
+        """Make a group's releases on one sample of the rows.
+
+        Privacy
+        -------
+        Spends `event`, which is recorded first, and covers just the releases that it lists.
+        """
+        self._check_no_group()
+        stream = self._charge(event)
+        self._group = _Group(event, self._fresh_sample(event.sampling_rate, stream))
+        try:
+            yield
+        finally:
+            self._group = None
+
+    def _charge(self, event: Event) -> KeyStream:
+        """Record an event, and return the randomness of its release."""
+        check_noisy(event)
+        if self._payments:
+            raise ValueError("rows have budgets: only Gaussian releases charge them")
+        if self._group is not None:
+            self._group.take(event)
+            self._ledger.note_within(event)
+        else:
+            self._ledger.charge(event)
+        return self._next_stream()
+
+    def _check_no_group(self) -> None:
+        if self._group is not None:
+            raise ValueError("a group of pure releases is under way")
+
+    def _check_terms(self, query: LinearSums | GramSums) -> None:
+        """Refuse a query about other vectors than those of the rows."""
+        if self._linear is None:
+            raise ValueError("a linear release needs SetTerms first")
+        own = (self._linear.n_coordinates, len(self._linear.features))
+        if (query.n_coordinates, query.n_terms) != own:
+            raise ValueError("the query has other coordinates than the rows' vectors")
+
+    def _sampled(self, query: SumQuery, rate: float, stream: KeyStream) -> SumQuery:
+        """Return a query about the group's sample, a fresh sample, or all rows."""
+        if self._group is not None:
+            return query.sampled(self._group.sample)
+        if rate == 1:
+            return query if query.sample is None else query.sampled(None)
+        return query.sampled(self._fresh_sample(rate, stream))
+
+    def _fresh_sample(self, rate: float, stream: KeyStream) -> Sample:
+        """Return a sample whose key is derived from a release's own randomness."""
+        if self._contribution.rows > 1:
+            raise ValueError(
+                "units of several rows may be sampled in part: nothing is proved for that"
+            )
+        key = np.frombuffer(stream.child("sample").words(4).tobytes(), dtype=np.uint8)
+        return Sample(key, rate)
+
+    def _next_stream(self) -> KeyStream:
+        self._releases += 1
+        return self._stream.child(f"release {self._releases}")
+
+    def _noisy(self, query: Query, noise: np.ndarray, event: Event) -> np.ndarray:
+        """Return exact sums plus noise."""
+        noisy: np.ndarray = self._exact(query, event) + noise.reshape(query.shape)
+        return noisy
+
+    def _exact(self, query: Query, event: Event) -> np.ndarray:
+        """Return the exact sums of a query whose event is recorded."""
+        return self._backend.sum(query)
+
+    def _draw(self, event: NoisySums, scales: np.ndarray, stream: KeyStream) -> np.ndarray:
+        """Draw this curator's part of an event's noise."""
+        if self._part != 1:
+            if not isinstance(event, GaussianRelease):
+                raise ValueError("only Gaussian noise is drawn in parts")
+            scales = scales * self._part
+        return SAMPLERS[event.sampler](scales, stream)
+
+
+class _Group:
+    """A group of releases on one sample: the sample, and the releases still to be made."""
+
+    def __init__(self, event: SampledGroup, sample: Sample) -> None:
+        self.sample = sample
+        self._left: Counter[Event] = Counter()
+        for planned in event.inner:
+            self._left[planned.event] += planned.count
+
+    def take(self, event: Event) -> None:
+        """Use up one of the releases."""
+        if self._left[event] < 1:
+            raise BudgetError(f"not in the group, or made already: {event.what}")
+        self._left[event] -= 1
+
+
+def noisy_threshold(
+    tally: Callable[[], Mapping[bytes, int]],
+    event: ThresholdRelease,
+    ledger: Ledger,
+    stream: KeyStream,
+) -> list[bytes]:
+    """Release the values whose noisy counts exceed a threshold, sorted.
+
+    Parameters
+    ----------
+    tally : callable
+        Counts the rows of each value that occurs; called once the event is recorded.
+    event : ThresholdRelease
+        The noise and the failure probability δ_t, as reserved. `event.cells` is the number of
+        values that one unit can have.
+    ledger : Ledger
+        Records the event first.
+    stream : KeyStream
+        The randomness. A value's noise is keyed by the value itself, so that it does not depend
+        on which other values occur.
+
+    Privacy
+    -------
+    Spends `event`. Noisy counts of values that both tables have are Gaussian releases. A value
+    that only one unit has is released with probability at most δ_t over all that unit's values,
+    of which there are cells · rows at most: the threshold is
+    steps + σ · Φ⁻¹(1 − δ_t/(cells · rows)).
+    """
+    ledger.charge(event)
+    sigma = float(event.sigmas[0])
+    probability = event.delta_of_threshold / (event.cells * event.rows) * (1 - 1e-6)
+    # Rounded up and one step more: the discrete tail is then below the continuous one.
+    threshold = event.steps + math.ceil(-sigma * float(ndtri(probability))) + 1
+    kept = []
+    for value, count in tally().items():
+        noise = SAMPLERS[event.sampler](np.array([sigma]), stream.child(value.hex()))
+        if count * CLIP_STEPS + int(noise[0]) > threshold:
+            kept.append(value)
+    return sorted(kept)

@@ -1,1 +1,0 @@
-"""Privacy accounting: events, accountants, composition, calibration and the ledger."""

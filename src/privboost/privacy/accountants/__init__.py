@@ -1,1 +1,0 @@
-"""Accountants: composition of privacy events."""

@@ -1,1 +1,0 @@
-"""Utilities of private selection, with proved ranges."""

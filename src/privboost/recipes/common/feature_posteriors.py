@@ -1,0 +1,349 @@
+"""Queries about a feature: a few cells, coarse where noise is large, with new edges each time.
+
+Noise is per cell, so a coarse query is a precise one. Cells have about equal measure, mostly of
+noisy counts and a little of width (a thin tail may be informative), and begin at a random position,
+so that later queries have other edges and fine detail is recovered.
+
+Posteriors of one output's effects, the choice of the next queries, and published values.
+
+Everything here follows from released values and public randomness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privboost._core.compilation import compiled
+from privboost._core.grid import SCORE_STEPS
+from privboost.data.encoding import Encoder
+from privboost.data.features import CategoricalFeature
+from privboost.recipes.common.candidates import uniform_grid
+from privboost.recipes.common.interactions import CodeQuantiles
+from privboost.recipes.common.posterior import (
+    SINGLE,
+    VARIANCES,
+    Effect,
+    Noise,
+    Observation,
+    Step,
+    StepDamping,
+    shared_belief,
+    shares_of,
+)
+from privboost.trees.cell_map import CellMap
+
+BINS, FINE_BINS = 64, 192
+"""Bins of a number: the latter, which are all codes, where queries have many cells.
+
+A feature of more than `BINS` categories is measured once for each, then rare ones share a bin.
+"""
+
+WIDTH = 0.3
+"""Part of width in a cell's measure; the rest is noisy counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureQuery:
+    """Query about one feature.
+
+    Attributes
+    ----------
+    feature : int
+        Number of the feature.
+    cell_of : int array
+        Cell of each of its bins.
+    """
+
+    feature: int
+    cell_of: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Finest released binning of a feature.
+
+    Attributes
+    ----------
+    map : CellMap
+        Bin of each code.
+    ordered : int
+        Number of ordered bins, those of a number, which come first.
+    learned : bool array
+        Bins that have an effect: missing values do if they are declared.
+    """
+
+    map: CellMap
+    ordered: int
+    learned: np.ndarray
+
+    @classmethod
+    def of(cls, encoder: Encoder, feature: int, most: int = BINS) -> Bins:
+        """Return at most so many even bins of a number; categories have one each."""
+        grid = uniform_grid(encoder, feature, most)
+        category = isinstance(encoder.domain.features[feature], CategoricalFeature)
+        return cls(grid.map, 0 if category else grid.n_cells - 1, grid.learned)
+
+    @property
+    def of_code(self) -> np.ndarray:
+        """Bin of each code."""
+        return self.map.parts[0].cell_of[0]
+
+    @property
+    def too_many(self) -> bool:
+        """Whether rare categories must share a bin."""
+        return not self.ordered and len(self.learned) > BINS + 2
+
+    def joined(self, cell_of: np.ndarray) -> CellMap:
+        """Return the cells of a query, given that of each bin."""
+        return CellMap.of_feature(self.map.features[0], cell_of[self.of_code])
+
+    def shared(self, mass: np.ndarray) -> tuple[Bins, np.ndarray]:
+        """Return single bins for the most frequent categories, and one for all others.
+
+        Parameters
+        ----------
+        mass : float array
+            Noisy counts of the categories.
+
+        Returns
+        -------
+        Bins
+            New bins.
+        int array
+            New bin of each old one.
+        """
+        last = len(mass) - 1  # missing values, which keep a bin of their own
+        order = np.argsort(-mass[:last], kind="stable")[: BINS - 1]
+        bin_of = np.full(last + 1, BINS - 1)
+        bin_of[np.sort(order)] = np.arange(len(order))
+        bin_of[last] = BINS
+        learned = np.ones(BINS + 1, dtype=np.bool_)
+        learned[-1] = self.learned[-1]
+        return Bins(self.joined(bin_of), 0, learned), bin_of
+
+
+def moving_cells(
+    profile: np.ndarray, ordered: int, cells: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Return the cell of each bin, numbered from 0.
+
+    Parameters
+    ----------
+    profile : float array
+        Estimated share of the rows of each bin.
+    ordered : int
+        See `Bins`; the other bins of a number have cells of their own.
+    cells : int
+        Approximate number of cells.
+    """
+    if not ordered:
+        return _sharing_cells(profile, cells, generator)
+    own = profile[:ordered] / profile[:ordered].sum()
+    measure = (1 - WIDTH) * own + WIDTH / ordered
+    cell_of = np.empty(len(profile), dtype=np.int64)
+    _cut(measure, cells, generator.random(), cell_of)
+    return cell_of
+
+
+@compiled
+def _cut(measure, cells, begin, cell_of):  # type: ignore[no-untyped-def]
+    """Write the cells of ordered bins, each of about equal measure, and of the others."""
+    end, cell, part = 0.0, 0, 0.0
+    for bin_ in range(measure.size):
+        end += measure[bin_]
+        own = math.floor((end - measure[bin_] / 2) * cells + begin)
+        if bin_ > 0 and own != part:
+            cell += 1
+        cell_of[bin_], part = cell, own
+    for bin_ in range(measure.size, cell_of.size):
+        cell += 1
+        cell_of[bin_] = cell
+
+
+def _sharing_cells(profile: np.ndarray, cells: int, generator: np.random.Generator) -> np.ndarray:
+    """Give frequent categories a cell each; rare ones share cells at random."""
+    frequent = profile >= 0.7 / cells
+    cell_of = np.empty(len(profile), dtype=np.int64)
+    cell_of[frequent] = np.arange(int(frequent.sum()))
+    rare = generator.permutation(np.flatnonzero(~frequent))
+    before = np.cumsum(profile[rare]) - profile[rare]
+    shared = np.unique(np.floor(before * cells).astype(np.int64), return_inverse=True)[1]
+    cell_of[rare] = int(frequent.sum()) + shared
+    return cell_of
+
+
+FIRST_SWEEPS = 4
+"""Measurements of each feature before some are measured more often."""
+
+
+class FeaturePosteriors:
+    """Posteriors of all features' effects on one output.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Features and their codes.
+    noise : Noise
+        Noise of a measurement.
+    cells : int
+        Cells of a query.
+    scale : tuple of float
+        Values of one grid step of gradients and of Hessians.
+    slopes : sequence of int
+        Direction of each feature's effect: see `Effect`.
+    most_bins : int
+        Most bins of a number.
+    queries : int
+        Queries of a round.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        noise: Noise,
+        cells: int,
+        scale: tuple[float, float],
+        slopes: Sequence[int],
+        most_bins: int = BINS,
+        queries: int = 1,
+    ) -> None:
+        self.bins = [Bins.of(encoder, f, most_bins) for f in range(len(encoder.domain.features))]
+        self._effects = [
+            None if own.too_many else Effect.of(own.ordered, own.learned, len(self.bins), slope)
+            for own, slope in zip(self.bins, slopes, strict=True)
+        ]
+        self.steps: list[list[tuple[int, Step]]] = []
+        self._published = [np.zeros(len(own.learned), dtype=np.int32) for own in self.bins]
+        self._noise, self._cells, self._scale = noise, cells, scale
+        self._damping = StepDamping(queries, SINGLE)
+        self._evidence = np.zeros((len(self.bins), len(VARIANCES)))
+        self._weights = np.full_like(self._evidence, 1 / len(VARIANCES))
+        self._sizes, self._due = np.zeros(len(self.bins)), np.zeros(len(self.bins))
+        self._n_queries = 0
+        self._missing = np.zeros((len(self.bins), 4))
+
+    def next_queries(self, count: int, generator: np.random.Generator) -> list[FeatureQuery]:
+        """Return the next queries, about so many features."""
+        return [FeatureQuery(f, self._cells_for(f, generator)) for f in self._next_features(count)]
+
+    def _next_features(self, count: int) -> list[int]:
+        """Return each feature in turn, then those of a large or uncertain effect more often."""
+        features, before = len(self.bins), self._n_queries
+        self._n_queries += count
+        if before < FIRST_SWEEPS * features:
+            return [(before + number) % features for number in range(count)]
+        self._due += count * shares_of(self._sizes)
+        chosen = np.argsort(-self._due, kind="stable")[:count]
+        self._due[chosen] -= 1
+        return [int(feature) for feature in chosen]
+
+    def _cells_for(self, feature: int, generator: np.random.Generator) -> np.ndarray:
+        """Return the cell of each bin in the next query about a feature."""
+        effect = self._effects[feature]
+        if effect is None:  # frequencies of many categories are not known yet
+            return np.arange(len(self.bins[feature].learned))
+        ordered = self.bins[feature].ordered
+        return moving_cells(effect.profile, ordered, self._cells, generator)
+
+    def cells_of(self, query: FeatureQuery) -> CellMap:
+        """Return the cells of a query, by code."""
+        return self.bins[query.feature].joined(query.cell_of)
+
+    def observe(
+        self, queries: Sequence[FeatureQuery], measured: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Update the posteriors with noisy sums; return the change of each feature's values."""
+        belief = shared_belief(self._evidence, self._weights)
+        observed = [self._observe(*each, belief) for each in zip(queries, measured, strict=True)]
+        features = [query.feature for query in queries]
+        effects = [self.effect(feature) for feature in features]
+        self._damping.damp(effect.moves for effect in effects)
+        steps = [
+            effect.step(own, self._damping.part)
+            for effect, own in zip(effects, observed, strict=True)
+        ]
+        self.steps.append(list(zip(features, steps, strict=True)))
+        return [self._publish(feature) for feature in features]
+
+    def _observe(self, query: FeatureQuery, sums: np.ndarray, belief: np.ndarray) -> Observation:
+        """Update the posterior of one feature."""
+        feature, cell_of, noise = query.feature, query.cell_of, self._noise
+        gradient: np.ndarray = -sums[:, 0] * self._scale[0]
+        hessian: np.ndarray = sums[:, 1] * self._scale[1]
+        self._add_missing(feature, cell_of, hessian)
+        if self._effects[feature] is None:
+            shared = self._share_bins(feature, hessian)
+            noise = noise.times(np.sqrt(np.bincount(shared)))
+            gradient, hessian = np.bincount(shared, gradient), np.bincount(shared, hessian)
+            cell_of = np.arange(len(hessian))
+        effect = self.effect(feature)
+        observed = effect.observe(cell_of, gradient, hessian, noise, belief)
+        self._evidence[feature], self._weights[feature] = effect.evidence, effect.weights
+        return observed
+
+    def _publish(self, feature: int) -> np.ndarray:
+        """Return the change of a feature's values since they were last published."""
+        effect = self.effect(feature)
+        if effect.n_observed >= FIRST_SWEEPS:  # before, sizes are not used
+            self._sizes[feature] = effect.size
+        published = np.rint(effect.values * SCORE_STEPS).astype(np.int32)
+        change: np.ndarray = published - self._published[feature]
+        self._published[feature] = published
+        return change
+
+    def effect(self, feature: int) -> Effect:
+        """Return the effect of a feature that was measured."""
+        effect = self._effects[feature]
+        assert effect is not None
+        return effect
+
+    def quantiles(self) -> list[CodeQuantiles]:
+        """Return the quantiles of each feature's codes, for interactions."""
+        return [
+            CodeQuantiles.unknown(own.of_code)
+            if effect is None
+            else CodeQuantiles.of(own.of_code, own.ordered, effect)
+            for own, effect in zip(self.bins, self._effects, strict=True)
+        ]
+
+    def by_code(self, feature: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the value and the noisy count of each code of a feature."""
+        of, published, effect = (
+            self.bins[feature].of_code,
+            self._published[feature],
+            self._effects[feature],
+        )
+        if effect is None:
+            return published[of], np.zeros(len(of))
+        mass = effect.rows / np.maximum(np.bincount(of, minlength=len(published)), 1)
+        return published[of], mass[of]
+
+    def _add_missing(self, feature: int, cell_of: np.ndarray, hessian: np.ndarray) -> None:
+        """Add Hessian sums of rows with a missing value, of the others, and the latter's variance.
+
+        A query whose cell of missing values has rare categories too is left out.
+        """
+        own = cell_of[-1]
+        if np.count_nonzero(cell_of == own) == 1:
+            variance = (len(hessian) - 1) * float(self._noise.hessian) ** 2
+            rest = float(hessian.sum() - hessian[own])
+            self._missing[feature] += (hessian[own], rest, variance, 1)
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Mean Hessian sum of each feature's rows with a missing value, of others, its variance."""
+        count = np.maximum(self._missing[:, 3], 1)
+        found: np.ndarray = self._missing[:, :3] / np.stack([count, count, count**2], axis=1)
+        return found
+
+    def _share_bins(self, feature: int, hessian: np.ndarray) -> np.ndarray:
+        """Merge rare ones of many categories into one bin; return the bin of each."""
+        self.bins[feature], shared = self.bins[feature].shared(hessian)
+        self._published[feature] = np.zeros(len(self.bins[feature].learned), dtype=np.int32)
+        own = self.bins[feature]
+        self._effects[feature] = Effect.of(own.ordered, own.learned, len(self.bins))
+        return shared

@@ -1,0 +1,334 @@
+"""Interactions of features on one output: pairs, and random trees.
+
+Pairs and trees are drawn from released values of single features: those of a large effect are drawn
+more often, and cut at noisy quantiles; categories are in the order of their effects. A pair is
+measured in a few joint cells of both features, and the best one again now and then; a tree is
+measured once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from privboost._core.compilation import compiled
+from privboost._core.grid import SCORE_STEPS
+from privboost.recipes.common.posterior import (
+    JOINT,
+    VARIANCES,
+    Effect,
+    Noise,
+    Observation,
+    Step,
+    StepDamping,
+    grid_prior,
+    leaf_values,
+    mean_variance,
+    shares_of,
+)
+from privboost.trees.cell_map import CellMap
+from privboost.trees.tree import Tree
+
+AGAIN = 0.25
+"""Probability that the best pair is measured again instead of a new one."""
+
+_MOST_PAIRS = 150
+"""Approximate number of measurements of pairs, at most half of all."""
+
+_NEWS = 0.1
+"""Weight of one measurement in the prior of its kind (pair or tree)."""
+
+
+@dataclass(frozen=True, eq=False)
+class CodeQuantiles:
+    """Quantiles of a feature's codes: the share of rows before each, from 0 to 1.
+
+    Attributes
+    ----------
+    of_code : float array
+        Quantile of each code; categories of one bin share one.
+    missing : int or None
+        Code of missing values of a number, which have no order; a category's have a quantile.
+    size : float
+        Size of the feature's effect.
+    """
+
+    of_code: np.ndarray
+    missing: int | None
+    size: float
+
+    @classmethod
+    def of(cls, bin_of: np.ndarray, ordered: int, effect: Effect) -> CodeQuantiles:
+        """Return the quantiles of a number's codes, or of categories in order of their effects.
+
+        The rows of a bin are taken to be spread evenly over its codes.
+        """
+        profile, values = effect.profile, effect.values
+        order = np.arange(len(values)) if ordered else np.argsort(values, kind="stable")
+        before = np.empty(len(values))
+        before[order] = np.cumsum(profile[order]) - profile[order]
+        number = np.arange(len(bin_of)) - np.searchsorted(bin_of, bin_of) if ordered else 0
+        within = (number + 0.5) / np.bincount(bin_of)[bin_of] if ordered else 0.5
+        mean = (profile * values).sum()
+        size = float(np.sqrt((profile * (values - mean) ** 2).sum()))
+        quantile = before[bin_of] + within * profile[bin_of]
+        return cls(quantile, len(bin_of) - 1 if ordered else None, size)
+
+    @classmethod
+    def unknown(cls, bin_of: np.ndarray) -> CodeQuantiles:
+        """Return one quantile for all codes of a feature that was not measured."""
+        return cls(np.full(len(bin_of), 0.5), None, 0.0)
+
+    def cells(self, count: int) -> np.ndarray:
+        """Return the cell of each code, of so many cells of about equal mass."""
+        return np.minimum((self.of_code * count).astype(np.int64), count - 1)
+
+
+@dataclass(eq=False)
+class Pair:
+    """Joint effect of two features.
+
+    Attributes
+    ----------
+    cells : CellMap
+        Joint cells.
+    effect : Effect
+        Posterior of their values.
+    published : int32 array
+        Published values, in score steps.
+    """
+
+    cells: CellMap
+    effect: Effect
+    published: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.published = np.zeros(self.cells.n_cells, dtype=np.int32)
+
+    def publish(self) -> np.ndarray:
+        """Return the change of its values since they were last published."""
+        published = np.rint(self.effect.values * SCORE_STEPS).astype(np.int32)
+        change: np.ndarray = published - self.published
+        self.published = published
+        return change
+
+    @property
+    def gain(self) -> float:
+        """Variance of scores that it explains, discounted by the number of measurements."""
+        moved = (np.maximum(self.effect.rows, 0) * self.effect.values**2).sum()
+        return float(moved / np.sqrt(max(self.effect.n_observed, 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTree:
+    """Tree that was measured.
+
+    Attributes
+    ----------
+    tree : Tree
+        Structure.
+    published : int32 array
+        Published value of each leaf, in score steps.
+    mass : float array
+        Released Hessians of each leaf.
+    noise : Noise
+        Noise of the measurement.
+    variance : float
+        Weighted mean of the prior variances.
+    part : float
+        Fraction of the step that values took.
+    """
+
+    tree: Tree
+    published: np.ndarray
+    mass: np.ndarray
+    noise: Noise
+    variance: float
+    part: float
+
+
+class Interactions:
+    """Pairs and trees of one output so far.
+
+    Parameters
+    ----------
+    quantiles : sequence of CodeQuantiles
+        Quantiles of each feature's codes.
+    noise : Noise
+        Noise of a measurement.
+    cells : int
+        Approximate number of cells or leaves of a query.
+    rounds : int
+        Number of measurements to come.
+    scale : tuple of float
+        Values of one grid step of gradients and of Hessians.
+    most : float
+        Bound of values.
+    free : bool sequence
+        Features that may interact: those without a monotone effect.
+    queries : int
+        Queries of a round.
+    """
+
+    def __init__(
+        self,
+        quantiles: Sequence[CodeQuantiles],
+        noise: Noise,
+        cells: int,
+        rounds: int,
+        scale: tuple[float, float],
+        most: float,
+        free: Sequence[bool],
+        queries: int = 1,
+    ) -> None:
+        self.quantiles, self._noise, self._scale, self._most = quantiles, noise, scale, most
+        self._damping = StepDamping(queries, JOINT)
+        self.depth = max(round(float(np.log2(cells))), 2)
+        self.side = int(min(max(cells**0.5, 3), 8))
+        self._free = np.flatnonzero(free)
+        shares = shares_of(np.array([each.size for each in quantiles]))
+        self._ends = np.cumsum(shares * np.asarray(free))
+        self._pair_probability = min(0.5, _MOST_PAIRS / rounds)
+        even = np.full(len(VARIANCES), 1 / len(VARIANCES))
+        self._belief = {"pair": even, "tree": even}
+        self.pairs: dict[tuple[int, int], Pair] = {}
+        self.trees: list[FittedTree] = []
+        self.steps: list[list[tuple[Pair, Step]] | list[FittedTree]] = []
+
+    def next_pairs(self, count: int, generator: np.random.Generator) -> list[Pair]:
+        """Return at most so many pairs to measure next, or none: then trees are measured."""
+        uniforms = generator.random((count, 4))
+        if uniforms[0, 0] >= self._pair_probability:
+            return []
+        return list({id(pair): pair for pair in map(self._pair, uniforms)}.values())
+
+    def _pair(self, uniforms: np.ndarray) -> Pair:
+        """Return the best pair so far, or a random one."""
+        if self.pairs and uniforms[1] < AGAIN:
+            return max(self.pairs.values(), key=lambda pair: pair.gain)
+        first, second = (int(f) for f in self._features(uniforms[2:]))
+        if first == second:
+            steps = 1 + int(uniforms[1] * (len(self._free) - 1))
+            at = int(np.searchsorted(self._free, first)) + steps
+            second = int(self._free[at % len(self._free)])
+        key = (min(first, second), max(first, second))
+        if key not in self.pairs:
+            parts = [
+                CellMap.of_feature(f, self.quantiles[f].cells(self.side), self.side) for f in key
+            ]
+            effect = Effect(grid_prior(self.side), self._most, fade=1.0)
+            self.pairs[key] = Pair(CellMap.joint(parts), effect)
+        return self.pairs[key]
+
+    def next_trees(self, count: int, generator: np.random.Generator) -> tuple[Tree, ...]:
+        """Draw the next trees."""
+        return tuple(self._tree(generator) for _ in range(count))
+
+    def _tree(self, generator: np.random.Generator) -> Tree:
+        """Draw a tree: thresholds are uniform over the quantiles that its path leaves."""
+        nodes = 2**self.depth - 1
+        uniforms = generator.random((3, nodes))
+        features = self._features(uniforms[0])
+        cuts = np.empty(nodes)
+        _draw_cuts(features, uniforms[1], cuts)
+        of_code, missing, count = self._codes
+        goes_right = np.empty((nodes, count[features].max()), dtype=np.uint8)
+        _goes_right(features, cuts, uniforms[2], of_code, missing, goes_right)
+        return Tree(features.astype(np.uint16), goes_right)
+
+    @cached_property
+    def _codes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Quantiles of all codes, one feature a row; codes of missing values; numbers of codes."""
+        most = max(len(own.of_code) for own in self.quantiles)
+        of_code = np.full((len(self.quantiles), most), -np.inf)
+        for line, own in zip(of_code, self.quantiles, strict=True):
+            line[: len(own.of_code)] = own.of_code
+        missing = [-1 if own.missing is None else own.missing for own in self.quantiles]
+        return of_code, np.array(missing), np.array([len(p.of_code) for p in self.quantiles])
+
+    def observe_pairs(
+        self, pairs: Sequence[Pair], measured: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Update the posteriors of pairs with noisy sums; return the changes of their values."""
+        observed = [
+            self._observe_pair(pair, sums) for pair, sums in zip(pairs, measured, strict=True)
+        ]
+        self._damping.damp(pair.effect.moves for pair in pairs)
+        steps = [
+            pair.effect.step(own, self._damping.part)
+            for pair, own in zip(pairs, observed, strict=True)
+        ]
+        self.steps.append(list(zip(pairs, steps, strict=True)))
+        return [pair.publish() for pair in pairs]
+
+    def _observe_pair(self, pair: Pair, sums: np.ndarray) -> Observation:
+        """Update the posterior of a pair."""
+        gradient, hessian = self._read(sums)
+        effect, belief = pair.effect, self._belief["pair"] + 0.02
+        observed = effect.observe(np.arange(len(hessian)), gradient, hessian, self._noise, belief)
+        self._learn("pair", effect.weights)
+        return observed
+
+    def observe_trees(self, trees: Sequence[Tree], measured: np.ndarray) -> np.ndarray:
+        """Fit trees to noisy sums; return the values of their leaves."""
+        grown = [self._observe_tree(tree, sums) for tree, sums in zip(trees, measured, strict=True)]
+        self.trees += grown
+        self.steps.append(grown)
+        return np.stack([own.published for own in grown])
+
+    def _observe_tree(self, tree: Tree, sums: np.ndarray) -> FittedTree:
+        """Fit the leaves of a tree."""
+        gradient, hessian = self._read(sums)
+        belief = self._belief["tree"] + 0.02
+        values, weights = leaf_values(gradient, hessian, self._noise, belief)
+        self._learn("tree", weights)
+        part = self._damping.part
+        values = part * np.clip(values, -self._most, self._most)
+        published: np.ndarray = np.rint(values * SCORE_STEPS).astype(np.int32)
+        return FittedTree(tree, published, hessian, self._noise, mean_variance(weights), part)
+
+    def _features(self, uniforms: np.ndarray) -> np.ndarray:
+        """Draw features in proportion to the sizes of their effects."""
+        found = np.searchsorted(self._ends, uniforms * self._ends[-1], side="right")
+        features: np.ndarray = np.minimum(found, self._free[-1])
+        return features
+
+    def _read(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return sums of −gradients and of Hessians."""
+        gradient: np.ndarray = -sums[:, 0] * self._scale[0]
+        hessian: np.ndarray = sums[:, 1] * self._scale[1]
+        return gradient, hessian
+
+    def _learn(self, kind: str, weights: np.ndarray) -> None:
+        """Update the prior of a kind (pair or tree) with the weights of one measurement."""
+        self._belief[kind] = (1 - _NEWS) * self._belief[kind] + _NEWS * weights
+
+
+@compiled
+def _draw_cuts(features, uniforms, cuts):  # type: ignore[no-untyped-def]
+    """Draw the threshold of each node, between those of the same feature above it."""
+    for node in range(features.size):
+        low, high, below = 0.0, 1.0, node
+        while below > 0:
+            above = (below - 1) // 2
+            if features[above] == features[node]:
+                if below == 2 * above + 1:
+                    high = min(high, cuts[above])
+                else:
+                    low = max(low, cuts[above])
+            below = above
+        cuts[node] = low + uniforms[node] * (high - low)
+
+
+@compiled
+def _goes_right(features, cuts, uniforms, of_code, missing, goes_right):  # type: ignore[no-untyped-def]
+    """Write whether each code goes right at each node: if its quantile is above the threshold."""
+    for node in range(features.size):
+        quantile = of_code[features[node]]
+        for code in range(goes_right.shape[1]):
+            goes_right[node, code] = quantile[code] > cuts[node]
+        if missing[features[node]] >= 0:
+            goes_right[node, missing[features[node]]] = uniforms[node] < 0.5

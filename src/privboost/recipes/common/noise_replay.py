@@ -1,0 +1,278 @@
+"""Noise replay, a parametric bootstrap: standard deviations of a model's values due to noise.
+
+The noise of each measurement is known exactly, and values follow from measurements by known rules.
+But noise in one effect moves the rows' scores, and so the measurements of all others. So rows are
+drawn from released values, and the run is replayed on them with new noise, many times at once,
+without any of the real rows. The correlation of features is not released; drawn rows are strongly
+correlated, so that noise spreads between features as it does in tables of redundant features.
+Everything follows from released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from privboost._core.grid import SCORE_STEPS
+from privboost.data.rows import Codes, Layout
+from privboost.models.scores import even
+from privboost.randomness.keystream import fixed_generator
+from privboost.recipes.common import posterior_kernels
+from privboost.recipes.common.feature_posteriors import FeaturePosteriors
+from privboost.recipes.common.interactions import FittedTree, Interactions, Pair
+from privboost.recipes.common.posterior import Effect, Observation, Step, weight_and_precision
+from privboost.recipes.common.posterior_kernels import add_measurement, by_cell, root_of, solve
+from privboost.trees.tree import find_leaves
+
+N_ROWS, N_DRAWS = 512, 32
+"""Numbers of drawn rows, and of draws of the noise."""
+
+AGREEMENT = 0.85
+"""Correlation of a row's features with a common factor."""
+
+SHARED = 0.16
+"""Part of an effect's mean variance that is added to each bin's own.
+
+The distribution of noise over an effect's bins depends on the joint distribution of features, which
+is not known."""
+
+
+@dataclass(eq=False)
+class _Noisy:
+    """Replayed noise of one effect.
+
+    Parameters
+    ----------
+    effect : Effect
+        Posterior of the run.
+    rows : int array
+        Bin of each drawn row.
+    """
+
+    effect: Effect
+    rows: np.ndarray
+    first: np.ndarray = field(init=False)
+    info: np.ndarray = field(init=False)
+    pull: np.ndarray = field(init=False)
+    values: np.ndarray = field(init=False)
+    published: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        bins, self.first = len(self.effect.values), self.effect.prior.first.copy()
+        self.info, self.pull = np.zeros((bins, bins)), np.zeros((bins, N_DRAWS))
+        self.values, self.published = np.zeros((bins, N_DRAWS)), np.zeros(bins)
+
+    @property
+    def deviations(self) -> np.ndarray:
+        """Standard deviation of each bin of the centred effect."""
+        profile = self.effect.profile
+        centred = self.values - (profile[:, None] * self.values).sum(axis=0)
+        variance = (centred**2).mean(axis=1)
+        deviations: np.ndarray = np.sqrt(variance + SHARED * (profile * variance).sum())
+        return deviations
+
+
+class NoiseReplay:
+    """Replayed noise of one output's run.
+
+    Parameters
+    ----------
+    posteriors : FeaturePosteriors
+        Measurements of features.
+    interactions : Interactions or None
+        Measurements of pairs and trees.
+    start, start_noise : float
+        Initial score and its standard deviation.
+    response : callable
+        Mean derivative of all rows' gradients with respect to their scores, given these.
+
+    Attributes
+    ----------
+    effects, pairs, trees : list of float arrays
+        Standard deviations of values: by bin of a feature, cell of a pair, leaf of a tree.
+    """
+
+    def __init__(
+        self,
+        posteriors: FeaturePosteriors,
+        interactions: Interactions | None,
+        start: float,
+        start_noise: float,
+        response: Callable[[np.ndarray], np.ndarray],
+    ) -> None:
+        self._respond = response
+        self._generator = fixed_generator()
+        self._codes = draw_codes(posteriors, self._generator)
+        self._scores = np.full(N_ROWS, start)
+        signs = 2.0 * (self._words(N_DRAWS) >> 31) - 1.0
+        self._moved = np.repeat(start_noise * signs[None], N_ROWS, axis=0)
+        self._independent = np.zeros(N_ROWS)
+        self.effects = self._replay_features(posteriors)
+        self.pairs: list[np.ndarray] = []
+        self.trees: list[np.ndarray] = []
+        if interactions is not None:
+            self._replay_interactions(interactions)
+
+    def _response(self, scores: np.ndarray) -> np.ndarray:
+        """Return the derivative of the gradients of the rows that each drawn row represents."""
+        return self._respond(scores) / N_ROWS
+
+    @property
+    def together(self) -> float:
+        """Deviation of scores relative to that of independent errors of all values.
+
+        Values of the same rows compensate for each other's errors.
+        """
+        independent = float(self._independent.mean())
+        return float(np.sqrt((self._moved**2).mean() / independent)) if independent > 0 else 0.0
+
+    def _replay_features(self, posteriors: FeaturePosteriors) -> list[np.ndarray]:
+        """Replay the measurements of features; return the deviation of each bin."""
+        noisy: dict[int, _Noisy] = {}
+        for round_ in posteriors.steps:
+            measured = []
+            for feature, step in round_:
+                if feature not in noisy:
+                    rows = posteriors.bins[feature].of_code[self._codes[feature]].astype(np.int64)
+                    noisy[feature] = _Noisy(posteriors.effect(feature), rows)
+                own = noisy[feature]
+                measured.append((own, step, self._measure(own, step.observed)))
+            for each in measured:
+                self._observe(*each)
+        found = []
+        for feature, bins in enumerate(posteriors.bins):
+            moved = noisy[feature].deviations if feature in noisy else np.zeros(len(bins.learned))
+            self._independent += moved[bins.of_code[self._codes[feature]]] ** 2
+            found.append(moved)
+        return found
+
+    def _replay_interactions(self, interactions: Interactions) -> None:
+        """Replay the measurements of pairs and trees; keep the deviations of their values."""
+        noisy: dict[int, _Noisy] = {}
+        n_codes = tuple(len(own.of_code) for own in interactions.quantiles)
+        codes = Codes.of(Layout(n_codes), self._codes)
+        for round_ in interactions.steps:
+            measured, fitted = [], []
+            for entry in round_:
+                if isinstance(entry, FittedTree):
+                    fitted.append((entry, *self._measure_tree(entry, codes)))
+                else:
+                    pair, step = entry
+                    if id(pair) not in noisy:
+                        noisy[id(pair)] = _Noisy(pair.effect, self._cells_of_pair(pair))
+                    own = noisy[id(pair)]
+                    measured.append((own, step, self._measure(own, step.observed)))
+            for each in measured:
+                self._observe(*each)
+            for tree in fitted:
+                self.trees.append(self._observe_tree(*tree))
+        for pair in interactions.pairs.values():
+            self.pairs.append(noisy[id(pair)].deviations)
+            self._independent += self.pairs[-1][noisy[id(pair)].rows] ** 2
+
+    def _measure(self, own: _Noisy, observed: Observation) -> np.ndarray:
+        """Return the noise of a measurement of an effect, with the effect of earlier noise."""
+        cell_of, cells = observed.cell_of, len(observed.weight)
+        missed = observed.within * (own.published - own.effect.values)
+        missed = np.bincount(cell_of, missed, minlength=cells)
+        measured = self._noise(observed.noise.gradient, observed.noise.hessian * missed, cells)
+        response = self._response(self._scores)
+        posterior_kernels.add_response(
+            cell_of[own.rows], response, observed.weight, self._moved, measured
+        )
+        return measured
+
+    def _observe(self, own: _Noisy, step: Step, measured: np.ndarray) -> None:
+        """Update an effect with the noise of its measurement."""
+        effect, observed, prior = own.effect, step.observed, own.effect.prior
+        current = by_cell(observed.cell_of, observed.within, own.values, len(observed.weight))
+        measured += observed.weight[:, None] * current
+        of_cells = (observed.cell_of, observed.within, observed.weight, observed.precision)
+        how = (*of_cells, measured, effect.fade)
+        add_measurement(prior.learned, *how, own.first, own.info, own.pull)
+        factors = (own.info, prior.precision, prior.least, own.first)
+        mean = own.pull.copy()
+        solve(*root_of(*factors, observed.variance), mean)
+        change = step.part * (mean - own.values)
+        posterior_kernels.move_rows(own.rows, change, self._moved)
+        self._scores += (step.values - own.published)[own.rows]
+        own.values, own.published = own.values + change, step.values
+
+    def _measure_tree(self, fitted: FittedTree, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
+        """Return the leaf of each drawn row, and the noise of a measurement of a tree."""
+        leaf = find_leaves(codes, fitted.tree)
+        values = fitted.published / SCORE_STEPS
+        measured = self._noise(fitted.noise.gradient, fitted.noise.hessian * values, len(values))
+        weight, _ = weight_and_precision(fitted.mass, fitted.noise)
+        posterior_kernels.add_response(
+            leaf, self._response(self._scores), weight, self._moved, measured
+        )
+        return leaf, measured
+
+    def _observe_tree(
+        self, fitted: FittedTree, leaf: np.ndarray, measured: np.ndarray
+    ) -> np.ndarray:
+        """Update scores with the noise of a tree's leaves; return the deviation of each leaf."""
+        weight, precision = weight_and_precision(fitted.mass, fitted.noise)
+        part = fitted.variance / max(fitted.tree.depth, 1)
+        values = fitted.part * posterior_kernels.shrink_leaves(measured, weight, precision, part)
+        posterior_kernels.move_rows(leaf, values, self._moved)
+        self._scores += (fitted.published / SCORE_STEPS)[leaf]
+        deviation: np.ndarray = np.sqrt((values**2).mean(axis=1))
+        self._independent += deviation[leaf] ** 2
+        return deviation
+
+    def _cells_of_pair(self, pair: Pair) -> np.ndarray:
+        """Return the joint cell of each drawn row."""
+        part = pair.cells.parts[0]
+        first, second = (
+            cells[self._codes[feature]].astype(np.int64)
+            for cells, feature in zip(part.cell_of, part.features, strict=True)
+        )
+        cells: np.ndarray = first * part.sizes[1] + second
+        return cells
+
+    def _noise(
+        self, gradient: float | np.ndarray, hessian: float | np.ndarray, cells: int
+    ) -> np.ndarray:
+        """Draw the noise of a measurement: of gradients, and of Hessians times their factors."""
+        drawn, words = np.empty((cells, N_DRAWS)), self._words(2 * cells * N_DRAWS)
+        posterior_kernels.draw_noise(
+            words, np.full(cells, gradient), np.full(cells, hessian), drawn
+        )
+        return drawn
+
+    def _words(self, count: int) -> np.ndarray:
+        """Return an even number of random 32-bit words."""
+        return self._generator.bit_generator.random_raw(count // 2).astype("<u8").view("<u4")
+
+
+def draw_codes(posteriors: FeaturePosteriors, generator: np.random.Generator) -> np.ndarray:
+    """Draw rows of correlated features: large effects tend to come together.
+
+    Returns
+    -------
+    int array of shape (features, rows)
+        Codes, with frequencies of the noisy counts.
+    """
+    own_part = math.sqrt(1 - AGREEMENT**2)
+    row = _bells(generator)
+    codes = np.empty((len(posteriors.bins), N_ROWS), dtype=np.int64)
+    for feature in range(len(posteriors.bins)):
+        published, mass = posteriors.by_code(feature)
+        far = np.argsort(AGREEMENT * row + own_part * _bells(generator), kind="stable")
+        order = np.argsort(published, kind="stable")
+        ends = np.cumsum(even(np.maximum(mass, 0.0))[order])
+        middles = (np.arange(N_ROWS) + 0.5) / N_ROWS
+        at = np.minimum(np.searchsorted(ends, middles * ends[-1]), len(order) - 1)
+        codes[feature, far] = order[at]
+    return codes
+
+
+def _bells(generator: np.random.Generator) -> np.ndarray:
+    """Draw approximately Gaussian numbers, by additions alone."""
+    bells: np.ndarray = generator.random((4, N_ROWS)).sum(axis=0)
+    return bells

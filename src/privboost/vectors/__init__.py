@@ -1,1 +1,0 @@
-"""How codes become vectors of a linear model."""
