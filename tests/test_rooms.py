@@ -99,8 +99,6 @@ def test_kernels_know_nothing_but_numbers():
             "engine.kernels",
             "engine.block_kernels",
             "trees.kernels",
-            "trees.kernels",
-            "trees.kernels",
             "watch",
         }, path
 

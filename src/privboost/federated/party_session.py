@@ -11,7 +11,7 @@ In the handshake parties confirm their keys; then the plan is charged, and rows 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +31,6 @@ from privboost.data.encoding import Encoder
 from privboost.data.loading import Load, RowLoader, UnitRule, check_schema
 from privboost.data.sources import count_rows
 from privboost.engine.backend import Backend, LocalBackend, open_local
-from privboost.engine.protocol import Message
 from privboost.engine.queries import Query
 from privboost.engine.updates import CloseBudgets, OpenBudgets, Update
 from privboost.federated.aggregation import PartyRounds
@@ -350,7 +349,7 @@ def _read_end(end: Any, agreement: Agreement) -> Advertised:
     return Advertised(name, identity, *keys)
 
 
-_Command = TypeVar("_Command", bound=Message)
+_Command = TypeVar("_Command")
 
 
 class PartySession:
@@ -416,7 +415,7 @@ class PartySession:
         self._rounds.begin(whole(body, "round"))
         for note in body["notes"]:
             self._apply(note)
-        query = read_command(body["query"], Query)
+        query = read_command(body["query"], Query.from_bytes)
         event = self._catalogue[body["event"]]
         self._checker.check_query(query)
         asked = asked_digest(body["query"].tobytes(), event)
@@ -444,7 +443,7 @@ class PartySession:
     def _apply(self, note: Mapping[str, Any]) -> None:
         """Apply one of the notes that precede a query: see `FederatedBackend`."""
         if "update" in note:
-            self._update(read_command(note["update"], Update))
+            self._update(read_command(note["update"], Update.from_bytes))
         elif "exchange" in note:
             reserved, releases = self._catalogue[note["exchange"]], read_releases(note["releases"])
             if not isinstance(reserved, GaussianRelease):
@@ -474,11 +473,11 @@ class PartySession:
             self._curator.publish(update)
 
 
-def read_command(data: Any, kind: type[_Command]) -> _Command:
+def read_command(data: Any, read: Callable[[bytes], _Command]) -> _Command:
     """Return the query or update of a message; anything else is refused."""
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8:
         raise FederationError("messages: not one of this version")
     try:
-        return kind.from_bytes(data.tobytes())
+        return read(data.tobytes())
     except (LookupError, TypeError, ValueError, AttributeError):
         raise FederationError("messages: neither query nor update") from None
