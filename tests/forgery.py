@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from copy import deepcopy
 from itertools import pairwise
 
@@ -22,21 +23,16 @@ from privboost._core.threads import Kernel
 from privboost.data import kernels as coding_kernels
 from privboost.data.features import CategoricalFeature, ClassTarget
 from privboost.engine import block_kernels, kernels
-from privboost.engine import block_kernels as node_kernels
-from privboost.engine import kernels as linear_kernels
 from privboost.engine.backend import LocalBackend
 from privboost.engine.protocol import MAGIC
 from privboost.engine.queries import TreeSums
 from privboost.engine.updates import AddTreeValues
 from privboost.estimators import stream_files
-from privboost.models import kernels as effect_kernels
-from privboost.models import kernels as line_kernels
-from privboost.models import kernels as tree_kernels
+from privboost.models import kernels as model_kernels
 from privboost.models import model as files
 from privboost.models import scores as importance
 from privboost.models import trees
-from privboost.trees import kernels as routing_kernels
-from privboost.trees import kernels as turn_kernels
+from privboost.trees import kernels as tree_kernels
 
 ODD = [0, -1, 1, 7, 255, 2**31, 2**63, -(2**70), 10**30, 10**400, 0.5, -1e308, 1e-320, float("nan")]
 ODD += [
@@ -61,17 +57,19 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(importance, "N_ROWS", 4)
     monkeypatch.setattr(importance, "N_DRAWS", 1)
     monkeypatch.setattr(trees, "_ITERATIONS", 2)
-    for module in (
-        *(kernels, block_kernels, node_kernels, linear_kernels),
-        *(tree_kernels, line_kernels, effect_kernels),
-        *(routing_kernels, turn_kernels, coding_kernels),
-    ):
-        for name, kernel in list(vars(module).items()):
+    plain = {}
+    for module in (coding_kernels, kernels, block_kernels, model_kernels, tree_kernels):
+        for kernel in vars(module).values():
             if isinstance(kernel, numba.core.registry.CPUDispatcher):
-                monkeypatch.setattr(module, name, kernel.py_func)
+                plain[id(kernel)] = kernel.py_func
             elif isinstance(kernel, Kernel):
                 serial = getattr(kernel.serial, "py_func", kernel.serial)
-                monkeypatch.setattr(module, name, Kernel(serial, kernel.parallel))
+                plain[id(kernel)] = Kernel(serial, kernel.parallel)
+    modules = [own for name, own in list(sys.modules.items()) if name.startswith("privboost.")]
+    for module in modules:  # also where one was imported by its name
+        for name, kernel in list(vars(module).items()):
+            if id(kernel) in plain:
+                monkeypatch.setattr(module, name, plain[id(kernel)])
 
 
 def write(value, magic: bytes) -> bytes:

@@ -36,7 +36,7 @@ CONTENTS = {
     "composition clusters federation gpu",
     "Trust": "threat_model sharp_edges guarantees/* security",
     "Measured": "results performance scale papers papers/*",
-    "Inside": "method architecture contributing support code_of_conduct changelog",
+    "Inside": "method architecture design_notes contributing support code_of_conduct changelog",
     "Reference": "reference/estimators reference/functions reference/others reference/errors",
 }
 """The pages in the order in which they are read; one that is not named here comes under "Use"."""

@@ -118,17 +118,17 @@ def test_thresholds_take_of_delta_and_more_where_units_are_replaced():
 def test_the_room_of_a_limit_is_just_what_it_allows(limit):
     epsilon, delta = limit
     for kind in (GaussianFilter(), RenyiFilter.of_limit(epsilon, delta)):
-        room = kind.room(epsilon, delta)
-        assert kind.epsilon(Price(room), delta) <= epsilon
-        assert kind.epsilon(Price(room * 1.001), delta) > epsilon
+        headroom = kind.headroom(epsilon, delta)
+        assert kind.epsilon(Price(headroom), delta) <= epsilon
+        assert kind.epsilon(Price(headroom * 1.001), delta) > epsilon
 
 
 def test_the_order_of_a_limit_has_most_room_for_gaussian_noise():
     own = RenyiFilter.of_limit(3.0, 1e-5)
-    best = own.as_gaussian(own.room(3.0, 1e-5), 1e-5)
+    best = own.as_gaussian(own.headroom(3.0, 1e-5), 1e-5)
     for order in (own.order - 1, own.order + 1, 40):
         other = RenyiFilter(order)
-        assert other.as_gaussian(other.room(3.0, 1e-5), 1e-5) <= best
+        assert other.as_gaussian(other.headroom(3.0, 1e-5), 1e-5) <= best
 
 
 def test_curves_add_up_and_cover_each_other():

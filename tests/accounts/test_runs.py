@@ -137,8 +137,8 @@ def test_a_learned_domain_is_charged_once(store):
     account = store.open("a", 5.0, 1e-5)
     frame = make_frame(2000)
     domain = Domain.learn(frame, "income", 1.0, 1e-6, budget=account)
-    (lesson,) = account.balance().entries
-    assert domain.privacy.entry == lesson.key
+    (inference,) = account.balance().entries
+    assert domain.privacy.entry == inference.key
     how = {"n_estimators": 4, "interactions": False, "delta": 1e-6}
     PrivBoostClassifier(0.5, domain=domain, budget=account, **how).fit(frame)
     after = account.balance()
@@ -150,8 +150,8 @@ def test_a_learned_domain_is_charged_once(store):
     other = store.open("b", 5.0, 1e-5)  # which does not know of the lesson
     PrivBoostClassifier(0.5, domain=domain, budget=other, **how).fit(frame)
     (both,) = other.balance().entries
-    assert both.price.size == pytest.approx(lesson.price.size + entries[1].price.size, rel=0.01)
-    assert both.price.delta >= lesson.price.delta > 0
+    assert both.price.size == pytest.approx(inference.price.size + entries[1].price.size, rel=0.01)
+    assert both.price.delta >= inference.price.delta > 0
     PrivBoostClassifier(0.5, domain=domain, domain_rows="other", budget=other, **how).fit(frame)
     assert other.balance().entries[1].price.size < both.price.size
 
@@ -197,10 +197,10 @@ def test_a_curve_that_promises_less_than_its_epsilon_is_refused(part):
 
 def test_a_sum_keeps_no_curve_that_promises_less():
     """Thresholds use up δ: ε adds up at the sum of both δ, where the curve would say less."""
-    lesson = Domain.learn(make_frame(2000), "income", 1.0, 1e-6).privacy
-    used = replace(lesson, curve=replace(lesson.curve, extra_delta=0.6e-6))
+    inference = Domain.learn(make_frame(2000), "income", 1.0, 1e-6).privacy
+    used = replace(inference, curve=replace(inference.curve, extra_delta=0.6e-6))
     together = used + used
-    assert together.epsilon == 2 * lesson.epsilon
+    assert together.epsilon == 2 * inference.epsilon
     assert together.curve is None
     assert PrivacyReport.from_dict(json.loads(together.to_json())) == together
 
@@ -225,8 +225,8 @@ def test_learning_apart_is_an_entry_of_its_own_and_needs_room_for_both(store):
     how = {"n_estimators": 2, "max_depth": 2}
     account = store.open("a", 3.0, 1e-5, filter="renyi")
     DPXGBClassifier(0.5, 1e-6, domain_share=0.5, budget=account, **how).fit(frame, "income")
-    lesson, training = account.balance().entries
-    assert lesson.price.delta > 0
+    inference, training = account.balance().entries
+    assert inference.price.delta > 0
     assert training.price.delta == 0
     small = store.open("b", 3.0, 1e-5, filter="renyi")
     small.set_limit(1.3, 1e-5)  # room for the lesson, and not for training

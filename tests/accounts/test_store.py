@@ -32,8 +32,8 @@ def charge(account, size, what="a run", **how):
 
 def test_what_is_charged_stays_and_the_limit_holds(store):
     account = store.open("patients", 3.0, 1e-5)
-    room = account.balance().rules.filter.room(3.0, 0.9e-5)
-    keys = [charge(account, room / 4) for _ in range(3)]
+    headroom = account.balance().rules.filter.headroom(3.0, 0.9e-5)
+    keys = [charge(account, headroom / 4) for _ in range(3)]
     assert [entry.key for entry in store.account("patients").balance().entries] == keys
     assert account.has(keys[0])
     assert not account.has("")
@@ -41,9 +41,9 @@ def test_what_is_charged_stays_and_the_limit_holds(store):
     with pytest.raises(
         BudgetError, match=r"'patients' does not cover this: .* epsilon 3\.\d+ of 3"
     ):
-        charge(account, room / 3)
+        charge(account, headroom / 3)
     assert account.balance() == before
-    charge(account, room / 4.001)
+    charge(account, headroom / 4.001)
     assert account.balance().epsilon <= 3.0
     assert account.balance().left < 0.2
 
@@ -152,15 +152,15 @@ def test_prices_are_prices(store, size):
 def test_thresholds_have_a_part_of_delta_and_noise_the_rest(store):
     """Else whoever sees releases could choose between them: each path within delta, all not."""
     account = store.open("a", 1.0, 1e-6)
-    room = account.balance().rules.filter.room(1.0, 1e-6)
+    headroom = account.balance().rules.filter.headroom(1.0, 1e-6)
     with pytest.raises(BudgetError, match="does not cover"):
-        charge(account, room)  # with all of delta: a twin would take it
+        charge(account, headroom)  # with all of delta: a twin would take it
     with pytest.raises(BudgetError, match="leave nothing of delta"):
         account.charge(Price(1e-3, delta=2e-7), "words", 0.1, 1e-7)
     account.charge(Price(1e-3, delta=1e-7), "words", 0.1, 1e-7)
     before = account.balance()
     assert before.threshold_delta_left < 1e-20
-    charge(account, before.rules.filter.room(1.0, 0.9e-6) - 1.1e-3)
+    charge(account, before.rules.filter.headroom(1.0, 0.9e-6) - 1.1e-3)
 
 
 def test_dates_are_words(store, monkeypatch):
@@ -307,7 +307,7 @@ def test_a_store_that_is_held_for_a_while_is_waited_for(store, monkeypatch, capf
         send_message(text)
         holder.close()
 
-    monkeypatch.setattr(database, "tell", heard)
+    monkeypatch.setattr(database, "send_message", heard)
     for verbose in (False, True):
         holder = sqlite3.connect(store.path, isolation_level=None)
         holder.execute(hold)
@@ -379,7 +379,7 @@ def charge_often(path, times, done):
 
 def test_eight_processes_never_spend_what_is_not_there(store):
     account = store.open("a", 1.0, 1e-6)
-    limit = account.balance().rules.filter.room(1.0, 0.9e-6)
+    limit = account.balance().rules.filter.headroom(1.0, 0.9e-6)
     most = int(limit / 1e-4)
     charge(account, limit - 100.5e-4)  # room for a hundred of them
     assert most > 100

@@ -361,7 +361,7 @@ def test_a_card_with_its_evaluations(trained, command):
     assert command("report", model, *form, "--out", card)[0] == 0
     text = card.read_text()
     assert "<title>Mine &amp; yours</title>" in text
-    assert "Evaluation of income: its price" in text
+    assert "Evaluation of income: privacy cost" in text
     assert hashlib.sha256(model.read_bytes()).hexdigest() in text
     html = ("--format", "html")
     for refused, status, words in (

@@ -264,7 +264,7 @@ def test_who_waits_for_a_store_says_so(tmp_path, run, monkeypatch):
         held.execute("COMMIT")
 
     monkeypatch.setattr(database, "_SOON", 0.1)
-    monkeypatch.setattr(database, "tell", heard)
+    monkeypatch.setattr(database, "send_message", heard)
     done = run("budget", "close", store, "people", "--yes")
     assert done.stderr == f"privboost: waiting for {store}: another process is writing\n"
     assert "closed" in done.stdout

@@ -218,7 +218,7 @@ def test_an_empty_frame_without_types():
 def test_a_huge_epsilon_without_a_domain_is_refused_before_it_costs(tmp_path):
     ledger = tmp_path / "ledger"
     frame = make_frame(30).drop(columns=["person", "weight"])
-    with pytest.raises(ValueError, match="epsilon above 10000 promises nothing"):
+    with pytest.raises(ValueError, match="epsilon above 10000 protects nobody"):
         PrivBoostClassifier(1e6, 1e-6, n_estimators=2, ledger=ledger).fit(frame, "income")
     assert not ledger.exists()
 

@@ -539,7 +539,7 @@ KEPT = [
     (put("cohorts", 1, "rows", "ids", lambda a: a // 2), "ids"),
     (put("cohorts", 1, "used", lambda n: n - 1), "charged for more"),
     (put("cohorts", 1, "used", lambda n: n + 10**6), "used"),
-    (put("cohorts", 1, "budget", "noise", lambda _: 0.0), "form"),
+    (put("cohorts", 1, "budget", "noise", lambda _: 0.0), "parts"),
     (put("cohorts", 1, "budget", "noise", lambda _: 1e300), "noise"),
     (put("cohorts", 1, "units", lambda _: {}), "units"),
     (put("cohorts", lambda a: a[:1]), "price"),

@@ -284,9 +284,9 @@ def test_a_lesson_and_training_move_by_no_more_than_the_report_says(transcript, 
     report = learned_fit(*case, seed).privacy_
     assert report.delta == 0
     assert 1.9 < report.epsilon <= 2
-    (_, lesson, claim), *trained = transcript
+    (_, inference, claim), *trained = transcript
     twice = 2 if case[0] is LazyBBClassifier else 1
-    assert 0.5 * twice * claim < lesson <= twice * claim * (1 + 1e-9)
+    assert 0.5 * twice * claim < inference <= twice * claim * (1 + 1e-9)
     assert len(trained) >= 3
     assert sum(far for _, far, _ in transcript) <= report.epsilon
 
@@ -295,7 +295,7 @@ def test_a_lesson_that_forgets_who_is_replaced_is_caught(transcript, monkeypatch
     """The twin has its whole share of ε before rows that are replaced."""
     honest = DomainInference.own
     monkeypatch.setattr(
-        DomainInference, "own", lambda lesson, _: honest(lesson, Relation.ADD_REMOVE)
+        DomainInference, "own", lambda inference, _: honest(inference, Relation.ADD_REMOVE)
     )
     assert learned_fit(*LEARNED[-1], 1).privacy_.epsilon > 3
     assert transcript[0][1] > 0.7 * 2 * 1.5  # more than its share, on these very rows

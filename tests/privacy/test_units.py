@@ -294,7 +294,7 @@ def test_the_hash_is_siphash(length, digest):
     assert out[0].tobytes().hex() == digest
 
 
-def lesson(frame, max_rows, backend=LocalBackend):
+def inference(frame, max_rows, backend=LocalBackend):
     """Exact sums and counts of strings, as domain inference asks for them."""
     rule = UnitRule("who", max_rows, KEYS[1])
     load = Load(InferenceLoader(("a", "b"), ("s", "t"), rule, "a"), open_table(frame, ()))
@@ -338,7 +338,7 @@ def test_one_more_unit_in_any_order_moves_counts_by_its_own_rows(
     more = pd.concat([frame, visits(1, own, rng).assign(who="new")]).sample(
         frac=1, random_state=seed
     )
-    (less, before), (sums, after) = lesson(frame, max_rows), lesson(more, max_rows, backend)
+    (less, before), (sums, after) = inference(frame, max_rows), inference(more, max_rows, backend)
     kept = min(own, max_rows)
     moved = np.abs(sums - less)
     assert moved.sum() == 2 * kept * 2**16  # of two numbers
@@ -351,7 +351,7 @@ def test_strings_are_kept_whatever_the_order_of_a_thousand_people():
     """Rows that differ in strings alone: a choice by order would move a count by a thousand."""
     who = np.repeat(np.arange(1000), 2)
     frame = pd.DataFrame({"a": 1.0, "b": 3.0, "s": ["x", "y"] * 1000, "t": "u", "who": who})
-    (_, before), (_, after) = lesson(frame, 1), lesson(frame[::-1], 1)
+    (_, before), (_, after) = inference(frame, 1), inference(frame[::-1], 1)
     assert before == after
     assert sum(before.values()) == 2000  # a string of each column
 

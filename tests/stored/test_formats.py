@@ -47,13 +47,13 @@ def test_account_and_ledger(tmp_path):
     for name in ("store.db", "ledger.jsonl"):
         shutil.copy(FORMATS / name, tmp_path)
     account = BudgetStore(tmp_path / "store.db").account("visits")
-    assert len(account.statement().entries) == 1
+    assert len(account.balance().entries) == 1
     domain = Domain.from_json(FORMATS / "domain.json")
     model = SBDTClassifier(
         0.5, 1e-6, domain, n_estimators=2, ledger=tmp_path / "ledger.jsonl", budget=account
     )
     model.fit(make_frame(50))
-    assert len(account.statement().entries) == 2
+    assert len(account.balance().entries) == 2
     assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) > 4
 
 

@@ -62,7 +62,7 @@ def check_choice_or_count(name: str, value: Any, choices: tuple[str, ...]) -> st
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return a boolean, or raise where the value has no truth value."""
+    """Return a boolean, or raise where the value is none."""
     try:
         return bool(value)
     except (ValueError, TypeError):  # an array has none

@@ -22,7 +22,7 @@ LABEL_STEPS = 2**30
 """Half the width of a number's bounds, in steps of its label (int32): fine enough to zoom in."""
 
 FULL_RANGE = (-LABEL_STEPS, LABEL_STEPS)
-"""From where to where a number's label is told apart, in its steps: all within its bounds."""
+"""Range of a number's label in its steps: all within its bounds."""
 
 VECTOR_BITS = 15
 VECTOR_STEPS = 2**VECTOR_BITS
@@ -41,7 +41,7 @@ MAX_SIGMA = 2**44
 """The largest noise scale, in steps: a noisy int64 sum is then far from overflow."""
 
 BUDGET_STEPS = 2**30
-"""A row's privacy budget for life, in steps of charges (int32)."""
+"""Budget of a row under the individual privacy filter, in steps of charges (int32)."""
 
 WEIGHT_CLASSES = 16
 """Charges are tabulated for this many steps of a weight, rounded up."""

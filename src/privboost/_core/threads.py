@@ -33,6 +33,7 @@ FEW_ROWS = 2**16
 """Kernels work on fewer rows in one thread."""
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 """Environment variables that set how OpenMP's idle threads wait."""
+_SHORT_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "10000"}
 
 _start_lock, _launch_lock = Lock(), Lock()
 _is_forked = False
@@ -143,18 +144,20 @@ def _start_threads() -> AbstractContextManager[Any]:
     """Load numba's threading layer, and return a context in which it may be called.
 
     OpenMP reads how idle threads wait from the environment when its library is loaded. Idle threads
-    should sleep: spinning ones slow down whatever shares the cores with them. An application that
-    sets one of the variables itself, or has loaded the library before, keeps its own choice.
+    should spin some microseconds, which the next kernel often takes to come, and then sleep:
+    spinning on slows down other work on the same cores. An application that sets one of the
+    variables itself, or has loaded the library before, keeps its own choice.
     """
     with _start_lock:
         ours = not any(name in os.environ for name in _WAITING)
         if ours:
-            os.environ["OMP_WAIT_POLICY"] = "passive"
+            os.environ |= _SHORT_SPIN
         try:
             numba.get_num_threads()
         finally:
             if ours:
-                del os.environ["OMP_WAIT_POLICY"]
+                for name in _SHORT_SPIN:
+                    del os.environ[name]
     # The work queue is the one layer that two threads must not enter at once.
     layer = numba.threading_layer()  # type: ignore[attr-defined]
     return _launch_lock if layer == "workqueue" else nullcontext()

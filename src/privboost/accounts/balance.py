@@ -180,10 +180,10 @@ class Balance:
     def left(self) -> float:
         """Largest ε of one more run with Gaussian noise, at the account's δ."""
         rules, spent = self.rules, self.spent
-        room = rules.filter.room(rules.epsilon, rules.noise_delta) - spent.size
-        if rules.closed is not None or self.epsilon > rules.epsilon or room <= 0:
+        headroom = rules.filter.headroom(rules.epsilon, rules.noise_delta) - spent.size
+        if rules.closed is not None or self.epsilon > rules.epsilon or headroom <= 0:
             return 0.0
-        return rules.filter.as_gaussian(room, rules.noise_delta)
+        return rules.filter.as_gaussian(headroom, rules.noise_delta)
 
     @property
     def threshold_delta_left(self) -> float:
@@ -231,8 +231,8 @@ class Balance:
 
     def share_of(self, price: Price) -> float:
         """Return a price as a fraction of the limit."""
-        room = self.rules.filter.room(self.rules.epsilon, self.rules.noise_delta)
-        return price.size / room if room > 0 else math.inf
+        headroom = self.rules.filter.headroom(self.rules.epsilon, self.rules.noise_delta)
+        return price.size / headroom if headroom > 0 else math.inf
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-compatible dict, in which infinity is null."""

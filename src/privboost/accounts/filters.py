@@ -109,7 +109,7 @@ class Filter(ABC):
         """Return the ε of a total price, at the δ for noise."""
 
     @abstractmethod
-    def room(self, epsilon: float, delta: float) -> float:
+    def headroom(self, epsilon: float, delta: float) -> float:
         """Return the largest size within a limit."""
 
     @abstractmethod
@@ -156,7 +156,7 @@ class GaussianFilter(Filter):
         """Return the exact ε, with the slack of the grid."""
         return gaussian_epsilon(spent.size, spent.grid, delta)
 
-    def room(self, epsilon: float, delta: float) -> float:
+    def headroom(self, epsilon: float, delta: float) -> float:
         """Return the largest Σμ²."""
         return _largest(lambda size: self.epsilon(Price(size), delta) <= epsilon)
 
@@ -194,10 +194,10 @@ class RenyiFilter(Filter):
     @classmethod
     def of_limit(cls, epsilon: float, delta: float) -> RenyiFilter:
         """Return the filter whose order has most room for Gaussian noise at a limit."""
-        orders = [k for k in range(2, _MAX_ORDER + 1) if cls(k).room(epsilon, delta) > 0]
+        orders = [k for k in range(2, _MAX_ORDER + 1) if cls(k).headroom(epsilon, delta) > 0]
         if not orders:
             raise BudgetError("the limit is too small for a Rényi filter: raise epsilon or delta")
-        return cls(max(orders, key=lambda k: cls(k).room(epsilon, delta) / k))
+        return cls(max(orders, key=lambda k: cls(k).headroom(epsilon, delta) / k))
 
     def price(self, plan: Sequence[Planned], relation: Relation) -> Price:
         """Return the divergence of this order, with the allowance for exchanges."""
@@ -242,7 +242,7 @@ class RenyiFilter(Filter):
         """Return ε of the order."""
         return rdp_to_epsilon(self.order, spent.size, delta) if spent.size else 0.0
 
-    def room(self, epsilon: float, delta: float) -> float:
+    def headroom(self, epsilon: float, delta: float) -> float:
         """Return the largest divergence."""
         nothing = rdp_to_epsilon(self.order, 0.0, delta)
         return max(0.0, (epsilon - nothing) * (1 - 1e-12) - 1e-12) if nothing > 0 else 0.0

@@ -75,7 +75,7 @@ def show(
     found = opened.balances() if dataset is None else [opened.account(dataset).balance()]
     check_standard_output()
     if as_json:
-        print_json([statement.to_dict() for statement in found])
+        print_json([balance.to_dict() for balance in found])
         return
     typer.echo("\n\n".join(map(str, found)) or "no account is open")
 

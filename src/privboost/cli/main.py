@@ -11,6 +11,14 @@ import typer
 
 import privboost
 from privboost._core.progress import message_listener
+from privboost.cli import (  # noqa: F401  # importing them registers their commands
+    budget,
+    domain,
+    federation,
+    models,
+    planning,
+    training,
+)
 from privboost.cli.exits import STATUSES, Status, exit_with, fail, notify
 from privboost.cli.output import discard_output
 from privboost.cli.registry import build_app

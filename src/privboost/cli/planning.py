@@ -116,19 +116,17 @@ def compile_kernels(
 
 def _train_all(names: list[str]) -> None:
     """Train the estimators of recipes on synthetic rows, and predict with them."""
-    import numpy as np
     import pyarrow as pa
 
     from privboost._core.threads import compile_loops
 
-    numbers = np.linspace(0, 1, _ROWS)
+    numbers = [row / _ROWS for row in range(_ROWS)]
     columns = {
         "number": numbers,
-        "flag": np.arange(_ROWS) % 3 == 0,
-        "kind": np.array(["a", "b", "c"])[np.arange(_ROWS) % 3],
-        "weight": np.ones(_ROWS),
-        "classes": (numbers > 0.5).astype(np.int64),
-        "value": numbers**2,
+        "flag": [row % 3 == 0 for row in range(_ROWS)],
+        "kind": ["abc"[row % 3] for row in range(_ROWS)],
+        "classes": [int(number > 0.5) for number in numbers],
+        "value": [number**2 for number in numbers],
     }
     table = pa.table(columns)
     features = {

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 
 from privboost._core.errors import SchemaError
 from privboost.data.table import Batch, Piece, Table, Watch

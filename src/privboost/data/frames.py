@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 
 from privboost._core.errors import SchemaError
 from privboost.data.files import unique

@@ -14,6 +14,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
 
+from privboost import __version__
 from privboost._core.errors import SchemaError
 from privboost.data.encoding import even_block_rows, rows_per_block
 from privboost.data.frames import FrameTable
@@ -92,7 +93,6 @@ class CodedPart:
 
 def own_version() -> str:
     """Return the version of privboost that is installed here."""
-    from privboost import __version__
 
     return __version__
 

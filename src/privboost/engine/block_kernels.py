@@ -531,7 +531,7 @@ def sum_by_node(
     nodes,
     cells,
     joint_cells,
-    rooms,
+    buffers,
     copies,
 ):
     """Add up pairs by (node, cell), for the rows of chosen nodes.
@@ -548,7 +548,7 @@ def sum_by_node(
         Joint codes.
     nodes, cells, joint_cells : int
         How many nodes there are, and how many cells and cells of joint codes each has.
-    rooms : int64 array of shape (shares, at least `room_of_nodes`)
+    buffers : int64 array of shape (shares, at least `room_of_nodes`)
         Working memory: threads that ask the system for memory wait for each other.
     copies : int64 array of shape (shares, 2 · nodes · (cells + joint cells))
         The sums of all cells, then those of joint codes.
@@ -556,11 +556,11 @@ def sum_by_node(
     own, plain = copies[number], 2 * nodes * cells
     out = own[:plain].reshape((nodes, cells, 2))
     joint_out = own[plain:].reshape((nodes, joint_cells, 2))
-    n_joint, room = joint_slots.size, rooms[number]
-    pairs = room[:_MOST_ROWS]
-    numbers = room[_MOST_ROWS : 2 * _MOST_ROWS].view(np.uint32)
+    n_joint, buffer = joint_slots.size, buffers[number]
+    pairs = buffer[:_MOST_ROWS]
+    numbers = buffer[_MOST_ROWS : 2 * _MOST_ROWS].view(np.uint32)
     own_rows, start = numbers[:_MOST_ROWS], numbers[_MOST_ROWS:]
-    rest, middle = room[2 * _MOST_ROWS :], nodes * cells
+    rest, middle = buffer[2 * _MOST_ROWS :], nodes * cells
     packed = rest[:middle].reshape((nodes, cells))
     joint_packed = rest[middle : middle + nodes * joint_cells].reshape((nodes, joint_cells))
     for block in range(first, last):

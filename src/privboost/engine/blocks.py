@@ -87,7 +87,7 @@ class Blocks:
     ----------
     rows : sequence of Rows
         The blocks.
-    crew : ThreadPool, optional
+    pool : ThreadPool, optional
         The threads; by default the caller's alone.
 
     Attributes
@@ -110,7 +110,7 @@ class Blocks:
         self.n_rows = int(self.sizes.sum())
         self._ends = np.cumsum(self.sizes)
         self._cuts: dict[int, np.ndarray] = {}
-        self._room: np.ndarray | None = None
+        self._buffer: np.ndarray | None = None
         self._held: list[list[np.ndarray]] = []
         self._columns: dict[int, Ids] = {}
         self.label_at = self._hold([block.label for block in rows], np.uint8)
@@ -230,14 +230,16 @@ class Blocks:
         run_shares(kernel, cuts, task_of(active_at, copies))
         return _sum_of(copies)
 
-    def rooms(self, count: int, size: int) -> np.ndarray:
+    def buffers(self, count: int, size: int) -> np.ndarray:
         """Return working memory for so many shares, of so many numbers each."""
         if count == 1:  # samples are added up by any number of threads at once
             return np.empty((1, size), dtype=np.int64)
-        if self._room is None or self._room.size < count * size:
-            self._room = np.empty(count * size, dtype=np.int64)  # kept: new memory is slow to touch
-        room: np.ndarray = self._room[: count * size].reshape(count, size)
-        return room
+        if self._buffer is None or self._buffer.size < count * size:
+            self._buffer = np.empty(
+                count * size, dtype=np.int64
+            )  # kept: new memory is slow to touch
+        buffer: np.ndarray = self._buffer[: count * size].reshape(count, size)
+        return buffer
 
     def _shares(self, look_ups: float) -> np.ndarray:
         """Return where the shares of as many threads begin as are worth starting for a kernel."""

@@ -216,7 +216,7 @@ class Grower:
                 *(blocks.sizes, blocks.label_at, statistics.state_at, blocks.weight_at, active_at),
                 *(statistics.look_up, node_at, chosen, blocks.columns, cells.narrow, cells.wide),
                 *(bundles.codes_at, cells.joint, (nodes, n_cells, bundles.n_codes)),
-                *(blocks.rooms(len(copies), in_hand), copies),
+                *(blocks.buffers(len(copies), in_hand), copies),
             )
 
         in_hand = block_kernels.room_of_nodes(nodes, n_cells, bundles.n_codes)

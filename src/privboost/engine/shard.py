@@ -55,7 +55,7 @@ class Shard(BaseShard):
     ----------
     blocks : sequence of Rows
         The rows.
-    crew : ThreadPool, optional
+    pool : ThreadPool, optional
         The threads that work on them; sums do not depend on them.
     """
 

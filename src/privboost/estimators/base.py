@@ -221,7 +221,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             kind = PublicPreparation if isinstance(self._budget(), PublicRows) else Preparation
         make_plan = self._planner(count)
         prepared: Preparation = kind(
-            self._setting(), given, make_plan, partial(self._lesson, given, make_plan)
+            self._setting(), given, make_plan, partial(self._inference, given, make_plan)
         )
         return prepared
 
@@ -251,7 +251,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             failures_of(self),
         )
 
-    def _lesson(
+    def _inference(
         self, given: FitArguments, make_plan: MakePlan, budget: Budget
     ) -> tuple[DomainInference, Any]:
         """Return the domain inference of this run, and a plan of training on a stand-in domain.
@@ -265,16 +265,16 @@ class PrivateEstimator(BaseEstimator, ABC):
         own = (given.X, y, self._task, self.domain_share, budget, given.sample_weight)
         account = check_account("budget", self.budget, self.random_state)
         threshold_delta = math.inf if account is None else account.balance().threshold_delta_left
-        lesson = DomainInference(*own, seeded, backend, part, threshold_delta)
-        spare = lesson.stand_in(self._stand_in())
+        inference = DomainInference(*own, seeded, backend, part, threshold_delta)
+        spare = inference.stand_in(self._stand_in())
         self._check_target(spare)
-        stand_in = make_plan(Encoder.of(spare), given.row_bound, lesson.rest)
-        lesson.check_label_type(self._counterpart())
-        lesson.check_features(self._named_features())
-        lesson.check_weights()
+        stand_in = make_plan(Encoder.of(spare), given.row_bound, inference.rest)
+        inference.check_label_type(self._counterpart())
+        inference.check_features(self._named_features())
+        inference.check_weights()
         if given.class_weight is not None:
-            weights_in_order(given.class_weight, lesson.given_classes("class_weight"))
-        return lesson, stand_in
+            weights_in_order(given.class_weight, inference.given_classes("class_weight"))
+        return inference, stand_in
 
     def _keep(self, model: Model) -> None:
         self.model_ = model

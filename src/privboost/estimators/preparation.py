@@ -232,7 +232,7 @@ class Run:
     plan: Plan
     digest: str
     ledger: Ledger
-    lesson: PrivacyReport | None
+    inference: PrivacyReport | None
     keys: KeyStream
     load: Load
     unit_kind: str
@@ -266,7 +266,9 @@ class Run:
             self.what,
         )
         return (
-            report if self.lesson is None else add_domain_inference(self.lesson, report, "training")
+            report
+            if self.inference is None
+            else add_domain_inference(self.inference, report, "training")
         )
 
 
@@ -288,7 +290,7 @@ class Preparation:
         Arguments of `fit`.
     make_plan : callable
         Function of an encoder, the bound of weights and a budget that returns a plan.
-    lesson : callable
+    inference : callable
         Function of a budget that returns the domain inference, where there is no domain, and a
         plan of training on a stand-in domain.
     """
@@ -300,9 +302,14 @@ class Preparation:
         setting: RunSettings,
         given: FitArguments,
         make_plan: MakePlan,
-        lesson: Callable[[Budget], tuple[DomainInference, Plan]],
+        inference: Callable[[Budget], tuple[DomainInference, Plan]],
     ) -> None:
-        self.setting, self.given, self._make_plan, self._lesson = setting, given, make_plan, lesson
+        self.setting, self.given, self._make_plan, self._inference = (
+            setting,
+            given,
+            make_plan,
+            inference,
+        )
 
     def run(self) -> Run:
         """Check everything, and reserve the whole plan; return the run, which may read rows."""
@@ -346,17 +353,17 @@ class Preparation:
         setting = self.setting
         if setting.domain is not None:
             return DomainAndBudget(setting.domain, setting.budget, self.paid_before(setting.domain))
-        lesson, stand_in = self._lesson(setting.budget)
+        inference, stand_in = self._inference(setting.budget)
         if all(planned.event.mu is not None for planned in stand_in.releases):
             learned = infer_jointly(
-                lesson, setting.ledger, self.pending_charge(lesson.unit), self.keys
+                inference, setting.ledger, self.pending_charge(inference.unit), self.keys
             )
             return DomainAndBudget(learned.domain, learned.budget, None, learned)
         relation = stand_in.releases[0].event.relation
-        pending_charge = self.pending_charge(lesson.unit)
+        pending_charge = self.pending_charge(inference.unit)
         after = stand_in.releases
         learned = infer_separately(
-            lesson, relation, setting.ledger, pending_charge, after, self.keys
+            inference, relation, setting.ledger, pending_charge, after, self.keys
         )
         return DomainAndBudget(learned.domain, learned.budget, learned.domain.privacy, learned)
 
@@ -404,13 +411,13 @@ class Preparation:
         """Refuse a plan that cannot run, before anything more is spent."""
 
     def pending_charge(
-        self, unit: Unit | None, lesson: PrivacyReport | None = None
+        self, unit: Unit | None, inference: PrivacyReport | None = None
     ) -> PendingCharge | None:
         """Return this run's charge to the account; None without one."""
         account = self.setting.account
         if account is None:
             return None
-        return PendingCharge(account, self.setting.what, column_of(unit), lesson)
+        return PendingCharge(account, self.setting.what, column_of(unit), inference)
 
     def reserve(self, ground: DomainAndBudget, plan: Plan) -> Ledger:
         """Reserve the whole plan in a ledger."""

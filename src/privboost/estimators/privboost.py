@@ -53,14 +53,14 @@ class PrivBoostEstimator(WeighedClasses, PrivateEstimator):
     def _named_features(self) -> list[str]:
         return [str(name) for name in self.monotone] if isinstance(self.monotone, Mapping) else []
 
-    def _lesson(
+    def _inference(
         self, given: FitArguments, make_plan: MakePlan, budget: Budget
     ) -> tuple[DomainInference, Any]:
-        lesson, plan = super()._lesson(given, make_plan, budget)
+        inference, plan = super()._inference(given, make_plan, budget)
         if plan.settings.monotone:
-            lesson.check_numbers("monotone", self._named_features())
-            lesson.check_two_classes("monotone")
-        return lesson, plan
+            inference.check_numbers("monotone", self._named_features())
+            inference.check_two_classes("monotone")
+        return inference, plan
 
     def _boost(
         self, curator: Curator, plan: PrivBoostPlan, structures: KeyStream, track: Any

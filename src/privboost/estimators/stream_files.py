@@ -296,11 +296,11 @@ def check_tree(tree: Any, layout: Layout) -> None:
     need(isinstance(tree, Tree), place, "a tree is needed")
     nodes = len(tree.feature)
     feature = need_array(tree.feature, place, np.uint16, (nodes,), 0, len(layout.n_codes) - 1)
-    turns = need_array(tree.goes_right, place, np.uint8, (nodes, None), 0, 1)
+    table = need_array(tree.goes_right, place, np.uint8, (nodes, None), 0, 1)
     n_codes = np.array(layout.n_codes)
-    wide = not nodes or n_codes[feature].max() <= turns.shape[1]
+    wide = not nodes or n_codes[feature].max() <= table.shape[1]
     need(bool(wide), place, "a turn for each code of the features is needed")
-    need(turns.shape[1] <= n_codes.max(), place, "there are more turns than codes")
+    need(table.shape[1] <= n_codes.max(), place, "a node has more entries than codes")
 
 
 STREAM_FILE = FileKind(b"PVBSTRM", 3, "the state of a stream")

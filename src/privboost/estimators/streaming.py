@@ -70,10 +70,10 @@ class BatchPreparation(Preparation):
         return DomainAndBudget(domain, self.setting.budget, paid)
 
     def pending_charge(
-        self, unit: Unit | None, lesson: PrivacyReport | None = None
+        self, unit: Unit | None, inference: PrivacyReport | None = None
     ) -> PendingCharge | None:
         """Return this batch's charge to the stream's entry in the account."""
-        pending_charge = super().pending_charge(unit, lesson)
+        pending_charge = super().pending_charge(unit, inference)
         entry = self._stream.entry_in("" if pending_charge is None else pending_charge.rows)
         if pending_charge is None:
             return None
@@ -194,8 +194,8 @@ class StreamEstimator(TreeEstimator):
             X, y, sample_weight, self._weight_bound(sample_weight), classes=classes
         )
         make_plan = partial(self._plan_batch, stream.n_batches)
-        lesson = partial(self._lesson, given, make_plan)
-        return BatchPreparation(stream, self._setting(), given, make_plan, lesson)
+        inference = partial(self._inference, given, make_plan)
+        return BatchPreparation(stream, self._setting(), given, make_plan, inference)
 
     def _loads(self, stream: RowStream, run: Run) -> list[Load]:
         """Return the loads of all batches; rows of this machine are coded, to be kept."""

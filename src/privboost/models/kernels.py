@@ -81,7 +81,7 @@ def add_pairs(narrow, wide, pairs, cell_of, values, scores):
 
 
 @compiled
-def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
+def add_shares(feature, goes_right, n_codes, first, mass, probability_of, out):
     """Divide the mass on each side of each node among the codes that reach it, by probability.
 
     Parameters
@@ -104,7 +104,7 @@ def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
         left = right = 0.0
         for code in range(n_codes[own]):
             if reaches[code]:
-                chance = chances[first[own] + code]
+                chance = probability_of[first[own] + code]
                 if goes_right[node, code]:
                     right += chance
                 else:
@@ -116,7 +116,7 @@ def add_shares(feature, goes_right, n_codes, first, mass, chances, out):
         for code in range(n_codes[own]):
             if reaches[code]:
                 at = first[own] + code
-                out[at] += chances[at] * (on_right if goes_right[node, code] else on_left)
+                out[at] += probability_of[at] * (on_right if goes_right[node, code] else on_left)
 
 
 @inlined
@@ -152,16 +152,16 @@ def add_changes(feature, goes_right, first, rows, others, values, noise, change,
         The change by each feature, and its variance due to noise.
     """
     for tree in range(feature.shape[0]):
-        looked_at, turns = feature[tree], goes_right[tree]
+        looked_at, split_bits = feature[tree], goes_right[tree]
         for row in range(rows.shape[1]):
-            leaf = _leaf(looked_at, turns, rows, others, row, -1, 0)
+            leaf = _leaf(looked_at, split_bits, rows, others, row, -1, 0)
             node = leaf + looked_at.size
             while node > 0:
                 node = (node - 1) // 2
                 place = np.int64(looked_at[node]) - first
                 if place < 0 or place >= change.shape[0] or _is_above(looked_at, node):
                     continue
-                other = _leaf(looked_at, turns, rows, others, row, place + first, node)
+                other = _leaf(looked_at, split_bits, rows, others, row, place + first, node)
                 if other == leaf:
                     continue
                 for output in range(values.shape[1]):
@@ -381,7 +381,7 @@ def _turn(narrow, wide, slot, bits, row):
 
 
 @inlined
-def _mark_by_look_up(narrow, wide, place, slots, many, bits, turns):
+def _mark_by_look_up(narrow, wide, place, slots, many, bits, split_bits):
     """Write the bitmasks of the splits with many intervals, by look-up."""
     for k in range(many.size):
         line = many[k]
@@ -390,7 +390,7 @@ def _mark_by_look_up(narrow, wide, place, slots, many, bits, turns):
             for bit in range(64):
                 turn = _turn(narrow, wide, slots[line], bits[k], np.int64(place) + 64 * word + bit)
                 found |= np.uint64(turn) << np.uint64(bit)
-            turns[WORDS * line + word] = found
+            split_bits[WORDS * line + word] = found
 
 
 @inlined
@@ -452,14 +452,17 @@ def add_trees_by_split(
         levels += 1
     rows, stride = np.uint64(scores.shape[1]), np.uint64(STRIDE)
     thin, broad, lines = narrow.reshape(-1), wide.reshape(-1), line_of.reshape(-1)
-    turns, by_level = np.empty(WORDS * slots.size, np.uint64), np.empty(WORDS * levels, np.uint64)
+    split_bits, by_level = (
+        np.empty(WORDS * slots.size, np.uint64),
+        np.empty(WORDS * levels, np.uint64),
+    )
     at_node, leaf = start_at_root(nodes), np.empty(STRIDE, dtype=np.uint16)
     for start in range(np.uint64(0), rows, stride):
         place = start if start + stride <= rows else rows - stride  # some rows are routed twice
-        mark_splits(thin, broad, rows, place, slots, first, begin, length, slots.size, turns)
-        _mark_by_look_up(narrow, wide, place, slots, many, bits, turns)
+        mark_splits(thin, broad, rows, place, slots, first, begin, length, slots.size, split_bits)
+        _mark_by_look_up(narrow, wide, place, slots, many, bits, split_bits)
         for tree in range(np.uint64(trees)):
-            route_stride(turns, lines, tree * np.uint64(nodes), levels, at_node, by_level)
+            route_stride(split_bits, lines, tree * np.uint64(nodes), levels, at_node, by_level)
             write_nodes(by_level, np.uint64(levels), leaf, np.uint64(0))
             if deep_slots.shape[1] > nodes:
                 own_slots, own_turns = deep_slots[tree], goes_right[tree]

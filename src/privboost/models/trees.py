@@ -19,7 +19,6 @@ from privboost.data.features import CategoricalFeature, ClassTarget
 from privboost.data.ordered_features import BooleanFeature
 from privboost.data.rows import Codes, Layout
 from privboost.engine import kernels
-from privboost.models import kernels as line_kernels
 from privboost.models import kernels as tree_kernels
 from privboost.models.checks import (
     largest,
@@ -159,7 +158,7 @@ class Forest(DeclaredState):
             return
         slots = codes.layout.slot_array[feature]
         whole = (slots, goes_right, values)
-        line_kernels.add_trees_by_row(codes.narrow, codes.wide, *whole, scores)
+        tree_kernels.add_trees_by_row(codes.narrow, codes.wide, *whole, scores)
 
     @cached_property
     def _joint(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

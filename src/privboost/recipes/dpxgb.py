@@ -44,7 +44,7 @@ from privboost.recipes.common.newton import (
     NewtonPlan,
     NewtonStep,
     initial_release,
-    released_mass,
+    noisy_mass,
 )
 from privboost.recipes.common.parameters import (
     SHARES,
@@ -309,7 +309,7 @@ def boost_dpxgb(
             hessians.append(sums[:, 1])
     released = np.stack(hessians)
     noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
-    mass = released_mass(released, plan.weight_bound)
+    mass = noisy_mass(released, plan.weight_bound)
     forest = Forest.of(trees, values, of_each(mass, outputs), of_each(noise, outputs))
     return before.extended(forest, [outputs] * settings.n_estimators)
 

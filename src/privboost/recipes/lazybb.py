@@ -484,8 +484,8 @@ class _GrowingTree:
         tree, width = stump(), self._splits.width
         for level in range(depth):
             nodes = range(2**level - 1, 2 ** (level + 1) - 1)
-            turns = [self._splits.goes_right(self._chosen.get(node, 0)) for node in nodes]
-            tree = tree.with_level(turns, width)
+            split_bits = [self._splits.goes_right(self._chosen.get(node, 0)) for node in nodes]
+            tree = tree.with_level(split_bits, width)
         number_of = {node: number for number, node in enumerate(self._leaves)}
         own = np.empty(2**depth, dtype=np.uint16)
         for leaf in range(2**depth):

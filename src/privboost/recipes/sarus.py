@@ -42,7 +42,7 @@ from privboost.recipes.common.newton import (
     NewtonStep,
     grid_step,
     initial_release,
-    released_mass,
+    noisy_mass,
 )
 from privboost.recipes.common.parameters import (
     FLAG,
@@ -409,7 +409,7 @@ def boost_sarus(
     if settings.leaves == "means":  # which release no counts
         forest = Forest.of(trees, values)
     else:
-        mass = of_each(released_mass(np.stack(counts), plan.weight_bound), outputs)
+        mass = of_each(noisy_mass(np.stack(counts), plan.weight_bound), outputs)
         forest = Forest.of(trees, values, mass, of_each(np.stack(noise), outputs))
     return before.extended(forest, [outputs] * settings.n_estimators)
 

@@ -55,7 +55,7 @@ from privboost.recipes.common.newton import (
     NewtonPlan,
     NewtonStep,
     initial_release,
-    released_mass,
+    noisy_mass,
 )
 from privboost.recipes.common.parameters import (
     RATE,
@@ -647,7 +647,7 @@ def boost_sbdt(
     noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
     noise /= np.repeat(updates, updates)[:, None, None]
     noise[settings.left_at_zero(released)] = 0
-    mass = released_mass(released, plan.weight_bound)
+    mass = noisy_mass(released, plan.weight_bound)
     return before.extended(Forest.of(trees, values, mass, noise), updates)
 
 

@@ -254,9 +254,9 @@ class SearchTask:
         account, domain = search.budget, self._domain
         pending_charge = None
         if account is not None:
-            lesson = self._lesson
+            inference = self._inference
             pending_charge = PendingCharge(
-                account, "PrivateSearchCV", column_of(domain.unit), lesson
+                account, "PrivateSearchCV", column_of(domain.unit), inference
             )
         ledger = Ledger(search.epsilon, search.delta, RdpAccountant(), path, pending_charge)
         ledger.reserve([Planned(self.plan.release, 1)])
@@ -338,15 +338,17 @@ class SearchTask:
         report = write_report(
             ledger, unit, assumptions, self.seeded, parameters, digest, "PrivateSearchCV"
         )
-        lesson = self._lesson
-        return report if lesson is None else add_domain_inference(lesson, report, "the search")
+        inference = self._inference
+        return (
+            report if inference is None else add_domain_inference(inference, report, "the search")
+        )
 
     @property
     def _domain(self) -> Any:
         return self.estimators[0]._domain()
 
     @property
-    def _lesson(self) -> PrivacyReport | None:
+    def _inference(self) -> PrivacyReport | None:
         """Report of the domain inference, if it used these rows."""
         estimator = self.estimators[0]
         if estimator.domain_rows == "other":

@@ -58,43 +58,43 @@ def _mark_run(context, builder, signature, arguments, more):
     many = ir.VectorType(code, 64)
     codes = _pointer(context, builder, kinds[0], arguments[0], arguments[1], code)
     begin, length = (_repeated(builder, each, many) for each in arguments[2:4])
-    turns = _pointer(context, builder, kinds[4], arguments[4], arguments[5], _WORD)
+    split_bits = _pointer(context, builder, kinds[4], arguments[4], arguments[5], _WORD)
     for number in range(WORDS):
         own = builder.gep(codes, [_WORD(64 * number)])
         seen = builder.load(builder.bitcast(own, many.as_pointer()), align=1)
         # Codes before the interval wrap around, and are large.
         within = builder.icmp_unsigned("<", builder.sub(seen, begin), length)
-        word, place = builder.bitcast(within, _WORD), builder.gep(turns, [_WORD(number)])
+        word, place = builder.bitcast(within, _WORD), builder.gep(split_bits, [_WORD(number)])
         builder.store(builder.or_(builder.load(place), word) if more else word, place)
     return context.get_dummy_value()
 
 
-def _kinds_of_run(codes, turns):
-    return types.none(codes, types.uint64, codes.dtype, codes.dtype, turns, types.uint64)
+def _kinds_of_run(codes, split_bits):
+    return types.none(codes, types.uint64, codes.dtype, codes.dtype, split_bits, types.uint64)
 
 
 @intrinsic
-def set_run(typing_context, codes, place, begin, length, turns, at):
+def set_run(typing_context, codes, place, begin, length, split_bits, at):
     """Write the bitmask of a stride's rows, from an index on, whose codes lie in an interval."""
 
     def generate(context, builder, signature, arguments):
         return _mark_run(context, builder, signature, arguments, False)
 
-    return _kinds_of_run(codes, turns), generate
+    return _kinds_of_run(codes, split_bits), generate
 
 
 @intrinsic
-def add_run(typing_context, codes, place, begin, length, turns, at):
+def add_run(typing_context, codes, place, begin, length, split_bits, at):
     """Add the rows of one more interval to a bitmask."""
 
     def generate(context, builder, signature, arguments):
         return _mark_run(context, builder, signature, arguments, True)
 
-    return _kinds_of_run(codes, turns), generate
+    return _kinds_of_run(codes, split_bits), generate
 
 
 @intrinsic
-def part_rows(typing_context, turns, line_of, first, nodes, at_node, by_level, level, deeper):
+def part_rows(typing_context, split_bits, line_of, first, nodes, at_node, by_level, level, deeper):
     """Split the rows of all nodes of a level.
 
     Parameters
@@ -135,7 +135,7 @@ def part_rows(typing_context, turns, line_of, first, nodes, at_node, by_level, l
         return context.get_dummy_value()
 
     place = types.uint64
-    kinds = (turns, line_of, place, place, at_node, by_level, place, types.boolean)
+    kinds = (split_bits, line_of, place, place, at_node, by_level, place, types.boolean)
     return types.none(*kinds), generate
 
 
@@ -145,13 +145,13 @@ def write_nodes(typing_context, by_level, levels, node, place):
 
     def generate(context, builder, signature, arguments):
         kinds = signature.args
-        turns = _pointer(context, builder, kinds[0], arguments[0], _WORD(0), _WORD)
+        split_bits = _pointer(context, builder, kinds[0], arguments[0], _WORD(0), _WORD)
         out = _pointer(context, builder, kinds[2], arguments[2], arguments[3], _NODE)
         for number in range(WORDS):
             nodes = cgutils.alloca_once_value(builder, ir.Constant(_NODES, [0] * 64))
             with cgutils.for_range(builder, arguments[1]) as loop:
                 word = builder.add(builder.mul(loop.index, _WORD(WORDS)), _WORD(number))
-                bits = builder.bitcast(builder.load(builder.gep(turns, [word])), _BITS)
+                bits = builder.bitcast(builder.load(builder.gep(split_bits, [word])), _BITS)
                 own = builder.load(nodes)
                 deeper = builder.add(builder.add(own, own), builder.zext(bits, _NODES))
                 builder.store(deeper, nodes)
@@ -233,7 +233,7 @@ def find_intervals_of_level(goes_right, most, first, begin, length):
 
 
 @inlined
-def mark_splits(narrow, wide, rows, place, slots, first, begin, length, lines, turns):
+def mark_splits(narrow, wide, rows, place, slots, first, begin, length, lines, split_bits):
     """Write the bitmasks of unique splits: which rows of a stride each sends to the right.
 
     Parameters
@@ -258,13 +258,13 @@ def mark_splits(narrow, wide, rows, place, slots, first, begin, length, lines, t
         run, last = np.uint64(first[line]), np.uint64(first[line + one])
         start = slot * rows + place
         if start < thin:
-            set_run(narrow, start, *_narrowed(begin[run], length[run]), turns, at)
+            set_run(narrow, start, *_narrowed(begin[run], length[run]), split_bits, at)
             for more in range(run + one, last):
-                add_run(narrow, start, *_narrowed(begin[more], length[more]), turns, at)
+                add_run(narrow, start, *_narrowed(begin[more], length[more]), split_bits, at)
         else:
-            set_run(wide, start - thin, begin[run], length[run], turns, at)
+            set_run(wide, start - thin, begin[run], length[run], split_bits, at)
             for more in range(run + one, last):
-                add_run(wide, start - thin, begin[more], length[more], turns, at)
+                add_run(wide, start - thin, begin[more], length[more], split_bits, at)
 
 
 @inlined
@@ -275,7 +275,7 @@ def _narrowed(begin, length):
 
 
 @inlined
-def route_stride(turns, line_of, root, levels, at_node, by_level):
+def route_stride(split_bits, line_of, root, levels, at_node, by_level):
     """Route the rows of a stride down a tree.
 
     Parameters
@@ -295,7 +295,7 @@ def route_stride(turns, line_of, root, levels, at_node, by_level):
     for level in range(np.uint64(levels)):
         nodes = one << level
         deeper, first = level + one < levels, root + nodes - one
-        part_rows(turns, line_of, first, nodes, at_node, by_level, level, deeper)
+        part_rows(split_bits, line_of, first, nodes, at_node, by_level, level, deeper)
 
 
 @inlined
@@ -324,12 +324,12 @@ def route_by_intervals(narrow, wide, slots, runs, node):
     levels, first, begin, length = runs
     thin, broad = narrow.reshape(-1), wide.reshape(-1)
     rows, stride, nodes = np.uint64(node.size), np.uint64(STRIDE), (1 << levels) - 1
-    turns, by_level = np.empty(WORDS * nodes, np.uint64), np.empty(WORDS * levels, np.uint64)
+    split_bits, by_level = np.empty(WORDS * nodes, np.uint64), np.empty(WORDS * levels, np.uint64)
     at_node, line_of = start_at_root(nodes), np.arange(nodes).astype(np.uint16)
     for start in range(np.uint64(0), rows, stride):
         place = start if start + stride <= rows else rows - stride  # some rows are routed twice
-        mark_splits(thin, broad, rows, place, slots, first, begin, length, nodes, turns)
-        route_stride(turns, line_of, np.uint64(0), levels, at_node, by_level)
+        mark_splits(thin, broad, rows, place, slots, first, begin, length, nodes, split_bits)
+        route_stride(split_bits, line_of, np.uint64(0), levels, at_node, by_level)
         write_nodes(by_level, np.uint64(levels), node, place)
 
 
@@ -350,7 +350,7 @@ def route_level(narrow, wide, slots, goes_right, node):
     """
     rows, n_narrow = np.uint64(node.size), np.uint64(narrow.shape[0])
     stride = np.uint64(goes_right.shape[1])
-    turns, thin, broad = goes_right.reshape(-1), narrow.reshape(-1), wide.reshape(-1)
+    split_bits, thin, broad = goes_right.reshape(-1), narrow.reshape(-1), wide.reshape(-1)
     some_wide = False
     start = np.empty(slots.size, dtype=np.uint64)
     for k in range(slots.size):
@@ -359,7 +359,7 @@ def route_level(narrow, wide, slots, goes_right, node):
     if not some_wide:
         for i in range(rows):
             at = np.uint64(node[i])
-            node[i] = at + at + np.uint64(turns[at * stride + np.uint64(thin[start[at] + i])])
+            node[i] = at + at + np.uint64(split_bits[at * stride + np.uint64(thin[start[at] + i])])
         return
     for i in range(rows):
         at = np.uint64(node[i])
@@ -367,7 +367,7 @@ def route_level(narrow, wide, slots, goes_right, node):
             code = np.uint64(thin[start[at] + i])
         else:
             code = np.uint64(broad[start[at] - n_narrow * rows + i])
-        node[i] = at + at + np.uint64(turns[at * stride + code])
+        node[i] = at + at + np.uint64(split_bits[at * stride + code])
 
 
 @compiled

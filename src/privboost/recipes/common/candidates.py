@@ -253,7 +253,7 @@ def merge_and_divide(
     codes : int array
         Thresholds.
     mass : array
-        Released mass of each interval, from below the first threshold to above the last; not
+        Noisy count of each interval, from below the first threshold to above the last; not
         below 0.
     even_part : float
         Mass since the last kept threshold above which a threshold is kept. The highest one always

@@ -190,7 +190,7 @@ NEWTON_STEP = tuple(each.name for each in fields(NewtonStep))
 """Parameters that a plan's Newton step holds."""
 
 
-def released_mass(sums: np.ndarray, weight_bound: float | None) -> np.ndarray:
+def noisy_mass(sums: np.ndarray, weight_bound: float | None) -> np.ndarray:
     """Return the noisy count of rows that released Hessians or counts imply, in whole rows.
 
     A row counts for its Hessian as a fraction of the clip, times its weight as a fraction of its
