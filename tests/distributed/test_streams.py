@@ -87,7 +87,7 @@ def test_forgotten_rows_are_gone_and_their_units_known(request, send, unit, tmp_
     first, second, _ = known_people(batches())
     here = begin(unit=unit).partial_fit(first).forget_rows().partial_fit(second)
     there = begin(unit=unit).partial_fit(send(request, first))
-    with pytest.raises(ValueError, match="lives as long as its process"):
+    with pytest.raises(ValueError, match="such a stream ends with its process"):
         there.save_stream(tmp_path / "state")
     there.forget_rows()
     if unit is None:

@@ -2,7 +2,7 @@
 
 Binning of numeric columns on a device, which receives them as they are in memory.
 
-A number's code is the count of its feature's edges below it, as in `tables.encoding`. The CPU codes
+A number's code is the count of its feature's edges below it, as in `data.encoding`. The CPU codes
 all other columns: categories, dates, strings, and columns with nulls.
 """
 
@@ -354,7 +354,7 @@ class DeviceRows:
     columns : list of arrays
         The codes of each feature.
     label, weight, start : arrays, the latter two optional
-        As in `tables.rows.Rows`.
+        As in `data.rows.Rows`.
     ids : array or None
         The rows' ids, unless they count up from `first_id`.
     first_id : int or None

@@ -1,4 +1,4 @@
-"""Scores, lifetime budgets and samples of the rows on a device.
+"""Scores, individual budgets and samples of the rows on a device.
 
 AES-256 tables with which a device draws the same random words as `randomness.keystream`.
 """

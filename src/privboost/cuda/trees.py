@@ -1,6 +1,6 @@
-"""Leaf assignment of the rows on a device: as `engine.routes`.
+"""Leaf assignment of the rows on a device: as `engine.leaf_assignment`.
 
-Node histograms level by level on a device: as `engine.growth`, without joint codes.
+Node histograms level by level on a device: as `engine.node_histograms`, without joint codes.
 """
 
 from __future__ import annotations

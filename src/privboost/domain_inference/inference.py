@@ -5,7 +5,7 @@ else is needed. A column of Python objects, or of a text file, counts as strings
 declares numbers: its values must not decide. Everything else is released with noise:
 
 - the number of rows (Gaussian), for a warning about δ;
-- the bounds of numbers (Gaussian; see `number_bounds`);
+- the bounds of numbers (Gaussian; see `bounds`);
 - for each column of strings, the values whose noisy counts exceed a threshold (see
   `curator.noisy_threshold`).
 

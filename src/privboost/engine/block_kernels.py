@@ -254,7 +254,7 @@ def sum_parts(
     label_offset, table, size, shift
         The look-up table; see `engine.kernels.row_statistics`.
     ids_at, …, part_first
-        The parts; see `engine.parts.Parts`.
+        The parts; see `engine.blocks.Parts`.
     copies : int64 array of shape (shares, 2 · cells)
     """
     out = copies[number].reshape((copies.shape[1] // 2, 2))
@@ -422,7 +422,7 @@ def route_blocks(
     narrow_at, wide_at, n_narrow, n_wide
         Codes, and how many columns of one and of two bytes there are.
     levels, run_first, run_begin, run_length
-        See `trees.runs.Runs`.
+        See `trees.tree.Runs`.
     copies : int64 array of shape (shares, leaves)
         Counts of rows by leaf; with no leaves rows are not counted.
     """

@@ -297,7 +297,7 @@ def free_name(name: str, taken: Collection[str]) -> str:
 def spellings(feature: CategoricalFeature) -> dict[str, int]:
     """Return the index of the category that each string stands for.
 
-    A table may hold strings, numbers or booleans, and `tables.values` reads all of them; ONNX and
+    A table may hold strings, numbers or booleans, and `data.values` reads all of them; ONNX and
     SQL compare strings as written, so the usual spellings of numbers and booleans are listed.
     """
     written = [str(label) for label in feature.categories]

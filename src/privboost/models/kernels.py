@@ -355,7 +355,7 @@ def find_intervals_of_splits(goes_right, most, first, begin, length, many):
     most : int
         How many intervals are not many.
     first, begin, length : arrays
-        See `trees.turn_kernels.find_runs_of_level`; there is memory for `most` of each split.
+        See `trees.kernels.find_runs_of_level`; there is memory for `most` of each split.
     many : bool array
         Whether a split has many.
     """

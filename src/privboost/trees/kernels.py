@@ -165,7 +165,7 @@ def write_nodes(typing_context, by_level, levels, node, place):
 
 _MOST_NARROW = 255
 _MOST_WIDE = 2**16 - 1
-"""The longest interval of codes in a column of one byte (see `tables.layout`), and of two."""
+"""The longest interval of codes in a column of one byte (see `data.rows`), and of two."""
 
 
 @inlined
@@ -317,7 +317,7 @@ def route_by_intervals(narrow, wide, slots, runs, node):
     slots : uint16 array
         The column of each node, narrow ones first.
     runs : Runs
-        The intervals that go right; see `trees.runs`.
+        The intervals that go right; see `trees.tree`.
     node : uint16 array
         The node of each row, numbered within its level; written.
     """
@@ -379,7 +379,7 @@ def route_rows(narrow, wide, slots, goes_right, runs, depth, node):
     slots, goes_right : arrays
         The tree; see `route_level`.
     runs : Runs
-        The intervals by which rows are routed down the first levels; see `trees.runs`.
+        The intervals by which rows are routed down the first levels; see `trees.tree`.
     depth : int
         The depth of the rows' nodes. At depth 0 the nodes are not read.
     node : uint16 array

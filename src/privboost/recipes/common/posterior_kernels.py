@@ -1,11 +1,11 @@
 """The algebra of Gaussian posteriors: symmetric matrices, in one fixed order of additions.
 
-No library of linear algebra is asked, since their last bits differ between processors, and a seeded
-model is to be the same everywhere. Numbers stay with the bins they are about: an answer joins the
-bins of a cell, and a walk joins neighbours. So the matrices of a number are narrow bands; of any
-matrix only what lies between the first bin a line is joined with and its diagonal is looked at, and
-factors fill nothing else. Several prior variances, or draws, lie side by side in memory: processors
-do several at once, and every number has its terms in the same order.
+No library of linear algebra is used: their last bits differ between processors, and a seeded model
+is the same everywhere. A measurement joins the bins of a cell, and a random walk joins neighbours,
+so the matrices of a numeric feature are narrow bands: of any matrix only the entries between the
+first bin that a line is joined with and its diagonal are used, and factors fill nothing else.
+Several prior variances, or draws, lie side by side in memory: processors do several at once, and
+every number has its terms in the same order.
 
 How drawn noise runs through posteriors, many draws side by side, added in one fixed order.
 
