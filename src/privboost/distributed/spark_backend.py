@@ -36,7 +36,8 @@ _MOST_NEW = 64
 _MOST_NEW_BYTES = 2**18
 """With more updates, or more bytes of them, they are broadcast instead of sent with every task."""
 _SAFE = re.compile(
-    rf"{re.escape(ClusterError.__module__)}\.\w+: (.*)|ModuleNotFoundError: (No module named '[\w.]+')"
+    rf"{re.escape(ClusterError.__module__)}\.\w+: (.*)"
+    r"|ModuleNotFoundError: (No module named '[\w.]+')"
 )
 """Errors of workers that contain no value; others (of a frame's own functions) may."""
 _UNSAFE = "a Spark job failed: the reason is in Spark's logs, which are as private as the rows"
