@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numba import TypingError
 
-from privboost._core import threads
+from privboost._core import compilation, threads
 from privboost._core.threads import ThreadPool, count_threads, kernel, run_serially, run_shares
 from privboost.engine import blocks
 from privboost.engine.backend import LocalBackend
@@ -331,3 +331,22 @@ def test_sums_of_several_threads_equal_those_of_one(
             np.testing.assert_array_equal(backend.sum(query), expected)
     for backend in (one, two, many):
         backend.close()
+
+
+def test_damaged_cache_files_are_compiled_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(compilation, "cache_folders", lambda: [tmp_path])
+
+    def make():
+        return compilation.compiled(_twice)
+
+    assert make()(21) == 42
+    (kept,) = tmp_path.glob("*.nbc")
+    whole = kept.read_bytes()
+    for damaged in (b"", whole[:100], b"cprivboost\nno_such_name\n."):
+        kept.write_bytes(damaged)
+        assert make()(21) == 42
+        assert kept.read_bytes() != damaged
+
+
+def _twice(number):
+    return 2 * number

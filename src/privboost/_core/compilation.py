@@ -77,7 +77,7 @@ class _Cache(NullCache):
         for folder in cache_folders():
             try:
                 payload = pickle.loads((folder / name).read_bytes())
-            except (OSError, EOFError, pickle.UnpicklingError):
+            except Exception:  # no such file, or a damaged one: the function is compiled again
                 continue
             return CompileResult._rebuild(target_context, *payload)  # type: ignore[no-untyped-call]
         return None
