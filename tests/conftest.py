@@ -30,7 +30,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 class _Keys:
-    """Stands in for `secrets`: each test has keys of its own, the same in every run."""
+    """Stands in for `secrets`: each test has keys of its own, the same in every run.
+
+    They follow from the test's name and parameters, not from its file: a test may be moved.
+    """
 
     def __init__(self) -> None:
         self.start("")
@@ -48,19 +51,19 @@ keystream.secrets = _KEYS
 
 _SLOWEST = (
     "audit/test_audit.py",
-    "boosting/test_target_span.py",
-    "boosting/test_echoes.py",
-    "estimators/test_extremes.py",
+    "recipes/test_target_range.py",
+    "recipes/test_noise_replay.py",
+    "estimators/test_extreme_parameters.py",
     "estimators/test_sklearn_checks.py",
-    "test_package.py",
-    "e2e/test_cli_manners.py",
-    "e2e/test_cli.py",
-    "models/test_forgeries.py",
-    "e2e/test_identity.py",
+    "project/test_package.py",
+    "cli/test_conventions.py",
+    "cli/test_commands.py",
+    "models/test_forged_files.py",
+    "end_to_end/test_identity.py",
     "evaluation/test_evaluate.py",
-    "e2e/test_kinds.py",
+    "end_to_end/test_feature_kinds.py",
     "search/test_search.py",
-    "test_surroundings.py",
+    "_core/test_compilation.py",
 )
 
 
@@ -73,7 +76,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    _KEYS.start(item.nodeid)
+    _KEYS.start(item.name)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ import numpy as np
 from privboost import Domain, SBDTClassifier, evaluate, export_model
 from privboost._core import codec
 from tests import identity
-from tests.federation.parties import federate
+from tests.federated.parties import federate
 from tests.hostile import HostileBackend
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_domain, make_frame
 

@@ -40,7 +40,7 @@ from privboost.randomness.keystream import KeyStream
 from privboost.trees.cell_map import CellMap
 from privboost.trees.splits import join_splits
 from privboost.trees.tree import stump
-from tests.utilities import LargestCell
+from tests.mechanisms.largest_cell import LargestCell
 
 RUNS = 3000
 """How often a single release is made: a part of its noise then shows by a margin of 0.4 in ε."""

@@ -34,7 +34,7 @@ from privboost.trees.cell_map import CellMap
 from tests.cuda.conftest import crowd
 from tests.engine.test_linear import DESIGNS, coded, started
 from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
-from tests.engine.test_samples import sampled
+from tests.engine.test_sampled_queries import sampled
 from tests.identity import OTHERS, TREES, bytes_of, fit_other, fit_trees
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame, opens
 
