@@ -17,6 +17,7 @@ from hypothesis import settings
 from privboost._core import threads
 from privboost.data import encoding
 from privboost.randomness import keystream
+from tests import fits
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -89,3 +90,22 @@ def eager_threads():
         patch.setattr(threads, "_cores", lambda: 4)
         patch.setattr(encoding, "_FEWEST_ROWS", 100)
         yield
+
+
+def _offered(name):
+    """Return a fit, or skip the test where the recipe refuses such fits."""
+    if reason := fits.refusal(name):
+        pytest.skip(reason)
+    return fits.ALL[name]
+
+
+@pytest.fixture(params=fits.BASIC)
+def basic_fit(request):
+    """Each recipe on each kind of target, with weights, with units and with pure ε."""
+    return _offered(request.param)
+
+
+@pytest.fixture(params=fits.ALL)
+def any_fit(request):
+    """The same, and parameters that change what recipes release."""
+    return _offered(request.param)

@@ -19,8 +19,8 @@ from privboost._core.threads import ThreadPool, count_threads, kernel, run_seria
 from privboost.engine import blocks
 from privboost.engine.backend import LocalBackend
 from privboost.engine.updates import Start
+from tests import fits
 from tests.engine.test_queries import CASES, queries, rows_for, updates
-from tests.identity import fit
 from tests.tables import NUMBER, THREE, make_frame
 
 CUTS = np.array([0, 20, 20, 70, 90, 91, 100])
@@ -195,7 +195,7 @@ def test_jobs_are_an_upper_bound(monkeypatch):
 @pytest.mark.usefixtures("eager_threads")
 def test_predictions_do_not_depend_on_threads(tmp_path):
     frame = make_frame(3000, target=THREE)
-    model = fit(THREE, False, frame.iloc[:500]).model_
+    model = fits.ALL["privboost, three classes"](frame.iloc[:500]).model_
     frame.to_csv(tmp_path / "t.csv", index=False)
     expected = model.predict_proba(frame, n_jobs=1)
     for table in (frame, tmp_path / "t.csv"):
@@ -206,7 +206,7 @@ def test_predictions_do_not_depend_on_threads(tmp_path):
 
 @pytest.mark.usefixtures("eager_threads")
 def test_a_fit_lets_its_threads_go():
-    fit(THREE, False, make_frame(500, target=THREE))
+    fits.ALL["privboost, three classes"](make_frame(500, target=THREE))
     assert all_gone()
 
 

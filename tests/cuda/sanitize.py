@@ -11,7 +11,6 @@ sums, streams; then it says which kernels were launched.
 import re
 import sys
 import warnings
-from functools import partial
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from tests.cuda.conftest import crowd
 from tests.engine.test_linear import DESIGNS, coded, started
 from tests.engine.test_queries import CASES, queries, random_tree, rows_for, updates
 from tests.engine.test_sampled_queries import sampled
-from tests.identity import OTHERS, TREES, bytes_of, fit_other, fit_trees
+from tests.fits import ALL, bytes_of
 from tests.tables import CLASSES, NUMBER, make_domain, make_frame, opens
 
 
@@ -113,9 +112,8 @@ def check_codes(device):
 
 def check_fits(device):
     """Budgets, and votes."""
-    fits = [partial(fit_trees, CLASSES, False, TREES[0])]
-    fits += [partial(fit_other, *other) for other in OTHERS[:3:2]]
-    for fit in fits:
+    for name in ("sbdt 0, two classes", "LazyBBClassifier 0", "LazyBBClassifier 2"):
+        fit = ALL[name]
         assert bytes_of(fit(backend=opens(CudaBackend, devices=[device]))) == bytes_of(fit())
 
 

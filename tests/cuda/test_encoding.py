@@ -18,7 +18,7 @@ from privboost.data.loading import Load, RowLoader, load_rows
 from privboost.data.values import plain_numbers
 from tests.cuda.conftest import crowd
 from tests.cuda.processor_device import ProcessorDevice
-from tests.identity import bytes_of
+from tests.fits import bytes_of
 
 ROWS = 700
 KINDS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")

@@ -7,71 +7,42 @@ import polars as pl
 import pytest
 
 from privboost.models.model import model_bytes
+from tests import fits
+from tests.fits import ROWS, bytes_of, fit_stream
 from tests.hostile import HostileBackend
-from tests.identity import (
-    FLAGSHIP,
-    GREEDY,
-    OTHERS,
-    ROWS,
-    TASKS,
-    TREES,
-    bytes_of,
-    fit,
-    fit_greedy,
-    fit_other,
-    fit_stream,
-    fit_trees,
-)
-from tests.tables import CLASSES, THREE, make_frame
+from tests.tables import make_frame
 
 pytestmark = pytest.mark.usefixtures("eager_threads")
 
 
-@pytest.mark.parametrize(("target", "weighted", "epsilon"), FLAGSHIP)
-def test_threads_partitions_deaths_and_order_change_nothing(target, weighted, epsilon):
-    """A party that dies is told every answer again."""
-    run = partial(fit, target, weighted, epsilon=epsilon)
-    frame, plain = make_frame(ROWS, target=target), run().model_
-    assert plain.scores.kind == "compound"
-    expected = model_bytes(plain)
-    assert model_bytes(run(n_jobs=2).model_) == expected
-    for seed in range(2):
-        assert model_bytes(run(backend=partial(HostileBackend, seed=seed)).model_) == expected
-    assert model_bytes(run(frame.sample(frac=1, random_state=1)).model_) == expected
-    assert model_bytes(run(random_state=8).model_) != expected
-    assert model_bytes(run(frame.iloc[1:]).model_) != expected
+def same_everywhere(fit):
+    """Check that threads, partitions, deaths and order do not change the bytes of a fit."""
+    expected = bytes_of(fit())
+    assert bytes_of(fit(n_jobs=2)) == expected
+    seed = list(fits.ALL).index(fit.name) if fit.name in fits.ALL else 0
+    hostile = partial(HostileBackend, seed=seed, death_rate=0.2)
+    assert bytes_of(fit(backend=hostile)) == expected
+    if "subsample" not in fit.parameters:  # samples are drawn by a row's place, or by its unit
+        assert bytes_of(fit(fit.frame().sample(frac=1, random_state=1))) == expected
 
 
-@pytest.mark.parametrize("how", TREES, ids=lambda how: "-".join(map(str, how.values())))
-@pytest.mark.parametrize(("target", "weighted"), TASKS)
-def test_trees_of_every_kind_are_the_same_everywhere(target, weighted, how):
-    expected = model_bytes(fit_trees(target, weighted, how).model_)
-    assert model_bytes(fit_trees(target, weighted, how, n_jobs=2).model_) == expected
-    hostile = partial(HostileBackend, seed=TREES.index(how))
-    assert model_bytes(fit_trees(target, weighted, how, backend=hostile).model_) == expected
+def test_every_recipe_is_the_same_everywhere(any_fit):
+    """A party that dies receives every update again."""
+    same_everywhere(any_fit)
 
 
-@pytest.mark.parametrize(("kind", "target", "weighted", "how"), GREEDY)
-def test_greedy_trees_are_the_same_everywhere(kind, target, weighted, how):
-    def run(**where):
-        return bytes_of(fit_greedy(kind, target, weighted, how, **where))
-
-    expected = run()
-    assert run(n_jobs=2) == expected
-    hostile = partial(HostileBackend, seed=GREEDY.index((kind, target, weighted, how)))
-    assert run(backend=partial(hostile, death_rate=0.2)) == expected
+@pytest.mark.parametrize("name", sorted(fits.RANDOM_TREES.keys() - fits.ALL.keys()))
+def test_random_trees_are_the_same_everywhere(name):
+    same_everywhere(fits.RANDOM_TREES[name])
 
 
-@pytest.mark.parametrize(("kind", "target", "weighted", "how"), OTHERS)
-def test_votes_and_linear_models_are_the_same_everywhere(kind, target, weighted, how):
-    def run(frame, **where):
-        return bytes_of(fit_other(kind, target, weighted, how, frame, **where))
-
-    frame = make_frame(ROWS, target=target)
-    expected = run(frame)
-    assert run(frame.sample(frac=1, random_state=2), n_jobs=2) == expected
-    hostile = partial(HostileBackend, seed=OTHERS.index((kind, target, weighted, how)))
-    assert run(frame, backend=partial(hostile, death_rate=0.2)) == expected
+@pytest.mark.parametrize("name", [f"privboost, {target}" for target in fits.TARGETS])
+def test_seeds_and_rows_change_a_model(name):
+    fit = fits.ALL[name]
+    model = fit().model_
+    assert model.scores.kind == "compound"
+    assert bytes_of(fit(random_state=8)) != model_bytes(model)
+    assert bytes_of(fit(fit.frame().iloc[1:])) != model_bytes(model)
 
 
 @pytest.mark.parametrize("subsample", [1.0, 0.3])
@@ -85,30 +56,23 @@ def test_streams_are_the_same_everywhere(subsample):
         assert run(backend=partial(HostileBackend, seed=seed, death_rate=0.2)) == expected
 
 
-def test_units_are_chosen_alike_everywhere():
-    unit = {"column": "person", "max_rows": 50}
-    expected = model_bytes(fit(CLASSES, True, unit=unit).model_)
-    hostile = partial(HostileBackend, seed=3)
-    assert model_bytes(fit(CLASSES, True, unit=unit, backend=hostile).model_) == expected
-    shuffled = make_frame(ROWS).sample(frac=1, random_state=1)
-    assert model_bytes(fit(CLASSES, True, shuffled, unit=unit, n_jobs=2).model_) == expected
-
-
 def test_files_and_frames_give_the_same_model(tmp_path):
+    fit = fits.ALL["privboost, two classes"]._replace(weighted=True)
     frame = make_frame(ROWS)
-    expected = model_bytes(fit(CLASSES, True, frame).model_)
+    expected = bytes_of(fit(frame))
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=501)
     for table in (tmp_path / "t.csv", str(tmp_path / "t.parquet"), pl.DataFrame(frame)):
-        assert model_bytes(fit(CLASSES, True, table).model_) == expected
+        assert bytes_of(fit(table)) == expected
 
 
 def test_secure_noise_is_the_default_and_never_repeats():
-    one, two = (fit(CLASSES, False, random_state=None) for _ in range(2))
+    fit = fits.ALL["privboost, two classes"]
+    one, two = (fit(epsilon=1.0, random_state=None) for _ in range(2))
     assert model_bytes(one.model_) != model_bytes(two.model_)
     assert not one.privacy_.seeded
     assert one.privacy_.guarantee == "(1, 1e-06)-differential privacy"
-    assert fit(CLASSES, False).privacy_.guarantee == "no privacy guarantee: seeded"
+    assert fit().privacy_.guarantee == "no privacy guarantee: seeded"
 
 
 def test_predictions_are_those_of_the_rows_states():
@@ -123,6 +87,6 @@ def test_predictions_are_those_of_the_rows_states():
             super().close()
 
     # Calibration comes last, and tells the rows nothing.
-    model = fit(THREE, True, backend=Keep, calibration_share=0).model_
+    model = fits.ALL["privboost, three classes"](backend=Keep, calibration_share=0).model_
     for block, state in kept:
         np.testing.assert_array_equal(model.scores.scores(block.codes), state)
