@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from functools import cache
 from inspect import signature
-from itertools import product
 from typing import NamedTuple
 
 import privboost
@@ -87,16 +86,16 @@ def takes_weights(recipe, task):
 
 def basic_fits():
     """Yield the fits that follow from the registry."""
-    for recipe, (name, target) in product(RECIPES.values(), TARGETS.items()):
-        task = "number" if target is NUMBER else "classes"
-        if task in recipe.tasks:
-            weighted = target is not CLASSES and takes_weights(recipe, task)
-            yield Fit(f"{recipe.name}, {name}", recipe.name, target, weighted, {})
     for recipe in RECIPES.values():
+        for name, target in TARGETS.items():
+            task = "number" if target is NUMBER else "classes"
+            if task in recipe.tasks:
+                weighted = target is not CLASSES and takes_weights(recipe, task)
+                yield Fit(f"{recipe.name}, {name}", recipe.name, target, weighted, {})
         task = recipe.tasks[0]
         target, weighted = CLASSES if task == "classes" else NUMBER, takes_weights(recipe, task)
-        yield Fit(f"{recipe.name}, units", recipe.name, target, weighted, {}, UNIT)
         yield Fit(f"{recipe.name}, pure", recipe.name, target, False, PURE)
+        yield Fit(f"{recipe.name}, units", recipe.name, target, weighted, {}, UNIT)
 
 
 BASIC = {fit.name: fit for fit in basic_fits()}
@@ -140,7 +139,8 @@ OWN = [
     Fit("BoostedAdaSSPRegressor 5", "adassp", NUMBER, True, RIDGES),
 ]
 """Parameters that change what a recipe releases."""
-ALL = BASIC | {fit.name: fit for fit in OWN}
+FLAGSHIP = {name: fit for name, fit in BASIC.items() if fit.recipe == "privboost"}
+ALL = FLAGSHIP | {fit.name: fit for fit in OWN} | BASIC
 
 
 def fit_stream(subsample, **where):
