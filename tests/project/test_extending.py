@@ -133,7 +133,11 @@ def add_recipe(package):
         write(path.with_name(f"{NAME}.py"), text)
     classes = f"from privboost.estimators.{NAME} import MineClassifier, MineRegressor\n    "
     for path, beside, line in (
-        ("recipes/__init__.py", 'Recipe("dpxgb", "DPXGB"),', f'Recipe("{NAME}", "Mine"),\n        '),
+        (
+            "recipes/__init__.py",
+            'Recipe("dpxgb", "DPXGB"),',
+            f'Recipe("{NAME}", "Mine"),\n        ',
+        ),
         ("__init__.py", "from privboost.estimators.dpxgb import (", classes),
     ):
         if beside in (package / path).read_text(encoding="utf-8"):  # it need not be listed there

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "privboost"
-MAP = Path(__file__).parents[2] / "docs" / "architecture.md"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "privboost"
+MAP = ROOT / "docs" / "architecture.md"
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts): path
     for path in sorted(SOURCE.rglob("*.py"))
@@ -136,3 +137,21 @@ def test_the_map_names_every_package():
     table = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", text, re.MULTILINE)
     assert table == sorted(table, key=LAYER.__getitem__)
     assert set(table) == LAYER.keys()
+
+
+def paths_in(text):
+    """Paths of files and folders in the text of a page, as they are written there."""
+    return set(re.findall(r"`([\w./]+/|[\w./]+\.(?:py|svg))`", text))
+
+
+def test_the_map_names_files_that_exist():
+    for path in paths_in(MAP.read_text(encoding="utf-8")):
+        found = any((root / path).exists() for root in (SOURCE, SOURCE / "recipes", ROOT))
+        assert found, path
+
+
+def test_each_walk_of_the_map_is_of_few_files():
+    _, *walks = MAP.read_text(encoding="utf-8").partition("## Four walks")[2].split("\n**")
+    for walk in walks:
+        assert 0 < len(paths_in(walk.partition("\n## ")[0])) <= 25
+    assert len(walks) == 4
