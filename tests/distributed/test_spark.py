@@ -276,7 +276,7 @@ def test_columns_of_scores_are_what_the_model_says(spark):
 
 def test_a_pipeline_has_private_stages(spark, tmp_path):
     table = make_table()
-    private = make(PrivBoostClassifier, interactions=False, at_once=8, **WEIGHTED)
+    private = make(PrivBoostClassifier, interactions=False, at_once=8, sample_weight_bound=2.0)
     columns = {"prediction": "said", "probability": "chances"}
     halved = SQLTransformer(statement="select * except (gain), gain * 2 as gain from __THIS__")
     stage = SparkEstimator(private, "income", "weight", columns)
