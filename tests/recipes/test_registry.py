@@ -9,6 +9,7 @@ import privboost
 from privboost.cli.options import Recipe as Option
 from privboost.estimators.base import PrivateEstimator
 from privboost.recipes import ESTIMATORS, RECIPES
+from tests import fits
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(privboost.__file__).parent
@@ -34,3 +35,12 @@ def test_no_recipe_is_left_out():
     page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     for recipe in RECIPES.values():
         assert recipe.estimators["classes"] in page or f"{recipe.title}*" in page, recipe.title
+
+
+def test_fits_that_are_offered_are_tested():
+    """Tests skip what a recipe refuses, by its preview: these are not refused."""
+    units = {f"{name}, units" for name in RECIPES} - {"lazybb, units"}
+    for name in units | {"privboost, pure", "sarus, pure", "lazybb, pure"}:
+        assert fits.refusal(name) is None
+    whole = {name for name in fits.BASIC if not name.endswith(("units", "pure"))}
+    assert not any(fits.refusal(name) for name in whole)
