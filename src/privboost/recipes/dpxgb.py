@@ -26,30 +26,36 @@ from privboost.recipes.common.candidates import (
     HessianThresholds,
     RandomTrees,
     Thresholds,
+    check_candidates,
+    check_histograms,
     even_thresholds,
     grow,
     of_each,
     splits_of,
 )
-from privboost.recipes.common.limits import (
-    check_candidates,
-    check_histograms,
-    check_scores,
-    widest_clip,
-)
 from privboost.recipes.common.newton import (
+    CANDIDATES,
+    DEPTH,
+    GRADIENT_CLIP,
+    HESSIAN_CLIP,
+    LEAF_CLIP,
+    LEARNING_RATE,
     NEWTON_STEP,
+    SHARES,
+    SKETCH_BINS,
     SPANS,
+    SPLIT_LAMBDA,
     STEP_SIZE,
+    TREES,
     NewtonPlan,
     NewtonStep,
-    initial_release,
+    check_scores,
     noisy_mass,
+    start_boosting,
+    widest_clip,
 )
 from privboost.recipes.common.parameters import (
-    SHARES,
-    SPAN_DOC,
-    SPLIT_LAMBDA,
+    SPAN_SHARE,
     Parameters,
     count,
     options,
@@ -57,12 +63,15 @@ from privboost.recipes.common.parameters import (
     or_none,
     parameter,
     share,
-    size,
 )
-from privboost.recipes.common.plan import Budget, Draft, Shared, at_most_rows, task_of
-from privboost.recipes.common.probability_calibration import check_calibration, counts_release
-from privboost.recipes.common.target_range import plan_target_range
-from privboost.trees.tree import MAX_DEPTH, stump
+from privboost.recipes.common.plan import Budget, Draft, Shared, Task, at_most_rows
+from privboost.recipes.common.probability_calibration import (
+    calibrate_scores,
+    check_calibration,
+    counts_release,
+)
+from privboost.recipes.common.start import initial_release, plan_target_range
+from privboost.trees.tree import stump
 
 _NOISE_LAMBDA = {"classes": 0.5, "number": 6.0}
 """Default λ, in standard deviations of the noise in a leaf's sum of Hessians."""
@@ -76,21 +85,17 @@ class DPXGBParameters(Parameters):
 
     _apart: ClassVar[tuple[str, ...]] = NEWTON_STEP
 
-    n_estimators: int = parameter(50, count(), "Trees (for each class beyond two classes).")
-    max_depth: int = parameter(
-        4, count(most=MAX_DEPTH), f"Depth of the trees, at most {MAX_DEPTH}; they are complete."
-    )
+    n_estimators: int = parameter(50, *TREES)
+    max_depth: int = parameter(4, *DEPTH)
     greedy_depth: int | None = parameter(
         None,
         count(),
         "Levels from the top that are chosen privately; the others are drawn at random, which "
         "costs nothing. By default all.",
     )
-    learning_rate: float = parameter(0.3, size(), "Factor of each tree's values.")
-    gradient_clip: float = parameter(
-        0.5, size(), "Bound of a row's gradient; a smaller clip means less noise."
-    )
-    hessian_clip: float = parameter(None, size(), "Bound of a row's Hessian.", by_task=(0.25, 1.0))
+    learning_rate: float = parameter(0.3, *LEARNING_RATE)
+    gradient_clip: float = parameter(0.5, *GRADIENT_CLIP)
+    hessian_clip: float = parameter(None, *HESSIAN_CLIP, by_task=(0.25, 1.0))
     hessian_share: float | None = parameter(
         None,
         share(),
@@ -106,8 +111,7 @@ class DPXGBParameters(Parameters):
     leaf_clip: float | None = parameter(
         2.0,
         or_none(STEP_SIZE),
-        "Bound of a tree's values (±), before the learning rate. None is the largest that the grid "
-        "of scores allows.",
+        f"{LEAF_CLIP[1]} None is the largest that the grid of scores allows.",
     )
     features: str | int = parameter(
         "all",
@@ -121,21 +125,14 @@ class DPXGBParameters(Parameters):
         "Where numbers may be split: at `n_candidates` evenly spread edges, or at edges that "
         "follow released Hessians.",
     )
-    n_candidates: int = parameter(
-        32, count(), "Split candidates of a number: at most 191, or as many as its given edges."
-    )
+    n_candidates: int = parameter(32, *CANDIDATES)
     candidate_rounds: str | int = parameter(
         1,
         options_or_count("all"),
         'How often "hessian" candidates are refined: once, before the first tree; in so many '
         "rounds; or in all.",
     )
-    sketch_bins: int | None = parameter(
-        None,
-        count(least=2),
-        "Even intervals of a number in the sketch's histogram. By default the intervals between "
-        "its candidates.",
-    )
+    sketch_bins: int | None = parameter(None, *SKETCH_BINS)
     init_share: float = parameter(
         0.05, share(or_else=0), "Share of the budget (on μ²) of the initial score; 0 for none."
     )
@@ -152,10 +149,8 @@ class DPXGBParameters(Parameters):
         "Division of the rest of the budget (on μ²) between the sketch of split candidates, the "
         "choice of splits, and leaves. Where there is no sketch, the others have its share.",
     )
-    split_lambda: float = parameter(
-        1.0, SPLIT_LAMBDA, "λ of the score by which splits are chosen, in rows."
-    )
-    span_share: float = parameter(None, share(or_else=0), SPAN_DOC, by_task=(0.0, 0.05))
+    split_lambda: float = parameter(1.0, *SPLIT_LAMBDA)
+    span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -210,7 +205,7 @@ def plan_dpxgb(
     given: Mapping[str, Any], encoder: Encoder, weight_bound: float | None, budget: Budget
 ) -> DPXGBPlan:
     """Plan a run with greedy trees, and calibrate its noise; see `sbdt.plan_sbdt`."""
-    target = task_of(encoder.domain.target)
+    target = Task.of(encoder.domain.target).target
     settings = DPXGBParameters.read(given, target)
     if settings.leaf_clip is None:
         widest = widest_clip(settings.n_estimators, settings.learning_rate)
@@ -222,17 +217,11 @@ def plan_dpxgb(
     draft = Draft(encoder, weight_bound, budget, given["accountant"])
     check_calibration(settings.calibration_share, target, draft.task.loss)
     made = draft.share(_wanted(draft, step, settings))
-    leaf = made["leaf"]
     follows = _NOISE_LAMBDA[target] if settings.reg_lambda is None else None
     return DPXGBPlan(
-        **made.fields,
-        step=step.with_noise_lambda(follows, leaf.sigmas[1], weight_bound),
+        **made.fields_with("init", "selection", "leaf", "sketch", "scores"),
+        step=step.with_noise_lambda(follows, made["leaf"].sigmas[1], weight_bound),
         settings=settings,
-        init=made.get("init"),
-        selection=made["selection"],
-        leaf=leaf,
-        sketch=made.get("sketch"),
-        scores=made.get("scores"),
     )
 
 
@@ -264,22 +253,34 @@ def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBParameters) -> list[S
 
 
 def boost_dpxgb(
-    curator: Curator,
-    plan: DPXGBPlan,
-    structures: RandomTrees,
-    before: TreeScores,
-    track: Track = iter,
+    curator: Curator, plan: DPXGBPlan, generator: np.random.Generator, track: Track = iter
 ) -> TreeScores:
-    """Add greedy trees to a model that has an initial score; see `sbdt.boost_sbdt`.
-
-    `structures` draws a tree's features, and the levels below the greedy ones.
+    """Train a model of greedy trees; `generator` is the public randomness of their features.
 
     Privacy
     -------
-    Spends `plan.releases` but for the initial score, whatever the rows: for each round and output
-    one selection a greedy level and one release of leaves, and the sketches.
+    Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
+    """
+    model = add_trees(curator, plan, generator, start_boosting(curator, plan), track)
+    return calibrate_scores(curator, plan, plan.scores, model)
+
+
+def add_trees(
+    curator: Curator,
+    plan: DPXGBPlan,
+    generator: np.random.Generator,
+    before: TreeScores,
+    track: Track = iter,
+) -> TreeScores:
+    """Add greedy trees to a model that has an initial score.
+
+    Privacy
+    -------
+    Spends, whatever the rows, for each round and output one selection a greedy level and one
+    release of leaves, and the sketches.
     """
     settings, outputs = plan.settings, plan.task.n_outputs
+    structures = RandomTrees(plan.encoder, settings.max_depth, settings.features, "one", generator)
     sketch = HessianThresholds(plan.encoder, settings.n_candidates, settings.sketch_bins)
     thresholds: Thresholds = even_thresholds(plan.encoder, settings.n_candidates)
     trees, values, hessians = [], [], []
@@ -291,26 +292,20 @@ def boost_dpxgb(
         features = structures.features_of(round_)
         splits = splits_of(plan.encoder, thresholds, features)
         for output in range(outputs):
-            tree = grow(
-                curator,
-                splits,
-                settings.levels,
-                settings.split_lambda,
-                plan.selection,
-                output,
-            )
+            levels, event = settings.levels, plan.selection
+            tree = grow(curator, splits, levels, settings.split_lambda, event, output)
             tree = structures.deepen(tree, round_, thresholds, features)
             sums = curator.sums(TreeSums((tree,), output), plan.leaf)[0]
-            leaves = np.zeros((outputs, tree.n_leaves), dtype=np.int32)
-            leaves[output] = plan.step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
-            curator.publish(AddTreeValues((tree,), leaves[output][None], output))
+            steps = plan.step.values(sums[:, 0], sums[:, 1], plan.weight_bound)
+            curator.publish(AddTreeValues((tree,), steps[None], output))
             trees.append(tree)
-            values.append(leaves)
+            values.append(steps)
             hessians.append(sums[:, 1])
     released = np.stack(hessians)
     noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
-    mass = noisy_mass(released, plan.weight_bound)
-    forest = Forest.of(trees, values, of_each(mass, outputs), of_each(noise, outputs))
+    mass = of_each(noisy_mass(released, plan.weight_bound), outputs)
+    leaves = list(of_each(np.stack(values), outputs))
+    forest = Forest.of(trees, leaves, mass, of_each(noise, outputs))
     return before.extended(forest, [outputs] * settings.n_estimators)
 
 

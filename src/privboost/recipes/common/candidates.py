@@ -1,13 +1,9 @@
-"""Split candidates: thresholds of numbers, and cells of a feature's codes.
+"""Structures of trees: split candidates, data-independent trees, and greedy ones.
 
-Data-independent trees: features and thresholds of nodes, drawn at random.
-
-The draws are public, and independent of the rows and of the noise.
-
-Greedy trees: splits selected privately on exact node histograms, level by level.
-
-All nodes of a level are selected at once, for the cost of one selection, because a row lies in one
-of them.
+Candidates are thresholds of numbers and single categories. Features and thresholds of
+data-independent trees are drawn at random: the draws are public, and independent of the rows and of
+the noise. Splits of greedy trees are selected privately on exact node histograms, level by level;
+all nodes of a level at once, for the cost of one selection, because a row lies in one of them.
 """
 
 from __future__ import annotations
@@ -16,12 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
 
+from privboost._core.checks import check_count
 from privboost._core.compilation import compiled
 from privboost.accounting.events import Selection
 from privboost.data.encoding import Encoder
+from privboost.data.feature_base import FINE_BINS
 from privboost.data.features import CategoricalFeature
 from privboost.engine.queries import GRADIENT_COUNT, NodeHistograms
 from privboost.mechanisms.curator import Curator
@@ -30,50 +29,52 @@ from privboost.trees.cell_map import CellMap
 from privboost.trees.splits import Splits, join_splits
 from privboost.trees.tree import Tree, stump
 
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Coarse cells of one feature's codes.
-
-    Attributes
-    ----------
-    map : CellMap
-        Cell of each code.
-    learned : bool array
-        Whether a cell has an effect; the cell of missing values does if they are declared.
-    """
-
-    map: CellMap
-    learned: np.ndarray
-
-    @property
-    def cell_of(self) -> np.ndarray:
-        """Cell of each code."""
-        return self.map.parts[0].cell_of[0]
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells."""
-        return self.map.n_cells
+_MOST_CELLS = 2**28
+"""Most cells of a level's histograms, of 16 bytes each."""
 
 
-def uniform_grid(encoder: Encoder, feature: int, max_bins: int) -> Cells:
-    """Merge fine bins evenly into at most `max_bins`; categories keep their codes.
+def check_bins(name: str, value: Any, encoder: Encoder) -> int:
+    """Return a number of bins, or raise unless it lies between 2 and the number of fine bins."""
+    bins, most = check_count(name, value, least=2), _most_bins(encoder)
+    if bins > most:
+        raise ValueError(
+            f"{name} must be at most {most}, all bins that a number has; {bins} is not"
+        )
+    return bins
 
-    "Other" and "missing" always have cells of their own.
-    """
-    declared = encoder.domain.features[feature]
-    n_codes = encoder.layout.n_codes[feature]
-    cell_of = np.arange(n_codes, dtype=np.uint16)
-    if not isinstance(declared, CategoricalFeature):
-        fine = n_codes - 1
-        coarse = min(fine, max_bins)
-        cell_of[:fine] = np.arange(fine) * coarse // fine
-        cell_of[fine] = coarse
-    cells = CellMap.of_feature(feature, cell_of)
-    learned = np.ones(cells.n_cells, dtype=np.bool_)
-    learned[-1] = declared.missing
-    return Cells(cells, learned)
+
+def check_candidates(value: int, encoder: Encoder, sketch_bins: int | None = None) -> None:
+    """Refuse more split candidates than there are edges between bins, or a finer sketch."""
+    if sketch_bins is not None:
+        check_bins("sketch_bins", sketch_bins, encoder)
+    most = _most_bins(encoder) - 1
+    if value > most:
+        raise ValueError(
+            f"n_candidates must be at most {most}, all edges between a number's bins; "
+            f"{value} is not"
+        )
+
+
+def _most_bins(encoder: Encoder) -> int:
+    """Return the largest number of fine bins: the usual one, or that of declared edges."""
+    return max(FINE_BINS, *(len(edges) + 1 for edges in encoder.edges))
+
+
+def count_cells(encoder: Encoder, n_candidates: int) -> int:
+    """Return the number of cells of all features' histograms; a category has one for each code."""
+    return sum(
+        codes if isinstance(feature, CategoricalFeature) else min(codes, n_candidates + 2)
+        for feature, codes in zip(encoder.domain.features, encoder.layout.n_codes, strict=True)
+    )
+
+
+def check_histograms(encoder: Encoder, n_candidates: int, depth: int) -> None:
+    """Refuse trees whose node histograms would not fit into memory."""
+    if count_cells(encoder, n_candidates) * 2**depth > _MOST_CELLS:
+        raise ValueError(
+            "the histograms of a level would be too large: lower max_depth (or greedy_depth) or "
+            "n_candidates"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +119,7 @@ class Thresholds:
 def even_thresholds(encoder: Encoder, count: int | None) -> Thresholds:
     """Return at most `count` thresholds for each number, evenly spread over its fine edges.
 
-    Parameters
-    ----------
-    encoder : Encoder
-        Features and their edges.
-    count : int or None
-        Number of thresholds; None is all fine edges.
+    None is all fine edges.
     """
     thresholds: list[np.ndarray | None] = []
     for feature, edges in zip(encoder.domain.features, encoder.edges, strict=True):
@@ -311,17 +307,7 @@ class RandomTrees:
     def draw(
         self, number: int, thresholds: Thresholds, among: tuple[int, ...] | None = None
     ) -> Tree:
-        """Draw the tree of a round.
-
-        Parameters
-        ----------
-        number : int
-            Number of the tree.
-        thresholds : Thresholds
-            Thresholds of numbers.
-        among : tuple of int, optional
-            Features of the tree, where they are drawn already.
-        """
+        """Draw the tree of a round; `among` are its features, where they are drawn already."""
         uniform = next(self._uniforms)
         feature = self._choose_features(number, uniform[0], among)
         goes_right = np.empty((len(feature), self._n_codes[feature].max()), dtype=np.uint8)
