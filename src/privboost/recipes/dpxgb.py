@@ -22,6 +22,7 @@ from privboost.engine.updates import AddTreeValues
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.utilities import MAX_SPLIT_ROWS
 from privboost.models.trees import Forest, TreeScores
+from privboost.recipes.common import newton
 from privboost.recipes.common.candidates import (
     HessianThresholds,
     RandomTrees,
@@ -33,27 +34,7 @@ from privboost.recipes.common.candidates import (
     of_each,
     splits_of,
 )
-from privboost.recipes.common.newton import (
-    CANDIDATES,
-    DEPTH,
-    GRADIENT_CLIP,
-    HESSIAN_CLIP,
-    LEAF_CLIP,
-    LEARNING_RATE,
-    NEWTON_STEP,
-    SHARES,
-    SKETCH_BINS,
-    SPANS,
-    SPLIT_LAMBDA,
-    STEP_SIZE,
-    TREES,
-    NewtonPlan,
-    NewtonStep,
-    check_scores,
-    noisy_mass,
-    start_boosting,
-    widest_clip,
-)
+from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
     Parameters,
@@ -83,19 +64,19 @@ _TYPICAL_VALUE = 0.25
 class DPXGBParameters(Parameters):
     """Parameters of DP-XGB."""
 
-    _apart: ClassVar[tuple[str, ...]] = NEWTON_STEP
+    _apart: ClassVar[tuple[str, ...]] = newton.NEWTON_STEP
 
-    n_estimators: int = parameter(50, *TREES)
-    max_depth: int = parameter(4, *DEPTH)
+    n_estimators: int = parameter(50, *newton.TREES)
+    max_depth: int = parameter(4, *newton.DEPTH)
     greedy_depth: int | None = parameter(
         None,
         count(),
         "Levels from the top that are chosen privately; the others are drawn at random, which "
         "costs nothing. By default all.",
     )
-    learning_rate: float = parameter(0.3, *LEARNING_RATE)
-    gradient_clip: float = parameter(0.5, *GRADIENT_CLIP)
-    hessian_clip: float = parameter(None, *HESSIAN_CLIP, by_task=(0.25, 1.0))
+    learning_rate: float = parameter(0.3, *newton.LEARNING_RATE)
+    gradient_clip: float = parameter(0.5, *newton.GRADIENT_CLIP)
+    hessian_clip: float = parameter(None, *newton.HESSIAN_CLIP, by_task=(0.25, 1.0))
     hessian_share: float | None = parameter(
         None,
         share(),
@@ -104,14 +85,14 @@ class DPXGBParameters(Parameters):
     )
     reg_lambda: float | None = parameter(
         None,
-        STEP_SIZE,
+        newton.STEP_SIZE,
         "λ, added to every leaf's sum of Hessians. By default half a standard deviation of its "
         "noise for classes, six for a number; 1 without noise.",
     )
     leaf_clip: float | None = parameter(
         2.0,
-        or_none(STEP_SIZE),
-        f"{LEAF_CLIP[1]} None is the largest that the grid of scores allows.",
+        or_none(newton.STEP_SIZE),
+        f"{newton.LEAF_CLIP[1]} None is the largest that the grid of scores allows.",
     )
     features: str | int = parameter(
         "all",
@@ -125,14 +106,14 @@ class DPXGBParameters(Parameters):
         "Where numbers may be split: at `n_candidates` evenly spread edges, or at edges that "
         "follow released Hessians.",
     )
-    n_candidates: int = parameter(32, *CANDIDATES)
+    n_candidates: int = parameter(32, *newton.CANDIDATES)
     candidate_rounds: str | int = parameter(
         1,
         options_or_count("all"),
         'How often "hessian" candidates are refined: once, before the first tree; in so many '
         "rounds; or in all.",
     )
-    sketch_bins: int | None = parameter(None, *SKETCH_BINS)
+    sketch_bins: int | None = parameter(None, *newton.SKETCH_BINS)
     init_share: float = parameter(
         0.05, share(or_else=0), "Share of the budget (on μ²) of the initial score; 0 for none."
     )
@@ -145,11 +126,11 @@ class DPXGBParameters(Parameters):
     )
     shares: tuple[float, float, float] = parameter(
         (0.1, 0.6, 0.3),
-        SHARES,
+        newton.SHARES,
         "Division of the rest of the budget (on μ²) between the sketch of split candidates, the "
         "choice of splits, and leaves. Where there is no sketch, the others have its share.",
     )
-    split_lambda: float = parameter(1.0, *SPLIT_LAMBDA)
+    split_lambda: float = parameter(1.0, *newton.SPLIT_LAMBDA)
     span_share: float = parameter(None, *SPAN_SHARE, by_task=(0.0, 0.05))
 
     def __post_init__(self) -> None:
@@ -208,11 +189,11 @@ def plan_dpxgb(
     target = Task.of(encoder.domain.target).target
     settings = DPXGBParameters.read(given, target)
     if settings.leaf_clip is None:
-        widest = widest_clip(settings.n_estimators, settings.learning_rate)
+        widest = newton.widest_clip(settings.n_estimators, settings.learning_rate)
         settings = replace(settings, leaf_clip=widest)
     step = NewtonStep.of(settings, settings.hessian_clip, _TYPICAL_VALUE)
     check_candidates(settings.n_candidates, encoder, settings.sketch_bins)
-    check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
+    newton.check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     check_histograms(encoder, settings.n_candidates, settings.levels)
     draft = Draft(encoder, weight_bound, budget, given["accountant"])
     check_calibration(settings.calibration_share, target, draft.task.loss)
@@ -238,7 +219,7 @@ def _wanted(draft: Draft, step: NewtonStep, settings: DPXGBParameters) -> list[S
         ("leaf", Planned(leaf, trees), settings.shares[2]),
     ]
     if settings.refinements and draft.n_numbers:
-        sketch = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
+        sketch = GaussianRelease(newton.SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
         parts.insert(0, ("sketch", Planned(sketch, settings.refinements), settings.shares[0]))
     total, span = sum(share for _, _, share in parts), settings.span_share
     rest = 1 - settings.init_share - settings.calibration_share - span
@@ -261,7 +242,7 @@ def boost_dpxgb(
     -------
     Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
     """
-    model = add_trees(curator, plan, generator, start_boosting(curator, plan), track)
+    model = add_trees(curator, plan, generator, newton.start_boosting(curator, plan), track)
     return calibrate_scores(curator, plan, plan.scores, model)
 
 
@@ -303,7 +284,7 @@ def add_trees(
             hessians.append(sums[:, 1])
     released = np.stack(hessians)
     noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
-    mass = of_each(noisy_mass(released, plan.weight_bound), outputs)
+    mass = of_each(newton.noisy_mass(released, plan.weight_bound), outputs)
     leaves = list(of_each(np.stack(values), outputs))
     forest = Forest.of(trees, leaves, mass, of_each(noise, outputs))
     return before.extended(forest, [outputs] * settings.n_estimators)

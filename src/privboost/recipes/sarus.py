@@ -28,6 +28,7 @@ from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.sensitivity import MEAN_STEPS, lambda_steps, row_steps
 from privboost.mechanisms.utilities import MAX_SPLIT_ROWS
 from privboost.models.trees import Forest, TreeScores
+from privboost.recipes.common import newton
 from privboost.recipes.common.candidates import (
     HessianThresholds,
     check_candidates,
@@ -36,25 +37,7 @@ from privboost.recipes.common.candidates import (
     of_each,
     splits_of,
 )
-from privboost.recipes.common.newton import (
-    CANDIDATES,
-    DEPTH,
-    LEAF_CLIP,
-    RATE,
-    SHARES,
-    SKETCH_BINS,
-    SPANS,
-    SPLIT_LAMBDA,
-    STEP_SIZE,
-    TREES,
-    NewtonPlan,
-    NewtonStep,
-    check_sampled_units,
-    check_scores,
-    loss_from,
-    noisy_mass,
-    start_boosting,
-)
+from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     FLAG,
     SPAN_SHARE,
@@ -76,7 +59,7 @@ from privboost.trees.tree import Tree, stump
 
 _PARTS = ("sketch", "selection", "leaf")
 """Releases of a tree, in order."""
-_SKETCHES = {"count": "counts by candidate span of every number", "hessian": SPANS}
+_SKETCHES = {"count": "counts by candidate span of every number", "hessian": newton.SPANS}
 _NOISE_LAMBDA = {"classes": 0.5, "number": 3.0}
 """Default λ, in standard deviations of the noise in a leaf's count."""
 
@@ -107,8 +90,8 @@ class SarusParameters(Parameters):
         "gives no probabilities. A number has the squared loss alone.",
         by_task=("logistic", "squared"),
     )
-    n_estimators: int = parameter(20, *TREES)
-    max_depth: int = parameter(4, *DEPTH)
+    n_estimators: int = parameter(20, *newton.TREES)
+    max_depth: int = parameter(4, *newton.DEPTH)
     learning_rate: float = parameter(
         None,
         size(),
@@ -117,10 +100,10 @@ class SarusParameters(Parameters):
     )
     subsample: float = parameter(
         1.0,
-        RATE,
+        newton.RATE,
         "Probability of a row to be used for a tree: one sample for a tree's splits and leaves.",
     )
-    n_candidates: int = parameter(32, *CANDIDATES)
+    n_candidates: int = parameter(32, *newton.CANDIDATES)
     gradient_clip: float = parameter(0.5, size(), "Bound of a row's gradient.")
     count_share: float = parameter(
         0.25,
@@ -129,11 +112,11 @@ class SarusParameters(Parameters):
     )
     reg_lambda: float | None = parameter(
         None,
-        STEP_SIZE,
+        newton.STEP_SIZE,
         "λ, added to every leaf's count. By default half a standard deviation of its noise for "
         'classes, three for a number; with `leaves="means"`, or without noise, 1.',
     )
-    leaf_clip: float = parameter(2.0, *LEAF_CLIP)
+    leaf_clip: float = parameter(2.0, *newton.LEAF_CLIP)
     init_share: float = parameter(
         0.05, share(or_else=0), "Share of ε of the initial score; 0 for none."
     )
@@ -147,11 +130,11 @@ class SarusParameters(Parameters):
     )
     shares: tuple[float, float, float] = parameter(
         (0.1, 0.45, 0.45),
-        SHARES,
+        newton.SHARES,
         "Division of the rest of ε between the sketch of split candidates, the choice of splits, "
         "and leaves. A sketch of share 0 leaves candidates evenly spread.",
     )
-    split_lambda: float = parameter(1.0, *SPLIT_LAMBDA)
+    split_lambda: float = parameter(1.0, *newton.SPLIT_LAMBDA)
     gradient_filter: float | None = parameter(
         None,
         size(),
@@ -177,7 +160,7 @@ class SarusParameters(Parameters):
         "the number of a leaf's rows, need far more noise, have no importances and take no "
         "weights.",
     )
-    sketch_bins: int | None = parameter(None, *SKETCH_BINS)
+    sketch_bins: int | None = parameter(None, *newton.SKETCH_BINS)
     sketch_weights: str = parameter(
         "count", options("count", "hessian"), "Statistic of the sketch: rows, or their Hessians."
     )
@@ -237,7 +220,7 @@ def plan_sarus(
 ) -> SarusPlan:
     """Plan a run with greedy trees under pure ε, and calibrate its noise; see `sbdt.plan_sbdt`."""
     target = Task.of(encoder.domain.target).target
-    defaults: dict[str, Any] = {"loss": loss_from(given, target)}
+    defaults: dict[str, Any] = {"loss": newton.loss_from(given, target)}
     if defaults["loss"] != "logistic":
         defaults["calibration_share"] = 0
     if FLAG.check("geometric_clip", given["geometric_clip"]):  # whose published rate it is
@@ -254,7 +237,7 @@ def plan_sarus(
     _check(encoder, step, settings, weight_bound)
     draft = Draft(encoder, weight_bound, budget, given["accountant"], settings.loss)
     check_calibration(settings.calibration_share, target, settings.loss)
-    check_sampled_units(settings.subsample, draft.contribution)
+    newton.check_sampled_units(settings.subsample, draft.contribution)
     made = draft.scale(_wanted(draft, step, settings))
     fields = made.fields_with("init", "scores", "group", *_PARTS)
     group = fields["group"]
@@ -290,7 +273,7 @@ def _check(
             "geometric_clip needs a learning_rate below 1: the clip shrinks by 1 - learning_rate "
             "from tree to tree, to nothing"
         )
-    check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
+    newton.check_scores(settings.n_estimators * step.leaf_clip * step.learning_rate)
     check_histograms(encoder, settings.n_candidates, settings.max_depth)
 
 
@@ -359,7 +342,7 @@ def boost_sarus(curator: Curator, plan: SarusPlan, track: Track = iter) -> TreeS
     -------
     Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
     """
-    model = add_trees(curator, plan, start_boosting(curator, plan), track)
+    model = add_trees(curator, plan, newton.start_boosting(curator, plan), track)
     return calibrate_scores(curator, plan, plan.scores, model)
 
 
@@ -398,7 +381,7 @@ def add_trees(
     if settings.leaves == "means":  # which release no counts
         forest = Forest.of(trees, leaves)
     else:
-        mass = of_each(noisy_mass(np.stack(counts), plan.weight_bound), outputs)
+        mass = of_each(newton.noisy_mass(np.stack(counts), plan.weight_bound), outputs)
         forest = Forest.of(trees, leaves, mass, of_each(np.stack(noise), outputs))
     return before.extended(forest, [outputs] * settings.n_estimators)
 

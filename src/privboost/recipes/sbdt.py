@@ -31,6 +31,7 @@ from privboost.engine.queries import (
 from privboost.engine.updates import AddTreeValues
 from privboost.mechanisms.curator import Curator
 from privboost.models.trees import Forest, TreeScores
+from privboost.recipes.common import newton
 from privboost.recipes.common.candidates import (
     CATEGORY_SPLITS,
     RULES,
@@ -40,26 +41,7 @@ from privboost.recipes.common.candidates import (
     check_candidates,
     even_thresholds,
 )
-from privboost.recipes.common.newton import (
-    CANDIDATES,
-    DEPTH,
-    GRADIENT_CLIP,
-    HESSIAN_CLIP,
-    LEAF_CLIP,
-    LEARNING_RATE,
-    NEWTON_STEP,
-    RATE,
-    SPANS,
-    STEP_SIZE,
-    TREES,
-    NewtonPlan,
-    NewtonStep,
-    check_sampled_units,
-    check_scores,
-    loss_from,
-    noisy_mass,
-    start_boosting,
-)
+from privboost.recipes.common.newton import NewtonPlan, NewtonStep
 from privboost.recipes.common.parameters import (
     SPAN_SHARE,
     Parameters,
@@ -97,19 +79,19 @@ _TYPICAL_VALUE = {"newton": 1 / 8, "gradient": 1 / 50, "squared": 1 / 8, "number
 class SBDTParameters(Parameters):
     """Parameters of S-BDT."""
 
-    _apart: ClassVar[tuple[str, ...]] = (*NEWTON_STEP, "loss")
+    _apart: ClassVar[tuple[str, ...]] = (*newton.NEWTON_STEP, "loss")
 
-    n_estimators: int = parameter(None, *TREES, by_task=(300, 100))
-    max_depth: int = parameter(None, *DEPTH, by_task=(6, 2))
-    learning_rate: float = parameter(0.1, *LEARNING_RATE)
+    n_estimators: int = parameter(None, *newton.TREES, by_task=(300, 100))
+    max_depth: int = parameter(None, *newton.DEPTH, by_task=(6, 2))
+    learning_rate: float = parameter(0.1, *newton.LEARNING_RATE)
     subsample: float = parameter(
         1.0,
-        RATE,
+        newton.RATE,
         "Probability of a row to be used for a tree. Below 1 the noise of the accounted release is "
         "smaller, but so is the sum; it regularises (like a larger `reg_lambda`) and seldom helps.",
     )
-    gradient_clip: float = parameter(0.3, *GRADIENT_CLIP)
-    hessian_clip: float = parameter(None, *HESSIAN_CLIP, by_task=(0.1, 1.0))
+    gradient_clip: float = parameter(0.3, *newton.GRADIENT_CLIP)
+    hessian_clip: float = parameter(None, *newton.HESSIAN_CLIP, by_task=(0.1, 1.0))
     hessian_share: float | None = parameter(
         None,
         share(),
@@ -118,12 +100,12 @@ class SBDTParameters(Parameters):
     )
     reg_lambda: float | None = parameter(
         None,
-        STEP_SIZE,
+        newton.STEP_SIZE,
         "λ, added to every sum of Hessians. By default it follows the noise, which is public: half "
         "a standard deviation of the noise in a leaf's sum for classes, a whole one for a number, "
         "so that leaves which noise alone could explain stay near zero; 1 without noise.",
     )
-    leaf_clip: float = parameter(2.0, *LEAF_CLIP)
+    leaf_clip: float = parameter(2.0, *newton.LEAF_CLIP)
     boosting: str = parameter(
         "newton",
         options("newton", "gradient"),
@@ -185,7 +167,7 @@ class SBDTParameters(Parameters):
         "given edges); or at edges that follow released Hessians, refined in the first "
         "`candidate_rounds` updates.",
     )
-    n_candidates: int = parameter(32, *CANDIDATES)
+    n_candidates: int = parameter(32, *newton.CANDIDATES)
     candidate_rounds: int = parameter(5, count(), 'Releases that refine "hessian" candidates.')
     candidate_share: float | None = parameter(
         0.1,
@@ -303,22 +285,12 @@ def plan_sbdt(
 ) -> SBDTPlan:
     """Plan a run with random trees, and calibrate its noise.
 
-    Parameters
-    ----------
-    given : mapping
-        Arguments of the estimator.
-    encoder : Encoder
-        Domain and binning.
-    weight_bound : float or None
-        Public bound of sample weights.
-    budget : Budget
-        Privacy budget.
-    batch : int, optional
-        Number of the batch in a stream, from 0: its rows have individual filters, and only the
-        first batch has an initial score. None is a run of its own.
+    `given` has the arguments of the estimator, and `batch` is the number of the batch in a stream,
+    from 0: its rows have individual filters, and only the first batch has an initial score. None is
+    a run of its own.
     """
     target = Task.of(encoder.domain.target).target
-    defaults: dict[str, Any] = {"loss": loss_from(given, target)}
+    defaults: dict[str, Any] = {"loss": newton.loss_from(given, target)}
     if given["init_epsilon"] is not None or given["init_count_epsilon"] is not None:
         defaults["init_share"] = 0
     if defaults["loss"] != "logistic" or batch is not None:
@@ -327,7 +299,7 @@ def plan_sbdt(
     step = _step(settings, target)
     check_candidates(settings.n_candidates, encoder)
     trees = settings.n_estimators + settings.extra_estimators
-    check_scores(trees * step.leaf_clip * step.learning_rate)
+    newton.check_scores(trees * step.leaf_clip * step.learning_rate)
     draft = Draft(encoder, weight_bound, budget, given["accountant"], settings.loss)
     if batch is not None and target == "classes" and settings.loss != "logistic":
         raise ValueError('a stream of classes needs loss="logistic": its states are log-odds')
@@ -337,7 +309,7 @@ def plan_sbdt(
             "calibration_share must be 0 in a stream: rows would pay for the counts of every "
             "batch to come, on top of their individual budgets"
         )
-    check_sampled_units(settings.subsample, draft.contribution)
+    newton.check_sampled_units(settings.subsample, draft.contribution)
     made = _calibrate(draft, step, settings, batch)
     life, planned = made["life"], _n_releases(settings, draft.task)
     if life is not None and planned > life.releases:
@@ -387,7 +359,7 @@ def _wanted(draft: Draft, step: NewtonStep, settings: SBDTParameters, first: boo
         wanted.append(("scores", Planned(scores, outputs), settings.calibration_share))
         left -= settings.calibration_share
     if settings.candidates == "hessian" and draft.n_numbers:
-        spans = GaussianRelease(SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
+        spans = GaussianRelease(newton.SPANS, 1.0, cells=draft.n_numbers, shares=(1.0,), **bound)
         part = settings.candidate_share
         if part is None:  # a histogram counts as a tree
             histograms = settings.refinements * draft.n_numbers
@@ -542,7 +514,7 @@ def boost_sbdt(
     -------
     Spends `plan.releases`: the initial score, those of `add_trees`, and the counts by score.
     """
-    before = start_boosting(curator, plan, plan.settings.init_clip)
+    before = newton.start_boosting(curator, plan, plan.settings.init_clip)
     model = add_trees(curator, plan, generator, before, track)
     return calibrate_scores(curator, plan, plan.scores, model)
 
@@ -604,7 +576,7 @@ def add_trees(
     noise = plan.step.noise(released, float(plan.leaf.sigmas[0]), plan.weight_bound)
     noise /= np.repeat(updates, updates)[:, None, None]
     noise[settings.left_at_zero(released)] = 0
-    mass = noisy_mass(released, plan.weight_bound)
+    mass = newton.noisy_mass(released, plan.weight_bound)
     return before.extended(Forest.of(trees, values, mass, noise), updates)
 
 

@@ -204,26 +204,19 @@ class HessianThresholds:
             count = self._own_cells(k)[-1] + 1
             intervals[k] = sums[at : at + count]
             at += count + 1  # and the cell of missing values
-        move = self._move_to_quantiles if self._rule == "quantiles" else self._merge_and_divide
-        self.thresholds = self.thresholds.replaced(move(intervals))
-
-    def _move_to_quantiles(self, intervals: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        self._releases += 1
         changed = {}
-        for k, sums in intervals.items():
-            own = self._own_cells(k)
-            self._density[k] += np.maximum(sums, 0)[own] / np.bincount(own)[own]
-            changed[k] = self._quantiles(self._density[k] / self._releases)
-        return changed
-
-    def _merge_and_divide(self, intervals: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        total = sum(float(sums.sum()) for sums in intervals.values()) / max(len(intervals), 1)
-        return {
-            k: merge_and_divide(
-                self.thresholds.own(k), np.maximum(sums, 0), total / self._count, self._count
-            )
-            for k, sums in intervals.items()
-        }
+        if self._rule == "quantiles":
+            self._releases += 1
+            for k, mass in intervals.items():
+                own = self._own_cells(k)
+                self._density[k] += np.maximum(mass, 0)[own] / np.bincount(own)[own]
+                changed[k] = self._quantiles(self._density[k] / self._releases)
+        else:
+            total = sum(float(mass.sum()) for mass in intervals.values()) / max(len(intervals), 1)
+            for k, mass in intervals.items():
+                part, before = total / self._count, self.thresholds.own(k)
+                changed[k] = merge_and_divide(before, np.maximum(mass, 0), part, self._count)
+        self.thresholds = self.thresholds.replaced(changed)
 
     def _own_cells(self, feature: int) -> np.ndarray:
         """Return the cell of each fine bin of a feature in the next release."""
@@ -244,19 +237,11 @@ def merge_and_divide(
 ) -> np.ndarray:
     """Move the thresholds of one number by the rule of Maddock et al.
 
-    Parameters
-    ----------
-    codes : int array
-        Thresholds.
-    mass : array
-        Noisy count of each interval, from below the first threshold to above the last; not
-        below 0.
-    even_part : float
-        Mass since the last kept threshold above which a threshold is kept. The highest one always
-        is.
-    count : int
-        Wanted number of thresholds. Where there were fewer, a kept one gets another half-way to the
-        next; where fewer are kept, the intervals between them are divided evenly.
+    A threshold is kept where the mass since the last kept one is above `even_part`; the highest one
+    always is. `mass` is the noisy count of each interval, from below the first threshold to above
+    the last, and not negative. `count` thresholds are wanted: where there were fewer, a kept one
+    gets another half-way to the next; where fewer are kept, the intervals between them are divided
+    evenly.
     """
     kept: list[int] = []
     since = 0.0
@@ -309,7 +294,9 @@ class RandomTrees:
     ) -> Tree:
         """Draw the tree of a round; `among` are its features, where they are drawn already."""
         uniform = next(self._uniforms)
-        feature = self._choose_features(number, uniform[0], among)
+        drawn = self._draw_features(number) if among is None else among
+        own = np.array(drawn, dtype=np.uint16)
+        feature = own[(uniform[0] * len(own)).astype(np.int64)]
         goes_right = np.empty((len(feature), self._n_codes[feature].max()), dtype=np.uint8)
         halves = self.category_splits == "subset"
         bits = self.generator.random(goes_right.shape if halves else (0, 0), dtype=np.float32)
@@ -327,12 +314,17 @@ class RandomTrees:
 
     def features_of(self, number: int) -> tuple[int, ...]:
         """Return the features of a round's greedy trees."""
+        return tuple(sorted(self._draw_features(number)))
+
+    def _draw_features(self, number: int) -> Sequence[int]:
+        """Return the features among which a tree's nodes have theirs."""
         count = len(self._n_codes)
         if self.features == "cyclical":
             return (number % count,)
         if isinstance(self.features, str):
-            return tuple(range(count))
-        return tuple(sorted(self.generator.permutation(count)[: self.features].tolist()))
+            return range(count)
+        drawn: list[int] = self.generator.permutation(count)[: self.features].tolist()
+        return drawn
 
     def deepen(
         self, tree: Tree, number: int, thresholds: Thresholds, among: tuple[int, ...]
@@ -360,39 +352,14 @@ class RandomTrees:
         shape = (_TREES_AT_ONCE, 3, 2**self.depth - 1)
         return chain.from_iterable(self.generator.random(shape) for _ in repeat(None))
 
-    def _choose_features(
-        self, number: int, uniform: np.ndarray, among: tuple[int, ...] | None
-    ) -> np.ndarray:
-        count = len(self._n_codes)
-        if self.features == "cyclical":
-            return np.full(len(uniform), number % count, dtype=np.uint16)
-        if isinstance(self.features, str):
-            return (uniform * count).astype(np.uint16)
-        drawn = self.generator.permutation(count)[: int(self.features)] if among is None else among
-        own = np.array(drawn, dtype=np.uint16)
-        return own[(uniform * len(own)).astype(np.int64)]
-
 
 @compiled
 def send_codes(feature, codes, first, count, n_codes, uniform, bits, goes_right):  # type: ignore[no-untyped-def]
-    """Write whether each code goes right at each node.
+    """Write whether each code goes right at each node; see `Thresholds` for codes, first and count.
 
-    Parameters
-    ----------
-    feature : int array
-        Feature of each node.
-    codes, first, count : int arrays
-        See `Thresholds`.
-    n_codes : int array
-        Number of codes of each feature.
-    uniform : float array of shape (2, nodes)
-        Uniform numbers of each node that choose the threshold or category, and whether missing
-        values go right (above one half).
-    bits : float array of shape (nodes, codes), or of no size
-        Uniform numbers of which categories above one half go right; without them the chosen one
-        does.
-    goes_right : uint8 array of shape (nodes, codes)
-        Result.
+    Two uniform numbers of each node choose the threshold or category, and whether missing values go
+    right (above one half). Categories go right whose own uniform number in `bits` is above one
+    half; where that has no size, the chosen one does.
     """
     for node in range(feature.size):
         own = feature[node]

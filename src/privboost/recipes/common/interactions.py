@@ -47,14 +47,8 @@ _NEWS = 0.1
 class CodeQuantiles:
     """Quantiles of a feature's codes: the share of rows before each, from 0 to 1.
 
-    Attributes
-    ----------
-    of_code : float array
-        Quantile of each code; categories of one bin share one.
-    missing : int or None
-        Code of missing values of a number, which have no order; a category's have a quantile.
-    size : float
-        Size of the feature's effect.
+    Categories of one bin share one. `missing` is the code of missing values of a number, which have
+    no order (a category's have a quantile); `size` is that of the feature's effect.
     """
 
     of_code: np.ndarray
@@ -104,22 +98,10 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class FittedTree:
-    """Tree that was measured.
+    """Tree that was measured: published values of its leaves, and what they follow from.
 
-    Attributes
-    ----------
-    tree : Tree
-        Structure.
-    published : int32 array
-        Published value of each leaf, in score steps.
-    mass : float array
-        Released Hessians of each leaf.
-    noise : Noise
-        Noise of the measurement.
-    variance : float
-        Weighted mean of the prior variances.
-    part : float
-        Fraction of the step that values took.
+    `mass` are the released Hessians of each leaf, `variance` the weighted mean of the prior
+    variances, and `part` the fraction of the step that values took.
     """
 
     tree: Tree

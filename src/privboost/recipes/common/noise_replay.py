@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,20 +39,12 @@ The distribution of noise over an effect's bins depends on the joint distributio
 is not known."""
 
 
-@dataclass(eq=False)
 class _Noisy:
     """Replayed noise of one effect: its posterior of the run, and the bin of each drawn row."""
 
-    effect: Effect
-    rows: np.ndarray
-    first: np.ndarray = field(init=False)
-    info: np.ndarray = field(init=False)
-    pull: np.ndarray = field(init=False)
-    values: np.ndarray = field(init=False)
-    published: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        bins, self.first = len(self.effect.values), self.effect.prior.first.copy()
+    def __init__(self, effect: Effect, rows: np.ndarray) -> None:
+        self.effect, self.rows = effect, rows
+        bins, self.first = len(effect.values), effect.prior.first.copy()
         self.info, self.pull = np.zeros((bins, bins)), np.zeros((bins, N_DRAWS))
         self.values, self.published = np.zeros((bins, N_DRAWS)), np.zeros(bins)
 
@@ -70,21 +61,9 @@ class _Noisy:
 class NoiseReplay:
     """Replayed noise of one output's run.
 
-    Parameters
-    ----------
-    posteriors : FeaturePosteriors
-        Measurements of features.
-    interactions : Interactions or None
-        Measurements of pairs and trees.
-    start, start_noise : float
-        Initial score and its standard deviation.
-    response : callable
-        Mean derivative of all rows' gradients with respect to their scores, given these.
-
-    Attributes
-    ----------
-    effects, pairs, trees : list of float arrays
-        Standard deviations of values: by bin of a feature, cell of a pair, leaf of a tree.
+    `start_noise` is the deviation of the initial score, and `response` the sum of the derivatives
+    of all rows' gradients with respect to their scores, given these. `effects`, `pairs` and `trees`
+    are the standard deviations of values: by bin of a feature, cell of a pair, leaf of a tree.
     """
 
     def __init__(
@@ -164,7 +143,7 @@ class NoiseReplay:
     def _measure(self, own: _Noisy, observed: Observation) -> np.ndarray:
         """Return the noise of a measurement of an effect, with the effect of earlier noise."""
         cell_of, cells = observed.cell_of, len(observed.weight)
-        missed = observed.within * (own.published - own.effect.values)
+        missed: np.ndarray = observed.within * (own.published - own.effect.values)
         missed = np.bincount(cell_of, missed, minlength=cells)
         measured = self._noise(observed.noise.gradient, observed.noise.hessian * missed, cells)
         response = self._respond(self._scores) / N_ROWS

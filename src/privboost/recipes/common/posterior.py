@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -31,18 +31,10 @@ _RIDGE, _ROUGH, _OWN = 0.1, 0.375, 0.2
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Prior of an effect's values, up to its variance.
+    """Prior of an effect's values: precision (its lower half) for a variance of 1.
 
-    Attributes
-    ----------
-    precision : float array of shape (bins, bins)
-        Lower half of the precision matrix, for a variance of 1.
-    least : float array
-        Pivots of its factor: measurements only increase them.
-    first : int array
-        First bin that each bin is coupled with.
-    learned : bool array
-        Bins that have an effect.
+    `least` are the pivots of its factor, which measurements only increase; `first` is the first bin
+    that each bin is coupled with, and `learned` whether it has an effect.
     """
 
     precision: np.ndarray
@@ -133,14 +125,9 @@ def largest_value(features: int) -> float:
 
 @dataclass(frozen=True)
 class Noise:
-    """Errors of a measurement.
+    """Errors of a measurement: standard deviations of the noise in a cell's sums.
 
-    Attributes
-    ----------
-    gradient, hessian : float, or an array by cell
-        Standard deviation of the noise in a cell's sums.
-    spread : float
-        Variance of gradients for a sum of Hessians of 1, without noise.
+    `spread` is the variance of gradients for a sum of Hessians of 1, without noise.
     """
 
     gradient: float | np.ndarray
@@ -156,16 +143,8 @@ class Noise:
 class Observation:
     """Measurement of an effect as a linear observation.
 
-    Attributes
-    ----------
-    cell_of, within : arrays
-        Cell of each bin, and the bin's estimated part of its cell's rows.
-    weight, precision : float arrays
-        Hessian and 1/variance of the gradient of each cell.
-    noise : Noise
-        Errors of the measurement.
-    variance : float
-        Weighted mean of the prior variances.
+    For each bin its cell and estimated part of the cell's rows; for each cell its Hessian and
+    1/variance of the gradient; the errors, and the weighted mean of the prior variances.
     """
 
     cell_of: np.ndarray
@@ -185,7 +164,6 @@ class Step:
     values: np.ndarray
 
 
-@dataclass(eq=False)
 class Effect:
     """Posterior of one effect on one output.
 
@@ -203,28 +181,19 @@ class Effect:
         1 if ordered values never fall, −1 if they never rise, 0 if they may do both.
     """
 
-    prior: Prior
-    most: float = MOST_VALUE
-    fade: float = FADE
-    ordered: int = 0
-    slope: int = 0
-    n_observed: int = field(default=0, init=False)
-    first: np.ndarray = field(init=False)
-    info: np.ndarray = field(init=False)
-    pull: np.ndarray = field(init=False)
-    values: np.ndarray = field(init=False)
-    goal: np.ndarray = field(init=False)
-    move: np.ndarray = field(init=False)
-    evidence: np.ndarray = field(init=False)
-    weights: np.ndarray = field(init=False)
-    mass: np.ndarray = field(init=False)
-    published: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        size, self.first = len(self.prior.first), self.prior.first.copy()
+    def __init__(
+        self,
+        prior: Prior,
+        most: float = MOST_VALUE,
+        fade: float = FADE,
+        ordered: int = 0,
+        slope: int = 0,
+    ) -> None:
+        self.prior, self.most, self.fade = prior, most, fade
+        self.ordered, self.slope, self.n_observed = ordered, slope, 0
+        size, self.first = len(prior.first), prior.first.copy()
         self.info, self.pull = np.zeros((size, size)), np.zeros((size, 1))
-        self.values, self.mass = np.zeros(size), np.zeros(size)
-        self.goal, self.move = np.zeros(size), np.zeros(size)
+        self.values, self.mass, self.goal, self.move = np.zeros((4, size))
         self.published = np.zeros(size, dtype=np.int32)
         self.evidence = np.zeros(len(VARIANCES))
         self.weights = np.full(len(VARIANCES), 1 / len(VARIANCES))
@@ -331,11 +300,8 @@ class StepDamping:
 
         A fraction p of steps along which everything else moves, too, leaves 1 − p·λ of the
         distance; with p = 1/λ nothing is left.
-
-        Parameters
-        ----------
-        moves : iterable of (weight, before, now), read where a round has several queries
-            Noisy counts of each effect's bins, and their full steps in the last round and now.
+        `moves` has noisy counts of each effect's bins, and their full steps in the last round and
+        now; it is read where a round has several queries.
         """
         if not self._several:
             return
