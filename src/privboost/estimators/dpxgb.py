@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privboost.data.encoding import Encoder
-from privboost.estimators.base import PrivateRegressor
+from privboost.estimators.base import LogisticClassifier, PrivateRegressor
 from privboost.estimators.mixins import TreeClassifier, TreeEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
@@ -48,7 +48,7 @@ class DPXGBEstimator(WeighedClasses, TreeEstimator):
 
 
 @documented
-class DPXGBClassifier(DPXGBEstimator, TreeClassifier):
+class DPXGBClassifier(DPXGBEstimator, TreeClassifier, LogisticClassifier):
     """A private classifier of boosted greedy trees (DP-XGB).
 
     Examples

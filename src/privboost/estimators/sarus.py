@@ -7,7 +7,7 @@ from typing import Any
 
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.mixins import AnyLossTreeClassifier, TreeEstimator
+from privboost.estimators.mixins import AnyLossClassifier, TreeClassifier, TreeEstimator
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -63,7 +63,7 @@ class SarusEstimator(WeighedClasses, TreeEstimator):
 
 
 @documented
-class SarusXGBClassifier(SarusEstimator, AnyLossTreeClassifier):
+class SarusXGBClassifier(SarusEstimator, TreeClassifier, AnyLossClassifier):
     """A classifier of boosted greedy trees under pure ε-DP.
 
     Leaves move scores by mean gradients, which are at most a half of what Newton steps would be;

@@ -8,7 +8,7 @@ from typing import Any
 from privboost._core.progress import rounds_bar
 from privboost.data.encoding import Encoder
 from privboost.estimators.base import PrivateRegressor
-from privboost.estimators.mixins import AnyLossTreeClassifier
+from privboost.estimators.mixins import AnyLossClassifier, TreeClassifier
 from privboost.estimators.parameters import (
     ClassWeightArguments,
     RunArguments,
@@ -77,7 +77,7 @@ class SBDTEstimator(WeighedClasses, StreamEstimator):
 
 
 @documented
-class SBDTClassifier(SBDTEstimator, AnyLossTreeClassifier):
+class SBDTClassifier(SBDTEstimator, TreeClassifier, AnyLossClassifier):
     """A private classifier of boosted random trees (S-BDT).
 
     Examples

@@ -162,14 +162,8 @@ class DPXGBParameters(Parameters):
 class DPXGBPlan(NewtonPlan):
     """Plan of greedy trees under (ε, δ).
 
-    Attributes
-    ----------
-    selection : Selection
-        Choice of the splits of one level.
-    leaf : GaussianRelease
-        Release of a tree's leaves.
-    sketch : GaussianRelease or None
-        Release of the Hessians that candidates follow.
+    The choice of the splits of one level, and releases of a tree's leaves and of the Hessians that
+    candidates follow.
     """
 
     selection: Selection

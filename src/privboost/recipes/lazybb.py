@@ -214,14 +214,8 @@ def _epsilon_of_a_vote(budget: Budget, choices: int) -> float:
 class LazyBBPlan(Plan):
     """Plan of smooth boosting.
 
-    Attributes
-    ----------
-    choice : Selection
-        Selection of a rule, or of one split of a tree.
-    labels : Selection or None
-        Selection of the classes of a tree's leaves.
-    scores : GaussianRelease, LaplaceRelease or None
-        Release of counts by votes and class, at the end.
+    The choice of a rule, or of one split of a tree; the choice of the classes of a tree's leaves;
+    and the release of counts by votes and class at the end.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = ("task", "settings", "contribution", "budget")

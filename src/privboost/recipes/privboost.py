@@ -209,29 +209,19 @@ class Rule:
     """Division of measurements between single features and interactions.
 
     It reads public facts and released values alone, and is part of the plan's digest.
-
-    Attributes
-    ----------
-    tried : int
-        Number of joint measurements, for half of the budget, at which their cells are estimated.
-    fewest : float
-        Fewest cells with which there are interactions.
-    steep, most_part : float
-        Part of the budget for each doubling of cells, and the largest part.
-    count : float
-        Joint measurements for a part of 1.
-    many : float
-        Cells beyond which their number grows with the root of cells.
-    most_count : int
-        Most joint measurements.
     """
 
     tried: int = 100
+    """Joint measurements, for half of the budget, at which their cells are estimated."""
     fewest: float = 1.4
+    """Fewest cells with which there are interactions."""
     steep: float = 0.25
+    """Part of the budget for each doubling of cells."""
     most_part: float = 0.7
     count: float = 400.0
+    """Joint measurements for a part of 1."""
     many: float = 60.0
+    """Cells beyond which their number grows with the root of cells."""
     most_count: int = 1500
 
     def divide(self, cells: float) -> tuple[float, int]:

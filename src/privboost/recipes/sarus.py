@@ -184,16 +184,8 @@ class SarusParameters(Parameters):
 class SarusPlan(NewtonPlan):
     """Plan of greedy trees under pure ε.
 
-    Attributes
-    ----------
-    selection : Selection
-        Choice of the splits of one level.
-    leaf : LaplaceRelease
-        Release of a tree's leaves.
-    group : SampledGroup or None
-        A tree's choices and leaves (and its sketch) on one sample, where rows are sampled.
-    sketch : LaplaceRelease or None
-        Release of the histograms that candidates follow.
+    The choice of the splits of one level, and releases of a tree's leaves and of the histograms
+    that candidates follow. Where rows are sampled, `group` has all of a tree on one sample.
     """
 
     selection: Selection

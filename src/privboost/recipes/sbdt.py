@@ -259,14 +259,8 @@ STREAM_PARAMETERS = frozenset(each.name for each in fields(SBDTParameters)) - {"
 class SBDTPlan(NewtonPlan):
     """Plan of boosting with data-independent trees.
 
-    Attributes
-    ----------
-    leaf : GaussianRelease
-        Release of the leaves of a batch of trees.
-    hessian : GaussianRelease or None
-        Release that refines candidates.
-    life : IndividualBudget or None
-        Budget of each row, where an individual privacy filter charges rows.
+    Releases of the leaves of a batch of trees, and of the Hessians that refine candidates; and the
+    budget of each row for life, where an individual privacy filter charges rows.
     """
 
     _hashed: ClassVar[tuple[str, ...]] = (*NewtonPlan._hashed, "leaf")

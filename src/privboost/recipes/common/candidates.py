@@ -81,12 +81,8 @@ def check_histograms(encoder: Encoder, n_candidates: int, depth: int) -> None:
 class Thresholds:
     """Thresholds of numbers: codes that may be the last one to go left.
 
-    Attributes
-    ----------
-    codes : int64 array
-        Thresholds of all features, one feature after the other.
-    first, count : int64 arrays
-        Index of a feature's first threshold, and their number; −1 for a category.
+    `codes` has those of one feature after the other, `first` where a feature's begin, and `count`
+    their number: −1 for a category.
     """
 
     codes: np.ndarray
@@ -164,17 +160,8 @@ class HessianThresholds:
     rule of Maddock et al., intervals are joined until they have an even part of the last release's
     mass, and the remaining thresholds divide the intervals that are left.
 
-    Parameters
-    ----------
-    encoder : Encoder
-        Features and their edges.
-    count : int
-        Thresholds for each number.
-    bins : int, optional
-        Even intervals of each number in every release. By default the intervals between the current
-        thresholds, as "merge" needs them.
-    rule : {"quantiles", "merge"}
-        Rule of refinement.
+    There are `count` thresholds for each number. A release has `bins` even intervals of each
+    number; by default those between the current thresholds, as "merge" needs them.
     """
 
     _EVEN = 0.1
@@ -266,21 +253,11 @@ _TREES_AT_ONCE = 32
 
 @dataclass(frozen=True, eq=False)
 class RandomTrees:
-    """Generator of complete trees of one depth.
+    """Generator of complete trees of one depth, from public randomness.
 
-    Parameters
-    ----------
-    encoder : Encoder
-        Features and their codes.
-    depth : int
-        Splits between the root and a leaf.
-    features : "cyclical", "uniform", "all" or int
-        Tree t has feature t alone, modulo their number; or each node has any feature ("uniform"
-        and "all"); or each node has one of k features drawn for the tree.
-    category_splits : {"subset", "one"}
-        A node on a category sends a random half of the categories right, or a random one.
-    generator : numpy.random.Generator
-        Public randomness.
+    If `features` are "cyclical", tree t has feature t alone, modulo their number; or each node has
+    any feature ("uniform" and "all"), or one of so many that are drawn for the tree. A node on a
+    category sends a random half of the categories right ("subset"), or a random one ("one").
     """
 
     encoder: Encoder

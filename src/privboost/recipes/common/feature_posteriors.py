@@ -54,14 +54,8 @@ class FeatureQuery:
 class Bins:
     """Finest released binning of a feature.
 
-    Attributes
-    ----------
-    map : CellMap
-        Bin of each code.
-    ordered : int
-        Number of ordered bins, those of a number, which come first.
-    learned : bool array
-        Bins that have an effect: missing values do if they are declared.
+    The `ordered` bins, those of a number, come first. `learned` bins have an effect: that of
+    missing values does if they are declared.
     """
 
     map: CellMap
@@ -158,22 +152,8 @@ FIRST_SWEEPS = 4
 class FeaturePosteriors:
     """Posteriors of all features' effects on one output.
 
-    Parameters
-    ----------
-    encoder : Encoder
-        Features and their codes.
-    noise : Noise
-        Noise of a measurement.
-    cells : int
-        Cells of a query.
-    scale : tuple of float
-        Values of one grid step of gradients and of Hessians.
-    slopes : sequence of int
-        Direction of each feature's effect: see `Effect`.
-    most_bins : int
-        Most bins of a number.
-    queries : int
-        Queries of a round.
+    A round has so many `queries` of `cells` cells each. `scale` has the values of one grid step of
+    gradients and of Hessians, and `slopes` the direction of each feature's effect: see `Effect`.
     """
 
     def __init__(

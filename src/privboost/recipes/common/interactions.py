@@ -115,24 +115,9 @@ class FittedTree:
 class Interactions:
     """Pairs and trees of one output so far.
 
-    Parameters
-    ----------
-    quantiles : sequence of CodeQuantiles
-        Quantiles of each feature's codes.
-    noise : Noise
-        Noise of a measurement.
-    cells : int
-        Approximate number of cells or leaves of a query.
-    rounds : int
-        Number of measurements to come.
-    scale : tuple of float
-        Values of one grid step of gradients and of Hessians.
-    most : float
-        Bound of values.
-    free : bool sequence
-        Features that may interact: those without a monotone effect.
-    queries : int
-        Queries of a round.
+    Queries have about `cells` cells or leaves, and `rounds` measurements are to come, of so many
+    `queries` each. `scale` has the values of one grid step of gradients and of Hessians, and `most`
+    bounds values. Features interact that are `free`: those without a monotone effect.
     """
 
     def __init__(

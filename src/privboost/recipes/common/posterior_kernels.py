@@ -79,20 +79,9 @@ def by_cell(cell_of, within, values, cells):
 def add_measurement(learned, cell_of, within, weight, precision, answer, fade, first, info, pull):
     """Add a measurement to the information: info ← fade·info + AᵀRA, pull ← fade·pull + AᵀR·u.
 
-    Parameters
-    ----------
-    learned : bool array
-        Bins that have an effect.
-    cell_of, within : arrays
-        Cell of each bin, and its estimated part of the cell's rows.
-    weight, precision : float arrays
-        Hessian and 1/variance of each cell.
-    answer : float array of shape (cells, draws)
-        Measurement as if the current values were 0.
-    first : int array, changed in place
-        First bin that each bin is coupled with.
-    info, pull : float arrays of shapes (bins, bins) and (bins, draws), changed in place
-        Precision (its lower half, from `first` on) and precision times mean, without the prior.
+    `weight` and `precision` are the Hessian and 1/variance of each cell, and `answer`, by cell and
+    draw, the measurement as if the current values were 0. `info` (its lower half, from `first` on)
+    and `pull` are the precision of bins, and precision times mean, both without the prior.
     """
     size, draws = pull.shape
     look, lead = np.empty(size), np.full(weight.size, -1)

@@ -59,10 +59,7 @@ def plan_target_range(draft: Draft, share: float, kind: type[NoisySums]) -> Plan
 def find_target_range(curator: Curator, plan: Plan) -> tuple[int, int]:
     """Find and publish the clipping range of a number's labels; its bounds if none is planned.
 
-    Returns
-    -------
-    (int, int)
-        Labels that are −1 and 1 from now on, in `grid.LABEL_STEPS`.
+    Returned are the labels that are −1 and 1 from now on, in `grid.LABEL_STEPS`.
 
     Privacy
     -------
@@ -113,17 +110,9 @@ def full_cells(deviates: np.ndarray, error: float) -> tuple[int, int]:
     so are all positions of one length. The posterior probability beyond each end of the range is
     at most `error`.
 
-    Parameters
-    ----------
-    deviates : float array
-        Counts in standard deviations of their noise; infinite where a cell is known to be full.
-    error : float
-        Probability that is left out at each end.
-
-    Returns
-    -------
-    (int, int)
-        First full cell, and the one behind the last; all cells, where none is known to be full.
+    Counts are in standard deviations of their noise; infinite where a cell is known to be full.
+    Returned are the first full cell and the one behind the last: all, where none is known to be
+    full.
     """
     known = np.flatnonzero(np.isposinf(deviates))
     if len(known) or not deviates.any():
@@ -175,15 +164,9 @@ def release_start(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Release the mean label and the number of rows of each output.
 
-    The sum is released in parts of `clip`, the bound of labels, so that one row adds at most one
-    clip; by default it is the largest label.
-
-    Returns
-    -------
-    int32 array
-        Initial scores, on the score grid.
-    int64 array
-        Noisy counts, in grid steps.
+    Initial scores are returned in score steps, and noisy counts in grid steps. The sum is released
+    in parts of `clip`, the bound of labels, so that one row adds at most one clip; by default it is
+    the largest label.
 
     Privacy
     -------
