@@ -46,7 +46,7 @@ from privboost.engine.queries import (
 from privboost.engine.updates import AddCellValues, AddTreeValues, SetTerms, Start, Update
 from privboost.losses.base import loss_of
 from privboost.randomness.sampling import Sample
-from privboost.recipes.adassp_terms import design
+from privboost.recipes.common.coordinates import design
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import Tree, stump
 

@@ -20,7 +20,7 @@ from privboost.engine.updates import SetTerms, Start
 from privboost.losses.base import loss_of
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_gaussian
-from privboost.recipes.adassp_terms import design
+from privboost.recipes.common.coordinates import design
 
 VECTORS, COORDINATES = 1000, 128
 ROWS, COLUMNS = 1_000_000, 100

@@ -32,7 +32,7 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import COUNT, GRADIENT_COUNT, CellSums, GramSums, NodeHistograms
 from privboost.engine.updates import SetTerms, Start
 from privboost.losses.logistic import LOGISTIC
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms import individual_filter
 from privboost.mechanisms.curator import Curator, noisy_threshold
 from privboost.mechanisms.utilities import LeafClass, RuleError, SplitGain

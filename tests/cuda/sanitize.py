@@ -28,7 +28,7 @@ from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistogr
 from privboost.engine.updates import Start
 from privboost.losses.base import loss_of
 from privboost.losses.logistic import LOGISTIC
-from privboost.recipes.adassp_terms import design
+from privboost.recipes.common.coordinates import design
 from privboost.trees.cell_map import CellMap
 from tests.cuda.conftest import crowd
 from tests.engine.test_linear import DESIGNS, coded, started

@@ -17,7 +17,7 @@ from privboost.engine.queries import CellSums, GramSums, LinearSums, NodeHistogr
 from privboost.engine.updates import Start
 from privboost.losses.base import loss_of
 from privboost.losses.logistic import LOGISTIC
-from privboost.recipes.adassp_terms import design
+from privboost.recipes.common.coordinates import design
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump
 from tests.cuda.conftest import crowd

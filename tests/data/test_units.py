@@ -26,7 +26,7 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.updates import Start
 from privboost.evaluation.outcomes import OutcomeLoader, open_groups
 from privboost.evaluation.plan import plan_evaluation
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import Budget
 from tests.hostile import HostileBackend

@@ -39,7 +39,7 @@ from privboost.domain_inference.bounds import (
 )
 from privboost.engine.backend import open_local
 from privboost.engine.updates import Start
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.noise import discrete_laplace

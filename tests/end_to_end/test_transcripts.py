@@ -38,7 +38,7 @@ from privboost.mechanisms.curator import Curator
 from privboost.recipes import lazybb, sarus
 from privboost.recipes.common import plan as draft
 from privboost.recipes.common import probability_calibration
-from privboost.recipes.common.target_range import PASSES, find_target_range
+from privboost.recipes.common.start import PASSES, find_target_range
 from privboost.recipes.privboost import boost_privboost
 from tests.tables import CLASSES, FEATURES, NUMBER, THREE, make_frame
 

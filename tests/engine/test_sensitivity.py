@@ -21,11 +21,12 @@ from privboost.engine.queries import GRADIENT_COUNT, Bound, CellSums, ScoreCount
 from privboost.engine.updates import Start
 from privboost.losses.base import LossTable
 from privboost.losses.logistic import LOGISTIC
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.newton import initial_release, start_boosting
+from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.start import initial_release
 from privboost.trees.tree import stump
 from tests.engine.test_queries import queries, updates
 from tests.hostile import HostileBackend

@@ -15,7 +15,7 @@ from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import GRADIENT_HESSIAN, TreeSums
 from privboost.engine.updates import AddCellValues, Charge, OpenBudgets, Price, Start
 from privboost.losses.logistic import LOGISTIC
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.individual_filter import charge_table
 from privboost.trees.cell_map import CellMap
 from privboost.trees.tree import stump

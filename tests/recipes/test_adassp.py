@@ -16,7 +16,7 @@ from privboost import (
 )
 from privboost._core.grid import VECTOR_STEPS
 from privboost.data.encoding import Encoder
-from privboost.recipes.adassp_terms import MOST_COORDINATES, design
+from privboost.recipes.common.coordinates import MOST_COORDINATES, design
 from tests.tables import CLASSES, NUMBER, THREE, make_domain, make_frame
 
 QUIET = {"epsilon": 1e8, "delta": 0.1, "random_state": 0}

@@ -10,8 +10,7 @@ from privboost import BoostedAdaSSPClassifier, BoostedAdaSSPRegressor, ModelFile
 from privboost._core.grid import VECTOR_STEPS
 from privboost.data.encoding import Encoder
 from privboost.models.linear import LinearScores
-from privboost.recipes.adassp import _ridge
-from privboost.recipes.adassp_terms import design
+from privboost.recipes.adassp import _ridge, design
 from privboost.recipes.common.plan import Budget
 from tests.recipes.test_adassp import QUIET, Untouchable, matrix, table
 from tests.tables import THREE, make_domain, make_frame

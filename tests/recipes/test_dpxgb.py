@@ -7,12 +7,12 @@ from privboost.data.encoding import Encoder
 from privboost.data.rows import join
 from privboost.engine.queries import NodeHistograms
 from privboost.randomness.keystream import KeyStream, public_generator
-from privboost.recipes.common.candidates import RandomTrees, even_thresholds, splits_of
+from privboost.recipes.common.candidates import even_thresholds, splits_of
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.probability_calibration import calibrate_scores
-from privboost.recipes.common.target_range import find_target_range
-from privboost.recipes.dpxgb import PRESETS, boost_dpxgb
+from privboost.recipes.common.start import find_target_range
+from privboost.recipes.dpxgb import PRESETS, add_trees
 from tests.recipes.test_sbdt import Tell as TellSums
 from tests.recipes.test_sbdt import leaf_of, reference
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
@@ -46,11 +46,8 @@ def train(target, weighted=False, rows=600, curator=None, **how):
     plan = model._plan(encoder, bound, Budget(1.0, 1e-6))
     curator = (curator or Tell)(coded.blocks, plan.contribution)
     curator.span = find_target_range(curator, plan)
-    settings = plan.settings
-    draws = RandomTrees(
-        encoder, settings.max_depth, settings.features, "one", public_generator(KeyStream.seeded(4))
-    )
-    scores = boost_dpxgb(curator, plan, draws, start_boosting(curator, plan))
+    generator = public_generator(KeyStream.seeded(4))
+    scores = add_trees(curator, plan, generator, start_boosting(curator, plan))
     return curator, plan, scores, join(coded.blocks)
 
 

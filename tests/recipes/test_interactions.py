@@ -14,7 +14,7 @@ from privboost.recipes.common.posterior import (
     leaf_values,
     prior_of,
 )
-from privboost.recipes.privboost_plan import Rule
+from privboost.recipes.privboost import Rule
 
 EVEN = np.full(len(VARIANCES), 1 / len(VARIANCES))
 NOISE = Noise(3.0, 2.0, 1.0)
@@ -135,7 +135,7 @@ def test_a_pair_is_pooled_and_a_tree_is_told_once():
         sums = np.stack([-gradient, np.full(cells, 200)], axis=1) / 0.1
         (change,) = own.observe_pairs(pairs, [sums])
         told = told + change
-    assert (told == pair.published).all()
+    assert (told == pair.effect.published).all()
     np.testing.assert_allclose(told / SCORE_STEPS, truth, atol=0.1)
     trees = own.next_trees(3, generator)
     told = own.observe_trees(trees, np.zeros((3, trees[0].n_leaves, 2)))

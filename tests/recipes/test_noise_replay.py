@@ -11,7 +11,7 @@ from privboost import PrivBoostClassifier, PrivBoostRegressor
 from privboost.datasets import load_adult
 from privboost.engine.backend import LocalBackend
 from privboost.recipes.common import noise_replay, posterior_kernels
-from privboost.recipes.common import posterior_kernels as echo_kernels
+from privboost.recipes.common import noise_replay as echo_kernels
 from privboost.recipes.common.feature_posteriors import BINS, moving_cells
 from privboost.recipes.common.posterior import (
     VARIANCES,

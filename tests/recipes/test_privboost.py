@@ -11,12 +11,10 @@ from privboost.data.rows import initial_states, join
 from privboost.engine.backend import LocalBackend
 from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common import feature_posteriors
-from privboost.recipes.common.candidates import uniform_grid
 from privboost.recipes.common.feature_posteriors import FeaturePosteriors, FeatureQuery
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.posterior import StepDamping
-from privboost.recipes.privboost import boost_privboost
-from privboost.recipes.privboost_plan import PrivBoostPlan
+from privboost.recipes.privboost import PrivBoostPlan, boost_privboost
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
 
@@ -219,10 +217,9 @@ def test_rare_ones_of_many_categories_share_an_effect():
 
 def test_grids_are_even_parts_of_the_fine_bins():
     encoder = Encoder.of(make_domain())
-    cells = uniform_grid(encoder, 0, 32)
-    assert (np.bincount(cells.cell_of) == [6] * 32 + [1]).all()
-    assert uniform_grid(encoder, 2, 32).cell_of.tolist() == [0, 1, 2, 3, 4, 5]
-    assert uniform_grid(encoder, 5, 32).n_cells == 302
+    assert (np.bincount(encoder.coarse_bins(0, 32)) == [6] * 32 + [1]).all()
+    assert encoder.coarse_bins(2, 32).tolist() == [0, 1, 2, 3, 4, 5]
+    assert encoder.coarse_bins(5, 32).max() == 301
 
 
 def test_the_noise_of_an_answer_is_shared_between_its_sums():

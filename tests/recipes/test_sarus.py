@@ -11,9 +11,8 @@ from privboost.losses.logistic import LOGISTIC
 from privboost.mechanisms.sensitivity import MEAN_STEPS, exact_means, lambda_steps, row_steps
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.common.probability_calibration import calibrate_scores
-from privboost.recipes.common.target_range import find_target_range
-from privboost.recipes.sarus import _leaf_values, boost_sarus
+from privboost.recipes.common.start import find_target_range
+from privboost.recipes.sarus import _leaf_values, add_trees, boost_sarus
 from tests.recipes.test_dpxgb import Tell as TellBest
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
@@ -89,9 +88,7 @@ def test_the_releases_are_those_planned(target, how):
     rows = encode_training(encoder, make_frame(60, target=target))
     curator = Tell(rows.blocks, plan.contribution)
     find_target_range(curator, plan)
-    calibrate_scores(
-        curator, plan, plan.scores, boost_sarus(curator, plan, start_boosting(curator, plan))
-    )
+    boost_sarus(curator, plan)
     for planned in plan.releases:
         assert curator.asked.count(planned.event) == planned.count
         if isinstance(planned.event, SampledGroup):
@@ -104,7 +101,7 @@ def test_without_noise_it_learns(how):
     plan = plan_for(n_estimators=30, reg_lambda=1.0, **how)
     rows = encode_training(plan.encoder, make_frame(3000))
     curator = Tell(rows.blocks, plan.contribution)
-    scores = boost_sarus(curator, plan, start_boosting(curator, plan))
+    scores = add_trees(curator, plan, start_boosting(curator, plan))
     block = join(rows.blocks)
     known = block.label != 255
     right = (scores.scores(block.codes)[0] > 0) == (block.label == 1)
@@ -137,7 +134,7 @@ def test_a_geometric_clip_has_a_rate_that_leaves_later_trees_something(target):
 
 def train(plan, rows):
     curator = Tell(encode_training(plan.encoder, rows).blocks, plan.contribution)
-    return boost_sarus(curator, plan, start_boosting(curator, plan))
+    return add_trees(curator, plan, start_boosting(curator, plan))
 
 
 def test_the_squared_loss_predicts_classes_as_minus_one_and_one():

@@ -12,9 +12,8 @@ from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common.newton import start_boosting
 from privboost.recipes.common.plan import Budget
 from privboost.recipes.common.probability_calibration import calibrate_scores
-from privboost.recipes.common.target_range import find_target_range
-from privboost.recipes.sbdt import boost_sbdt
-from privboost.recipes.sbdt_presets import CLASS_PRESETS, NUMBER_PRESETS
+from privboost.recipes.common.start import find_target_range
+from privboost.recipes.sbdt import CLASS_PRESETS, NUMBER_PRESETS, add_trees
 from tests.recipes.test_privboost import Tell as TellGaussian
 from tests.tables import CLASSES, NUMBER, THREE, encode_training, make_domain, make_frame
 
@@ -53,9 +52,9 @@ def train(target, weighted=False, rows=600, **how):
     plan = model._plan(encoder, bound, Budget(1.0, 1e-6))
     curator = Tell(coded.blocks)
     curator.span = find_target_range(curator, plan)
-    structures = model._structures(plan, KeyStream.seeded(5))
+    generator = public_generator(KeyStream.seeded(5))
     before = start_boosting(curator, plan, plan.settings.init_clip)
-    scores = boost_sbdt(curator, plan, structures, before)
+    scores = add_trees(curator, plan, generator, before)
     return curator, plan, scores, join(coded.blocks)
 
 
@@ -244,8 +243,8 @@ def test_a_leaf_below_a_hessian_of_zero_is_worth_nothing_if_asked(target):
         coded = encode_training(encoder, make_frame(600, target=target), None, None, None)
         plan = model._plan(encoder, None, Budget(1.0, 1e-6))
         curator = TellLess(coded.blocks)
-        structures = model._structures(plan, KeyStream.seeded(5))
-        scores[how] = boost_sbdt(curator, plan, structures, start_boosting(curator, plan))
+        generator = public_generator(KeyStream.seeded(5))
+        scores[how] = add_trees(curator, plan, generator, start_boosting(curator, plan))
     forests = {how: own.forests[0] for how, own in scores.items()}
     below = forests["zero"].mass < 0
     assert below.any()

@@ -24,10 +24,10 @@ from privboost.engine import shard
 from privboost.engine.backend import LocalBackend
 from privboost.engine.queries import ScoreCounts
 from privboost.engine.updates import SetClippingRange, Start
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.models.model import model_bytes, read_model
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.common.target_range import (
+from privboost.recipes.common.start import (
     CAREFUL,
     KEEN,
     PASSES,

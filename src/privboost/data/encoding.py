@@ -96,6 +96,18 @@ class Encoder(DeclaredState):
         parts = zip(self.domain.features, self.edges, strict=True)
         return Layout(tuple(feature.count_codes(edges) for feature, edges in parts))
 
+    def coarse_bins(self, feature: int, most: int) -> np.ndarray:
+        """Return the bin of each code: of a number at most so many, evenly merged; missing is last.
+
+        Codes of a category, and missing values, have a bin each.
+        """
+        codes = np.arange(self.layout.n_codes[feature])
+        if not isinstance(self.domain.features[feature], OrderedFeature):
+            return codes
+        fine = len(codes) - 1
+        coarse = min(fine, most)
+        return np.append(codes[:fine] * coarse // fine, coarse)
+
     @cached_property
     def _bins(self) -> tuple[Bins, ...]:
         return tuple(Bins(edges) for edges in self.edges)

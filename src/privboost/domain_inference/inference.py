@@ -81,11 +81,10 @@ from privboost.domain_inference.partial_domain import (
 from privboost.engine.backend import OpenBackend
 from privboost.engine.queries import COUNT, TreeSums
 from privboost.engine.updates import Start
-from privboost.losses.squared_number import SQUARED_NUMBER
+from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.limits import check_grid
-from privboost.recipes.common.plan import Budget, within_account
+from privboost.recipes.common.plan import Budget, check_grid, within_account
 from privboost.reports.report import (
     PrivacyReport,
     add_domain_inference,

@@ -36,8 +36,7 @@ from privboost.domain_inference.inference import (
 from privboost.domain_inference.partial_domain import read_partial_domain
 from privboost.engine.backend import OpenBackend
 from privboost.randomness.keystream import KeyStream
-from privboost.recipes.common.limits import check_grid
-from privboost.recipes.common.plan import Budget
+from privboost.recipes.common.plan import Budget, check_grid
 
 _HOW_TO_WRITE_A_DOMAIN = """learning a domain requires y to be passed, but the target y is None.
 Pass y (labels, or the name of their column), or write a domain: what is public about the table.

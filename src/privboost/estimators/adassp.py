@@ -37,7 +37,7 @@ from privboost.recipes.adassp import (
     boost_adassp,
     plan_adassp,
 )
-from privboost.recipes.adassp_terms import named_features
+from privboost.recipes.common.coordinates import named_features
 from privboost.recipes.common.plan import Budget
 
 

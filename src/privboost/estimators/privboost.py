@@ -24,8 +24,12 @@ from privboost.models.additive import AdditiveScores
 from privboost.models.interactions import InteractionScores
 from privboost.randomness.keystream import KeyStream, public_generator
 from privboost.recipes.common.plan import Budget
-from privboost.recipes.privboost import boost_privboost
-from privboost.recipes.privboost_plan import PrivBoostParameters, PrivBoostPlan, plan_privboost
+from privboost.recipes.privboost import (
+    PrivBoostParameters,
+    PrivBoostPlan,
+    boost_privboost,
+    plan_privboost,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

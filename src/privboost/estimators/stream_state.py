@@ -19,7 +19,7 @@ from privboost.data.rows import Rows
 from privboost.data.table import RemoteTable, raise_mixed_stream
 from privboost.engine.updates import Update
 from privboost.estimators.preparation import Run
-from privboost.recipes.common.limits import check_scores
+from privboost.recipes.common.newton import check_scores
 from privboost.recipes.sbdt import SBDTPlan
 from privboost.reports.report import PrivacyReport, join_reports
 

@@ -1,4 +1,4 @@
-"""Squared loss of a number in [−1, 1]: g = F − y, which is the state of a row, and h = 1."""
+"""Squared loss (F − y)²/2: of a number y in [−1, 1], and of classes y = ±1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from privboost.losses.base import Loss, Values
 
 
 class SquaredNumber(Loss):
-    """Loss (F − y)²/2 of a number."""
+    """Squared loss of a number; its gradient F − y is the state of a row."""
 
     target, name = "number", "squared"
     limit, curvature = 2, 1 / 2
@@ -26,13 +26,16 @@ class SquaredNumber(Loss):
         """Return 1."""
         return np.ones_like(scores)
 
-    def inverse_link(self, score: float) -> float:
-        """Return the score, which is the mean number."""
-        return score
 
-    def link(self, mean: float) -> float:
-        """Return the mean number."""
-        return float(np.clip(mean, -1, 1))
+class SquaredClasses(SquaredNumber):
+    """Squared loss of classes, whose labels 0 and 1 stand for y = −1 and 1."""
+
+    target = "classes"
+    limit = 8
+
+    def gradient(self, scores: np.ndarray, label: Values, offset: Values = 0.0) -> np.ndarray:
+        """Return F − y."""
+        return scores + offset - (2 * label - 1)
 
 
-SQUARED_NUMBER = SquaredNumber()
+SQUARED_NUMBER, SQUARED_CLASSES = SquaredNumber(), SquaredClasses()

@@ -18,7 +18,6 @@ from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature
 from privboost.explanations.terms import INTERCEPT
 from privboost.models.linear import MISSING, Coordinate
-from privboost.recipes.common.candidates import uniform_grid
 
 MOST_COORDINATES = 4096
 """Most coordinates, of which all products of two are kept: 128 MiB."""
@@ -32,12 +31,12 @@ _TYPICAL_SQUARE = 1 / 3
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Terms of a linear model, in parts of the norm bound.
+    """Layout of the coordinates of a linear model.
 
     Attributes
     ----------
     terms : Terms
-        Map from codes to coordinates.
+        Map from codes to coordinates, in parts of the norm bound.
     coordinates : tuple of Coordinate
         Meaning of each coordinate.
     norm_bound : float
@@ -55,6 +54,11 @@ class Design:
     def has_intercept(self) -> bool:
         """Whether the first coordinate is a constant."""
         return self.coordinates[0].feature == INTERCEPT
+
+    @property
+    def constant(self) -> float:
+        """Entry of the first coordinate, where that is a constant."""
+        return float(self.terms.value[0][0] / VECTOR_STEPS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +107,16 @@ def design(
     pairs = _pairs(encoder, products)
     _check_size(encoder, singles, pairs)
     parts = [*singles, *(_product(singles[a], singles[b]) for a, b in pairs)]
-    if intercept:
-        parts.insert(0, _constant(encoder))
-    length = _length(parts, norm_bound)
+    if intercept:  # of any feature: all its codes have the same entry
+        codes = encoder.layout.n_codes[0]
+        where, meaning = np.zeros(codes, dtype=np.int64), Coordinate(INTERCEPT, "")
+        parts.insert(0, _Part((0, -1), where, np.ones(codes), (meaning,), 1.0))
+    if norm_bound is None:
+        length = math.sqrt(sum(part.typical_square for part in parts))
+    elif norm_bound == "longest":
+        length = math.sqrt(sum(float((part.value**2).max()) for part in parts))
+    else:
+        length = float(norm_bound)
     coordinates: list[Coordinate] = []
     places, values = [], []
     for part in parts:
@@ -122,21 +133,6 @@ def design(
     all_or_none = isinstance(products, bool | np.bool_)
     listed = bool(products) if all_or_none else [list(pair) for pair in products]  # type: ignore[union-attr]
     return Design(terms, tuple(coordinates), length, chosen | {"products": listed})
-
-
-def _length(parts: Sequence[_Part], norm_bound: float | str | None) -> float:
-    """Return the length to which vectors are shortened."""
-    if norm_bound is None:
-        return math.sqrt(sum(part.typical_square for part in parts))
-    if norm_bound == "longest":
-        return math.sqrt(sum(float((part.value**2).max()) for part in parts))
-    return float(norm_bound)
-
-
-def _constant(encoder: Encoder) -> _Part:
-    codes = encoder.layout.n_codes[0]  # any feature will do: all its codes have the same entry
-    nothing = np.zeros(codes, dtype=np.int64)
-    return _Part((0, -1), nothing, np.ones(codes), (Coordinate(INTERCEPT, ""),), 1.0)
 
 
 def _number(encoder: Encoder, feature: int) -> _Part:
@@ -160,15 +156,15 @@ def _number(encoder: Encoder, feature: int) -> _Part:
 
 def _indicators(encoder: Encoder, feature: int, bins: int) -> _Part:
     declared = encoder.domain.features[feature]
-    cells = uniform_grid(encoder, feature, bins)
-    named = list(encoder.spans(feature, cells.cell_of))
+    bin_of = encoder.coarse_bins(feature, bins)
+    named = list(encoder.spans(feature, bin_of))
     coordinates = [Coordinate(declared.name, words) for words, _ in named]
     kept = np.ones(len(coordinates), dtype=np.bool_)
     kept[-1] = declared.missing
     if isinstance(declared, CategoricalFeature):
         kept[-2] = False  # "other": hardly a row has it, and its coordinate would be noise
-    value = kept[cells.cell_of].astype(np.float64)
-    coordinate = np.where(kept, np.cumsum(kept) - 1, 0)[cells.cell_of]
+    value = kept[bin_of].astype(np.float64)
+    coordinate = np.where(kept, np.cumsum(kept) - 1, 0)[bin_of]
     meaning = tuple(coordinate for coordinate, keep in zip(coordinates, kept, strict=True) if keep)
     return _Part((feature, -1), coordinate, value, meaning, 1.0)
 
@@ -178,18 +174,15 @@ def _product(one: _Part, other: _Part) -> _Part:
     width = len(other.meaning)
     coordinate = one.coordinate[:, None] * width + other.coordinate[None, :]
     value = one.value[:, None] * other.value[None, :]
+    unit = "scaled to -1 to 1"
     meaning = tuple(
-        Coordinate(f"{a.feature} × {b.feature}", " and ".join(_words(a) + _words(b)))
+        Coordinate(f"{a.feature} × {b.feature}", f"{a.value or unit} and {b.value or unit}")
         for a in one.meaning
         for b in other.meaning
     )
     square = one.typical_square * other.typical_square
     pair = (one.features[0], other.features[0])
     return _Part(pair, coordinate.reshape(-1), value.reshape(-1), meaning, square)
-
-
-def _words(coordinate: Coordinate) -> list[str]:
-    return [coordinate.value or "scaled to -1 to 1"]
 
 
 def named_features(products: bool | Sequence[tuple[str, str]]) -> list[str]:
