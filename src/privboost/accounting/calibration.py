@@ -13,8 +13,7 @@ from typing import Any
 
 from privboost._core.files import write_file
 from privboost._core.grid import CLIP_STEPS
-from privboost.accounting.accountant import Accountant
-from privboost.accounting.accountants import choose_accountant, compare_accountants
+from privboost.accounting.accountants import Accountant, choose_accountant, compare_accountants
 from privboost.accounting.events import Planned, Selection
 from privboost.accounting.formulas import gdp_mu, safe_root
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease

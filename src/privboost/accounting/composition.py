@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from privboost.accounting.accountant import EXCHANGE_ROOM, grid_allowed
 from privboost.accounting.accountants import GdpAccountant
 from privboost.accounting.events import Event, Planned
 from privboost.accounting.formulas import rdp_to_epsilon
+from privboost.accounting.grid_slack import EXCHANGE_ROOM, grid_allowed
 from privboost.accounting.individual_budgets import GaussianBudget
 from privboost.randomness.sampling import mean_runs
 

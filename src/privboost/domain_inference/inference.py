@@ -33,8 +33,7 @@ from privboost._core.errors import BudgetError, DomainError, SchemaError
 from privboost._core.grid import CLIP_STEPS, Contribution
 from privboost._core.unit import Unit, column_of, unit_assumptions
 from privboost._core.warnings import delayed_warnings, warn_of_parameters
-from privboost.accounting.accountant import Accountant
-from privboost.accounting.accountants import GdpAccountant, PureAccountant
+from privboost.accounting.accountants import Accountant, GdpAccountant, PureAccountant
 from privboost.accounting.calibration import by_shares, calibrate
 from privboost.accounting.events import Event, Planned
 from privboost.accounting.ledger import Ledger

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from privboost._core.grid import Contribution
-from privboost.accounting.accountant import Accountant
+from privboost.accounting.accountants import Accountant
 from privboost.accounting.events import Event, Exact, Planned
 from privboost.accounting.ledger import Ledger
 from privboost.engine.backend import Backend

@@ -15,8 +15,7 @@ import numpy as np
 from privboost._core.checks import check_choice
 from privboost._core.grid import BUDGET_STEPS
 from privboost._core.progress import Track
-from privboost.accounting.accountant import Accountant
-from privboost.accounting.accountants import RdpProfile
+from privboost.accounting.accountants import Accountant, RdpAccountant
 from privboost.accounting.calibration import by_shares
 from privboost.accounting.events import Planned
 from privboost.accounting.formulas import best_order
@@ -548,11 +547,11 @@ def _calibrate_renyi_budget(
     rounding, budget = _rounding(wanted), draft.budget
     less = replace(budget, epsilon=budget.epsilon * (1 - 2 * rounding))
     made = _calibrate_plain(replace(draft, budget=less, accountant="rdp"), wanted)
-    alpha = best_order(RdpProfile((*budget.before, *made.releases)).rho, budget.delta)
+    alpha = best_order(RdpAccountant((*budget.before, *made.releases)).rho, budget.delta)
     own = (made.init, made.scores, made.span)
     apart = tuple(p for p in made.releases if any(p.event is each for each in own))
     paid = tuple(p for p in made.releases if p not in apart)
-    rho = RdpProfile(paid).rho(alpha) * (1 + rounding)
+    rho = RdpAccountant(paid).rho(alpha) * (1 + rounding)
     if not rho > 0:
         raise ValueError("epsilon is too small for a budget of Rényi divergence")
     releases = _n_releases(settings, draft.task, batch)

@@ -191,7 +191,6 @@ def write_report(
     what: str = "",
 ) -> PrivacyReport:
     """Return the report of a ledger's reservations."""
-    profile = ledger.profile
     share_of, shares = event_shares(ledger.reserved, ledger.delta)
     return PrivacyReport(
         epsilon=ledger.cost,
@@ -202,7 +201,7 @@ def write_report(
         unit=unit,
         accountant=ledger.accountant.name,
         alternatives=compare_accountants(ledger.reserved, ledger.delta),
-        slack=profile.slack(ledger.delta),
+        slack=ledger.accountant.compose(ledger.reserved).slack(ledger.delta),
         releases=(
             *_listed(ledger.reserved, shares),
             *(
