@@ -139,6 +139,9 @@ register("loader PVBLOAD1", "privboost.data.loading", "RowLoader")
 register("loader PVBPART1", "privboost.data.loading", "SplitLoader")
 register("loader PVBSIZE1", "privboost.domain_inference.bounds", "InferenceLoader")
 register("loader PVBEVAL1", "privboost.evaluation.outcomes", "OutcomeLoader")
+register("outcomes classes", "privboost.evaluation.classes", "ClassOutcomes")
+register("outcomes number", "privboost.evaluation.numbers", "NumberOutcomes")
+register("outcomes exact number", "privboost.evaluation.numbers", "ExactNumberOutcomes")
 
 
 if not TYPE_CHECKING:  # else every name would be known, and could be anything

@@ -12,7 +12,7 @@ from privboost import Domain, PrivBoostClassifier, evaluate
 from privboost.data import loading, units
 from privboost.evaluation import plan
 from privboost.evaluation.class_measures import ClassCounts
-from privboost.evaluation.plan import cells_of_scores
+from privboost.evaluation.classes import cells_of_scores
 
 RUNS = 500
 

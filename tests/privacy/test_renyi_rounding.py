@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from privboost.accounting.accountants import RdpAccountant
-from privboost.accounting.events import Planned
 from privboost.accounting.formulas import (
     bounded_range_rdp,
     laplace_rdp,
     rdp_to_epsilon,
     subsampled_gaussian_rdp,
 )
-from tests.privacy.accountant_suite import gaussian
 
 mpmath = pytest.importorskip("mpmath")
 

@@ -273,7 +273,7 @@ def _merged(events: tuple[Planned, ...]) -> list[Planned]:
     for planned in events:
         if planned.event.mu is None:
             event = planned.event
-            key = (event.kind, event.noise, event.rate)
+            key = (event.kind, event.noise, event.sampling_rate)
             before = rest.get(key, replace(planned, count=0))
             rest[key] = replace(planned, count=before.count + planned.count)
     merged = list(rest.values())

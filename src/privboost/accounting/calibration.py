@@ -117,7 +117,9 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
         if share > 0 and part.count > 0:
             weight = share / sum(shares) / part.count
             event = part.event
-            noise = event.rate * math.sqrt(event.plain_mu_squared / weight)  # a sample needs less
+            noise = event.sampling_rate * math.sqrt(
+                event.plain_mu_squared / weight
+            )  # a sample needs less
             planned.append(part.scaled(noise / event.noise))
     return tuple(planned)
 
@@ -182,8 +184,8 @@ def _approach(cost: _Cost, epsilon: float, factor: float) -> float:
 def _check_samples(events: Sequence[Planned], delta: float) -> None:
     """Refuse a δ that covers the probability of being in any sample: no noise would be needed."""
     sampled = [planned for planned in events if planned.count]
-    if all(planned.event.rate < 1 for planned in sampled):
-        never = sum(planned.count * math.log1p(-planned.event.rate) for planned in sampled)
+    if all(planned.event.sampling_rate < 1 for planned in sampled):
+        never = sum(planned.count * math.log1p(-planned.event.sampling_rate) for planned in sampled)
         if delta >= -math.expm1(never):
             raise ValueError(_LARGE_DELTA)
 
@@ -192,10 +194,10 @@ def _first_guess(events: Sequence[Planned], epsilon: float, delta: float) -> flo
     """Return the factor that Gaussian noise of the same μ² would need."""
     total = 0.0
     for planned in events:
-        mu = planned.event.rate / planned.event.noise
+        mu = planned.event.sampling_rate / planned.event.noise
         total += planned.count * planned.event.plain_mu_squared * mu * mu
     guess = math.sqrt(total) / gdp_mu(epsilon, delta)
-    sampled = [planned.event.noise for planned in events if planned.event.rate < 1]
+    sampled = [planned.event.noise for planned in events if planned.event.sampling_rate < 1]
     return max(guess, _MIN_SAMPLED_NOISE / min(sampled)) if sampled else guess
 
 

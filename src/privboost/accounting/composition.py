@@ -222,7 +222,6 @@ class SearchRelease(Event):
 
     @property
     def mechanism(self) -> str:
-        """Description of the mechanism."""
         return (
             f"the best of about {mean_runs(self.stop):.3g} runs, whose number is random and hidden "
             "(logarithmic), each with its own noise"

@@ -53,7 +53,7 @@ class PublicCurator(Curator):
 
     def sums(self, query: SumQuery, event: Event) -> np.ndarray:
         """Return the sums of a query, in grid steps."""
-        return self._backend.sum(self._sampled(query, event.rate, self._charge(event)))
+        return self._backend.sum(self._sampled(query, event.sampling_rate, self._charge(event)))
 
     def exchange(self, reserved: Event, releases: Sequence[Planned]) -> None:
         """Accept exact releases as a replacement: nothing is reserved, since nothing is paid."""

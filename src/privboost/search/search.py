@@ -43,7 +43,8 @@ from privboost.estimators.preparation import (
     remembering_failure,
 )
 from privboost.evaluation.evaluate import EvaluationPreparation, run_evaluation
-from privboost.evaluation.plan import clip_of_scores, plan_evaluation, plan_score
+from privboost.evaluation.numbers import clip_of_scores
+from privboost.evaluation.plan import plan_evaluation, plan_score
 from privboost.evaluation.result import Value
 from privboost.models.model import Model
 from privboost.randomness.keystream import KeyStream
