@@ -135,6 +135,7 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 register("Domain.learn", "privboost.domain_inference.inference", "learn_domain")
+register("report_document", "privboost.reports.sections", "report_document")
 register("loader PVBLOAD1", "privboost.data.loading", "RowLoader")
 register("loader PVBPART1", "privboost.data.loading", "SplitLoader")
 register("loader PVBSIZE1", "privboost.domain_inference.bounds", "InferenceLoader")

@@ -1,10 +1,7 @@
-"""Composition of runs: the additive curve of a plan, and ε of sums of curves.
+"""Additive costs of plans: μ² or Rényi divergences, which add up over releases and runs.
 
-Additive privacy curves: μ², or Rényi divergences of many orders.
-
-The event of a hyperparameter search: the best of a random number of hidden runs.
-
-Shares of events in the cost of a plan, in a theory with additive costs.
+A `Curve` has those of a run; ε of several runs follows from their sum. The event of a search is
+made of the curve of one of its runs, and the shares of events divide the cost of a plan.
 """
 
 from __future__ import annotations

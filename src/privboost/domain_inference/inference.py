@@ -85,12 +85,8 @@ from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.limits import check_grid
 from privboost.recipes.common.plan import Budget, within_account
-from privboost.reports.report import (
-    PrivacyReport,
-    add_domain_inference,
-    check_domain_inference,
-    write_report,
-)
+from privboost.reports.report import PrivacyReport
+from privboost.reports.writing import add_domain_inference, check_domain_inference, write_report
 from privboost.trees.tree import stump
 
 _INDEX = re.compile(r"__index_level_[0-9]+__")

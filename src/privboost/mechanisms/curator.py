@@ -47,7 +47,8 @@ from privboost.randomness.selection import choose_each
 class Curator:
     """Mediates between the rows and everybody else: it alone sees exact sums.
 
-    Every release is charged to the ledger before a query reaches the rows.
+    Every release is charged to the ledger before a query reaches the rows. Unless a method says
+    otherwise, neighbours differ by adding or removing one protected unit (`event.relation`).
 
     Parameters
     ----------
@@ -113,11 +114,12 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first. Neighbours differ in one protected unit, which
-        moves each statistic by at most `event.steps` in each of the cells it touches. Once
-        individual budgets are open, each row pays for its own contribution to a Gaussian release
-        instead, and rows that cannot afford it are left out: the whole run costs the budgets,
-        whatever the number of releases.
+        Spends `event`, which is recorded first. Neighbours: those of the event; counts may be of
+        units that are replaced. Sensitivity: `SumQuery.bound`, at most `event.steps` of each
+        statistic in each of the cells that a unit touches. Mechanism: discrete Gaussian or Laplace
+        noise. Event: `GaussianRelease` or `LaplaceRelease`. Once individual budgets are open, each
+        row pays for its own contribution to a Gaussian release instead, and rows that cannot
+        afford it are left out: the whole run costs the budgets, whatever the number of releases.
         """
         check_sum_sensitivity(query, event, self._contribution)
         if self._payments and isinstance(event, GaussianRelease):
@@ -153,7 +155,8 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first: pure DP. See `row_steps`.
+        Spends `event`, which is recorded first. Sensitivity: `means_bound`, by `row_steps` for each
+        row. Mechanism: discrete Laplace noise, pure DP. Event: `LaplaceRelease`.
         """
         check_sensitivity(means_bound(query, added, self._contribution), event)
         stream = self._charge(event)
@@ -183,7 +186,8 @@ class Curator:
         Privacy
         -------
         Spends `event` once, which is recorded first: a row counts for one of the selections only,
-        so all of them together are ε₀-bounded-range.
+        so all of them together are ε₀-bounded-range. Neighbours: `utility.relation`. Sensitivity:
+        the utility's proved range. Mechanism: the exact exponential mechanism. Event: `Selection`.
         """
         if query.statistics not in utility.statistics:
             raise ValueError("the utility's range is not proved for the statistics of the query")
@@ -204,7 +208,8 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first; see `LinearSums.bound`.
+        Spends `event`, which is recorded first. Sensitivity: `LinearSums.bound` (L2). Mechanism:
+        discrete Gaussian noise. Event: `VectorRelease`.
         """
         self._check_terms(query)
         check_sensitivity(query.bound(self._contribution), event)
@@ -217,7 +222,8 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first; see `GramSums.bound`.
+        Spends `event`, which is recorded first. Sensitivity: `GramSums.bound` (L2, of the triangle
+        with its off-diagonal times √2). Mechanism: discrete Gaussian noise. Event: `GramRelease`.
         """
         self._check_terms(query)
         check_sensitivity(query.bound(self._contribution), event)
@@ -236,7 +242,8 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first; see `eigenvalue_bound`.
+        Spends `event`, which is recorded first. Sensitivity: `eigenvalue_bound`. Mechanism:
+        discrete Gaussian noise. Event: `VectorRelease`.
         """
         self._check_terms(query)
         check_sensitivity(eigenvalue_bound(query, self._contribution), event)
@@ -250,7 +257,9 @@ class Curator:
 
         Privacy
         -------
-        Spends `event`, which is recorded first.
+        Spends `event`, which is recorded first. Sensitivity: a unit adds `event.steps` to each of
+        `event.cells` counts. Mechanism: discrete Gaussian noise and a threshold. Event:
+        `ThresholdRelease`.
         """
         return noisy_threshold(self._backend.tally, event, self._ledger, stream)
 

@@ -7,7 +7,8 @@ satisfies the budget for every row, however many rounds there are. Every active 
 each round, whether or not it was sampled. Charges are tables on the row's state like gradients,
 rounded up; shards evaluate them, and the set of active rows never leaves a shard.
 
-Open individual budgets, and the prices that rows pay from them.
+Neighbours: add or remove one row. Sensitivity: the row's own share of it, at most 1. Mechanism:
+Gaussian noise and the filter. Event: `GaussianBudget` or `RenyiBudget`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Poisson sampling of rows from a keyed stream and their public ids.
+"""Secret random choices that a guarantee rests on: samples of rows, the number of hidden runs.
 
-The random number of runs of a private search: exactly logarithmic, in integer arithmetic.
+Poisson samples are drawn by the rows' public ids, runs of a search from the logarithmic
+distribution; coins are exact, in integer arithmetic.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ from privboost.models.model import Model
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import draw_below, draw_run_count, stop_chance
 from privboost.recipes.common.plan import Budget, within_account
-from privboost.reports.report import PrivacyReport, add_domain_inference, write_report
+from privboost.reports.report import PrivacyReport
+from privboost.reports.writing import add_domain_inference, write_report
 
 _STEPS = 12
 _LEAST = 1 / 64
