@@ -37,13 +37,7 @@ from privboost.accounting.noisy_sums import GaussianRelease
 
 @dataclass(frozen=True)
 class Accountant(ABC):
-    """A composition of events by one theory; without events, an accountant that can compose.
-
-    Parameters
-    ----------
-    events : tuple of Planned
-        The composition.
-    """
+    """A composition of events by one theory; without events, an accountant that can compose."""
 
     name: ClassVar[str]
     theory: ClassVar[str]

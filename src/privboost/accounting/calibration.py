@@ -102,12 +102,7 @@ def by_shares(parts: Sequence[tuple[Planned, float]]) -> tuple[Planned, ...]:
     """Return a plan whose parts have prescribed shares of its total μ².
 
     A Gaussian release counts 1/z² of μ², a selection ε₀²/4, a Laplace release 2ε²; the releases of
-    a part divide its share evenly.
-
-    Parameters
-    ----------
-    parts : sequence of (Planned, share)
-        Non-negative shares, not all zero; parts of share 0 are left out.
+    a part divide its share evenly. Parts of share 0 are left out.
     """
     shares = [share for _, share in parts]
     if any(not (math.isfinite(s) and s >= 0) for s in shares) or not sum(shares) > 0:
@@ -242,19 +237,7 @@ def _write_factor(path: Path | None, factor: float) -> None:
 
 @dataclass(frozen=True)
 class CalibratedReleases:
-    """A plan with calibrated noise.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        The budget.
-    accountant : str
-        Name of the accountant.
-    releases : tuple of Planned
-        The plan.
-    costs : dict
-        ε of this plan by every accountant that covers it.
-    """
+    """A plan with calibrated noise, and its ε by every accountant that covers it."""
 
     epsilon: float
     delta: float
@@ -298,18 +281,8 @@ def calibrate_releases(
 ) -> CalibratedReleases:
     """Return the noise that equal releases need, and their ε by each accountant.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget; delta may be 0 without Gaussian releases.
-    rounds, selections, laplace : int
-        Number of Gaussian releases, selections and Laplace releases.
-    sampling_rate : float
-        Probability of a row to be in the sample of a Gaussian or Laplace release.
-    selection_share : float
-        Share of selections in the budget (on μ²), the rest is for noisy sums.
-    accountant : str
-        See `choose_accountant`.
+    Rounds of Gaussian noise and Laplace releases may be sampled; selections have `selection_share`
+    of the budget (on μ²), noisy sums the rest. δ may be 0 without Gaussian releases.
     """
     if not 0 < epsilon < _MAX_EPSILON:
         raise ValueError(

@@ -140,17 +140,10 @@ def _rho(events: Sequence[tuple[Event, int]], order: int) -> float | None:
 
 
 def gaussian_epsilon(mu_squared: float, grid: float, delta: float) -> float:
-    """Return ε at δ of any number of Gaussian releases.
+    """Return ε at δ of any number of Gaussian releases with these Σμ² and Σ coordinates/σ².
 
-    Parameters
-    ----------
-    mu_squared : float
-        Σμ².
-    grid : float
-        Σ coordinates/σ², which determines the slack of the integer grid; it depends on their
-        number only through its logarithm.
-    delta : float
-        δ.
+    The latter determines the slack of the integer grid, which depends on the number of releases
+    only through its logarithm.
     """
     if mu_squared == 0:
         return 0.0

@@ -21,20 +21,10 @@ def safe_root(
     nudge: Callable[[float], float],
     **tolerances: float,
 ) -> float:
-    """Return a root, moved to the safe side until a condition holds.
+    """Return a root within a bracket, nudged to the safe side until a condition holds.
 
-    Parameters
-    ----------
-    excess : callable
-        Function whose root is sought.
-    bracket : (float, float)
-        Interval at whose ends its signs differ.
-    holds : callable
-        The condition, checked independently of the root finder.
-    nudge : callable
-        A small step to the safe side.
-    **tolerances
-        Tolerances of `scipy.optimize.brentq`.
+    The condition is checked independently of the root finder, `scipy.optimize.brentq`, which takes
+    the tolerances.
     """
     root: float = brentq(excess, *bracket, **tolerances)
     while not holds(root):

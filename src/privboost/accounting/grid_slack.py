@@ -62,16 +62,9 @@ class Slack:
 
 
 def discretisation_slack(events: Sequence[Planned], delta: float, epsilon: float) -> Slack:
-    """Return the slack of noisy sums; selections have none.
+    """Return the slack of noisy sums at the δ of the guarantee; selections have none.
 
-    Parameters
-    ----------
-    events : sequence of Planned
-        The releases.
-    delta : float
-        δ of the final guarantee.
-    epsilon : float
-        Upper bound of the continuous ε.
+    `epsilon` is an upper bound of the continuous ε.
     """
     forward = backward = 0.0
     gaussian = [

@@ -25,10 +25,7 @@ _LEVELS = 1024
 class IndividualBudget(Event):
     """An individual privacy filter: the charges of each row stay within one budget.
 
-    Attributes
-    ----------
-    releases : int
-        Maximum number of releases within the budget: fixed, whatever the rows have left.
+    `releases` is the largest number of releases within it: fixed, whatever the rows have left.
     """
 
     releases: int

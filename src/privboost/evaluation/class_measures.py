@@ -91,7 +91,7 @@ class ClassCounts:
     @property
     def has_curves(self) -> bool:
         """Whether rows are counted by score, of each class and of the others."""
-        return self.curves.shape[-1] == 2 and self.curves.shape[1] > 0
+        return bool(self.curves.shape[-1] == 2 and self.curves.shape[1] > 0)
 
     @cached_property
     def totals(self) -> np.ndarray:

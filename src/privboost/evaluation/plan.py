@@ -62,22 +62,10 @@ def plan_evaluation(
     gaussian: bool = False,
     only_score: bool = False,
 ) -> EvaluationPlan:
-    """Plan the releases of an evaluation, and calibrate their noise.
+    """Plan the releases of an evaluation, and calibrate their noise; see `evaluate`.
 
-    Parameters
-    ----------
-    model : Model
-        The model.
-    groups : Encoder or None
-        Features that have groups.
-    budget : Budget
-        The privacy budget.
-    score_cells, curves, clip
-        See `evaluate`.
-    gaussian : bool
-        Whether noise must be Gaussian, so that it composes by μ² with other releases.
-    only_score : bool
-        Whether the releases must be those of `plan_score`, whatever the model.
+    Gaussian noise composes by μ² with other releases. With `only_score` the releases are those of
+    `plan_score`, whatever the model.
     """
     domain, public = model.domain, isinstance(budget, PublicRows)
     if public:  # nobody is protected: no row is left out

@@ -98,19 +98,9 @@ class Curator:
         self._backend.apply(update)
 
     def sums(self, query: SumQuery, event: NoisySums) -> np.ndarray:
-        """Release the sums of a query with the noise of its event.
+        """Release the sums of a query with the noise of its event (int64, in grid steps).
 
-        Parameters
-        ----------
-        query : SumQuery
-            The sums; the last axis of the result is the statistics.
-        event : NoisySums
-            The noise, as reserved.
-
-        Returns
-        -------
-        int64 array
-            The noisy sums, in grid steps.
+        The last axis is the statistics.
 
         Privacy
         -------
@@ -137,21 +127,9 @@ class Curator:
         return self._noisy(self._sampled(query, event.sampling_rate, stream), noise, event)
 
     def laplace_means(self, query: TreeSums, added: int, event: LaplaceRelease) -> np.ndarray:
-        """Release the mean gradient of each leaf, G/(n + λ), with discrete Laplace noise.
+        """Release the mean gradient of each leaf, G/(n + λ), in steps of `MEAN_STEPS`.
 
-        Parameters
-        ----------
-        query : TreeSums
-            Gradients and counts by leaf.
-        added : int
-            λ, in steps of counts.
-        event : LaplaceRelease
-            The noise, as reserved.
-
-        Returns
-        -------
-        int64 array of shape (trees, leaves)
-            The noisy means, in steps of `MEAN_STEPS`.
+        `added` is λ, in steps of counts. The result is an int64 array of shape (trees, leaves).
 
         Privacy
         -------
@@ -167,21 +145,10 @@ class Curator:
         return noisy
 
     def select(self, query: SumQuery, utility: Utility, event: Selection) -> np.ndarray:
-        """Select candidates by the exponential mechanism on exact sums.
+        """Select candidates by the exponential mechanism on exact sums, which are not released.
 
-        Parameters
-        ----------
-        query : SumQuery
-            The sums that the utility scores; they are not released.
-        utility : Utility
-            Maps sums to integer scores, with a proved range.
-        event : Selection
-            ε₀ = 1/noise, as reserved.
-
-        Returns
-        -------
-        int array
-            The selected candidate of each selection that the utility scores (each node of a level).
+        Returns the selected candidate of each selection that the utility scores (each node of a
+        level); ε₀ is 1/noise of the event.
 
         Privacy
         -------
@@ -289,13 +256,9 @@ class Curator:
     ) -> None:
         """Replay the update log of earlier batches of a stream, and continue their budgets.
 
-        Parameters
-        ----------
-        updates : iterable of Update
-            All updates that a backend has received so far: released values, prices and charges.
-            Replaying them releases nothing.
-        budgets : sequence of (IndividualBudget, int)
-            The budget of each cohort, and the number of releases made within it.
+        Updates are all that a backend has received so far: released values, prices and charges.
+        Replaying them releases nothing. Budgets are those of each cohort, with the number of
+        releases made within them.
         """
         self._payments.replay(updates, [budget for budget, _ in budgets])
         for budget, used in budgets:
@@ -304,12 +267,7 @@ class Curator:
     def exchange(self, reserved: GaussianRelease, releases: Sequence[Planned]) -> None:
         """Replace a reserved Gaussian release that was not made by other Gaussian releases.
 
-        Parameters
-        ----------
-        reserved : GaussianRelease
-            The placeholder in the plan, reserved once.
-        releases : sequence of Planned
-            The replacement; it may depend on all earlier releases.
+        The replacement may depend on all earlier releases.
 
         Privacy
         -------
@@ -424,18 +382,8 @@ def noisy_threshold(
 ) -> list[bytes]:
     """Release the values whose noisy counts exceed a threshold, sorted.
 
-    Parameters
-    ----------
-    tally : callable
-        Counts the rows of each value that occurs; called once the event is recorded.
-    event : ThresholdRelease
-        The noise and the failure probability δ_t, as reserved. `event.cells` is the number of
-        values that one unit can have.
-    ledger : Ledger
-        Records the event first.
-    stream : KeyStream
-        The randomness. A value's noise is keyed by the value itself, so that it does not depend
-        on which other values occur.
+    `tally` counts the rows of each value that occurs; it is called once the event is recorded. A
+    value's noise is keyed by the value itself, so that it does not depend on which others occur.
 
     Privacy
     -------

@@ -27,19 +27,8 @@ class PublicCurator(Curator):
     """Returns exact sums, and the best candidate of each selection. It protects nobody.
 
     It takes `Exact` events only, which no plan but one for public rows has. Its ledger is empty: a
-    method that it does not override finds nothing reserved. Samples are those of a private run
-    with the same seed.
-
-    Parameters
-    ----------
-    backend : Backend
-        Holder of the rows.
-    accountant : Accountant
-        Accountant of the empty ledger.
-    stream : KeyStream
-        Randomness of samples.
-    contribution : Contribution
-        Weighting of rows.
+    method that it does not override finds nothing reserved. Samples are those of a private run with
+    the same seed.
     """
 
     def __init__(

@@ -404,12 +404,8 @@ def pool_releases(
 ) -> tuple[tuple[Release, ...], str]:
     """Return the releases of several reports with shares of the whole, and the quantity shared.
 
-    Parameters
-    ----------
-    parts : sequence of (PrivacyReport, float)
-        Each report with its additive cost.
-    of : str
-        Name of the additive quantity; empty where there is none: then shares are left out.
+    Each part is a report with its additive cost. Without the name of an additive quantity shares
+    are left out.
     """
     total = math.fsum(cost for _, cost in parts)
     known = bool(of) and 0 < total < math.inf and all(report.share_of for report, _ in parts)

@@ -345,14 +345,8 @@ def assumption_section(report: PrivacyReport) -> Section:
 def provenance_section(report: PrivacyReport, digest: str, rendered: date) -> Section:
     """Return parameters, hashes and versions.
 
-    Parameters
-    ----------
-    report : PrivacyReport
-        Report of the training.
-    digest : str
-        SHA-256 of the model file; empty without a model.
-    rendered : date
-        Date of the document; models carry none.
+    The digest is the SHA-256 of the model file, empty without a model. Models carry no date:
+    `rendered` is that of the document.
     """
     facts = [
         ("Trained with" if digest else "Made with", report.software),

@@ -115,16 +115,8 @@ def add_domain_inference(
     """Return the report of private domain inference and a later run on the same rows.
 
     ε and δ add up. An add/remove guarantee of the inference is converted first where the run's is
-    replace-one. Seeded inference leaves no guarantee.
-
-    Parameters
-    ----------
-    inference : PrivacyReport
-        Report of the domain inference; it protects the same unit.
-    report : PrivacyReport
-        Report of the run.
-    what : str
-        Description of the run.
+    replace-one. Seeded inference leaves no guarantee. The inference protects the same unit; `what`
+    describes the run.
     """
     check_private(report)
     check_domain_inference(inference, report.unit)
@@ -150,16 +142,10 @@ def add_domain_inference(
 
 
 def join_reports(reports: Sequence[PrivacyReport], assumption: str) -> PrivacyReport:
-    """Return the report of a stream whose batches have disjoint units.
+    """Return the report of a stream whose batches have disjoint units, from those of its batches.
 
-    The guarantee of a unit is that of its own batch, so the stream has the largest ε and δ.
-
-    Parameters
-    ----------
-    reports : sequence of PrivacyReport
-        Reports of the batches, in order.
-    assumption : str
-        Reason why no unit is in two batches.
+    The guarantee of a unit is that of its own batch, so the stream has the largest ε and δ. The
+    assumption is the reason why no unit is in two batches.
     """
     check_private(*reports)
     worst = max(reports, key=lambda report: report.epsilon)
