@@ -250,8 +250,8 @@ class CalibratedReleases:
         lines = [f"for ({self.epsilon:g}, {self.delta:g})-DP, by the {self.accountant} accountant:"]
         for planned in self.releases:
             lines.append(f"  {planned.count} × {planned.event.what}: {planned.event.mechanism}")
-            if isinstance(planned.event, GaussianRelease):
-                lines.append(f"      sigma of a leaf release {_leaf_sigma(planned.event):.6g}")
+            if planned.event.leaf_sigma is not None:
+                lines.append(f"      sigma of a leaf release {planned.event.leaf_sigma:.6g}")
         lines.append("epsilon of this plan by each accountant:")
         lines += [f"  {name:5} {cost:.6g}" for name, cost in self.costs.items()]
         return "\n".join(lines)
@@ -260,11 +260,21 @@ class CalibratedReleases:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-compatible dict."""
+        releases = [
+            {
+                "what": event.what,
+                "count": count,
+                "mechanism": event.mechanism,
+                "noise": event.noise,
+                **({} if event.leaf_sigma is None else {"leaf_sigma": event.leaf_sigma}),
+            }
+            for event, count in ((planned.event, planned.count) for planned in self.releases)
+        ]
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
             "accountant": self.accountant,
-            "releases": [_release_dict(planned) for planned in self.releases],
+            "releases": releases,
             "epsilon_by_accountant": self.costs,
         }
 
@@ -323,19 +333,3 @@ def calibrate_releases(
     made = calibrate(plan, epsilon, delta, chosen)
     costs = compare_accountants(made, delta)
     return CalibratedReleases(epsilon, delta, chosen.name, made, costs)
-
-
-def _release_dict(planned: Planned) -> dict[str, Any]:
-    event = planned.event
-    out = {
-        "what": event.what,
-        "count": planned.count,
-        "mechanism": event.mechanism,
-        "noise": event.noise,
-    }
-    return out | ({"leaf_sigma": _leaf_sigma(event)} if isinstance(event, GaussianRelease) else {})
-
-
-def _leaf_sigma(event: GaussianRelease) -> float:
-    """Return σ of a release of leaves, which has two sums."""
-    return math.sqrt(2) * event.noise

@@ -101,6 +101,11 @@ class Event(ABC):
         return np.zeros(0)
 
     @property
+    def leaf_sigma(self) -> float | None:
+        """σ of a Gaussian release of leaves, which has two sums, over the sensitivity of each."""
+        return None
+
+    @property
     def parts(self) -> tuple[Event, ...]:
         """The releases that are charged together: the event itself, or the members of a group."""
         return (self,)

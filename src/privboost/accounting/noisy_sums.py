@@ -123,6 +123,10 @@ class GaussianRelease(NoisySums):
     def gaussian_grid(self) -> tuple[int, float] | None:
         return self.touched, float(self.sigmas.min())
 
+    @property
+    def leaf_sigma(self) -> float | None:
+        return math.sqrt(2) * self.noise
+
     @cached_property
     def sigmas(self) -> np.ndarray:
         """Noise scale of each statistic, in grid steps."""

@@ -172,22 +172,10 @@ class Mean:
 
 @dataclass(frozen=True)
 class NoisyMeans:
-    """Means over private rows, in units of the clips.
+    """Means over private rows, in units of the clips, and bounds of what lies beyond them.
 
-    Attributes
-    ----------
-    rows : float
-        Number of rows.
-    second, error : float
-        Mean square of residuals, and its error.
-    bias, absolute : Mean
-        Means of residuals and of their sizes.
-    label, label_square : Mean
-        Means of labels and of their squares.
-    tail : Tail
-        Bounds of what lies beyond the clip.
-    clip : Clip
-        The units.
+    `second` is the mean square of residuals with its error; `bias`, `absolute`, `label` and
+    `label_square` are means of residuals, of their sizes, of labels and of their squares.
     """
 
     rows: float

@@ -160,7 +160,7 @@ class NumberOutcomes(Outcomes):
         ask(CellSums(whole, statistics=COUNT))
         ask(CellSums(by_size, statistics=COUNT))
         cell = self._clip_cell(plan)
-        if plan.settings.clip is None:
+        if plan.settings["clip"] is None:
             counts, rows = released[1][:RESIDUAL_CELLS, 0], float(released[0][0, 0])
             cell = choose_clip(counts, rows, float(noise[1][0]), float(noise[2][1]), cell)
         half, farthest = plan.model.middle_and_half_of_labels[1], label_reach(plan.model)
@@ -186,7 +186,7 @@ class NumberOutcomes(Outcomes):
 
     def _clip_cell(self, plan: EvaluationPlan) -> int:
         """Return the cell of the plan's clip, by default half the range of the model's labels."""
-        clip = plan.settings.clip
+        clip = plan.settings["clip"]
         given = plan.model.middle_and_half_of_labels[1] if clip is None else clip
         cell = RESIDUAL_CELLS - 1 + math.ceil(math.log2(given / self.reach) - 1e-9)
         return min(max(cell, 0), RESIDUAL_CELLS - 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -78,50 +78,26 @@ class Outcomes(ABC):
         return {"kind": self.kind, **vars(self)}
 
 
-@dataclass(frozen=True)
-class EvaluationSettings:
-    """Parameters of an evaluation, for reports and the plan's hash.
-
-    Attributes
-    ----------
-    by : tuple of str
-        Features that have groups.
-    touched : int
-        Number of cells that one row touches: of the whole table, and of each feature of `by`.
-    score_cells : int or None
-        Number of cells of scores; None for a number.
-    curves : bool
-        Whether each class has cells of scores.
-    clip : float or None
-        Clip of residuals, if it was given.
-    model : str
-        SHA-256 of the model's file.
-    """
-
-    by: tuple[str, ...]
-    touched: int
-    score_cells: int | None
-    curves: bool
-    clip: float | None
-    model: str
-
-
 @dataclass(frozen=True, eq=False)
 class EvaluationPlan(Plan):
-    """Plan of an evaluation: the model, the outcomes of its rows, and the features of groups."""
+    """Plan of an evaluation: the model, the outcomes of its rows, and the features of groups.
+
+    `settings` are for reports and the plan's hash: the features of groups ("by"), the number of
+    cells that one row touches, the number of cells of scores, whether each class has them
+    ("curves"), the clip of residuals if it was given, and the SHA-256 of the model's file.
+    """
 
     _hashed: ClassVar[tuple[str, ...]] = ("settings", "group_form")
 
     model: Model
     outcomes: Outcomes
     groups: Encoder | None
-    settings: EvaluationSettings
+    settings: dict[str, Any]
 
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters that the report lists."""
-        known = {name: value for name, value in asdict(self.settings).items() if value is not None}
-        return known | {"by": list(self.settings.by)}
+        return {name: value for name, value in self.settings.items() if value is not None}
 
     @property
     def group_form(self) -> Any:

@@ -28,7 +28,6 @@ from privboost.evaluation.numbers import (
 from privboost.evaluation.outcomes import (
     CHIEF,
     EvaluationPlan,
-    EvaluationSettings,
     Outcomes,
     Releases,
     deviations,
@@ -71,7 +70,6 @@ def plan_evaluation(
     if public:  # nobody is protected: no row is left out
         domain = replace(domain, unit=None)
     draft = _draft(Encoder(domain, model.encoder.edges), budget)
-    by = () if groups is None else groups.domain.feature_names
     parts = _n_parts(groups)
     n_cells, own, width = None, False, None
     outcomes: Outcomes
@@ -95,7 +93,14 @@ def plan_evaluation(
         else:
             made, _ = _quietest(draft, number_releases(draft, touched), gaussian)
             outcomes, width = NumberOutcomes.clipped(model, clip)
-    settings = EvaluationSettings(by, touched, n_cells, own, width, digest_of(model))
+    settings = {
+        "by": [] if groups is None else list(groups.domain.feature_names),
+        "touched": touched,
+        "score_cells": n_cells,
+        "curves": own,
+        "clip": width,
+        "model": digest_of(model),
+    }
     plan = EvaluationPlan(
         **made.fields, model=model, outcomes=outcomes, groups=groups, settings=settings
     )

@@ -41,7 +41,6 @@ class PublicCurator(Curator):
         super().__init__(backend, empty_ledger(accountant), stream, contribution)
 
     def sums(self, query: SumQuery, event: Event) -> np.ndarray:
-        """Return the sums of a query, in grid steps."""
         return self._backend.sum(self._sampled(query, event.sampling_rate, self._charge(event)))
 
     def exchange(self, reserved: Event, releases: Sequence[Planned]) -> None:
@@ -50,7 +49,6 @@ class PublicCurator(Curator):
             _check_exact(planned.event)
 
     def laplace_means(self, query: TreeSums, added: int, event: Event) -> np.ndarray:
-        """Return the mean gradient of each leaf, in steps of `MEAN_STEPS`."""
         return exact_means(self.sums(query, event), added)
 
     def select(self, query: SumQuery, utility: Utility, event: Event) -> np.ndarray:
@@ -62,15 +60,12 @@ class PublicCurator(Curator):
         return best
 
     def linear(self, query: LinearSums, event: Event) -> np.ndarray:
-        """Return the sum of the rows' vectors, each times its gradient."""
         return self._linear_sum(query, event)
 
     def gram(self, query: GramSums, event: Event) -> np.ndarray:
-        """Return the sum of the outer products of the rows' vectors."""
         return self._linear_sum(query, event)
 
     def least_eigenvalue(self, query: GramSums, event: Event) -> int:
-        """Return the smallest eigenvalue of the sum of outer products, in its steps."""
         gram = self._linear_sum(query, event)
         return int(np.rint(np.linalg.eigvalsh(gram.astype(np.float64))[0]))
 

@@ -104,7 +104,6 @@ class SplitGain:
             raise ValueError("reg_lambda must be at least 2^-16")
 
     def scores(self, sums: np.ndarray, contribution: Contribution) -> np.ndarray:
-        """Return the scores of each node's candidates (int64)."""
         row = CLIP_STEPS * (WEIGHT_STEPS if contribution.weighted else 1)
         left, right = self.splits.parted(sums)
         out = np.empty(left.shape[:2], dtype=np.int64)
@@ -254,7 +253,6 @@ class _SmoothUtility:
     smoothing: Smoothing
 
     def range(self, contribution: Contribution) -> int:
-        """Return the proved range."""
         if contribution.rows != 1 or contribution.weighted:
             raise ValueError("no range is proved for units of several rows, or for weights")
         return self.widest
