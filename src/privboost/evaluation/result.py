@@ -202,14 +202,14 @@ class Measures:
     reliability: tuple[Bin, ...] = ()
 
     @property
-    def tells(self) -> bool:
+    def known(self) -> bool:
         """Whether the noisy number of rows exceeds its noise."""
         rows = self.values.get("rows")
         return rows is None or stands_out(rows.value, rows.std)
 
     def text(self, name: str) -> str:
         """Return a measure as text, "" if the rows do not exceed their noise."""
-        return str(self[name]) if self.tells or name == "rows" else ""
+        return str(self[name]) if self.known or name == "rows" else ""
 
     def line(self, names: Sequence[str]) -> list[str]:
         """Return the texts of measures; missing ones are explained once."""
@@ -294,12 +294,17 @@ class Evaluation:
         """Reliability table of all rows."""
         return self.measures.reliability
 
+    @property
+    def note(self) -> str:
+        """How residuals and labels were bounded, in words; may be empty."""
+        return "" if self.residuals is None else str(self.residuals)
+
     def findings(self) -> tuple[Finding, ...]:
         """Return a warning if there seem to be no rows with a known label.
 
         It follows from the noisy number of rows, and costs nothing.
         """
-        if self.measures.tells:
+        if self.measures.known:
             return ()
         return (no_rows("rmse" not in self.measures.values, self.privacy.public_rows),)
 
@@ -371,9 +376,9 @@ class Evaluation:
         lines = []
         for which, measures in self._parts():
             for name in self.measures.values:
-                value, known = measures[name], measures.tells or name == "rows"
+                value, shown = measures[name], measures.known or name == "rows"
                 for suffix, number in value.columns.items():
-                    which[name + suffix] = number if known else None
+                    which[name + suffix] = number if shown else None
             lines.append(which)
         return _table(lines, _GROUP, [name for name in lines[0] if name not in _GROUP])
 
@@ -423,9 +428,7 @@ class Evaluation:
         for line in (head, *lines):
             cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
             text.append("  ".join(cells).rstrip())
-        if self.residuals is not None and str(self.residuals):
-            text.append(str(self.residuals))
-        return "\n".join(text)
+        return "\n".join([*text, *filter(None, [self.note])])
 
     __repr__ = __str__
 
@@ -433,8 +436,8 @@ class Evaluation:
         head, *lines = self._table()
         rows = [_html_row(head, "th"), *(_html_row(line, "td") for line in lines)]
         caption = escape(f"{self.target}: {self.privacy.guarantee}")
-        if self.residuals is not None and str(self.residuals):
-            caption += f"<br>{escape(str(self.residuals))}"
+        if self.note:
+            caption += f"<br>{escape(self.note)}"
         return f"<table><caption>{caption}</caption>{''.join(rows)}</table>"
 
     def _table(self) -> list[list[str]]:
