@@ -113,11 +113,16 @@ class EvaluationPlan(Plan):
         return self.outcomes.maps(self.model, groups)
 
 
-def release(kind: NoiseKind, draft: Draft, what: str, cells: int, **how: Any) -> Planned:
+def release(
+    kind: NoiseKind,
+    draft: Draft,
+    what: str,
+    cells: int,
+    shares: tuple[float, ...] = (1.0,),
+    count: int = 1,
+) -> Planned:
     """Return a release of sums by cell, of which one row touches so many, before calibration."""
-    shares = how.pop("shares", (1.0,))
-    event = kind(what, 1.0, cells=cells, shares=shares, **draft.bound)
-    return Planned(event, how.pop("count", 1))
+    return Planned(kind(what, 1.0, cells=cells, shares=shares, **draft.bound), count)
 
 
 Releases = Callable[[NoiseKind], list[Shared]]
