@@ -31,7 +31,7 @@ def test_every_event_says_who_takes_part():
     plain = GaussianRelease("sums", 1.0, **sums)
     assert (plain.sampling_rate, plain.unit_rows, Selection("one", 1.0).unit_rows) == (1.0, 3, 1)
     sampled = LaplaceRelease("sums", 1.0, **(sums | {"rows": 1}), sampling_rate=0.5)
-    assert sampled.sampling_rate == Selection("one", 1.0, 0.5).rate == 0.5
+    assert sampled.sampling_rate == Selection("one", 1.0, 0.5).sampling_rate == 0.5
     with pytest.raises(ValueError, match="units of one row"):
         SampledGroup.of("a tree", (Planned(LaplaceRelease("sums", 1.0, **sums), 1),), 0.5)
 
