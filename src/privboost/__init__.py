@@ -135,10 +135,14 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 register("Domain.learn", "privboost.domain_inference.inference", "learn_domain")
+register("report_document", "privboost.reports.sections", "report_document")
 register("loader PVBLOAD1", "privboost.data.loading", "RowLoader")
 register("loader PVBPART1", "privboost.data.loading", "SplitLoader")
 register("loader PVBSIZE1", "privboost.domain_inference.bounds", "InferenceLoader")
 register("loader PVBEVAL1", "privboost.evaluation.outcomes", "OutcomeLoader")
+register("outcomes classes", "privboost.evaluation.classes", "ClassOutcomes")
+register("outcomes number", "privboost.evaluation.numbers", "NumberOutcomes")
+register("outcomes exact number", "privboost.evaluation.numbers", "ExactNumberOutcomes")
 
 
 if not TYPE_CHECKING:  # else every name would be known, and could be anything

@@ -8,7 +8,7 @@ from privboost.accounting.composition import BY_PART, MU_SQUARED, PURE, event_sh
 from privboost.accounting.events import Planned, Selection
 from privboost.accounting.individual_budgets import RenyiBudget
 from privboost.accounting.noisy_sums import GaussianRelease, LaplaceRelease
-from privboost.reports.report import add_domain_inference
+from privboost.reports.writing import add_domain_inference
 from tests.tables import make_domain, make_frame
 
 STEPS = 2**16

@@ -7,8 +7,9 @@ import pytest
 
 from bench.closed_forms import calibrate_gaussian
 from privboost.accounting import bounded_range
-from privboost.accounting.accountant import PER_RELEASE, RESOLVED
 from privboost.accounting.accountants import (
+    PER_RELEASE,
+    RESOLVED,
     BoundedRangeAccountant,
     PldAccountant,
     choose_accountant,

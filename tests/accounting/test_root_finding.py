@@ -29,9 +29,9 @@ def test_the_real_root_finder_is_asked_with_tolerances():
 def test_every_event_says_who_takes_part():
     sums = {"steps": 1, "cells": 1, "rows": 3, "shares": (1.0,)}
     plain = GaussianRelease("sums", 1.0, **sums)
-    assert (plain.rate, plain.unit_rows, Selection("one", 1.0).unit_rows) == (1.0, 3, 1)
+    assert (plain.sampling_rate, plain.unit_rows, Selection("one", 1.0).unit_rows) == (1.0, 3, 1)
     sampled = LaplaceRelease("sums", 1.0, **(sums | {"rows": 1}), sampling_rate=0.5)
-    assert sampled.rate == Selection("one", 1.0, 0.5).rate == 0.5
+    assert sampled.sampling_rate == Selection("one", 1.0, 0.5).sampling_rate == 0.5
     with pytest.raises(ValueError, match="units of one row"):
         SampledGroup.of("a tree", (Planned(LaplaceRelease("sums", 1.0, **sums), 1),), 0.5)
 

@@ -11,8 +11,8 @@ import pytest
 from privboost import Domain, PrivBoostClassifier, evaluate
 from privboost.data import loading, units
 from privboost.evaluation import plan
-from privboost.evaluation.class_measures import ClassCounts
-from privboost.evaluation.plan import cells_of_scores
+from privboost.evaluation.class_measures import ClassCounts, accuracy, prevalence
+from privboost.evaluation.classes import cells_of_scores
 
 RUNS = 500
 
@@ -104,9 +104,9 @@ def test_the_error_of_a_proportion_is_the_binomial_one(cells):
     rows[1], rows[-2] = (400.0, 100.0), (200.0, 300.0)
     hits = np.array([[200.0, 400.0], [100.0, 300.0]])
     counts = ClassCounts.of(("no", "yes"), (hits, rows), 1e-9, found, True)
-    assert counts.accuracy().value == pytest.approx(0.7)
-    assert counts.accuracy().std == pytest.approx(math.sqrt(0.7 * 0.3 / 1000), rel=0.06)
-    assert counts.share(1).std == pytest.approx(math.sqrt(0.4 * 0.6 / 1000), rel=0.06)
+    assert accuracy(counts).value == pytest.approx(0.7)
+    assert accuracy(counts).std == pytest.approx(math.sqrt(0.7 * 0.3 / 1000), rel=0.06)
+    assert prevalence(counts).std == pytest.approx(math.sqrt(0.4 * 0.6 / 1000), rel=0.06)
 
 
 def test_few_runs_hold_the_truth():

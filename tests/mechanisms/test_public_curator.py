@@ -80,7 +80,7 @@ def test_the_curator_of_private_rows_never_tells_exactly(forged):
 def test_no_ledger_reserves_what_has_no_noise(accountant):
     ledger = Ledger(1e300, 0.5, accountant())
     for event in (GAUSSIAN, LAPLACE, CHOICE):
-        assert not accountant().covers(Planned(Exact.of(event), 1))
+        assert not accountant().covers(Exact.of(event))
         with pytest.raises(ValueError, match="does not cover"):
             ledger.reserve([Planned(Exact.of(event), 1)])
 

@@ -8,7 +8,7 @@ import pytest
 from privboost import LazyBBClassifier, SBDTClassifier
 from privboost._core.errors import BudgetError
 from privboost._core.grid import CLIP_STEPS, Contribution
-from privboost.accounting.accountants import GdpAccountant, PureAccountant, RdpProfile
+from privboost.accounting.accountants import GdpAccountant, PureAccountant, RdpAccountant
 from privboost.accounting.events import Planned, Relation
 from privboost.accounting.individual_budgets import GaussianBudget, IndividualBudget
 from privboost.accounting.ledger import Ledger
@@ -153,7 +153,7 @@ def test_a_plan_pays_for_counts_beside_the_budgets_of_rows(subsample, outputs):
         assert scores / (scores + init + counted.life.mu**2) == pytest.approx(0.2, rel=1e-6)
     else:
         alpha = counted.life.alpha
-        rho = RdpProfile(counted.releases).rho(alpha)
+        rho = RdpAccountant(counted.releases).rho(alpha)
         least = counted.life.rho + outputs * alpha / (2 * counted.scores.noise**2)
         assert rho >= least
 

@@ -14,10 +14,10 @@ from dataclasses import astuple, dataclass, replace
 from typing import ClassVar
 
 from privboost._core.errors import BudgetError
-from privboost.accounting.accountant import EXCHANGE_ROOM
 from privboost.accounting.composition import Curve, gaussian_epsilon, gaussian_sizes
 from privboost.accounting.events import Event, Planned, Relation
 from privboost.accounting.formulas import rdp_to_epsilon
+from privboost.accounting.grid_slack import EXCHANGE_ROOM
 
 _MAX_ORDER = 1024
 _ROUNDING = 1 + 1e-12

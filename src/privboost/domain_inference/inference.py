@@ -33,8 +33,7 @@ from privboost._core.errors import BudgetError, DomainError, SchemaError
 from privboost._core.grid import CLIP_STEPS, Contribution
 from privboost._core.unit import Unit, column_of, unit_assumptions
 from privboost._core.warnings import delayed_warnings, warn_of_parameters
-from privboost.accounting.accountant import Accountant
-from privboost.accounting.accountants import GdpAccountant, PureAccountant
+from privboost.accounting.accountants import Accountant, GdpAccountant, PureAccountant
 from privboost.accounting.calibration import by_shares, calibrate
 from privboost.accounting.events import Event, Planned
 from privboost.accounting.ledger import Ledger
@@ -85,12 +84,8 @@ from privboost.losses.squared import SQUARED_NUMBER
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import Budget, check_grid, within_account
-from privboost.reports.report import (
-    PrivacyReport,
-    add_domain_inference,
-    check_domain_inference,
-    write_report,
-)
+from privboost.reports.report import PrivacyReport
+from privboost.reports.writing import add_domain_inference, check_domain_inference, write_report
 from privboost.trees.tree import stump
 
 _INDEX = re.compile(r"__index_level_[0-9]+__")

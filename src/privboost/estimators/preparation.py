@@ -49,13 +49,8 @@ from privboost.estimators.sklearn_wrappers import warn_of_wrappers
 from privboost.mechanisms.curator import Curator
 from privboost.randomness.keystream import KeyStream
 from privboost.recipes.common.plan import PUBLIC_CLASS_WEIGHTS, Budget, Plan, PublicRows
-from privboost.reports.report import (
-    WEIGHTED,
-    PrivacyReport,
-    add_domain_inference,
-    check_domain_inference,
-    write_report,
-)
+from privboost.reports.report import WEIGHTED, PrivacyReport
+from privboost.reports.writing import add_domain_inference, check_domain_inference, write_report
 
 
 class WeighedClasses:

@@ -15,7 +15,8 @@ from privboost.estimators.preparation import DomainAndBudget, Preparation, Run, 
 from privboost.mechanisms.curator import Curator
 from privboost.mechanisms.public_curator import PublicCurator, empty_ledger
 from privboost.recipes.common.plan import Budget, Plan, PublicRows
-from privboost.reports.report import WEIGHTED, PrivacyReport, write_public_report
+from privboost.reports.report import WEIGHTED, PrivacyReport
+from privboost.reports.writing import write_public_report
 
 
 def budget_of(epsilon: Any, delta: Any, public_rows: Any) -> Budget:

@@ -21,7 +21,8 @@ from privboost.engine.updates import Update
 from privboost.estimators.preparation import Run
 from privboost.recipes.common.newton import check_scores
 from privboost.recipes.sbdt import SBDTPlan
-from privboost.reports.report import PrivacyReport, join_reports
+from privboost.reports.report import PrivacyReport
+from privboost.reports.writing import join_reports
 
 HERE = "on this machine"
 _ONE_BATCH = (

@@ -125,7 +125,7 @@ class ExactPartyCurator(PartyCurator):
         else:
             stream = self._charge(event)
         if isinstance(query, SumQuery):
-            query = self._sampled(query, event.rate, stream)
+            query = self._sampled(query, event.sampling_rate, stream)
         return self._backend.sum(query)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from privboost._core.grid import BUDGET_STEPS
 from privboost._core.progress import Track
-from privboost.accounting.accountants import RdpProfile
+from privboost.accounting.accountants import Accountant, RdpAccountant
 from privboost.accounting.calibration import by_shares
 from privboost.accounting.events import Planned
 from privboost.accounting.formulas import best_order
@@ -470,11 +470,11 @@ def _calibrate_renyi_budget(
     less = replace(budget, epsilon=budget.epsilon * (1 - 2 * rounding))
     made = _calibrate_plain(replace(draft, budget=less, accountant="rdp"), wanted)
     releases: tuple[Planned, ...] = made["releases"]
-    alpha = best_order(RdpProfile((*budget.before, *releases)).rho, budget.delta)
+    alpha = best_order(RdpAccountant((*budget.before, *releases)).rho, budget.delta)
     own = [made[name] for name in _APART_FROM_FILTER]
     apart = tuple(p for p in releases if any(p.event is each for each in own))
     paid = tuple(p for p in releases if p not in apart)
-    rho = RdpProfile(paid).rho(alpha) * (1 + rounding)
+    rho = RdpAccountant(paid).rho(alpha) * (1 + rounding)
     if not rho > 0:
         raise ValueError("epsilon is too small for a budget of Rényi divergence")
     n_releases = _n_releases(settings, draft.task, batch)

@@ -43,13 +43,15 @@ from privboost.estimators.preparation import (
     remembering_failure,
 )
 from privboost.evaluation.evaluate import EvaluationPreparation, run_evaluation
-from privboost.evaluation.plan import clip_of_scores, plan_evaluation, plan_score
+from privboost.evaluation.numbers import clip_of_scores
+from privboost.evaluation.plan import plan_evaluation, plan_score
 from privboost.evaluation.result import Value
 from privboost.models.model import Model
 from privboost.randomness.keystream import KeyStream
 from privboost.randomness.sampling import draw_below, draw_run_count, stop_chance
 from privboost.recipes.common.plan import Budget, within_account
-from privboost.reports.report import PrivacyReport, add_domain_inference, write_report
+from privboost.reports.report import PrivacyReport
+from privboost.reports.writing import add_domain_inference, write_report
 
 _STEPS = 12
 _LEAST = 1 / 64

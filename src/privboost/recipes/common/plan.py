@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 
 from privboost._core.checks import check_number, check_size, is_number, keep_checked
 from privboost._core.grid import CLIP_STEPS, MAX_SIGMA, WEIGHT_STEPS, Contribution
-from privboost.accounting.accountant import Accountant
-from privboost.accounting.accountants import choose_accountant
+from privboost.accounting.accountants import Accountant, choose_accountant
 from privboost.accounting.calibration import LEAST_DELTA, by_shares, calibrate
 from privboost.accounting.events import Event, Exact, Planned
 from privboost.accounts.account import BudgetAccount
