@@ -22,7 +22,7 @@ from privboost.data.ordered_features import (
 from privboost.data.times import DAY
 from privboost.data.values import code_labels
 from privboost.models.model import Model
-from privboost.models.scores import ScoreParts
+from privboost.models.parts import ScoreParts
 from privboost.trees.tree import Tree
 
 BOOLEANS = {True: ("True", "true", "TRUE"), False: ("False", "false", "FALSE")}

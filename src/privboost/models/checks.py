@@ -131,6 +131,15 @@ def within_grid(slope: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return fitting
 
 
+def read_row_count(payload: dict[str, Any]) -> np.ndarray | None:
+    """Return the noisy row count of scores, or None for files of earlier versions."""
+    if "rows" not in payload:
+        return None
+    rows = need_finite(payload["rows"], "scores.rows", (2,))
+    need_finite(rows[1:], "scores.rows", (1,), least=0)
+    return rows
+
+
 def need_scores(most: Any, place: str) -> None:
     """Check that scores of these largest sizes fit into int32."""
     need(np.max(most) <= _SCORE.max, place, "the scores of some rows would overflow")

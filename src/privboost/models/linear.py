@@ -39,17 +39,10 @@ from privboost.models.checks import (
     need_number,
     need_scores,
     need_text,
-)
-from privboost.models.scores import (
-    JointTable,
-    ModelView,
-    ScoreParts,
-    Scores,
-    as_counts,
-    effect_unit,
-    even,
     read_row_count,
 )
+from privboost.models.parts import JointTable, ScoreParts
+from privboost.models.scores import ModelView, Scores, effect_unit, even, make_read_only
 
 MISSING = "missing"
 _LEAST_SHARE = 0.01
@@ -119,9 +112,7 @@ class LinearScores(Scores):
     rows: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.coefficients, self.moments, self.noise, self.stages, self.rows):
-            if array is not None:
-                array.flags.writeable = False
+        make_read_only(self)
 
     @property
     def n_outputs(self) -> int:
@@ -288,8 +279,9 @@ class LinearScores(Scores):
                 own[:, k] += at_middle[:, number[coordinate.feature]]
         return own
 
-    def row_counts(self) -> Iterator[tuple[float, float]]:
-        return as_counts(self.rows)
+    def typical(self) -> np.ndarray:
+        """Return no rows: nothing typical of a number follows from its two moments."""
+        return np.zeros((self.n_outputs, 0), dtype=np.int32)
 
     def coefficient_table(self, model: ModelView) -> pa.Table:
         with np.errstate(over="ignore", invalid="ignore"):  # bounds may be any numbers
@@ -394,6 +386,7 @@ class LinearScores(Scores):
         moments, noise = payload["moments"], payload["noise"]
         if moments is not None:
             need_finite(moments, "scores.moments", (2, len(coordinates)))
+        if moments is not None or noise is not None:
             one_for_all = np.ndim(noise) == 1
             need_finite(noise, "scores.noise", shape[one_for_all:], least=0)
         stages = (
