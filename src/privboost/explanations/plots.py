@@ -54,15 +54,18 @@ def plain(ax: Any) -> Any:
     return ax
 
 
+def _dates() -> Any:
+    import matplotlib.dates
+
+    return matplotlib.dates
+
+
 def places(spans: Spans) -> list[float]:
     """Return the edges of an ordered feature in the units of its axis; see `name_axis`."""
     assert spans.edges is not None
     if spans.counts not in (DAYS, INSTANTS):
         return [edge / _unit(spans)[1] for edge in spans.edges]
-    import matplotlib.dates
-
-    dates: Any = matplotlib.dates  # untyped
-    epoch = float(dates.date2num(np.datetime64("1970-01-01")))
+    epoch = float(_dates().date2num(np.datetime64("1970-01-01")))
     return [epoch + edge / (1 if spans.counts == DAYS else _DAY) for edge in spans.edges]
 
 
@@ -71,9 +74,7 @@ def name_axis(ax: Any, spans: Spans) -> None:
     unit = _unit(spans)[0]
     ax.set_xlabel(f"{spans.feature} ({unit})" if unit else spans.feature)
     if spans.counts in (DAYS, INSTANTS):
-        import matplotlib.dates
-
-        dates: Any = matplotlib.dates
+        dates = _dates()
         locator = dates.AutoDateLocator(tz="UTC", maxticks=8)
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz="UTC"))

@@ -34,8 +34,8 @@ _TYPES = {
 }
 
 
-def onnx_model(model: Model) -> onnx.ModelProto:
-    """Return a model as an ONNX graph.
+def export(model: Model) -> bytes:
+    """Return a model as the content of an ONNX file.
 
     Each column that the model uses is an input of shape (rows, 1): numbers, durations in seconds
     and numeric categories as float64 (NaN is missing), dates as int64 (days or seconds since
@@ -55,7 +55,9 @@ def onnx_model(model: Model) -> onnx.ModelProto:
     )
     _add_results(graph, model, scores, results)
     metadata = {"guarantee": model.privacy.guarantee, "target": model.domain.target.name}
-    return graph.model("model", f"A model of {model.domain.target.name}", metadata)
+    made = graph.model("model", f"A model of {model.domain.target.name}", metadata)
+    content: bytes = made.SerializeToString(deterministic=True)
+    return content
 
 
 class _Graph:

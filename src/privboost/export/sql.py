@@ -43,6 +43,11 @@ _BEYOND_DATES = 1e300
 """A number of seconds beyond every date."""
 
 
+def export(model: Model) -> bytes:
+    """Return `sql_text` as the content of a file."""
+    return sql_text(model).encode()
+
+
 def sql_text(model: Model, table: str = "rows") -> str:
     """Return a SELECT that appends a model's results to the columns of a table.
 
