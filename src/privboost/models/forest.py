@@ -239,14 +239,14 @@ def batches_of(feature: np.ndarray, goes_right: np.ndarray) -> Iterator[_Batch]:
     trees, nodes, size = goes_right.shape
     flat, bits = feature.reshape(-1), goes_right.reshape(-1, size)
     table = np.full(1 << (2 * flat.size - 1).bit_length(), -1, dtype=np.int32)
-    line_of, first_seen, lines = np.empty((3, flat.size), dtype=np.int32)
-    known = kernels.number_splits(flat, bits, table, line_of, first_seen)
+    split_of, first_seen, splits = np.empty((3, flat.size), dtype=np.int32)
+    known = kernels.number_splits(flat, bits, table, split_of, first_seen)
     most = max(min(_MOST_SPLITS, _MOST_BYTES // (8 * size)), nodes)
     numbers, begins = np.empty((trees, nodes), np.uint16), np.empty((trees + 1, 2), np.int64)
-    line_of = line_of.reshape(trees, nodes)
-    count = kernels.batch_splits(line_of, known, most, numbers, lines, begins)
+    split_of = split_of.reshape(trees, nodes)
+    count = kernels.batch_splits(split_of, known, most, numbers, splits, begins)
     for (tree, line), (last_tree, last_line) in pairwise(begins[: count + 1].tolist()):
-        own, seen = slice(tree, last_tree), first_seen[lines[line:last_line]]
+        own, seen = slice(tree, last_tree), first_seen[splits[line:last_line]]
         yield _Batch(own, flat[seen], *_intervals_of(bits[seen]), numbers[own])
 
 

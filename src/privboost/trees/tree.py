@@ -105,7 +105,7 @@ class Tree:
         return int(first[0]) if len(first) and (self.feature == first).all() else None
 
     @cached_property
-    def runs(self) -> CodeIntervals:
+    def intervals(self) -> CodeIntervals:
         """The code intervals that the nodes of the first levels send to the right."""
         return CodeIntervals.of(self.goes_right)
 
@@ -161,5 +161,5 @@ def find_leaves(codes: Codes, tree: Tree) -> np.ndarray:
     """Return the leaf of each row in a tree: uint16."""
     leaf = np.empty(len(codes), dtype=np.uint16)
     slots = codes.layout.slot_array[tree.feature]
-    kernels.route_rows(codes.narrow, codes.wide, slots, tree.goes_right, tree.runs, 0, leaf)
+    kernels.route_rows(codes.narrow, codes.wide, slots, tree.goes_right, tree.intervals, 0, leaf)
     return leaf
