@@ -1,9 +1,4 @@
-"""Pictures of shapes, pairs, lists, trees and rows, drawn from plain values.
-
-Plots by matplotlib, which is optional: all pictures of explanations and evaluations.
-
-Reliability diagrams, and curves of utility by ε.
-"""
+"""All plots of explanations and evaluations, by matplotlib, which is optional."""
 
 from __future__ import annotations
 

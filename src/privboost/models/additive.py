@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from privboost._core.checks import listed
+from privboost._core.compilation import compiled
 from privboost._core.grid import SCORE_STEPS
 from privboost.data.features import CategoricalFeature
 from privboost.data.rows import Codes, Layout
-from privboost.models import kernels
+from privboost.engine.kernels import add_values
 from privboost.models.checks import (
     largest,
     need,
@@ -92,7 +93,7 @@ class AdditiveScores(Scores):
         scores = np.repeat(self.start[:, None], len(codes), axis=1)
         values, first = self._packed
         slots = codes.layout.slot_array
-        kernels.add_effects(codes.narrow, codes.wide, slots, values, first, scores)
+        _add_effects(codes.narrow, codes.wide, slots, values, first, scores)
         return scores
 
     @cached_property
@@ -249,3 +250,20 @@ def _cells_as_text(model: ModelView, pair: JointTable, side: int) -> list[tuple[
     categories = isinstance(model.domain.features[feature], CategoricalFeature)
     joint = listed if categories else " or ".join
     return [(cell, joint(texts[cell])) for cell in sorted(texts)]
+
+
+@compiled
+def _add_effects(narrow, wide, slots, values, first, scores):  # type: ignore[no-untyped-def]
+    """Add the values of each feature's codes to scores of shape (outputs, rows).
+
+    `slots` has the column of each feature, narrow ones first; `values` is of shape (outputs, codes
+    of all features); `first` has the index of each feature's first value, and the end.
+    """
+    for k in range(slots.size):
+        slot = np.int64(slots[k])
+        for output in range(scores.shape[0]):
+            own = values[output, first[k] : first[k + 1]]
+            if slot < narrow.shape[0]:
+                add_values(narrow[slot], own, scores[output])
+            else:
+                add_values(wide[slot - narrow.shape[0]], own, scores[output])

@@ -13,19 +13,11 @@ import numpy as np
 from privboost._core.grid import BLOCK_ROWS
 from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature, ClassTarget, Feature
-from privboost.data.ordered_features import (
-    BooleanFeature,
-    DateFeature,
-    DurationFeature,
-    NumericFeature,
-    OrderedFeature,
-    OrdinalFeature,
-)
+from privboost.data.ordered_features import OrderedFeature
 from privboost.data.rows import Codes
 from privboost.data.sources import check_columns_present, open_table
-from privboost.data.times import DAY
 from privboost.explanations.explanation import Explanation, LocalExplanation
-from privboost.explanations.spans import DAYS, INSTANTS, SECONDS, Spans
+from privboost.explanations.spans import COUNTS, Spans
 from privboost.explanations.terms import Importance, Leaf, Pair, Shape, Split, TreeSummary
 from privboost.models.findings import find
 from privboost.models.parts import JointTable, JointTree, ScoreParts, Shapley
@@ -95,7 +87,7 @@ def _blocks(view: _View, data: Any) -> Iterator[tuple[Codes, np.ndarray]]:
     for batch in table.batches(names, BLOCK_ROWS):
         numbers = np.full((len(batch[names[0]]), len(names)), np.nan)
         for k, feature in enumerate(features):
-            if isinstance(feature, NumericFeature | DateFeature):
+            if isinstance(feature, OrderedFeature) and not feature.labels:
                 own = feature.read(batch[feature.name])
                 numbers[:, k] = np.clip(own, *feature.number.bounds)
         yield view.encoder.code(batch), numbers
@@ -103,7 +95,8 @@ def _blocks(view: _View, data: Any) -> Iterator[tuple[Codes, np.ndarray]]:
 
 def _number_format(feature: Feature) -> Callable[[float], str] | None:
     """Return the format of a feature's numbers, if its codes are bins of numbers or dates."""
-    return feature.format_value if isinstance(feature, NumericFeature | DateFeature) else None
+    binned = isinstance(feature, OrderedFeature) and not feature.labels
+    return feature.format_value if binned else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,14 +257,8 @@ def _spans(view: _View, feature: int, by_code: np.ndarray) -> Spans:
     number[first] = 1
     texts = [own for own, _ in view.encoder.spans(feature, np.cumsum(number))]
     log = declared.number.scale == "log"
-    names = declared.names if isinstance(declared, BooleanFeature | OrdinalFeature) else ()
-    return Spans(declared.name, tuple(texts), ends, log, _unit_of_edges(declared), names)
-
-
-def _unit_of_edges(feature: OrderedFeature) -> str:
-    if isinstance(feature, DateFeature):
-        return DAYS if feature.step == DAY else INSTANTS
-    return SECONDS if isinstance(feature, DurationFeature) else ""
+    unit = COUNTS[declared.counted_in]
+    return Spans(declared.name, tuple(texts), ends, log, unit, declared.names)
 
 
 def _pair(view: _View, pair: JointTable) -> Pair:

@@ -8,10 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from privboost._core.compilation import compiled
 from privboost._core.pickling import DeclaredState
 from privboost.data.rows import Codes, Layout
+from privboost.engine.kernels import add_values, join_cells
 from privboost.explanations.terms import WASTED_SHARE, Finding
-from privboost.models import kernels
 from privboost.models.additive import AdditiveScores
 from privboost.models.checks import (
     largest,
@@ -159,7 +160,7 @@ def add_pairs(pairs: Sequence[PairValues], codes: Codes, scores: np.ndarray) -> 
     cell_of = np.concatenate([cells for pair in pairs for cells in pair.cell_of])
     values = np.concatenate([pair.values.reshape(-1) for pair in pairs])
     numbers = np.array(table, dtype=np.int64)
-    kernels.add_pairs(codes.narrow, codes.wide, numbers, cell_of, values, scores)
+    _add_pairs(codes.narrow, codes.wide, numbers, cell_of, values, scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,3 +279,27 @@ class InteractionScores(AdditiveScores):
             pairs=tuple(pair.scaled(slope) for pair in self.pairs),
             trees=replace(self.trees, forests=forests),
         )
+
+
+@compiled
+def _add_pairs(narrow, wide, pairs, cell_of, values, scores):  # type: ignore[no-untyped-def]
+    """Add the values of the joint cells of pairs of features to the scores of rows.
+
+    `pairs` is an int64 array of shape (pairs, 9): for each pair its output, the columns of both
+    features, where the cells of their codes begin and end in `cell_of`, where its values begin and
+    end in `values`, and how many cells the second feature has.
+    """
+    cells = np.empty(scores.shape[1], dtype=np.uint32)
+    for k in range(pairs.shape[0]):
+        output, one, two, begin, middle, end, first, last, width = pairs[k]
+        own, other = cell_of[begin:middle], cell_of[middle:end]
+        cells[:] = 0
+        if one < narrow.shape[0]:
+            join_cells(narrow[one], own, middle - begin, cells)
+        else:
+            join_cells(wide[one - narrow.shape[0]], own, middle - begin, cells)
+        if two < narrow.shape[0]:
+            join_cells(narrow[two], other, width, cells)
+        else:
+            join_cells(wide[two - narrow.shape[0]], other, width, cells)
+        add_values(cells, values[first:last], scores[output])

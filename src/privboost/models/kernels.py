@@ -1,4 +1,4 @@
-"""Kernels of models: effects of features, pairs and trees on rows, and explanations of trees.
+"""Kernels that predict with trees, and explain them.
 
 Arguments that recur: `narrow` and `wide` are the codes of rows, `slots` the columns of features
 (narrow ones first), `scores` the scores of rows, an int32 array of shape (outputs, rows) to which
@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 
 from privboost._core.compilation import compiled, inlined
-from privboost.engine.kernels import add_values, join_cells
 from privboost.trees.kernels import (
     STRIDE,
     WORDS,
@@ -24,47 +23,6 @@ from privboost.trees.kernels import (
     start_at_root,
     write_nodes,
 )
-
-
-@compiled
-def add_effects(narrow, wide, slots, values, first, scores):
-    """Add the values of each feature's codes to the scores of rows.
-
-    `values` is an int32 array of shape (outputs, codes of all features); `first` has the index of
-    each feature's first value, and the end.
-    """
-    for k in range(slots.size):
-        slot = np.int64(slots[k])
-        for output in range(scores.shape[0]):
-            own = values[output, first[k] : first[k + 1]]
-            if slot < narrow.shape[0]:
-                add_values(narrow[slot], own, scores[output])
-            else:
-                add_values(wide[slot - narrow.shape[0]], own, scores[output])
-
-
-@compiled
-def add_pairs(narrow, wide, pairs, cell_of, values, scores):
-    """Add the values of the joint cells of pairs of features to the scores of rows.
-
-    `pairs` is an int64 array of shape (pairs, 9): for each pair its output, the columns of both
-    features, where the cells of their codes begin and end in `cell_of`, where its values begin and
-    end in `values`, and how many cells the second feature has.
-    """
-    cells = np.empty(scores.shape[1], dtype=np.uint32)
-    for k in range(pairs.shape[0]):
-        output, one, two, begin, middle, end, first, last, width = pairs[k]
-        own, other = cell_of[begin:middle], cell_of[middle:end]
-        cells[:] = 0
-        if one < narrow.shape[0]:
-            join_cells(narrow[one], own, middle - begin, cells)
-        else:
-            join_cells(wide[one - narrow.shape[0]], own, middle - begin, cells)
-        if two < narrow.shape[0]:
-            join_cells(narrow[two], other, width, cells)
-        else:
-            join_cells(wide[two - narrow.shape[0]], other, width, cells)
-        add_values(cells, values[first:last], scores[output])
 
 
 @compiled

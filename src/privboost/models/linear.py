@@ -1,7 +1,4 @@
-"""Scores of a linear model: a coefficient for each coordinate.
-
-Mean loss after each round of a linear model that keeps its stages, on public rows.
-"""
+"""Scores of a linear model, a coefficient for each coordinate, and its loss round by round."""
 
 from __future__ import annotations
 
@@ -18,14 +15,8 @@ from privboost._core.grid import BLOCK_ROWS, SCORE_STEPS, VECTOR_STEPS
 from privboost.data.attached_columns import open_source
 from privboost.data.design_matrix import Terms
 from privboost.data.features import ClassTarget, Feature
-from privboost.data.ordered_features import (
-    BooleanFeature,
-    DateFeature,
-    DurationFeature,
-    OrdinalFeature,
-)
+from privboost.data.ordered_features import OrderedFeature
 from privboost.data.rows import Codes, Layout, initial_states
-from privboost.data.times import DAY
 from privboost.engine.linear import add_scores
 from privboost.explanations.terms import INTERCEPT, Coefficient, Coefficients
 from privboost.losses.base import UNKNOWN_LABEL, Loss, loss_of
@@ -489,19 +480,17 @@ def _code_probabilities(
     return even(mass)
 
 
+_PER = {"days": "day", "seconds": "second", "durations": "second", "ordinal": "rank"}
+"""The unit of a coefficient, by the kind of an ordinal, or by what edges count."""
+
+
 def _per(feature: Feature | None) -> str:
-    """Return the unit of a number's coefficient."""
-    match feature:
-        case DateFeature():
-            return "per day" if feature.step == DAY else "per second"
-        case DurationFeature():
-            return "per second"
-        case OrdinalFeature():
-            return "per rank"
-        case BooleanFeature():
-            return "is true"
-        case _:
-            return "per 1"
+    """Return what a coefficient of a number, date, duration, ordinal or boolean is for."""
+    if not isinstance(feature, OrderedFeature):
+        return "per 1"
+    if feature.kind == "boolean":
+        return "is true"
+    return f"per {_PER.get(feature.kind if feature.labels else feature.counted_in, '1')}"
 
 
 def loss_curve(model: ModelView, X: Any, y: Any) -> np.ndarray:

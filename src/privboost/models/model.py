@@ -33,7 +33,6 @@ from privboost.explanations.explanation import Explanation, LocalExplanation
 from privboost.explanations.terms import Finding
 from privboost.models.additive import AdditiveScores
 from privboost.models.checks import (
-    count_outputs,
     need,
     need_keys,
     need_list,
@@ -608,7 +607,7 @@ def _read(payload: Any) -> Model:
     need(kind in _KINDS, "kind", f"one of {', '.join(_KINDS)} is needed")
     fits = isinstance(target, ClassTarget) or not _KINDS[kind].needs_classes
     need(fits, "kind", f"{kind} need classes")
-    scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, count_outputs(target))
+    scores = _KINDS[kind].from_payload(payload["scores"], encoder.layout, target.n_outputs)
     return Model(encoder, scores, read_report(payload["privacy"]), _read_span(span, target))
 
 
