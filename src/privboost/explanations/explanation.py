@@ -141,9 +141,8 @@ class Explanation:
             parts.append(VoteSummary(self.votes.rules[:_LINES]).to_text())
             parts += _more(len(self.votes.rules) - _LINES, "rules")
         else:
-            own = self.importance
-            named = zip(own.features, own.shares, strict=True) if own.noise_removed else ()
-            silent = {feature for feature, share in named if not share}
+            shares = dict(zip(self.importance.features, self.importance.shares, strict=True))
+            silent = {own for own in shares if self.importance.noise_removed and not shares[own]}
             shapes = [shape for shape in self.shapes if shape.spans.feature not in silent]
             parts += _ranges("shapes", shapes)
             parts += _more(len(self.shapes) - len(shapes), "shapes", "without signal")

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from privboost._core.grid import BLOCK_ROWS
-from privboost.data.encoding import Encoder
 from privboost.data.features import CategoricalFeature, ClassTarget, Feature
 from privboost.data.ordered_features import OrderedFeature
 from privboost.data.rows import Codes
@@ -50,11 +49,11 @@ def explain_model(model: ModelView) -> Explanation:
 def explain_rows(model: ModelView, data: Any) -> LocalExplanation:
     """Return the explanation of rows; see `Model.explain_local`."""
     view = _View(model)
-    parts, codes = view.parts, view.encoder.layout.n_codes
+    parts, codes = view.parts, view.model.encoder.layout.n_codes
     shapley = Shapley(parts, view.probabilities)
     terms = [*view.names, *(" × ".join(view.names[k] for k in p.features) for p in parts.pairs)]
     terms += ["trees"] * bool(parts.trees)
-    no_rows = Codes.empty(view.encoder.layout, 0), np.empty((0, len(codes)))
+    no_rows = Codes.empty(view.model.encoder.layout, 0), np.empty((0, len(codes)))
     added, moved, read, numbers = [], [], [np.empty((0, len(codes)), dtype=np.uint16)], []
     for block, counted in chain([no_rows], _blocks(view, data)):
         added.append(parts.contributions(block))
@@ -73,7 +72,7 @@ def explain_rows(model: ModelView, data: Any) -> LocalExplanation:
         view.by_row(np.concatenate(moved, axis=2)),
         view.weights,
         np.concatenate(read),
-        tuple(_spans(view, k, np.arange(n)[None]).words for k, n in enumerate(codes)),
+        tuple(_spans(view, k, np.arange(n)[None])[0].words for k, n in enumerate(codes)),
         np.concatenate(numbers),
         tuple(map(_number_format, model.domain.features)),
     )
@@ -90,13 +89,14 @@ def _blocks(view: _View, data: Any) -> Iterator[tuple[Codes, np.ndarray]]:
             if isinstance(feature, OrderedFeature) and not feature.labels:
                 own = feature.read(batch[feature.name])
                 numbers[:, k] = np.clip(own, *feature.number.bounds)
-        yield view.encoder.code(batch), numbers
+        yield view.model.encoder.code(batch), numbers
 
 
 def _number_format(feature: Feature) -> Callable[[float], str] | None:
     """Return the format of a feature's numbers, if its codes are bins of numbers or dates."""
-    binned = isinstance(feature, OrderedFeature) and not feature.labels
-    return feature.format_value if binned else None
+    if isinstance(feature, OrderedFeature) and not feature.labels:
+        return feature.format_value
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +104,6 @@ class _View:
     """A model with the quantities that all parts of an explanation need."""
 
     model: ModelView
-
-    @property
-    def encoder(self) -> Encoder:
-        return self.model.encoder
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -180,18 +176,11 @@ class _View:
         """The probability of each code; even for declared values where no mass was released."""
         if self._released is not None:
             return self._released
-        return tuple(
-            _even(codes, 2 if isinstance(feature, CategoricalFeature) else 1)
-            for codes, feature in zip(
-                self.encoder.layout.n_codes, self.model.domain.features, strict=True
-            )
-        )
-
-
-def _even(codes: int, undeclared: int) -> np.ndarray:
-    found = np.zeros(codes)
-    found[: codes - undeclared] = 1 / (codes - undeclared)
-    return found
+        found = []
+        for k, codes in enumerate(self.model.encoder.layout.n_codes):
+            declared = codes - (1 if self.model.domain.features[k].ordered else 2)
+            found.append(np.repeat([1 / declared, 0.0], [declared, codes - declared]))
+        return tuple(found)
 
 
 def _importance(view: _View) -> Importance:
@@ -205,7 +194,7 @@ def _importance(view: _View) -> Importance:
 def _movements(view: _View) -> tuple[float, ...]:
     """Return each feature's share in the variance of the scores of evenly drawn rows."""
     rows, others = draw_rows(view.probabilities)
-    layout, moved = view.encoder.layout, np.zeros(len(rows))
+    layout, moved = view.model.encoder.layout, np.zeros(len(rows))
     before = view.model.scores.scores(Codes.of(layout, rows)).astype(np.float64)
     for feature in range(len(rows)):
         changed = rows.copy()
@@ -224,10 +213,10 @@ def _shapes(view: _View) -> Iterator[Shape]:
         for output, values in enumerate(table):
             noise = None if view.noise is None else view.noise[k][output]
             by_code = values[None] if noise is None else np.stack([values, noise])
-            first = _first_codes(view, k, by_code)
+            spans, first = _spans(view, k, by_code)
             mass = None if masses is None else masses[k][output]
             yield Shape(
-                _spans(view, k, by_code),
+                spans,
                 _floats(values[first] * view.step),
                 None if noise is None else _floats(noise[first] * view.step),
                 None if mass is None else _floats(np.add.reduceat(mass, first)),
@@ -235,30 +224,22 @@ def _shapes(view: _View) -> Iterator[Shape]:
             )
 
 
-def _first_codes(view: _View, feature: int, by_code: np.ndarray) -> np.ndarray:
-    """Return the first code of each bin, after merging neighbours with equal values by code."""
-    codes = np.arange(by_code.shape[1])
-    if isinstance(view.model.domain.features[feature], CategoricalFeature):
-        return codes
+def _spans(view: _View, feature: int, by_code: np.ndarray) -> tuple[Spans, np.ndarray]:
+    """Return the bins of a feature, split wherever a released effect changes, and their codes.
+
+    Each bin's code is its first.
+    """
+    declared, codes = view.model.domain.features[feature], np.arange(by_code.shape[1])
+    if isinstance(declared, CategoricalFeature):
+        return Spans(declared.name, (*map(str, declared.categories), "other", "missing")), codes
     new = np.ones(len(codes), dtype=bool)
     new[1:-1] = (np.diff(by_code[:, :-1], axis=1) != 0).any(axis=0)
-    return codes[new]
-
-
-def _spans(view: _View, feature: int, by_code: np.ndarray) -> Spans:
-    """Return the bins of a feature, split wherever a released effect changes."""
-    declared, edges = view.model.domain.features[feature], view.encoder.edges[feature]
-    if isinstance(declared, CategoricalFeature):
-        return Spans(declared.name, (*map(str, declared.categories), "other", "missing"))
-    first = _first_codes(view, feature, by_code)[:-1]
-    low, high = declared.number.bounds
-    ends = (float(low), *_floats(edges[first[1:] - 1]), float(high))
-    number = np.zeros(by_code.shape[1], dtype=np.int64)
-    number[first] = 1
-    texts = [own for own, _ in view.encoder.spans(feature, np.cumsum(number))]
-    log = declared.number.scale == "log"
-    unit = COUNTS[declared.counted_in]
-    return Spans(declared.name, tuple(texts), ends, log, unit, declared.names)
+    first, (low, high) = codes[new], declared.number.bounds
+    inner = view.model.encoder.edges[feature][first[1:-1] - 1]
+    ends = (float(low), *_floats(inner), float(high))
+    texts = tuple(own for own, _ in view.model.encoder.spans(feature, np.cumsum(new)))
+    log, unit = declared.number.scale == "log", COUNTS[declared.counted_in]
+    return Spans(declared.name, texts, ends, log, unit, declared.names), first
 
 
 def _pair(view: _View, pair: JointTable) -> Pair:
@@ -266,9 +247,9 @@ def _pair(view: _View, pair: JointTable) -> Pair:
     assert pair.noise is not None
     sides, cells = [], []
     for feature, cell_of in zip(pair.features, pair.cell_of, strict=True):
-        by_code = cell_of[None].astype(np.int64)
-        sides.append(_spans(view, feature, by_code))
-        cells.append(cell_of[_first_codes(view, feature, by_code)])
+        spans, first = _spans(view, feature, cell_of[None].astype(np.int64))
+        sides.append(spans)
+        cells.append(cell_of[first])
     grid = np.ix_(*cells)
     effects, stds = (
         tuple(map(_floats, own[grid] * view.step)) for own in (pair.values[pair.output], pair.noise)
@@ -279,8 +260,7 @@ def _pair(view: _View, pair: JointTable) -> Pair:
 def _trees(view: _View) -> Iterator[TreeSummary]:
     """Yield the trees of several features, once for each output with values."""
     for tree in view.parts.trees:
-        outputs = [k for k, values in enumerate(tree.values) if values.any()]
-        for output in outputs:
+        for output in np.flatnonzero(tree.values.any(axis=1)).tolist():
             yield TreeSummary(tree.number + 1, _node(view, tree, output, 0, {}), view.of(output))
 
 
@@ -300,7 +280,7 @@ def _node(
             None if tree.mass is None else float(tree.mass[output, leaf]),
         )
     feature = int(own.feature[node])
-    goes_right = own.goes_right[node, : view.encoder.layout.n_codes[feature]]
+    goes_right = own.goes_right[node, : view.model.encoder.layout.n_codes[feature]]
     arriving = reach.get(feature, np.ones(len(goes_right), dtype=bool))
     children = [
         (2 * node + 1 + side, reach | {feature: arriving & (goes_right == side)})
@@ -310,7 +290,7 @@ def _node(
     below = [_node(view, tree, output, child, open_) for child, open_ in children]
     if len(below) == 1:
         return below[0]
-    left, right = conditions(view.encoder, feature, goes_right)
+    left, right = conditions(view.model.encoder, feature, goes_right)
     return Split(view.names[feature], left, right, (below[0], below[1]))
 
 

@@ -214,9 +214,11 @@ def _bounds(view: _View) -> Iterator[Finding]:
     by_feature = zip(model.domain.features, scores.code_probabilities(), strict=True)
     price = "" if view.noiseless else "; another fit on these rows costs its epsilon again"
     for k, (feature, own) in enumerate(by_feature):
-        number = None if isinstance(feature, CategoricalFeature) else feature.number
-        if number is None or number.edges is not None or number.scale == "log":
-            continue  # the bounds of a log scale may be wide
+        if isinstance(feature, CategoricalFeature):
+            continue
+        number = feature.number
+        if number.edges is not None or number.scale == "log":  # whose bounds may be wide
+            continue
         first, last = _fullest(own[:-1])
         if last - first <= _FEW_BINS * (len(own) - 1):
             low, high = number.bounds

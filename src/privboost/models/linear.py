@@ -109,11 +109,6 @@ class LinearScores(Scores):
     def n_outputs(self) -> int:
         return len(self.coefficients)
 
-    @property
-    def n_stages(self) -> int:
-        """The number of rounds whose coefficients were kept."""
-        return 0 if self.stages is None else len(self.stages)
-
     @cached_property
     def _tables(self) -> list[dict[tuple[int, int], np.ndarray]]:
         return [self.terms.tables(own) for own in self.coefficients]
@@ -223,19 +218,17 @@ class LinearScores(Scores):
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         noise = self.noise_by_output
         n_codes = {features[0]: len(c) for features, c, _ in self._terms if features[1] < 0}
-        terms_of: dict[int, list[int]] = {}
-        for number, features in enumerate(self.terms.features):
-            for feature in {feature for feature in features if feature >= 0}:
-                terms_of.setdefault(feature, []).append(number)
-        for changed, terms in terms_of.items():
+        for changed in range(self.n_features):
             change = np.zeros((self.n_outputs, rows.shape[1]))
             variance = np.zeros_like(change)
-            for number in terms:
-                own = [feature for feature in self.terms.features[number] if feature >= 0]
-                coordinate, value = self.terms.coordinate[number], self.terms.value[number]
-                before = _code_of([rows[f] for f in own], [n_codes[f] for f in own])
-                codes = [others[f] if f == changed else rows[f] for f in own]
-                after = _code_of(codes, [n_codes[f] for f in own])
+            for features, coordinate, value in self._terms:
+                if changed not in features:
+                    continue
+                own = [feature for feature in features if feature >= 0]
+                sizes = [n_codes[feature] for feature in own]
+                after_change = [(others if f == changed else rows)[f] for f in own]
+                before = np.ravel_multi_index([rows[f] for f in own], sizes)
+                after = np.ravel_multi_index(after_change, sizes)
                 k, entry = coordinate[before], value[before] / VECTOR_STEPS
                 k_after, entry_after = coordinate[after], value[after] / VECTOR_STEPS
                 gain = self.coefficients[:, k_after] * entry_after
@@ -295,23 +288,16 @@ class LinearScores(Scores):
         """Return the coefficients with their standard errors and units."""
         declared = {feature.name: feature for feature in model.domain.features}
         per = [_per(declared.get(one.feature)) if one.slope else "" for one in self.coordinates]
-        lines = zip(
-            self.coefficient_table(model).to_pylist(),
-            self._coefficient_errors(model),
-            per * self.n_outputs,
-            strict=True,
-        )
+        lines, stds = self.coefficient_table(model).to_pylist(), self._coefficient_errors(model)
         return Coefficients(
             tuple(
                 Coefficient(
-                    line["feature"],
-                    line["value"],
-                    line["coefficient"],
+                    *(line[name] for name in ("feature", "value", "coefficient")),
                     std,
-                    str(line["class"]) if "class" in line else "",
+                    str(line.get("class", "")),
                     own,
                 )
-                for line, std, own in lines
+                for line, std, own in zip(lines, stds, per * self.n_outputs, strict=True)
             )
         )
 
@@ -450,14 +436,6 @@ def _read_terms(payload: dict[str, Any], layout: Layout, n_coordinates: int) -> 
     return terms
 
 
-def _code_of(codes: list[np.ndarray], n_codes: list[int]) -> np.ndarray:
-    """Return the index of one code, or of a pair of codes, in a term."""
-    if len(codes) == 1:
-        return codes[0]
-    pairs: np.ndarray = codes[0].astype(np.int64) * n_codes[1] + codes[1]
-    return pairs
-
-
 def _code_probabilities(
     coordinate: np.ndarray, entry: np.ndarray, moments: np.ndarray
 ) -> np.ndarray:
@@ -497,10 +475,9 @@ def loss_curve(model: ModelView, X: Any, y: Any) -> np.ndarray:
     """Return the mean loss on public rows after each round; see the estimator's method."""
     scores, target = model.scores, model.domain.target
     assert isinstance(scores, LinearScores)
-    task = "classes" if isinstance(target, ClassTarget) else "number"
-    loss = loss_of(task, model.privacy.parameters["loss"])
+    loss = loss_of(target.task, model.privacy.parameters["loss"])
     table, roles = open_source(replace(model.domain, unit=None), X, y, None)
-    total, rows = np.zeros(scores.n_stages), 0
+    total, rows = np.zeros(0 if scores.stages is None else len(scores.stages)), 0
     for batch in table.batches([*model.domain.feature_names, roles.target], BLOCK_ROWS):
         label, start = target.code(batch[roles.target])
         known = label != UNKNOWN_LABEL

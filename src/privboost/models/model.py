@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import update_wrapper
 from pathlib import Path
 from types import MethodType
 from typing import Any, NoReturn, Self
@@ -69,7 +68,6 @@ class _WhereLogOdds:
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self._method = method
-        update_wrapper(self, method)
 
     def __get__(self, model: Model | None, owner: type | None = None) -> Callable[..., Any]:
         if model is None:
